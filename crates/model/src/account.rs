@@ -1,0 +1,252 @@
+//! Who acts and who owns: users, groups, roles, tokens, quotas.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::lfn::Lfn;
+use crate::limits::ACCOUNT_NAME_BYTES_MAX;
+use crate::time::TimeMs;
+use crate::{canonical_enum, canonical_newtype, canonical_struct, canonical_text};
+
+/// A user's number. Entries carry numbers; names are looked up in the registry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UserId(pub u32);
+
+/// A group's number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+/// A token's public number; its secret is kept only as a hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TokenId(pub u64);
+
+canonical_newtype!(UserId, GroupId, TokenId);
+
+impl UserId {
+    /// The user made with the catalogue; owns the root directory.
+    pub const ADMIN: UserId = UserId(0);
+}
+
+impl GroupId {
+    /// The group made with the catalogue.
+    pub const ADMIN: GroupId = GroupId(0);
+}
+
+/// A user's, group's, site's or quality-of-service name: 1 to 64 of `A-Z a-z 0-9 . _ - @ +`, no leading `-`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccountName(Box<str>);
+
+impl AccountName {
+    /// Checks `text` and makes it a name.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text.len() > ACCOUNT_NAME_BYTES_MAX {
+            return Err(Error::limit("the length of a name in bytes", text.len(), ACCOUNT_NAME_BYTES_MAX));
+        }
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@+".contains(&byte);
+        if text.is_empty() || text.starts_with('-') || !text.bytes().all(good) {
+            return Err(Error::invalid(format!(
+                "not a valid account, group, site or QoS name (letters, digits, . _ - @ +): {text:.100?}"
+            )));
+        }
+        Ok(AccountName(text.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AccountName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for AccountName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+canonical_text!(AccountName, "not a valid account name");
+
+/// What a user may do beyond what ownership and mode bits give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Role {
+    /// Everything, on every entry.
+    Admin = 1,
+    /// Runs the service: storage elements, quotas, deletion queues, all trash, fsck. No right to read or
+    /// change entries beyond their mode bits.
+    Operator = 2,
+}
+
+canonical_enum!(Role { 1 => Admin, 2 => Operator });
+
+impl Role {
+    /// All roles.
+    pub const ALL: [Role; 2] = [Role::Admin, Role::Operator];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Admin => "admin",
+            Role::Operator => "operator",
+        }
+    }
+
+    /// The role of that name.
+    pub fn parse(text: &str) -> Result<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|role| role.name() == text)
+            .ok_or_else(|| Error::invalid(format!("not a role (admin, operator): {text:.100?}")))
+    }
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Its number, for ever.
+    pub id: UserId,
+    /// Its name, unique.
+    pub name: AccountName,
+    /// The group new entries get.
+    pub group: GroupId,
+    /// Further groups it is in.
+    pub groups: Vec<GroupId>,
+    /// Its roles.
+    pub roles: Vec<Role>,
+    /// Accounts it may act as.
+    pub may_become: Vec<UserId>,
+    /// Certificate subjects and other outside names that are this user.
+    pub subjects: Vec<String>,
+    /// Its home directory.
+    pub home: Option<Lfn>,
+    /// May not log in; its entries stay.
+    pub disabled: bool,
+}
+
+canonical_struct!(User { id, name, group, groups, roles, may_become, subjects, home, disabled });
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its number, for ever.
+    pub id: GroupId,
+    /// Its name, unique.
+    pub name: AccountName,
+}
+
+canonical_struct!(Group { id, name });
+
+/// Whose quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QuotaOf {
+    /// A user's.
+    User(UserId),
+    /// A group's.
+    Group(GroupId),
+}
+
+canonical_enum!(QuotaOf { 1 => User(id), 2 => Group(id) });
+
+/// Limits on usage, each optional. What is in the trash counts until it is purged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Whose.
+    pub of: QuotaOf,
+    /// Entries other than directories, at most.
+    pub files: Option<u64>,
+    /// Logical bytes, at most.
+    pub bytes: Option<u64>,
+    /// Bytes of all replicas, at most.
+    pub replica_bytes: Option<u64>,
+}
+
+canonical_struct!(Quota { of, files, bytes, replica_bytes });
+
+/// A bearer token, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Its public number.
+    pub id: TokenId,
+    /// SHA-256 of the secret.
+    pub hash: [u8; 32],
+    /// Whose.
+    pub user: UserId,
+    /// When it was issued.
+    pub issued: TimeMs,
+    /// Not valid from then on.
+    pub expires: TimeMs,
+    /// Valid for this subtree only.
+    pub scope: Lfn,
+    /// May it change anything?
+    pub write: bool,
+    /// What for; free text.
+    pub note: String,
+}
+
+canonical_struct!(Token { id, hash, user, issued, expires, scope, write, note });
+
+/// POSIX permission bits: read 4, write 2, execute 1, for owner, group and others; set-id and sticky bits are
+/// not kept.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mode(u16);
+
+impl Mode {
+    /// `rwxr-xr-x`: directories.
+    pub const DIRECTORY: Mode = Mode(0o755);
+    /// `rw-r--r--`: everything else.
+    pub const FILE: Mode = Mode(0o644);
+
+    /// The nine bits of `bits`; others are refused.
+    pub fn new(bits: u16) -> Result<Self> {
+        if bits > 0o777 {
+            return Err(Error::invalid(format!("mode {bits:o} has bits beyond 777")));
+        }
+        Ok(Mode(bits))
+    }
+
+    /// Reads octal digits: `755`, `0644`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let bits = u16::from_str_radix(text, 8)
+            .map_err(|_| Error::invalid(format!("not an octal mode: {text:.20?}")))?;
+        Mode::new(bits)
+    }
+
+    /// The bits.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// `rwxr-xr-x`.
+    pub fn text(self) -> String {
+        (0..9).map(|bit| if self.0 & (0o400 >> bit) == 0 { '-' } else { ['r', 'w', 'x'][bit % 3] }).collect()
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:03o}", self.0)
+    }
+}
+
+impl fmt::Debug for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl crate::codec::Encode for Mode {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+}
+impl crate::codec::Decode for Mode {
+    fn decode(reader: &mut crate::codec::Reader<'_>) -> std::result::Result<Self, crate::codec::DecodeError> {
+        let bits = u16::decode(reader)?;
+        Mode::new(bits).map_err(|_| reader.error("mode bits beyond 777"))
+    }
+}

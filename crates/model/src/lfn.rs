@@ -1,0 +1,278 @@
+//! Logical file names: one component ([`Name`]) and the whole absolute path ([`Lfn`]).
+
+use std::borrow::Borrow;
+use std::fmt;
+
+use crate::canonical_text;
+use crate::error::{Error, Result};
+use crate::limits::{DEPTH_MAX, LFN_BYTES_MAX, NAME_BYTES_MAX};
+
+/// Does this text make a component? 1 to 255 bytes of UTF-8, no `/`, no NUL, not `.` or `..`.
+fn check_name(text: &str) -> Result<()> {
+    if text.is_empty() {
+        return Err(Error::invalid("a name is empty"));
+    }
+    if text.len() > NAME_BYTES_MAX {
+        return Err(Error::limit("the length of a name in bytes", text.len(), NAME_BYTES_MAX));
+    }
+    if text == "." || text == ".." {
+        return Err(Error::invalid("'.' and '..' are no names in a logical path"));
+    }
+    if text.bytes().any(|byte| byte == b'/' || byte == 0) {
+        return Err(Error::invalid("a name holds '/' or NUL"));
+    }
+    Ok(())
+}
+
+/// One component of an LFN. Compared by bytes: no case folding, no Unicode normalisation.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Box<str>);
+
+impl Name {
+    /// Checks `text` and makes it a name.
+    pub fn parse(text: &str) -> Result<Self> {
+        check_name(text)?;
+        Ok(Name(text.into()))
+    }
+
+    /// The name the root stands under, in itself. No other entry can have it.
+    pub fn root() -> Self {
+        Name("/".into())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl crate::codec::Encode for Name {
+    fn encode(&self, out: &mut Vec<u8>) {
+        crate::codec::put_bytes(out, self.0.as_bytes());
+    }
+}
+impl crate::codec::Decode for Name {
+    fn decode(reader: &mut crate::codec::Reader<'_>) -> std::result::Result<Self, crate::codec::DecodeError> {
+        match reader.text()? {
+            "/" => Ok(Name::root()),
+            text => Name::parse(text).map_err(|_| reader.error("not a valid name")),
+        }
+    }
+}
+
+/// An absolute logical path in its one canonical form: `/`, or `/` and components joined by single `/`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lfn(Box<str>);
+
+impl Lfn {
+    /// The root of the catalogue.
+    pub fn root() -> Self {
+        Lfn("/".into())
+    }
+
+    /// Checks `text`; folds repeated and trailing slashes. `.` and `..` are refused, not resolved:
+    /// a logical path has no working directory.
+    pub fn parse(text: &str) -> Result<Self> {
+        if !text.starts_with('/') {
+            return Err(Error::invalid(format!("an LFN starts with '/': {text:.200?}")));
+        }
+        if text.len() > LFN_BYTES_MAX {
+            return Err(Error::limit("the length of an LFN in bytes", text.len(), LFN_BYTES_MAX));
+        }
+        let mut depth = 0;
+        let mut canonical = true;
+        for component in text[1..].split('/') {
+            if component.is_empty() {
+                canonical = canonical && text.len() == 1;
+                continue;
+            }
+            check_name(component)?;
+            depth += 1;
+        }
+        if depth > DEPTH_MAX {
+            return Err(Error::limit("the number of components of an LFN", depth, DEPTH_MAX));
+        }
+        if canonical {
+            return Ok(Lfn(text.into()));
+        }
+        let mut folded = String::with_capacity(text.len());
+        for component in text.split('/').filter(|component| !component.is_empty()) {
+            folded.push('/');
+            folded.push_str(component);
+        }
+        if folded.is_empty() {
+            folded.push('/');
+        }
+        Ok(Lfn(folded.into()))
+    }
+
+    /// Puts a path together from names that were checked before, root first.
+    ///
+    /// The length is not checked: below a moved directory a path may come to exceed [`LFN_BYTES_MAX`].
+    /// Such an entry is listed and can be moved back; its LFN cannot be asked for.
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut text = String::new();
+        for name in names {
+            text.push('/');
+            text.push_str(name);
+        }
+        if text.is_empty() {
+            text.push('/');
+        }
+        Lfn(text.into())
+    }
+
+    /// The path as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Is it `/`?
+    pub fn is_root(&self) -> bool {
+        self.0.len() == 1
+    }
+
+    /// The components, root first. None for the root.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> + Clone {
+        self.0[1..].split('/').filter(|component| !component.is_empty())
+    }
+
+    /// How many components.
+    pub fn depth(&self) -> usize {
+        self.components().count()
+    }
+
+    /// The last component; none for the root.
+    pub fn file_name(&self) -> Option<Name> {
+        self.split_last().map(|(_, name)| Name(name.into()))
+    }
+
+    /// The path above; none for the root.
+    pub fn parent(&self) -> Option<Lfn> {
+        self.split_last().map(|(parent, _)| Lfn(parent.into()))
+    }
+
+    /// The path above and the last component, as text; none for the root.
+    pub fn split_last(&self) -> Option<(&str, &str)> {
+        if self.is_root() {
+            return None;
+        }
+        let slash = self.0.rfind('/')?;
+        Some((if slash == 0 { "/" } else { &self.0[..slash] }, &self.0[slash + 1..]))
+    }
+
+    /// This path with one more component.
+    pub fn join(&self, name: &Name) -> Lfn {
+        let base = if self.is_root() { "" } else { self.as_str() };
+        Lfn(format!("{base}/{name}").into())
+    }
+
+    /// Is `self` the same as `other`, or above it?
+    pub fn contains(&self, other: &Lfn) -> bool {
+        if self.is_root() {
+            return true;
+        }
+        match other.0.strip_prefix(&*self.0) {
+            Some(rest) => rest.is_empty() || rest.starts_with('/'),
+            None => false,
+        }
+    }
+}
+
+impl Borrow<str> for Lfn {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Lfn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Lfn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl std::str::FromStr for Lfn {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        Lfn::parse(text)
+    }
+}
+
+canonical_text!(Lfn, "not a valid LFN");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_lfn_has_one_canonical_form() {
+        for (given, canonical) in [
+            ("/", "/"),
+            ("//", "/"),
+            ("/a", "/a"),
+            ("/a/", "/a"),
+            ("//a///b//", "/a/b"),
+            ("/ a b /c?d;e=%2e&f", "/ a b /c?d;e=%2e&f"),
+            ("/żółć/\u{1F980}", "/żółć/\u{1F980}"),
+            ("/...", "/..."),
+        ] {
+            assert_eq!(Lfn::parse(given).unwrap().as_str(), canonical, "{given}");
+        }
+        for bad in ["", "a", "a/b", "/a/./b", "/..", "/a/../b", "/a\0b"] {
+            assert!(Lfn::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn limits_hold_at_their_edges() {
+        assert!(Name::parse(&"x".repeat(NAME_BYTES_MAX)).is_ok());
+        assert!(Name::parse(&"x".repeat(NAME_BYTES_MAX + 1)).is_err());
+        // Bytes count, not characters.
+        assert!(Name::parse(&"ż".repeat(127)).is_ok());
+        assert!(Name::parse(&"ż".repeat(128)).is_err());
+        let long = "/xxxxxxx".repeat(LFN_BYTES_MAX / 8);
+        assert_eq!(long.len(), LFN_BYTES_MAX);
+        assert!(Lfn::parse(&long).is_ok());
+        assert!(Lfn::parse(&format!("{long}y")).is_err());
+        assert!(Lfn::parse(&"/x".repeat(DEPTH_MAX)).is_ok());
+        assert!(Lfn::parse(&"/x".repeat(DEPTH_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn parent_join_and_contains_agree() {
+        let lfn = Lfn::parse("/a/b/c").unwrap();
+        let parent = lfn.parent().unwrap();
+        assert_eq!(parent.as_str(), "/a/b");
+        assert_eq!(parent.join(&lfn.file_name().unwrap()), lfn);
+        assert_eq!(Lfn::parse("/a").unwrap().parent().unwrap(), Lfn::root());
+        assert!(Lfn::root().parent().is_none());
+        assert!(parent.contains(&lfn) && parent.contains(&parent) && Lfn::root().contains(&lfn));
+        assert!(!parent.contains(&Lfn::parse("/a/bc").unwrap()));
+        assert_eq!(lfn.depth(), 3);
+        assert_eq!(Lfn::root().depth(), 0);
+    }
+}

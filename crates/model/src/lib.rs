@@ -1,0 +1,41 @@
+//! The vocabulary of the catalogue: what things are called, how they are read, printed, checked and encoded.
+//!
+//! No I/O, no clock, no randomness: everything here is a pure function of its input. Every other crate
+//! speaks in these types; none of them knows a store, a protocol or a session.
+
+pub mod account;
+pub mod change;
+pub mod checksum;
+pub mod codec;
+pub mod entry;
+pub mod error;
+pub mod guid;
+pub mod lfn;
+pub mod limits;
+pub mod mutation;
+pub mod pfn;
+pub mod query;
+pub mod registry;
+pub mod se;
+pub mod tag;
+pub mod time;
+
+pub use account::{AccountName, Group, GroupId, Mode, Quota, QuotaOf, Role, Token, TokenId, User, UserId};
+pub use change::{Change, Deletion, Effect, FieldChange, TrashItem};
+pub use checksum::{Checksum, ChecksumAlgorithm, Checksums};
+pub use entry::{
+    At, Body, DirId, Entry, EntryId, File, Kind, Location, Replica, ReplicaState, Revision, Usage,
+};
+pub use error::{Error, ErrorKind, Result};
+pub use guid::Guid;
+pub use lfn::{Lfn, Name};
+pub use mutation::{
+    BookedReplica, Booking, DeletionId, Edit, Expect, ExpectRecord, Mutation, NewBody, NewEntry, OperationId,
+    PurgeTarget, TrashId,
+};
+pub use pfn::Pfn;
+pub use query::{Comparison, Filter, Matcher, Pattern, TagExpression};
+pub use registry::{Record, RecordKey, RecordKind};
+pub use se::{Se, SeName, SeNumber, SeStatus};
+pub use tag::{Tag, TagKey, TagValue};
+pub use time::TimeMs;

@@ -1,0 +1,68 @@
+//! Every limit of the catalogue: its name, its value, and why it is that value.
+//!
+//! A limit stands here and nowhere else. Exceeding one is refused with
+//! [`Error::limit`](crate::error::Error::limit), which names it, and changes nothing.
+
+/// Bytes of one path component. What every file system and grid client accepts.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Bytes of a whole LFN, as POSIX `PATH_MAX`.
+pub const LFN_BYTES_MAX: usize = 4096;
+/// Components of an LFN. Bounds the walk to the root that every change makes.
+pub const DEPTH_MAX: usize = 512;
+/// Bytes of an explicit PFN.
+pub const PFN_BYTES_MAX: usize = 4096;
+/// Bytes of a link's target.
+pub const LINK_TARGET_BYTES_MAX: usize = LFN_BYTES_MAX;
+/// Bytes of the name of an archive member.
+pub const MEMBER_NAME_BYTES_MAX: usize = 1024;
+/// Bytes of one file: 1 EiB. Keeps every sum of sizes exact.
+pub const FILE_BYTES_MAX: u64 = 1 << 60;
+/// Replicas of one file. Real files have up to 13.
+pub const REPLICAS_PER_FILE_MAX: usize = 64;
+/// Checksums of one file, each of another algorithm.
+pub const CHECKSUMS_PER_FILE_MAX: usize = 5;
+/// Tags set on one entry; what is inherited does not count.
+pub const TAGS_PER_ENTRY_MAX: usize = 128;
+/// Bytes of a tag's key.
+pub const TAG_KEY_BYTES_MAX: usize = 64;
+/// Bytes of a tag's text value.
+pub const TAG_TEXT_BYTES_MAX: usize = 8192;
+/// Nesting of a tag expression.
+pub const TAG_EXPRESSION_DEPTH_MAX: usize = 16;
+/// Terms of a tag expression.
+pub const TAG_EXPRESSION_TERMS_MAX: usize = 256;
+/// Bytes of a storage element's name.
+pub const SE_NAME_BYTES_MAX: usize = 128;
+/// Bytes of a storage element's PFN prefix.
+pub const SE_PREFIX_BYTES_MAX: usize = 1024;
+/// Quality-of-service labels of one storage element.
+pub const QOS_PER_SE_MAX: usize = 16;
+/// Site distances kept with one storage element.
+pub const DISTANCES_PER_SE_MAX: usize = 4096;
+/// Bytes of a user, group, site or quality-of-service name.
+pub const ACCOUNT_NAME_BYTES_MAX: usize = 64;
+/// Groups of one user.
+pub const GROUPS_PER_USER_MAX: usize = 256;
+/// Mutations in one request to the store.
+pub const BATCH_MUTATIONS_MAX: usize = 10_000;
+/// Encoded bytes of one request to the store.
+pub const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Edits in one update, and so members added to a collection at once.
+pub const EDITS_PER_UPDATE_MAX: usize = 10_000;
+/// Paths, GUIDs or items asked for in one read.
+pub const READ_BATCH_MAX: usize = 10_000;
+/// Items in one page of anything listed.
+pub const PAGE_ITEMS_MAX: usize = 10_000;
+/// Storage elements one upload may be booked on.
+pub const REPLICAS_PER_BOOKING_MAX: usize = 16;
+/// Unfinished uploads of one user.
+pub const BOOKINGS_PER_USER_MAX: usize = 100_000;
+/// Applied operations whose results are remembered, so that a lost answer can be asked again.
+/// The window is by count: at 1 000 batches a second it spans 17 minutes.
+pub const OPERATIONS_REMEMBERED: usize = 1 << 20;
+/// Bytes of one frame of the native protocol, both ways.
+pub const FRAME_BYTES_MAX: usize = 16 << 20;
+/// Bytes of a glob or regular expression.
+pub const PATTERN_BYTES_MAX: usize = 1024;
+/// Links followed while one path is resolved.
+pub const LINKS_FOLLOWED_MAX: usize = 16;

@@ -1,0 +1,569 @@
+//! Queries: expressions over tags, patterns over names, and the filters of a find.
+
+use std::cmp::Ordering;
+
+use crate::account::{GroupId, UserId};
+use crate::entry::{Entry, Kind};
+use crate::error::{Error, Result};
+use crate::limits::{PATTERN_BYTES_MAX, TAG_EXPRESSION_DEPTH_MAX, TAG_EXPRESSION_TERMS_MAX};
+use crate::se::SeNumber;
+use crate::tag::{Tag, TagKey, TagValue};
+use crate::time::TimeMs;
+use crate::{canonical_enum, canonical_struct};
+
+/// How a tag's value is compared with a given one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `!=`; an entry without the tag does not match.
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+}
+
+canonical_enum!(Comparison { 1 => Equal, 2 => NotEqual, 3 => Less, 4 => AtMost, 5 => Greater, 6 => AtLeast });
+
+impl Comparison {
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            Comparison::Equal => order.is_eq(),
+            Comparison::NotEqual => order.is_ne(),
+            Comparison::Less => order.is_lt(),
+            Comparison::AtMost => order.is_le(),
+            Comparison::Greater => order.is_gt(),
+            Comparison::AtLeast => order.is_ge(),
+        }
+    }
+}
+
+/// A condition on the tags an entry has of its own or inherits; what is nearest counts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TagExpression {
+    /// The tag is there and compares so.
+    Compare {
+        /// Which tag.
+        key: TagKey,
+        /// How.
+        comparison: Comparison,
+        /// With what.
+        value: TagValue,
+    },
+    /// The tag's value is one of these.
+    In {
+        /// Which tag.
+        key: TagKey,
+        /// The values.
+        values: Vec<TagValue>,
+    },
+    /// The tag is there.
+    Exists(TagKey),
+    /// Both hold.
+    And(Box<TagExpression>, Box<TagExpression>),
+    /// One of them holds.
+    Or(Box<TagExpression>, Box<TagExpression>),
+    /// It does not hold.
+    Not(Box<TagExpression>),
+}
+
+impl TagExpression {
+    /// Does it hold for an entry whose tags `lookup` finds?
+    pub fn holds<'a>(&self, lookup: &impl Fn(&TagKey) -> Option<&'a TagValue>) -> bool {
+        match self {
+            TagExpression::Compare { key, comparison, value } => lookup(key)
+                .and_then(|found| found.compare(value))
+                .is_some_and(|order| comparison.holds(order)),
+            TagExpression::In { key, values } => lookup(key).is_some_and(|found| {
+                values.iter().any(|value| found.compare(value) == Some(Ordering::Equal))
+            }),
+            TagExpression::Exists(key) => lookup(key).is_some(),
+            TagExpression::And(a, b) => a.holds(lookup) && b.holds(lookup),
+            TagExpression::Or(a, b) => a.holds(lookup) || b.holds(lookup),
+            TagExpression::Not(a) => !a.holds(lookup),
+        }
+    }
+
+    /// Reads an expression:
+    ///
+    /// ```text
+    /// expression = term { "or" term }        term = factor { "and" factor }
+    /// factor     = "not" factor | "(" expression ")" | "exists" key
+    ///            | key ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value
+    ///            | key "in" "(" value { "," value } ")"
+    /// ```
+    ///
+    /// A value is a bare word as [`TagValue::parse`] reads it, or text in single or double quotes.
+    pub fn parse(text: &str) -> Result<Self> {
+        let tokens = tokenize(text)?;
+        let mut parser = Parser { tokens: &tokens, position: 0, terms: 0 };
+        let expression = parser.expression(0)?;
+        if parser.position != tokens.len() {
+            return Err(Error::invalid(format!("tag expression goes on after its end: {text:.200?}")));
+        }
+        Ok(expression)
+    }
+}
+
+impl crate::codec::Encode for TagExpression {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            TagExpression::Compare { key, comparison, value } => {
+                out.push(1);
+                key.encode(out);
+                comparison.encode(out);
+                value.encode(out);
+            }
+            TagExpression::In { key, values } => {
+                out.push(2);
+                key.encode(out);
+                values.encode(out);
+            }
+            TagExpression::Exists(key) => {
+                out.push(3);
+                key.encode(out);
+            }
+            TagExpression::And(a, b) => {
+                out.push(4);
+                a.encode(out);
+                b.encode(out);
+            }
+            TagExpression::Or(a, b) => {
+                out.push(5);
+                a.encode(out);
+                b.encode(out);
+            }
+            TagExpression::Not(a) => {
+                out.push(6);
+                a.encode(out);
+            }
+        }
+    }
+}
+
+impl crate::codec::Decode for TagExpression {
+    fn decode(reader: &mut crate::codec::Reader<'_>) -> std::result::Result<Self, crate::codec::DecodeError> {
+        decode_expression(reader, 0, &mut 0)
+    }
+}
+
+/// Bounded in depth and size, unlike what a derived decoder would do: bytes come from anyone.
+fn decode_expression(
+    reader: &mut crate::codec::Reader<'_>,
+    depth: usize,
+    terms: &mut usize,
+) -> std::result::Result<TagExpression, crate::codec::DecodeError> {
+    use crate::codec::Decode;
+    *terms += 1;
+    // A chain of `and`s nests to the left as deep as it has terms, so depth is bounded by terms as well.
+    if depth > TAG_EXPRESSION_TERMS_MAX || *terms > 2 * TAG_EXPRESSION_TERMS_MAX {
+        return Err(reader.error("tag expression beyond its limits"));
+    }
+    Ok(match reader.byte()? {
+        1 => TagExpression::Compare {
+            key: Decode::decode(reader)?,
+            comparison: Decode::decode(reader)?,
+            value: Decode::decode(reader)?,
+        },
+        2 => TagExpression::In { key: Decode::decode(reader)?, values: Decode::decode(reader)? },
+        3 => TagExpression::Exists(Decode::decode(reader)?),
+        4 => TagExpression::And(
+            Box::new(decode_expression(reader, depth + 1, terms)?),
+            Box::new(decode_expression(reader, depth + 1, terms)?),
+        ),
+        5 => TagExpression::Or(
+            Box::new(decode_expression(reader, depth + 1, terms)?),
+            Box::new(decode_expression(reader, depth + 1, terms)?),
+        ),
+        6 => TagExpression::Not(Box::new(decode_expression(reader, depth + 1, terms)?)),
+        _ => return Err(reader.error("unknown variant of TagExpression")),
+    })
+}
+
+#[derive(Debug, PartialEq)]
+enum Token {
+    Word(String),
+    Quoted(String),
+    Symbol(&'static str),
+}
+
+fn tokenize(text: &str) -> Result<Vec<Token>> {
+    const SYMBOLS: [&str; 9] = ["!=", "<=", ">=", "=", "<", ">", "(", ")", ","];
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        if tokens.len() > 8 * TAG_EXPRESSION_TERMS_MAX {
+            return Err(Error::limit(
+                "the number of words of a tag expression",
+                tokens.len(),
+                8 * TAG_EXPRESSION_TERMS_MAX,
+            ));
+        }
+        if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
+            tokens.push(Token::Symbol(symbol));
+            rest = &rest[symbol.len()..];
+        } else if first == '\'' || first == '"' {
+            let inner = &rest[1..];
+            let end = inner.find(first).ok_or_else(|| {
+                Error::invalid(format!("tag expression has a quote without its end: {text:.200?}"))
+            })?;
+            tokens.push(Token::Quoted(inner[..end].to_owned()));
+            rest = &inner[end + 1..];
+        } else {
+            let end = rest
+                .find(|character: char| character.is_whitespace() || "!=<>(),'\"".contains(character))
+                .unwrap_or(rest.len());
+            if end == 0 {
+                return Err(Error::invalid(format!("tag expression has a stray {first:?}: {text:.200?}")));
+            }
+            tokens.push(Token::Word(rest[..end].to_owned()));
+            rest = &rest[end..];
+        }
+        rest = rest.trim_start();
+    }
+    Ok(tokens)
+}
+
+struct Parser<'a> {
+    tokens: &'a [Token],
+    position: usize,
+    terms: usize,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.position)
+    }
+
+    fn take_word(&mut self, word: &str) -> bool {
+        let found = matches!(self.peek(), Some(Token::Word(next)) if next.eq_ignore_ascii_case(word));
+        self.position += usize::from(found);
+        found
+    }
+
+    fn take_symbol(&mut self, wanted: &str) -> bool {
+        let found = matches!(self.peek(), Some(Token::Symbol(next)) if *next == wanted);
+        self.position += usize::from(found);
+        found
+    }
+
+    fn need_symbol(&mut self, wanted: &str) -> Result<()> {
+        if self.take_symbol(wanted) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("tag expression: '{wanted}' is missing")))
+    }
+
+    fn expression(&mut self, depth: usize) -> Result<TagExpression> {
+        if depth > TAG_EXPRESSION_DEPTH_MAX {
+            return Err(Error::limit("the depth of a tag expression", depth, TAG_EXPRESSION_DEPTH_MAX));
+        }
+        let mut left = self.term(depth)?;
+        while self.take_word("or") {
+            left = TagExpression::Or(Box::new(left), Box::new(self.term(depth)?));
+        }
+        Ok(left)
+    }
+
+    fn term(&mut self, depth: usize) -> Result<TagExpression> {
+        let mut left = self.factor(depth)?;
+        while self.take_word("and") {
+            left = TagExpression::And(Box::new(left), Box::new(self.factor(depth)?));
+        }
+        Ok(left)
+    }
+
+    fn factor(&mut self, depth: usize) -> Result<TagExpression> {
+        self.terms += 1;
+        if self.terms > TAG_EXPRESSION_TERMS_MAX {
+            return Err(Error::limit(
+                "the number of terms of a tag expression",
+                self.terms,
+                TAG_EXPRESSION_TERMS_MAX,
+            ));
+        }
+        if self.take_word("not") {
+            if depth >= TAG_EXPRESSION_DEPTH_MAX {
+                return Err(Error::limit(
+                    "the depth of a tag expression",
+                    depth + 1,
+                    TAG_EXPRESSION_DEPTH_MAX,
+                ));
+            }
+            return Ok(TagExpression::Not(Box::new(self.factor(depth + 1)?)));
+        }
+        if self.take_symbol("(") {
+            let inner = self.expression(depth + 1)?;
+            self.need_symbol(")")?;
+            return Ok(inner);
+        }
+        if self.take_word("exists") {
+            return Ok(TagExpression::Exists(self.key()?));
+        }
+        let key = self.key()?;
+        if self.take_word("in") {
+            self.need_symbol("(")?;
+            let mut values = vec![self.value()?];
+            while self.take_symbol(",") {
+                values.push(self.value()?);
+            }
+            self.need_symbol(")")?;
+            return Ok(TagExpression::In { key, values });
+        }
+        let comparison = match self.peek() {
+            Some(Token::Symbol("=")) => Comparison::Equal,
+            Some(Token::Symbol("!=")) => Comparison::NotEqual,
+            Some(Token::Symbol("<")) => Comparison::Less,
+            Some(Token::Symbol("<=")) => Comparison::AtMost,
+            Some(Token::Symbol(">")) => Comparison::Greater,
+            Some(Token::Symbol(">=")) => Comparison::AtLeast,
+            _ => {
+                return Err(Error::invalid(format!(
+                    "tag expression: after '{key}' comes =, !=, <, <=, >, >= or in (…)"
+                )));
+            }
+        };
+        self.position += 1;
+        Ok(TagExpression::Compare { key, comparison, value: self.value()? })
+    }
+
+    fn key(&mut self) -> Result<TagKey> {
+        match self.peek() {
+            Some(Token::Word(word)) => {
+                let key = TagKey::parse(word)?;
+                self.position += 1;
+                Ok(key)
+            }
+            _ => Err(Error::invalid("tag expression: a tag's key is missing")),
+        }
+    }
+
+    fn value(&mut self) -> Result<TagValue> {
+        let value = match self.peek() {
+            Some(Token::Word(word)) => TagValue::parse(word)?,
+            Some(Token::Quoted(text)) => TagValue::Text(text.clone()),
+            _ => return Err(Error::invalid("tag expression: a value is missing")),
+        };
+        self.position += 1;
+        Ok(value)
+    }
+}
+
+/// A pattern over a name or a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// A shell pattern (`*`, `?`, `[a-z]`, `{a,b}`) that the whole last component must match.
+    Glob(String),
+    /// A regular expression found anywhere in the whole LFN.
+    Regex(String),
+}
+
+canonical_enum!(Pattern { 1 => Glob(text), 2 => Regex(text) });
+
+/// A pattern made ready.
+#[derive(Clone, Debug)]
+pub enum Matcher {
+    /// For the last component.
+    Glob(Box<globset::GlobMatcher>),
+    /// For the whole LFN.
+    Regex(Box<regex::Regex>),
+}
+
+impl Pattern {
+    /// Makes it ready; refuses what is no pattern, or one too large.
+    pub fn compile(&self) -> Result<Matcher> {
+        let (Pattern::Glob(text) | Pattern::Regex(text)) = self;
+        if text.len() > PATTERN_BYTES_MAX {
+            return Err(Error::limit("the length of a pattern in bytes", text.len(), PATTERN_BYTES_MAX));
+        }
+        match self {
+            Pattern::Glob(text) => globset::GlobBuilder::new(text)
+                .literal_separator(false)
+                .build()
+                .map(|glob| Matcher::Glob(Box::new(glob.compile_matcher())))
+                .map_err(|error| Error::invalid(format!("bad pattern: {error}"))),
+            Pattern::Regex(text) => regex::RegexBuilder::new(text)
+                .size_limit(1 << 20)
+                .dfa_size_limit(1 << 20)
+                .build()
+                .map(|regex| Matcher::Regex(Box::new(regex)))
+                .map_err(|error| Error::invalid(format!("bad regular expression: {error}"))),
+        }
+    }
+}
+
+impl Matcher {
+    /// Does it match an entry of this name and path? `lfn` is asked for only if needed.
+    pub fn matches(&self, name: &str, lfn: impl FnOnce() -> String) -> bool {
+        match self {
+            Matcher::Glob(glob) => glob.is_match(name),
+            Matcher::Regex(regex) => regex.is_match(&lfn()),
+        }
+    }
+}
+
+/// What a find looks for. Every condition given must hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    /// The name or path matches.
+    pub pattern: Option<Pattern>,
+    /// It is one of these kinds; empty for any.
+    pub kinds: Vec<Kind>,
+    /// Bytes, at least; an entry without a known size does not match.
+    pub size_min: Option<u64>,
+    /// Bytes, at most.
+    pub size_max: Option<u64>,
+    /// Modified then or later.
+    pub modified_from: Option<TimeMs>,
+    /// Modified before then.
+    pub modified_before: Option<TimeMs>,
+    /// Created then or later.
+    pub created_from: Option<TimeMs>,
+    /// Created before then.
+    pub created_before: Option<TimeMs>,
+    /// Owned by this user.
+    pub owner: Option<UserId>,
+    /// Of this group.
+    pub group: Option<GroupId>,
+    /// A replica is on this SE.
+    pub se: Option<SeNumber>,
+    /// Made by this job.
+    pub job: Option<u64>,
+    /// Its tags, inherited ones included, satisfy this.
+    pub tags: Option<TagExpression>,
+    /// Levels below the start, at most; 1 is the start's own children.
+    pub depth_max: Option<u32>,
+}
+
+canonical_struct!(Filter {
+    pattern,
+    kinds,
+    size_min,
+    size_max,
+    modified_from,
+    modified_before,
+    created_from,
+    created_before,
+    owner,
+    group,
+    se,
+    job,
+    tags,
+    depth_max
+});
+
+impl Filter {
+    /// Do the conditions hold that one entry alone decides? Pattern, tags and depth are not among them.
+    pub fn admits(&self, entry: &Entry) -> bool {
+        let size = entry.size();
+        (self.kinds.is_empty() || self.kinds.contains(&entry.kind()))
+            && self.size_min.is_none_or(|min| size.is_some_and(|size| size >= min))
+            && self.size_max.is_none_or(|max| size.is_some_and(|size| size <= max))
+            && self.modified_from.is_none_or(|from| entry.modified >= from)
+            && self.modified_before.is_none_or(|before| entry.modified < before)
+            && self.created_from.is_none_or(|from| entry.created >= from)
+            && self.created_before.is_none_or(|before| entry.created < before)
+            && self.owner.is_none_or(|owner| entry.owner == owner)
+            && self.group.is_none_or(|group| entry.group == group)
+            && self.se.is_none_or(|se| entry.file().is_some_and(|file| file.replica(se).is_some()))
+            && self.job.is_none_or(|job| entry.file().is_some_and(|file| file.job == Some(job)))
+    }
+}
+
+/// The tags in force for an entry: its own over those of the directories above, the nearest first.
+pub fn tags_in_force<'a>(
+    own: &'a [Tag],
+    above_nearest_first: impl Iterator<Item = &'a [Tag]>,
+) -> Vec<&'a Tag> {
+    let mut found: Vec<&Tag> = own.iter().collect();
+    for tags in above_nearest_first {
+        for tag in tags {
+            if !found.iter().any(|known| known.key == tag.key) {
+                found.push(tag);
+            }
+        }
+    }
+    found.sort_by(|a, b| a.key.cmp(&b.key));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{Decode, Encode};
+
+    fn holds(expression: &str, tags: &[&str]) -> bool {
+        let tags: Vec<Tag> = tags.iter().map(|tag| Tag::parse(tag).unwrap()).collect();
+        let parsed = TagExpression::parse(expression).unwrap();
+        assert_eq!(TagExpression::from_bytes(&parsed.to_bytes()).unwrap(), parsed);
+        parsed.holds(&|key: &TagKey| tags.iter().find(|tag| tag.key == *key).map(|tag| &tag.value))
+    }
+
+    #[test]
+    fn expressions_hold_as_written() {
+        let tags = ["run=246087", "energy=6.5", "beam=Pb-Pb", "good=true"];
+        for yes in [
+            "run=246087",
+            "run >= 246000 and run < 247000",
+            "energy>6",
+            "energy <= 7",
+            "beam = 'Pb-Pb'",
+            "beam in (pp, Pb-Pb)",
+            "exists good",
+            "not exists bad",
+            "(run=1 or beam=\"Pb-Pb\") and good=true",
+            "run=1 and run=2 or good=true",
+            "run != 1",
+        ] {
+            assert!(holds(yes, &tags), "{yes}");
+        }
+        for no in [
+            "run=1",
+            "missing=1",
+            "missing != 1",
+            "beam > 3",
+            "not good=true",
+            "good=true and (run=1 or run=2)",
+            "run in (1,2)",
+        ] {
+            assert!(!holds(no, &tags), "{no}");
+        }
+        for bad in
+            ["", "run", "run=", "run=1 and", "(run=1", "run=1)", "run in ()", "run=1 run=2", "='x'", "run='x"]
+        {
+            assert!(TagExpression::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn expressions_are_bounded() {
+        let deep = "(".repeat(TAG_EXPRESSION_DEPTH_MAX) + "a=1" + &")".repeat(TAG_EXPRESSION_DEPTH_MAX);
+        assert!(TagExpression::parse(&deep).is_ok());
+        assert!(TagExpression::parse(&format!("({deep})")).is_err());
+        assert!(TagExpression::parse(&("not ".repeat(TAG_EXPRESSION_DEPTH_MAX + 1) + "a=1")).is_err());
+        let wide = vec!["a=1"; TAG_EXPRESSION_TERMS_MAX].join(" and ");
+        let parsed = TagExpression::parse(&wide).unwrap();
+        assert_eq!(TagExpression::from_bytes(&parsed.to_bytes()).unwrap(), parsed);
+        assert!(TagExpression::parse(&format!("{wide} and a=1")).is_err());
+        assert!(TagExpression::from_bytes(&[6; 100_000]).is_err());
+        assert!(TagExpression::from_bytes(&[4; 100_000]).is_err());
+    }
+
+    #[test]
+    fn globs_match_names_and_regexes_paths() {
+        let glob = Pattern::Glob("AOD*.root".into()).compile().unwrap();
+        assert!(
+            glob.matches("AOD_1.root", || unreachable!()) && !glob.matches("xAOD_1.root", || unreachable!())
+        );
+        let regex = Pattern::Regex(r"/run\d+/".into()).compile().unwrap();
+        assert!(regex.matches("x", || "/a/run12/x".into()) && !regex.matches("x", || "/a/run/x".into()));
+        assert!(Pattern::Regex("(".into()).compile().is_err());
+        assert!(Pattern::Glob("[".into()).compile().is_err());
+        assert!(Pattern::Regex("x{1000}{1000}".into()).compile().is_err());
+    }
+}

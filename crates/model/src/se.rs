@@ -1,0 +1,155 @@
+//! Storage elements: named storage endpoints, each with a small number.
+
+use std::fmt;
+
+use crate::account::AccountName;
+use crate::error::{Error, Result};
+use crate::limits::{DISTANCES_PER_SE_MAX, QOS_PER_SE_MAX, SE_NAME_BYTES_MAX, SE_PREFIX_BYTES_MAX};
+use crate::{canonical_enum, canonical_newtype, canonical_struct, canonical_text};
+
+/// A storage element's number, as replicas carry it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SeNumber(pub u16);
+
+canonical_newtype!(SeNumber);
+
+impl SeNumber {
+    /// No storage element: the place of archive members, which are where their archive is.
+    pub const NONE: SeNumber = SeNumber(0);
+}
+
+/// A storage element's name: 1 to 128 of `A-Z a-z 0-9 . _ - :`. By convention `VO::Site::Name`; other names
+/// in use (Rucio's, for one) are accepted.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SeName(Box<str>);
+
+impl SeName {
+    /// Checks `text` and makes it a name.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text.len() > SE_NAME_BYTES_MAX {
+            return Err(Error::limit("the length of an SE's name in bytes", text.len(), SE_NAME_BYTES_MAX));
+        }
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte);
+        if text.is_empty() || text.starts_with('-') || !text.bytes().all(good) {
+            return Err(Error::invalid(format!(
+                "not a valid SE name (letters, digits, . _ - :): {text:.100?}"
+            )));
+        }
+        Ok(SeName(text.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The site of a name of the form `VO::Site::Name`.
+    pub fn site(&self) -> Option<&str> {
+        let mut parts = self.0.split("::");
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(_), Some(site), Some(_), None) => Some(site),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for SeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for SeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+canonical_text!(SeName, "not a valid SE name");
+
+/// What a storage element may be used for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum SeStatus {
+    /// Reads and writes.
+    Online = 1,
+    /// Reads only: nothing is booked on it.
+    ReadOnly = 2,
+    /// Neither: its replicas are known but not offered.
+    Offline = 3,
+}
+
+canonical_enum!(SeStatus { 1 => Online, 2 => ReadOnly, 3 => Offline });
+
+impl SeStatus {
+    /// All of them.
+    pub const ALL: [SeStatus; 3] = [SeStatus::Online, SeStatus::ReadOnly, SeStatus::Offline];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            SeStatus::Online => "online",
+            SeStatus::ReadOnly => "read-only",
+            SeStatus::Offline => "offline",
+        }
+    }
+
+    /// The status of that name.
+    pub fn parse(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == text).ok_or_else(|| {
+            Error::invalid(format!("not an SE status (online, read-only, offline): {text:.100?}"))
+        })
+    }
+}
+
+/// A storage element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Se {
+    /// Its number, for ever; not 0.
+    pub number: SeNumber,
+    /// Its name, unique.
+    pub name: SeName,
+    /// What derived PFNs begin with: scheme, host and path, no slash at the end. May be empty when all PFNs
+    /// on it are explicit.
+    pub prefix: String,
+    /// Labels such as `disk` and `tape`, sorted.
+    pub qos: Vec<AccountName>,
+    /// What it may be used for.
+    pub status: SeStatus,
+    /// How far sites are from it: smaller is nearer. A site not listed is farther than all that are.
+    pub distances: Vec<(AccountName, u32)>,
+}
+
+canonical_struct!(Se { number, name, prefix, qos, status, distances });
+
+impl Se {
+    /// Checks what the types do not.
+    pub fn check(&self) -> Result<()> {
+        if self.number == SeNumber::NONE {
+            return Err(Error::invalid("SE number 0 means no storage element"));
+        }
+        if self.prefix.len() > SE_PREFIX_BYTES_MAX {
+            return Err(Error::limit(
+                "the length of an SE's prefix in bytes",
+                self.prefix.len(),
+                SE_PREFIX_BYTES_MAX,
+            ));
+        }
+        if self.prefix.bytes().any(|byte| byte <= b' ' || byte == 0x7f) || self.prefix.ends_with('/') {
+            return Err(Error::invalid(
+                "an SE's prefix has no blanks or control characters and no slash at its end",
+            ));
+        }
+        if self.qos.len() > QOS_PER_SE_MAX {
+            return Err(Error::limit("the number of QoS labels of an SE", self.qos.len(), QOS_PER_SE_MAX));
+        }
+        if self.distances.len() > DISTANCES_PER_SE_MAX {
+            return Err(Error::limit(
+                "the number of distances of an SE",
+                self.distances.len(),
+                DISTANCES_PER_SE_MAX,
+            ));
+        }
+        Ok(())
+    }
+}

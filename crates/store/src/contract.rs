@@ -1,0 +1,88 @@
+//! The Store contract: clauses every store keeps, and the table of mutations.
+//!
+//! The conformance suite (`exacat_testkit::conformance`) has one test or more per clause, named after it:
+//! clause A3 is proven by the tests whose names begin with `a3_`. A test of this module checks that every
+//! clause has one. There are no optional clauses.
+//!
+//! # Applying
+//!
+//! * **A1 one outcome each.** `apply` gives one outcome per mutation, in order. Mutations of one request are
+//!   decided in order, each on the state the ones before it left; a refused one does not stop the others.
+//! * **A2 all or nothing.** A mutation is applied wholly - entry, indices, counters, queues, changefeed - or
+//!   not at all. No reader sees a part of one.
+//! * **A3 exactly one winner.** Of all creates, moves, restores and commits that want one name, one is applied;
+//!   the others are refused with `Exists`. The same for one GUID (`GuidInUse`) and one record name (`InUse`).
+//! * **A4 total order.** Applied mutations have increasing revisions, and the state is what they give when
+//!   applied in that order.
+//! * **A5 durable.** What was answered survives the end of the process and of the machine. (The memory store
+//!   has nothing to survive in.)
+//! * **A6 asked again.** A request whose operation id was seen gets, for each mutation that was applied, the
+//!   outcome it had; mutations that were refused or changed nothing are decided anew. The last
+//!   `OPERATIONS_REMEMBERED` requests with an applied mutation are remembered, across restarts.
+//! * **A7 unavailable means not done.** After `ApplyError::Unavailable` or `TooLarge` nothing of the request was
+//!   or will be done. Anything else that is not an outcome is `Unknown`.
+//! * **A8 limits.** A request with more than `BATCH_MUTATIONS_MAX` mutations, or whose encoded bytes exceed
+//!   `BATCH_BYTES_MAX`, is `TooLarge`. Limits of entries are refused by mutation, with `Limit`.
+//! * **A9 refusals in order.** Where several refusals are due, the first in the mutation's row below is given.
+//!
+//! # Reading
+//!
+//! * **R1 one state.** Each answer is computed from one committed state.
+//! * **R2 read your writes.** A read that begins after an outcome was given sees it.
+//! * **R3 pages.** A page has at most `limit` items; `more` is false only if nothing comes after. An item that is
+//!   there during the whole of a listing is given exactly once, whatever comes and goes meanwhile.
+//! * **R4 order.** Children come in the order of their names' bytes, members by GUID, trash and deletions by id,
+//!   records by key, changes by revision.
+//! * **R5 usage.** Counters equal what a full scan adds up, at every revision.
+//! * **R6 walk.** Gates are the directories passed, root first; a path ends `Found`, `Missing` or `Stopped`.
+//! * **R7 locate.** An entry is found by its id wherever it was moved, and in the trash.
+//! * **R8 due.** What has expired comes longest ago first; what is in the trash is not due.
+//!
+//! # History
+//!
+//! * **H1 complete.** Every applied mutation has one change; nothing else has.
+//! * **H2 ordered and resumable.** `changes(after)` gives changes in order, without gap or repeat, whatever the
+//!   page size; beyond the end it gives none.
+//! * **H3 replayable.** The state is a function of the changes: applied to an empty store they give it again.
+//! * **H4 time.** The times of changes never go back, whatever the clock does.
+//!
+//! # A new store
+//!
+//! * **N1** has the root directory (number 1, owner and group 0, mode 755, created at revision 0), the user
+//!   `admin` (number 0, group 0, role admin), the group `admin` (number 0), and nothing else.
+//!
+//! # Mutations
+//!
+//! *Alive*: a directory is alive if the way up from it leads to the root; otherwise it is in the trash.
+//! *Counted*: usage of the entry is added to (taken from) its owner, its group, every directory above it, and
+//! each replica's SE. Every entry created or changed gets the change's revision as its own.
+//!
+//! | mutation | preconditions, in order: refusal | effects |
+//! |---|---|---|
+//! | `Create` | well-formed (tags sorted, one per key, ≤ `TAGS_PER_ENTRY_MAX`; replicas ≤ `REPLICAS_PER_FILE_MAX`, one per SE, each checks, a member alone; size ≤ `FILE_BYTES_MAX`): `Invalid`/`Limit` · parent alive: `ParentGone` · depth below `DEPTH_MAX`: `Limit` · name free: `Exists` · GUID free (tree, trash, bookings): `GuidInUse` · each SE registered: `NoSuchSe` · usage + reserved + it within the quotas of owner and group: `Quota` | entry made; a directory gets the next number; `created` and `modified` default to the commit's time; replicas sorted by SE; counted; indexed by GUID, SE, expiry |
+//! | `Update` | ≤ `EDITS_PER_UPDATE_MAX`: `Limit` · parent alive: `ParentGone` · something there: `NotFound` · as expected: `Stale` · then each edit in order, all or none, on what the edits before it left: see below | fields changed, revision set, usage moved. No edit changes anything: `Unchanged` |
+//! | · `Owner`, `Group` | new one's quota has room: `Quota` | |
+//! | · `Mode`, `Modified`, `Expires` | none | `Expires` on a directory is allowed: the whole goes to the trash |
+//! | · `Job`, `Size`, `Checksum`, `PutReplica`, `DropReplica`, `ReplicaState` | a file: `WrongKind` | |
+//! | · `Size` | ≤ `FILE_BYTES_MAX`: `Limit` · unknown or the same: `Mismatch` · quota: `Quota` | |
+//! | · `Checksum` | no other known of the algorithm: `Mismatch` · ≤ `CHECKSUMS_PER_FILE_MAX`: `Limit` | |
+//! | · `PutReplica` | checks: `Invalid`/`Limit` · a member stands alone: `Invalid` · SE registered: `NoSuchSe` · none there at another location: `ReplicaExists` · ≤ `REPLICAS_PER_FILE_MAX`: `Limit` · quota: `Quota` | added, or its state set |
+//! | · `DropReplica`, `ReplicaState` | replica there: `NotFound` · quota (a state may make it take space again): `Quota` | with `delete`, one that takes space is queued for deletion |
+//! | · `SetTag` | value checks: `Invalid`/`Limit` · ≤ `TAGS_PER_ENTRY_MAX`: `Limit` | |
+//! | · `UnsetTag`, `RemoveMember` | none (absent: nothing changes) | |
+//! | · `AddMember`, `RemoveMember` | a collection: `WrongKind` | |
+//! | · `AddMember` | GUID of a file, in the tree or the trash: `NotFound` | |
+//! | `Move` | source parent alive: `ParentGone` · something there: `NotFound` · as expected: `Stale` · target is the source: `Unchanged` · target parent alive: `ParentGone` · depth: `Limit` · target not below the source: `Loop` · name free: `Exists` | moved; counted from the directories above the source to those above the target |
+//! | `Remove` | parent alive: `ParentGone` · something there: `NotFound` · as expected: `Stale` · not the root: `Invalid` · with `only_empty`, a directory: `WrongKind`, and empty: `NotEmpty` | a trash item of this revision; no longer counted in the directories above, still counted for owner, group and SE; no longer due |
+//! | `Restore` | item there: `NotFound` · parent alive: `ParentGone` · depth: `Limit` · name free: `Exists` | back in the tree at `to`, counted there again |
+//! | `Purge` | `Item`: there: `NotFound`. `Below`: parent in the trash: `ParentGone`, something there: `NotFound`, as expected: `Stale` · a directory is empty: `NotEmpty` | gone from everything; no longer counted; each replica that takes space queued for deletion; a collection's members forgotten; the GUID is free |
+//! | `Book` | well-formed (1 to `REPLICAS_PER_BOOKING_MAX` pending, one per SE, not members; size ≤ `FILE_BYTES_MAX`): `Invalid`/`Limit` · a booking of the GUID by another owner: `GuidInUse` · a file of the GUID: in the trash or not a file: `GuidInUse`; size or checksum differ: `Mismatch`; replica on a pending SE: `ReplicaExists` · each SE registered and online: `NoSuchSe` · fewer than `BOOKINGS_PER_USER_MAX` of the owner (a replaced one does not count): `Limit` · quota of owner and group, the replaced booking's reservation given back first: `Quota` | booking kept, `exists` set to whether the file exists, `created` to the commit's time, pending sorted by SE; reserved from owner and group |
+//! | `Commit` | booking there and SE pending in it: `NotFound` · not expired by the commit's time: `Expired` · size equal and checksums not contradicting the booking's: `Mismatch` · if the file exists: it stands at `at`: `Stale`. Otherwise: parent alive: `ParentGone` · depth: `Limit` · name free: `Exists` | the file is made with this replica, or gets it (checksums known to the commit are added); counted; reservation reduced; the booking ends with its last replica. No quota check: it was reserved |
+//! | `Release` | booking there, and SE pending in it: `NotFound` · with `only_expired`, expired: `Stale` | reservation given back; pending replicas (or the one) queued for deletion; the booking ends when none is pending |
+//! | `Dequeue` | ≤ `EDITS_PER_UPDATE_MAX`: `Limit` · one of them in the queue: `NotFound` | those in the queue are taken off |
+//! | `SetRecord` | well-formed: `Invalid` · as expected: `Stale` · unique name free: `InUse` · a user's groups and group, a token's user, a quota's subject registered: `NotFound` | record set. The same already: `Unchanged` |
+//! | `DropRecord` | there: `NotFound` · as expected: `Stale` · not the admin user or group: `InUse` · a user or group without usage and reservation, a group that is in no user, an SE without replicas, deletions and bookings: `InUse` | record dropped; a user's tokens and quota with it |
+//!
+//! Quotas limit `objects()` (files), `bytes` + `member_bytes` (bytes) and `replica_bytes`, each of usage plus reserved plus the
+//! increase. A mutation that does not increase a figure is not refused for it, even where the figure is
+//! over its limit already.

@@ -1,0 +1,132 @@
+//! The one boundary: what a store offers, and what it promises.
+//!
+//! Start with [`contract`]: the clauses every store keeps and the table of mutations. Then [`Store`], the
+//! trait. [`memory`] is the reference: slow, obvious, the oracle of every test.
+//!
+//! A store knows entries, not paths' meaning, sessions, faces or wire formats. What must hold at the instant of
+//! commit is decided here; what may be judged a moment before (permission, policy) in the catalogue.
+
+pub mod contract;
+pub mod memory;
+mod outcome;
+mod read;
+
+pub use outcome::{ApplyError, Outcome, Refusal, Request};
+pub use read::{
+    Account, Audit, ChangePage, Due, Finding, Gate, Located, Page, Place, RecordEntry, StoreStatus, UsageOf,
+    Walk, WalkEnd,
+};
+
+use async_trait::async_trait;
+use exacat_model::{
+    Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record, RecordKey, RecordKind,
+    Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+};
+
+/// A clock. Time enters the catalogue through one of these, so that a test can turn it.
+pub trait Clock: Send + Sync + 'static {
+    /// Now.
+    fn now(&self) -> TimeMs;
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "the one place where real time enters")]
+    fn now(&self) -> TimeMs {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        TimeMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// A catalogue's state: reads, and [`apply`](Store::apply) for batches of mutations.
+///
+/// Every read is answered from one committed state (clause R1) and sees every mutation whose answer its caller
+/// has had (R2). Pages are bounded by `limit`, which is at most
+/// [`PAGE_ITEMS_MAX`](exacat_model::limits::PAGE_ITEMS_MAX); batches of keys by
+/// [`READ_BATCH_MAX`](exacat_model::limits::READ_BATCH_MAX). The clauses stand in [`contract`].
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Decides and commits a request's mutations in order; one outcome each.
+    async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError>;
+
+    /// Follows each path from the root, as far as it goes.
+    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>>;
+
+    /// Finds entries by what stays the same; in the tree or in the trash; none if there is no such entry.
+    async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>>;
+
+    /// Children of a directory in the order of their names' bytes, after `after`. None if there is no such
+    /// directory. Directories in the trash can be listed.
+    async fn list(&self, directory: DirId, after: Option<&Name>, limit: usize)
+    -> Result<Option<Page<Entry>>>;
+
+    /// What is used, exactly; with what bookings reserve, for users and groups.
+    async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>>;
+
+    /// Files with a replica on a storage element, in an order of the store's own. `cursor` is empty at the
+    /// start, later what the page before gave. Files in the trash are among them.
+    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)>;
+
+    /// Members of a collection in the order of their GUIDs, after `after`; none if there is no such collection.
+    async fn members(
+        &self,
+        collection: Guid,
+        after: Option<Guid>,
+        limit: usize,
+    ) -> Result<Option<Page<Guid>>>;
+
+    /// Items of the trash, oldest first, after `after`.
+    async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>>;
+
+    /// One item of the trash.
+    async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>>;
+
+    /// The deletion queue of a storage element, oldest first, after `after`.
+    async fn deletions(
+        &self,
+        se: SeNumber,
+        after: Option<DeletionId>,
+        limit: usize,
+    ) -> Result<Page<Deletion>>;
+
+    /// One booking.
+    async fn booking(&self, guid: Guid) -> Result<Option<Booking>>;
+
+    /// Bookings in the order of their GUIDs, after `after`.
+    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>>;
+
+    /// What has expired by `now`, longest ago first: bookings, and entries in the tree.
+    async fn due(&self, now: TimeMs, limit: usize) -> Result<Due>;
+
+    /// One record of the registry and the change that last set it.
+    async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>>;
+
+    /// Records of one kind in the order of their keys, after `after`.
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> Result<Page<RecordEntry>>;
+
+    /// The last committed revision.
+    async fn revision(&self) -> Result<Revision>;
+
+    /// Changes after `after`, in order, at most `limit`.
+    async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage>;
+
+    /// Returns once there is a change after `after`. May return early; then ask again.
+    async fn changed(&self, after: Revision) -> Result<()>;
+
+    /// Recomputes every index and every counter from the entries of one committed state, and compares.
+    async fn audit(&self) -> Result<Audit>;
+
+    /// Figures for an operator.
+    async fn status(&self) -> Result<StoreStatus>;
+
+    /// Makes what was answered durable (it is), frees what is held, and refuses further work.
+    async fn close(&self) -> Result<()>;
+}

@@ -1,0 +1,169 @@
+//! What comes of a mutation: applied, unchanged or refused - or, for a whole request, unavailable or unknown.
+
+use std::fmt;
+
+use exacat_model::{
+    EntryId, Error, ErrorKind, Mutation, OperationId, Revision, UserId, canonical_enum, canonical_struct,
+};
+
+/// Mutations to apply in order, each on its own: a refused one does not stop the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Names the request; sent again, it gets the first answer.
+    pub operation: OperationId,
+    /// Who asks; kept in the history.
+    pub who: UserId,
+    /// What to do; at most [`BATCH_MUTATIONS_MAX`](exacat_model::limits::BATCH_MUTATIONS_MAX).
+    pub mutations: Vec<Mutation>,
+}
+
+/// What came of one mutation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done; the change has this revision. `id` is the entry it made or touched, if any.
+    Applied {
+        /// The change.
+        revision: Revision,
+        /// The entry.
+        id: Option<EntryId>,
+    },
+    /// All it asks for was so already: nothing was done, and no change made.
+    Unchanged,
+    /// A precondition did not hold: nothing was done.
+    Refused(Refusal),
+}
+
+canonical_enum!(Outcome { 1 => Applied { revision, id }, 2 => Unchanged, 3 => Refused(refusal) });
+
+/// Which precondition of a mutation did not hold. The order is that in which they are checked, so that every
+/// store gives the same refusal where several could be given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The mutation contradicts itself or a limit: what is wrong with it.
+    Invalid(String),
+    /// A documented limit would be exceeded: which, and its value.
+    Limit(String),
+    /// The directory named as parent is not there, or is in the trash.
+    ParentGone,
+    /// Nothing is at that place, or no such item, booking, record, replica or member.
+    NotFound,
+    /// What is there is not the entry or version expected.
+    Stale,
+    /// The name is taken, by this entry.
+    Exists(EntryId),
+    /// The GUID is in use, in the tree, in the trash or by another's booking.
+    GuidInUse,
+    /// It is not a directory, or the edit is not for this kind of entry.
+    WrongKind,
+    /// The directory is not empty.
+    NotEmpty,
+    /// A directory cannot move below itself.
+    Loop,
+    /// The storage element is not in the registry, or may not be written now.
+    NoSuchSe,
+    /// The SE holds a replica of the file already.
+    ReplicaExists,
+    /// Size or checksum is not what is known or was booked: what differs.
+    Mismatch(String),
+    /// A quota would be exceeded: whose and which.
+    Quota(String),
+    /// The booking has expired.
+    Expired,
+    /// Another record has the name, or the record is in use.
+    InUse(String),
+}
+
+canonical_enum!(Refusal {
+    1 => Invalid(what),
+    2 => Limit(what),
+    3 => ParentGone,
+    4 => NotFound,
+    5 => Stale,
+    6 => Exists(id),
+    7 => GuidInUse,
+    8 => WrongKind,
+    9 => NotEmpty,
+    10 => Loop,
+    11 => NoSuchSe,
+    12 => ReplicaExists,
+    13 => Mismatch(what),
+    14 => Quota(what),
+    15 => Expired,
+    16 => InUse(what),
+});
+
+impl Refusal {
+    /// The kind of error a caller sees.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Refusal::Invalid(_) | Refusal::Loop => ErrorKind::Invalid,
+            Refusal::Limit(_) => ErrorKind::Limit,
+            Refusal::ParentGone | Refusal::NotFound | Refusal::Expired | Refusal::NoSuchSe => {
+                ErrorKind::NotFound
+            }
+            Refusal::Stale | Refusal::Mismatch(_) => ErrorKind::Conflict,
+            Refusal::Exists(_) | Refusal::GuidInUse | Refusal::ReplicaExists | Refusal::InUse(_) => {
+                ErrorKind::Exists
+            }
+            Refusal::WrongKind => ErrorKind::NotFile,
+            Refusal::NotEmpty => ErrorKind::NotEmpty,
+            Refusal::Quota(_) => ErrorKind::Quota,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Invalid(what)
+            | Refusal::Limit(what)
+            | Refusal::Mismatch(what)
+            | Refusal::Quota(what)
+            | Refusal::InUse(what) => f.write_str(what),
+            Refusal::ParentGone => f.write_str("the directory it should be in is not there"),
+            Refusal::NotFound => f.write_str("not found"),
+            Refusal::Stale => f.write_str("it was changed or replaced since it was read"),
+            Refusal::Exists(_) => f.write_str("the name is taken"),
+            Refusal::GuidInUse => f.write_str("the GUID is in use"),
+            Refusal::WrongKind => f.write_str("it is the wrong kind of entry for this"),
+            Refusal::NotEmpty => f.write_str("the directory is not empty"),
+            Refusal::Loop => f.write_str("a directory cannot be moved below itself"),
+            Refusal::NoSuchSe => f.write_str("no such storage element, or it may not be written now"),
+            Refusal::ReplicaExists => f.write_str("the storage element holds a replica already"),
+            Refusal::Expired => f.write_str("the booking has expired"),
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Error::new(refusal.kind(), refusal.to_string())
+    }
+}
+
+/// Why a request as a whole has no outcomes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// The request exceeds a limit of requests; nothing was done.
+    #[error("{0}")]
+    TooLarge(String),
+    /// Certainly nothing was done (disk full, closing, queue full): try again later.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Some, all or none of it was done: ask again with the same operation id.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl From<ApplyError> for Error {
+    fn from(error: ApplyError) -> Self {
+        let kind = match &error {
+            ApplyError::TooLarge(_) => ErrorKind::Limit,
+            ApplyError::Unavailable(_) => ErrorKind::Unavailable,
+            ApplyError::Unknown(_) => ErrorKind::Unknown,
+        };
+        Error::new(kind, error.to_string())
+    }
+}
+
+canonical_struct!(Request { operation, who, mutations });

@@ -1,0 +1,211 @@
+//! What reads give.
+
+use exacat_model::{
+    Booking, Change, DirId, Entry, GroupId, Lfn, Mode, Record, RecordKey, Revision, SeNumber, TrashId, Usage,
+    UserId, canonical_enum, canonical_struct,
+};
+use smallvec::SmallVec;
+
+/// What permission needs to know of a directory on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// The directory.
+    pub id: DirId,
+    /// Its owner.
+    pub owner: UserId,
+    /// Its group.
+    pub group: GroupId,
+    /// Its mode.
+    pub mode: Mode,
+}
+
+impl Gate {
+    /// The gate a directory entry is; none if it is no directory.
+    pub fn of(entry: &Entry) -> Option<Gate> {
+        Some(Gate { id: entry.directory()?, owner: entry.owner, group: entry.group, mode: entry.mode })
+    }
+}
+
+/// Directories from the root downwards.
+pub type Gates = SmallVec<[Gate; 10]>;
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Walk {
+    /// The directories passed, the root first; the entry itself is not among them, even if it is a
+    /// directory. Empty only for the root itself.
+    pub gates: Gates,
+    /// How it ended.
+    pub end: WalkEnd,
+}
+
+/// How following a path ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WalkEnd {
+    /// At this entry, with no component left over.
+    Found(Box<Entry>),
+    /// The component after the last gate is not in it. `components` were followed before.
+    Missing {
+        /// How many components were found.
+        components: usize,
+    },
+    /// At an entry that is no directory, with components left over. If it is a link, the catalogue follows it.
+    Stopped {
+        /// The entry.
+        entry: Box<Entry>,
+        /// How many components led to it.
+        components: usize,
+    },
+}
+
+/// Where an entry is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the tree, under this LFN.
+    Tree(Lfn),
+    /// In the trash: the item itself, or below it.
+    Trash(TrashId),
+}
+
+/// An entry found by its id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Located {
+    /// The entry.
+    pub entry: Entry,
+    /// Where it is.
+    pub place: Place,
+    /// The directories above it in the tree, the root first. In the trash: those above it below the item, the
+    /// item's own first; empty for the item itself.
+    pub gates: Gates,
+}
+
+/// A bounded part of something longer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// There may be more after the last of them.
+    pub more: bool,
+}
+
+/// What a usage is asked of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UsageOf {
+    /// All that is below a directory, without itself. In the tree or in the trash.
+    Directory(DirId),
+    /// All entries of an owner, in the tree and in the trash.
+    User(UserId),
+    /// All entries of a group, in the tree and in the trash.
+    Group(GroupId),
+    /// All replicas that take space on a storage element, in the tree and in the trash: their number in
+    /// `files` and `replicas`, their bytes in `bytes` and `replica_bytes`.
+    Se(SeNumber),
+    /// All that waits in the deletion queue of a storage element, counted as for `Se`.
+    Deletions(SeNumber),
+}
+
+canonical_enum!(UsageOf { 1 => Directory(id), 2 => User(id), 3 => Group(id), 4 => Se(se), 5 => Deletions(se) });
+
+/// What is used, and what bookings reserve. For other than users and groups nothing is reserved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// What is used.
+    pub usage: Usage,
+    /// What is reserved.
+    pub reserved: Usage,
+}
+
+canonical_struct!(Account { usage, reserved });
+
+/// What has expired.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Due {
+    /// Bookings to release.
+    pub bookings: Vec<Booking>,
+    /// Entries in the tree to remove.
+    pub entries: Vec<Entry>,
+}
+
+/// A record, and the change that last set it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordEntry {
+    /// Its key.
+    pub key: RecordKey,
+    /// The record.
+    pub record: Record,
+    /// The change that last set it.
+    pub revision: Revision,
+}
+
+/// A part of the history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangePage {
+    /// The changes, in order.
+    pub changes: Vec<Change>,
+    /// Everything up to here has been given: the cursor for the next page. May be beyond the last change
+    /// given, never beyond the last committed one.
+    pub up_to: Revision,
+    /// The oldest change that is still kept; a reader whose cursor is before `oldest - 1` has missed changes.
+    pub oldest: Revision,
+}
+
+/// Something that an audit found wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which index, counter or invariant.
+    pub what: String,
+    /// Of which entry, directory, user …
+    pub which: String,
+    /// What is wrong.
+    pub detail: String,
+}
+
+/// What an audit did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// The state that was audited.
+    pub revision: Revision,
+    /// What was checked and how many of it.
+    pub checked: Vec<(String, u64)>,
+    /// What is wrong; at most [`Audit::FINDINGS_MAX`] are kept.
+    pub findings: Vec<Finding>,
+    /// How many are wrong, kept or not.
+    pub findings_total: u64,
+}
+
+impl Audit {
+    /// Findings kept: more of them say nothing new.
+    pub const FINDINGS_MAX: usize = 1000;
+
+    /// Adds a finding.
+    pub fn find(&mut self, what: &str, which: impl std::fmt::Display, detail: impl std::fmt::Display) {
+        self.findings_total += 1;
+        if self.findings.len() < Self::FINDINGS_MAX {
+            self.findings.push(Finding {
+                what: what.to_owned(),
+                which: which.to_string(),
+                detail: detail.to_string(),
+            });
+        }
+    }
+}
+
+canonical_struct!(Finding { what, which, detail });
+canonical_struct!(Audit { revision, checked, findings, findings_total });
+
+/// Figures of a store for an operator.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoreStatus {
+    /// Which store: `memory`, `embedded` …
+    pub kind: String,
+    /// The last committed change.
+    pub revision: Revision,
+    /// Entries in the tree and the trash, the root not counted.
+    pub entries: u64,
+    /// Named figures with their unit in the name (`log_bytes`, `sync_us_p99` …).
+    pub figures: Vec<(String, u64)>,
+    /// What an operator should know, in words; empty if all is well.
+    pub warnings: Vec<String>,
+}
+
+canonical_struct!(StoreStatus { kind, revision, entries, figures, warnings });
