@@ -34,7 +34,7 @@ impl GroupId {
 
 /// A user's, group's, site's or quality-of-service name: 1 to 64 of `A-Z a-z 0-9 . _ - @ +`, no leading `-`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AccountName(Box<str>);
+pub struct AccountName(std::sync::Arc<str>);
 
 impl AccountName {
     /// Checks `text` and makes it a name.

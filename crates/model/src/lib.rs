@@ -4,6 +4,7 @@
 //! speaks in these types; none of them knows a store, a protocol or a session.
 
 pub mod account;
+pub mod answer;
 pub mod change;
 pub mod checksum;
 pub mod codec;
@@ -13,6 +14,7 @@ pub mod guid;
 pub mod lfn;
 pub mod limits;
 pub mod mutation;
+pub mod operation;
 pub mod pfn;
 pub mod query;
 pub mod registry;
@@ -21,6 +23,7 @@ pub mod tag;
 pub mod time;
 
 pub use account::{AccountName, Group, GroupId, Mode, Quota, QuotaOf, Role, Token, TokenId, User, UserId};
+pub use answer::{Answer, Audit, Finding};
 pub use change::{Change, Deletion, Effect, FieldChange, TrashItem};
 pub use checksum::{Checksum, ChecksumAlgorithm, Checksums};
 pub use entry::{
@@ -33,6 +36,7 @@ pub use mutation::{
     BookedReplica, Booking, DeletionId, Edit, Expect, ExpectRecord, Mutation, NewBody, NewEntry, OperationId,
     PurgeTarget, TrashId,
 };
+pub use operation::{Cursor, FileRef, Operation};
 pub use pfn::Pfn;
 pub use query::{Comparison, Filter, Matcher, Pattern, TagExpression};
 pub use registry::{Record, RecordKey, RecordKind};

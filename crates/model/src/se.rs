@@ -21,7 +21,7 @@ impl SeNumber {
 /// A storage element's name: 1 to 128 of `A-Z a-z 0-9 . _ - :`. By convention `VO::Site::Name`; other names
 /// in use (Rucio's, for one) are accepted.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SeName(Box<str>);
+pub struct SeName(std::sync::Arc<str>);
 
 impl SeName {
     /// Checks `text` and makes it a name.

@@ -13,14 +13,14 @@ mod read;
 
 pub use outcome::{ApplyError, Outcome, Refusal, Request};
 pub use read::{
-    Account, Audit, ChangePage, Due, Finding, Gate, Located, Page, Place, RecordEntry, StoreStatus, UsageOf,
-    Walk, WalkEnd,
+    Account, ChangePage, Due, Gate, Gates, Located, Page, Place, RecordEntry, StoreStatus, UsageOf, Walk,
+    WalkEnd,
 };
 
 use async_trait::async_trait;
 use exacat_model::{
-    Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record, RecordKey, RecordKind,
-    Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record, RecordKey,
+    RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 
 /// A clock. Time enters the catalogue through one of these, so that a test can turn it.

@@ -149,50 +149,6 @@ pub struct ChangePage {
     pub oldest: Revision,
 }
 
-/// Something that an audit found wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Which index, counter or invariant.
-    pub what: String,
-    /// Of which entry, directory, user …
-    pub which: String,
-    /// What is wrong.
-    pub detail: String,
-}
-
-/// What an audit did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audit {
-    /// The state that was audited.
-    pub revision: Revision,
-    /// What was checked and how many of it.
-    pub checked: Vec<(String, u64)>,
-    /// What is wrong; at most [`Audit::FINDINGS_MAX`] are kept.
-    pub findings: Vec<Finding>,
-    /// How many are wrong, kept or not.
-    pub findings_total: u64,
-}
-
-impl Audit {
-    /// Findings kept: more of them say nothing new.
-    pub const FINDINGS_MAX: usize = 1000;
-
-    /// Adds a finding.
-    pub fn find(&mut self, what: &str, which: impl std::fmt::Display, detail: impl std::fmt::Display) {
-        self.findings_total += 1;
-        if self.findings.len() < Self::FINDINGS_MAX {
-            self.findings.push(Finding {
-                what: what.to_owned(),
-                which: which.to_string(),
-                detail: detail.to_string(),
-            });
-        }
-    }
-}
-
-canonical_struct!(Finding { what, which, detail });
-canonical_struct!(Audit { revision, checked, findings, findings_total });
-
 /// Figures of a store for an operator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreStatus {
