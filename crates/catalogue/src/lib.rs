@@ -1,1 +1,110 @@
-//! (to be written)
+//! Every rule of the catalogue, written once, over any store: paths, permissions, accounts, bulk registration,
+//! moves, trash and purge, tags, collections, uploads and quotas, find, usage, expiry, history, fsck.
+//!
+//! Start with [`Catalogue::execute`]: one operation in, one answer out, checked against who asks. It knows no
+//! protocol, no connection and no store in particular. What must hold at the instant of commit is decided by the
+//! store; everything that may be judged a moment before is judged here.
+
+mod caller;
+mod execute;
+mod registry;
+mod resolve;
+pub mod settings;
+
+mod accounts;
+mod attributes;
+mod collections;
+mod directories;
+mod find;
+mod fsck;
+mod history;
+mod listing;
+mod moving;
+mod quota;
+mod register;
+mod storage;
+mod tags;
+mod tokens;
+mod trash;
+mod upload;
+pub mod workers;
+
+use std::sync::Arc;
+
+use exacat_model::{Error, ErrorKind, Guid, Mutation, OperationId, Result, Revision};
+use exacat_store::{Clock, Outcome, Request, Store};
+
+pub use caller::Caller;
+pub use settings::Settings;
+
+use registry::Registry;
+
+/// The catalogue over a store. Shared by all faces and workers.
+pub struct Catalogue {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    registry: Registry,
+    settings: Settings,
+}
+
+impl Catalogue {
+    /// The catalogue that is in `store`.
+    pub async fn open(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Arc<Self>> {
+        let registry = Registry::load(&*store).await?;
+        Ok(Arc::new(Catalogue { store, clock, registry, settings }))
+    }
+
+    /// The store beneath, for what is not the catalogue's matter (closing, status).
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// A new GUID of this moment.
+    fn new_guid(&self) -> Result<Guid> {
+        let mut random = [0u8; 10];
+        fill_random(&mut random)?;
+        Ok(Guid::v7(self.clock.now(), random))
+    }
+
+    /// Applies mutations under one operation id on behalf of `caller`.
+    async fn apply(&self, caller: &Caller, operation: OperationId, mutations: Vec<Mutation>) -> Result<Vec<Outcome>> {
+        let request = Request { operation, who: caller.acting_user(), mutations };
+        Ok(self.store.apply(request).await?)
+    }
+
+    /// Applies one mutation; a refusal becomes an error.
+    async fn apply_one(&self, caller: &Caller, operation: OperationId, mutation: Mutation) -> Result<Outcome> {
+        match self.apply(caller, operation, vec![mutation]).await?.pop() {
+            Some(Outcome::Refused(refusal)) => Err(refusal.into()),
+            Some(outcome) => Ok(outcome),
+            None => Err(Error::new(ErrorKind::Internal, "the store gave no outcome")),
+        }
+    }
+
+    /// The revision an outcome left: its own, or the current one if it changed nothing.
+    async fn revision_of(&self, outcome: &Outcome) -> Result<Revision> {
+        match outcome {
+            Outcome::Applied { revision, .. } => Ok(*revision),
+            _ => self.store.revision().await,
+        }
+    }
+}
+
+/// Fills `bytes` from the system's source of randomness.
+fn fill_random(bytes: &mut [u8]) -> Result<()> {
+    getrandom::fill(bytes)
+        .map_err(|error| Error::new(ErrorKind::Unavailable, format!("the system gives no random bytes: {error}")))
+}
+
+/// The id of a further request that belongs to operation `id`: steps of one operation that need requests of
+/// their own each get an id that is the same when the operation is asked again.
+fn step_id(id: OperationId, step: u64) -> OperationId {
+    use sha2::Digest;
+    let mut hash = sha2::Sha256::new();
+    hash.update(id.0);
+    hash.update(step.to_le_bytes());
+    let digest = hash.finalize();
+    let mut bytes = [0u8; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    OperationId(bytes)
+}

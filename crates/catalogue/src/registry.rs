@@ -1,0 +1,126 @@
+//! Names and numbers of users, groups and storage elements, held in memory; the store has the truth.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use exacat_model::limits::PAGE_ITEMS_MAX;
+use exacat_model::{
+    AccountName, Error, Group, GroupId, Record, RecordKind, Result, Se, SeName, SeNumber, User, UserId,
+};
+use exacat_store::Store;
+use parking_lot::RwLock;
+
+/// All users, groups and storage elements as of one moment.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub users: BTreeMap<UserId, Arc<User>>,
+    pub groups: BTreeMap<GroupId, Arc<Group>>,
+    pub ses: BTreeMap<SeNumber, Arc<Se>>,
+    user_ids: HashMap<AccountName, UserId>,
+    group_ids: HashMap<AccountName, GroupId>,
+    se_numbers: HashMap<SeName, SeNumber>,
+}
+
+/// The cache. Whoever changes a record calls [`Registry::refresh`] before answering; on a store that several
+/// servers share, the follower of the changefeed does.
+pub(crate) struct Registry {
+    names: RwLock<Arc<Names>>,
+}
+
+impl Registry {
+    pub async fn load(store: &dyn Store) -> Result<Self> {
+        Ok(Registry { names: RwLock::new(Arc::new(Names::load(store).await?)) })
+    }
+
+    pub async fn refresh(&self, store: &dyn Store) -> Result<()> {
+        let names = Arc::new(Names::load(store).await?);
+        *self.names.write() = names;
+        Ok(())
+    }
+
+    /// The names as they are now; hold it for one operation.
+    pub fn names(&self) -> Arc<Names> {
+        self.names.read().clone()
+    }
+}
+
+impl Names {
+    async fn load(store: &dyn Store) -> Result<Self> {
+        let mut names = Names::default();
+        for kind in [RecordKind::User, RecordKind::Group, RecordKind::Se] {
+            let mut after = None;
+            loop {
+                let page = store.records(kind, after, PAGE_ITEMS_MAX).await?;
+                after = page.items.last().map(|item| item.key);
+                for item in page.items {
+                    names.add(item.record);
+                }
+                if !page.more || after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    fn add(&mut self, record: Record) {
+        match record {
+            Record::User(user) => {
+                self.user_ids.insert(user.name.clone(), user.id);
+                self.users.insert(user.id, Arc::new(user));
+            }
+            Record::Group(group) => {
+                self.group_ids.insert(group.name.clone(), group.id);
+                self.groups.insert(group.id, Arc::new(group));
+            }
+            Record::Se(se) => {
+                self.se_numbers.insert(se.name.clone(), se.number);
+                self.ses.insert(se.number, Arc::new(se));
+            }
+            Record::Quota(_) | Record::Token(_) => {}
+        }
+    }
+
+    pub fn user(&self, name: &AccountName) -> Result<&Arc<User>> {
+        self.user_ids
+            .get(name)
+            .and_then(|id| self.users.get(id))
+            .ok_or_else(|| Error::not_found(format!("no such user: {name}")))
+    }
+
+    pub fn group(&self, name: &AccountName) -> Result<&Arc<Group>> {
+        self.group_ids
+            .get(name)
+            .and_then(|id| self.groups.get(id))
+            .ok_or_else(|| Error::not_found(format!("no such group: {name}")))
+    }
+
+    pub fn se(&self, name: &SeName) -> Result<&Arc<Se>> {
+        self.se_numbers
+            .get(name)
+            .and_then(|number| self.ses.get(number))
+            .ok_or_else(|| Error::not_found(format!("no such storage element: {name}")))
+    }
+
+    /// The user's name; `gone-number` if its record is gone.
+    pub fn user_name(&self, id: UserId) -> AccountName {
+        match self.users.get(&id) {
+            Some(user) => user.name.clone(),
+            None => numbered(id.0),
+        }
+    }
+
+    /// The group's name; `gone-number` if its record is gone.
+    pub fn group_name(&self, id: GroupId) -> AccountName {
+        match self.groups.get(&id) {
+            Some(group) => group.name.clone(),
+            None => numbered(id.0),
+        }
+    }
+}
+
+/// A name for an account whose record is gone. Records in use cannot be dropped, so this is for old history.
+fn numbered(number: u32) -> AccountName {
+    #[allow(clippy::expect_used, reason = "digits after a letter are a valid name")]
+    AccountName::parse(&format!("gone-{number}")).expect("a letter and digits")
+}

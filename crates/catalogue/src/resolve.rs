@@ -1,0 +1,184 @@
+//! From paths to entries: links followed, the right to pass checked on every directory on the way.
+
+use exacat_model::limits::{LFN_BYTES_MAX, LINKS_FOLLOWED_MAX, READ_BATCH_MAX};
+use exacat_model::{At, Body, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Result};
+use exacat_store::{Gate, Gates, Located, Place, Walk, WalkEnd};
+
+use crate::Catalogue;
+use crate::caller::{Caller, PASS, WRITE};
+
+/// An entry, the path it was found under (links followed), and the directories above it, root first.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolved {
+    pub lfn: Lfn,
+    pub entry: Entry,
+    pub gates: Gates,
+}
+
+impl Resolved {
+    /// The directory it stands in. The root stands in itself.
+    pub fn parent_gate(&self) -> Option<&Gate> {
+        self.gates.last()
+    }
+}
+
+/// Where an entry could be made: the directory that is there, and the name that is free (when it was looked).
+#[derive(Clone, Debug)]
+pub(crate) struct Vacancy {
+    /// The path, links followed.
+    pub lfn: Lfn,
+    /// The directories down to the one it would be in, root first; empty never.
+    pub gates: Gates,
+    /// The names from there: one if only the entry is missing, more if directories are missing too.
+    pub missing: Vec<Name>,
+}
+
+/// What stands under a path, or what is missing.
+#[derive(Clone, Debug)]
+pub(crate) enum Spot {
+    Taken(Box<Resolved>),
+    Vacant(Vacancy),
+}
+
+impl Catalogue {
+    /// Finds each path. Links in the middle are followed always, at the end if `follow`. Whoever has no right to
+    /// pass a directory learns nothing of what is in it.
+    pub(crate) async fn spots(&self, caller: &Caller, lfns: &[Lfn], follow: bool) -> Result<Vec<Result<Spot>>> {
+        if lfns.len() > READ_BATCH_MAX {
+            return Err(Error::limit("the number of paths in one request", lfns.len(), READ_BATCH_MAX));
+        }
+        let walks = self.store.walk(lfns).await?;
+        let mut spots = Vec::with_capacity(lfns.len());
+        for (lfn, walk) in lfns.iter().zip(walks) {
+            spots.push(self.finish_walk(caller, lfn.clone(), walk, follow).await);
+        }
+        Ok(spots)
+    }
+
+    /// Finds one path.
+    pub(crate) async fn spot(&self, caller: &Caller, lfn: &Lfn, follow: bool) -> Result<Spot> {
+        match self.spots(caller, std::slice::from_ref(lfn), follow).await?.pop() {
+            Some(spot) => spot,
+            None => Err(Error::new(ErrorKind::Internal, "the store gave no walk")),
+        }
+    }
+
+    /// Finds the entry of each path.
+    pub(crate) async fn resolve_all(&self, caller: &Caller, lfns: &[Lfn], follow: bool) -> Result<Vec<Result<Resolved>>> {
+        let spots = self.spots(caller, lfns, follow).await?;
+        Ok(spots.into_iter().zip(lfns).map(|(spot, lfn)| taken(spot?, lfn)).collect())
+    }
+
+    /// Finds the entry of one path.
+    pub(crate) async fn resolve(&self, caller: &Caller, lfn: &Lfn, follow: bool) -> Result<Resolved> {
+        taken(self.spot(caller, lfn, follow).await?, lfn)
+    }
+
+    /// Finds a directory, following a link to one.
+    pub(crate) async fn resolve_directory(&self, caller: &Caller, lfn: &Lfn) -> Result<(Resolved, DirId)> {
+        let resolved = self.resolve(caller, lfn, true).await?;
+        match resolved.entry.directory() {
+            Some(id) => Ok((resolved, id)),
+            None => Err(Error::new(ErrorKind::NotDirectory, format!("{lfn} is no directory"))),
+        }
+    }
+
+    /// Finds entries in the tree by GUID, and checks that the caller may pass all directories above each.
+    pub(crate) async fn resolve_guids(&self, caller: &Caller, guids: &[Guid]) -> Result<Vec<Result<Resolved>>> {
+        if guids.len() > READ_BATCH_MAX {
+            return Err(Error::limit("the number of GUIDs in one request", guids.len(), READ_BATCH_MAX));
+        }
+        let ids: Vec<EntryId> = guids.iter().map(|guid| EntryId::Object(*guid)).collect();
+        let located = self.store.locate(&ids).await?;
+        Ok(guids.iter().zip(located).map(|(guid, found)| self.admit_located(caller, guid, found)).collect())
+    }
+
+    fn admit_located(&self, caller: &Caller, guid: &Guid, found: Option<Located>) -> Result<Resolved> {
+        match found {
+            Some(Located { entry, place: Place::Tree(lfn), gates }) => {
+                caller.check_scope(&lfn)?;
+                check_passage(caller, &gates, &lfn)?;
+                Ok(Resolved { lfn, entry, gates })
+            }
+            Some(_) => Err(Error::not_found(format!("{guid} is in the trash"))),
+            None => Err(Error::not_found(format!("no entry has the GUID {guid}"))),
+        }
+    }
+
+    async fn finish_walk(&self, caller: &Caller, lfn: Lfn, walk: Walk, follow: bool) -> Result<Spot> {
+        let mut lfn = lfn;
+        let mut walk = walk;
+        for _ in 0..=LINKS_FOLLOWED_MAX {
+            // A link may lead out of the token's subtree, so this is checked after every step.
+            caller.check_scope(&lfn)?;
+            check_passage(caller, &walk.gates, &lfn)?;
+            let next = match walk.end {
+                WalkEnd::Found(entry) => match (&entry.body, follow) {
+                    (Body::Link { target, .. }, true) => target.clone(),
+                    _ => return Ok(Spot::Taken(Box::new(Resolved { lfn, entry: *entry, gates: walk.gates }))),
+                },
+                WalkEnd::Missing { components } => {
+                    let missing: Result<Vec<Name>> = lfn.components().skip(components).map(Name::parse).collect();
+                    return Ok(Spot::Vacant(Vacancy { missing: missing?, gates: walk.gates, lfn }));
+                }
+                WalkEnd::Stopped { entry, components } => match &entry.body {
+                    Body::Link { target, .. } => {
+                        let rest = lfn.components().skip(components);
+                        let joined = target.components().chain(rest).map(|name| name.len() + 1).sum::<usize>();
+                        if joined > LFN_BYTES_MAX {
+                            return Err(Error::limit("the length of an LFN behind links", joined, LFN_BYTES_MAX));
+                        }
+                        Lfn::from_names(target.components().chain(lfn.components().skip(components)))
+                    }
+                    _ => {
+                        let stop = Lfn::from_names(lfn.components().take(components));
+                        return Err(Error::new(ErrorKind::NotDirectory, format!("{stop} is no directory")));
+                    }
+                },
+            };
+            walk = self
+                .store
+                .walk(std::slice::from_ref(&next))
+                .await?
+                .pop()
+                .ok_or_else(|| Error::new(ErrorKind::Internal, "the store gave no walk"))?;
+            lfn = next;
+        }
+        Err(Error::invalid(format!("{lfn}: more than {LINKS_FOLLOWED_MAX} links on the way; do they form a loop?")))
+    }
+}
+
+fn taken(spot: Spot, lfn: &Lfn) -> Result<Resolved> {
+    match spot {
+        Spot::Taken(resolved) => Ok(*resolved),
+        Spot::Vacant(_) => Err(Error::not_found(format!("{lfn} is not there"))),
+    }
+}
+
+/// Refuses whoever may not pass one of the directories on the way.
+pub(crate) fn check_passage(caller: &Caller, gates: &[Gate], lfn: &Lfn) -> Result<()> {
+    match gates.iter().position(|gate| !caller.has_gate(gate, PASS)) {
+        None => Ok(()),
+        Some(depth) => {
+            let closed = Lfn::from_names(lfn.components().take(depth));
+            Err(Error::denied(format!("you may not pass {closed} (no x)")))
+        }
+    }
+}
+
+/// Refuses whoever may not create or remove names in a directory.
+pub(crate) fn check_parent_writable(caller: &Caller, gate: Option<&Gate>, lfn: &Lfn) -> Result<()> {
+    match gate {
+        Some(gate) if caller.has_gate(gate, WRITE | PASS) => Ok(()),
+        Some(_) => Err(Error::denied(format!("{lfn}: you may not change the directory it is in (no w)"))),
+        None => Err(Error::denied("the root stands in no directory")),
+    }
+}
+
+/// The place of the first missing name of a vacancy.
+pub(crate) fn first_place(vacancy: &Vacancy) -> Result<At> {
+    match (vacancy.gates.last(), vacancy.missing.first()) {
+        (Some(gate), Some(name)) => Ok(At { parent: gate.id, name: name.clone() }),
+        _ => Err(Error::new(ErrorKind::Internal, "a vacancy without a place")),
+    }
+}
