@@ -2,7 +2,7 @@
 //! to follow it, and to undo it in thought.
 
 use crate::account::{GroupId, Mode, UserId};
-use crate::checksum::Checksum;
+use crate::checksum::{Checksum, Checksums};
 use crate::entry::{At, Entry, EntryId, Replica, Revision};
 use crate::guid::Guid;
 use crate::lfn::Lfn;
@@ -123,6 +123,8 @@ pub enum Effect {
         created: Option<Box<Entry>>,
         /// The replica.
         replica: Replica,
+        /// Checksums the file got with it; none if this made the file, for then they are in `created`.
+        checksums: Checksums,
     },
     /// A booking, or one replica of it, was given up. Its pending replicas went to the deletion queues,
     /// numbered in their order.
@@ -158,7 +160,7 @@ canonical_enum!(Effect {
     5 => Restored { trash, id, to },
     6 => Purged { target, entry },
     7 => Booked { booking, before },
-    8 => Committed { guid, at, created, replica },
+    8 => Committed { guid, at, created, replica, checksums },
     9 => Released { booking, se },
     10 => Dequeued { se, done },
     11 => Recorded { key, before, after },

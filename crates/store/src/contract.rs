@@ -36,7 +36,10 @@
 //! * **R5 usage.** Counters equal what a full scan adds up, at every revision.
 //! * **R6 walk.** Gates are the directories passed, root first; a path ends `Found`, `Missing` or `Stopped`.
 //! * **R7 locate.** An entry is found by its id wherever it was moved, and in the trash.
-//! * **R8 due.** What has expired comes longest ago first; what is in the trash is not due.
+//! * **R8 due.** What has expired comes longest ago first, at most `limit` bookings and as many entries; what is in
+//!   the trash is not due.
+//! * **R9 bounds.** A `limit` above `PAGE_ITEMS_MAX` is taken as that; more keys than `READ_BATCH_MAX` are refused with
+//!   `Limit`. After `close`, reads fail with `Unavailable`, and `apply` with `ApplyError::Unavailable`.
 //!
 //! # History
 //!
@@ -55,33 +58,39 @@
 //!
 //! *Alive*: a directory is alive if the way up from it leads to the root; otherwise it is in the trash.
 //! *Counted*: usage of the entry is added to (taken from) its owner, its group, every directory above it, and
-//! each replica's SE. Every entry created or changed gets the change's revision as its own.
+//! each replica's SE. Every entry created, changed, moved, removed or restored gets the change's revision as
+//! its own. *Commit's time*: the clock's, but never before the last change's. *Depth*: an entry's number of
+//! components is at most `DEPTH_MAX`; what lies below a moved directory is not looked at. *Expired*: its time is
+//! the commit's time or before. *Outcome's id*: that of the entry the effect names (a booking's: its GUID).
+//! The root is at `(1, "/")`: it can be updated there; no other entry can have that name. A collection's members
+//! are GUIDs: one stays a member when its file is purged. Well-formedness is checked in the order written;
+//! the texts in refusals are each store's own.
 //!
 //! | mutation | preconditions, in order: refusal | effects |
 //! |---|---|---|
-//! | `Create` | well-formed (tags sorted, one per key, ≤ `TAGS_PER_ENTRY_MAX`; replicas ≤ `REPLICAS_PER_FILE_MAX`, one per SE, each checks, a member alone; size ≤ `FILE_BYTES_MAX`): `Invalid`/`Limit` · parent alive: `ParentGone` · depth below `DEPTH_MAX`: `Limit` · name free: `Exists` · GUID free (tree, trash, bookings): `GuidInUse` · each SE registered: `NoSuchSe` · usage + reserved + it within the quotas of owner and group: `Quota` | entry made; a directory gets the next number; `created` and `modified` default to the commit's time; replicas sorted by SE; counted; indexed by GUID, SE, expiry |
-//! | `Update` | ≤ `EDITS_PER_UPDATE_MAX`: `Limit` · parent alive: `ParentGone` · something there: `NotFound` · as expected: `Stale` · then each edit in order, all or none, on what the edits before it left: see below | fields changed, revision set, usage moved. No edit changes anything: `Unchanged` |
+//! | `Create` | well-formed (name not the root's; tags sorted, one per key, ≤ `TAGS_PER_ENTRY_MAX`, each value checks; replicas ≤ `REPLICAS_PER_FILE_MAX`, one per SE, each checks, a member alone; size ≤ `FILE_BYTES_MAX`): `Invalid`/`Limit` · parent alive: `ParentGone` · depth below `DEPTH_MAX`: `Limit` · name free: `Exists` · GUID free (tree, trash, bookings): `GuidInUse` · each SE registered: `NoSuchSe` · usage + reserved + it within the quotas of owner and group: `Quota` | entry made; a directory gets the next number; `created` and `modified` default to the commit's time; replicas sorted by SE; counted; indexed by GUID, SE, expiry |
+//! | `Update` | ≤ `EDITS_PER_UPDATE_MAX`: `Limit` · parent alive: `ParentGone` · something there: `NotFound` · as expected: `Stale` · then each edit in order, all or none, on what the edits before it left: see below | one field change for each edit that changes something, in order, revision set, usage moved. No edit changes anything: `Unchanged` |
 //! | · `Owner`, `Group` | new one's quota has room: `Quota` | |
 //! | · `Mode`, `Modified`, `Expires` | none | `Expires` on a directory is allowed: the whole goes to the trash |
-//! | · `Job`, `Size`, `Checksum`, `PutReplica`, `DropReplica`, `ReplicaState` | a file: `WrongKind` | |
+//! | · `Job`, `Size`, `Checksum`, `PutReplica`, `DropReplica`, `ReplicaState` | a file: `WrongKind` | deletions of one change are numbered from 0 in the order of their edits, with the size known by then |
 //! | · `Size` | ≤ `FILE_BYTES_MAX`: `Limit` · unknown or the same: `Mismatch` · quota: `Quota` | |
 //! | · `Checksum` | no other known of the algorithm: `Mismatch` · ≤ `CHECKSUMS_PER_FILE_MAX`: `Limit` | |
-//! | · `PutReplica` | checks: `Invalid`/`Limit` · a member stands alone: `Invalid` · SE registered: `NoSuchSe` · none there at another location: `ReplicaExists` · ≤ `REPLICAS_PER_FILE_MAX`: `Limit` · quota: `Quota` | added, or its state set |
+//! | · `PutReplica` | checks: `Invalid`/`Limit` · a member stands alone (no replica on another SE beside it): `Invalid` · SE registered: `NoSuchSe` · none there at another location: `ReplicaExists` · ≤ `REPLICAS_PER_FILE_MAX`: `Limit` · quota: `Quota` | added, or its state set |
 //! | · `DropReplica`, `ReplicaState` | replica there: `NotFound` · quota (a state may make it take space again): `Quota` | with `delete`, one that takes space is queued for deletion |
 //! | · `SetTag` | value checks: `Invalid`/`Limit` · ≤ `TAGS_PER_ENTRY_MAX`: `Limit` | |
 //! | · `UnsetTag`, `RemoveMember` | none (absent: nothing changes) | |
 //! | · `AddMember`, `RemoveMember` | a collection: `WrongKind` | |
 //! | · `AddMember` | GUID of a file, in the tree or the trash: `NotFound` | |
-//! | `Move` | source parent alive: `ParentGone` · something there: `NotFound` · as expected: `Stale` · target is the source: `Unchanged` · target parent alive: `ParentGone` · depth: `Limit` · target not below the source: `Loop` · name free: `Exists` | moved; counted from the directories above the source to those above the target |
+//! | `Move` | source parent alive: `ParentGone` · something there: `NotFound` · as expected: `Stale` · target is the source: `Unchanged` · new name not the root's: `Invalid` · target parent alive: `ParentGone` · depth: `Limit` · target not below the source: `Loop` · name free: `Exists` | moved; counted from the directories above the source to those above the target |
 //! | `Remove` | parent alive: `ParentGone` · something there: `NotFound` · as expected: `Stale` · not the root: `Invalid` · with `only_empty`, a directory: `WrongKind`, and empty: `NotEmpty` | a trash item of this revision; no longer counted in the directories above, still counted for owner, group and SE; no longer due |
-//! | `Restore` | item there: `NotFound` · parent alive: `ParentGone` · depth: `Limit` · name free: `Exists` | back in the tree at `to`, counted there again |
-//! | `Purge` | `Item`: there: `NotFound`. `Below`: parent in the trash: `ParentGone`, something there: `NotFound`, as expected: `Stale` · a directory is empty: `NotEmpty` | gone from everything; no longer counted; each replica that takes space queued for deletion; a collection's members forgotten; the GUID is free |
-//! | `Book` | well-formed (1 to `REPLICAS_PER_BOOKING_MAX` pending, one per SE, not members; size ≤ `FILE_BYTES_MAX`): `Invalid`/`Limit` · a booking of the GUID by another owner: `GuidInUse` · a file of the GUID: in the trash or not a file: `GuidInUse`; size or checksum differ: `Mismatch`; replica on a pending SE: `ReplicaExists` · each SE registered and online: `NoSuchSe` · fewer than `BOOKINGS_PER_USER_MAX` of the owner (a replaced one does not count): `Limit` · quota of owner and group, the replaced booking's reservation given back first: `Quota` | booking kept, `exists` set to whether the file exists, `created` to the commit's time, pending sorted by SE; reserved from owner and group |
-//! | `Commit` | booking there and SE pending in it: `NotFound` · not expired by the commit's time: `Expired` · size equal and checksums not contradicting the booking's: `Mismatch` · if the file exists: it stands at `at`: `Stale`. Otherwise: parent alive: `ParentGone` · depth: `Limit` · name free: `Exists` | the file is made with this replica, or gets it (checksums known to the commit are added); counted; reservation reduced; the booking ends with its last replica. No quota check: it was reserved |
+//! | `Restore` | item there: `NotFound` · new name not the root's: `Invalid` · parent alive: `ParentGone` · depth: `Limit` · name free: `Exists` | back in the tree at `to`, counted there again |
+//! | `Purge` | `Item`: there: `NotFound`. `Below`: parent in the trash: `ParentGone`, something there: `NotFound`, as expected: `Stale` · a directory is empty: `NotEmpty` | gone from everything; no longer counted; each replica that takes space queued for deletion, those numbered from 0 in their order; a collection's members forgotten; the GUID is free |
+//! | `Book` | well-formed (at least 1 and at most `REPLICAS_PER_BOOKING_MAX` pending, one per SE, none on SE 0, not members; size ≤ `FILE_BYTES_MAX`): `Invalid`/`Limit` · a booking of the GUID by another owner: `GuidInUse` · a file of the GUID: in the trash or not a file: `GuidInUse`; size not known or another, or a checksum another: `Mismatch`; replica on a pending SE: `ReplicaExists` · each SE registered and online: `NoSuchSe` · fewer than `BOOKINGS_PER_USER_MAX` of the owner (a replaced one does not count): `Limit` · quota of owner and group, the replaced booking's reservation given back first: `Quota` | booking kept, `exists` set to whether the file exists, `created` to the commit's time, pending sorted by SE; reserved from owner and group |
+//! | `Commit` | booking there and SE pending in it: `NotFound` · not expired by the commit's time: `Expired` · size equal and checksums not contradicting the booking's: `Mismatch` · if the file exists: it stands at `at`: `Stale`; booked and given checksums do not contradict its: `Mismatch`; it is no member: `Invalid`; no replica on the SE at another location: `ReplicaExists`; ≤ `REPLICAS_PER_FILE_MAX`: `Limit`. Otherwise: name not the root's: `Invalid` · parent alive: `ParentGone` · depth: `Limit` · name free: `Exists` | the file is made (`created` and `modified` the commit's time) with this replica, available, or gets it; it has the checksums booked and given; counted; reservation reduced, the booking's `exists` set; the booking ends with its last replica. No quota check: it was reserved |
 //! | `Release` | booking there, and SE pending in it: `NotFound` · with `only_expired`, expired: `Stale` | reservation given back; pending replicas (or the one) queued for deletion; the booking ends when none is pending |
-//! | `Dequeue` | ≤ `EDITS_PER_UPDATE_MAX`: `Limit` · one of them in the queue: `NotFound` | those in the queue are taken off |
-//! | `SetRecord` | well-formed: `Invalid` · as expected: `Stale` · unique name free: `InUse` · a user's groups and group, a token's user, a quota's subject registered: `NotFound` | record set. The same already: `Unchanged` |
-//! | `DropRecord` | there: `NotFound` · as expected: `Stale` · not the admin user or group: `InUse` · a user or group without usage and reservation, a group that is in no user, an SE without replicas, deletions and bookings: `InUse` | record dropped; a user's tokens and quota with it |
+//! | `Dequeue` | ≤ `EDITS_PER_UPDATE_MAX`: `Limit` · one of them in the queue: `NotFound` | those in the queue are taken off; the effect has these, each once, in the order given |
+//! | `SetRecord` | well-formed (an SE checks; a user's groups ≤ `GROUPS_PER_USER_MAX`): `Invalid`/`Limit` · as expected: `Stale` · unique name free: `InUse` · a user's groups and group, a token's user, a quota's subject registered: `NotFound` | record set. The same already: `Unchanged` |
+//! | `DropRecord` | there: `NotFound` · as expected: `Stale` · not the admin user or group: `InUse` · a user or group without usage and reservation, a group that is in no user, an SE without replicas (of any state), deletions and bookings: `InUse` | record dropped; with a user its tokens and quota, with a group its quota |
 //!
 //! Quotas limit `objects()` (files), `bytes` + `member_bytes` (bytes) and `replica_bytes`, each of usage plus reserved plus the
 //! increase. A mutation that does not increase a figure is not refused for it, even where the figure is
