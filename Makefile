@@ -1,0 +1,60 @@
+# Every command of the project. `make help` lists them; CI calls the same ones.
+SHELL := /bin/bash
+CARGO ?= cargo
+RUN_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test check fmt clippy deny doc fuzz bench test-long test-crash test-real clean prerequisites
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+prerequisites:
+	@scripts/prerequisites.sh
+
+build: prerequisites
+	$(CARGO) build --release --locked -p exacat-cli
+
+run: build ## build and start the service with a sample catalogue; RUN_ARGS='--data DIR' for another place
+	@scripts/run.sh target/release/exacat $(RUN_ARGS)
+
+test: prerequisites ## all tests, one profile, bounded; what CI runs
+	$(CARGO) test --workspace --locked
+
+check: fmt clippy deny ## formatting, lints, licences and advisories
+
+fmt:
+	$(CARGO) fmt --all -- --check
+
+clippy:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+deny:
+	@command -v cargo-deny >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
+	cargo deny check
+
+doc: ## the API documentation
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+FUZZ_SECONDS ?= 60
+fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly compiler, cargo-fuzz)
+	@command -v cargo-fuzz >/dev/null 2>&1 || $(CARGO) install --locked cargo-fuzz
+	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
+	    cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 || exit 1; done
+
+BENCH_ARGS ?=
+bench: build ## speed in process and over the network; BENCH_ARGS='--entries 1000000'
+	target/release/exacat bench $(BENCH_ARGS)
+
+EXACAT_TEST_ROUNDS ?= 20
+test-long: prerequisites ## the random, concurrent and fault tests at length; EXACAT_TEST_ROUNDS
+	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --workspace --release --locked
+
+test-crash: prerequisites ## kill -9 loops of the real server at length
+	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test kill -- --nocapture
+
+test-real: prerequisites ## whole real listings through the binary; EXACAT_REAL_DATA=DIR
+	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test real_data -- --nocapture
+
+clean:
+	$(CARGO) clean
