@@ -739,6 +739,24 @@ operations! {
 }
 
 impl Operation {
+    /// Is its answer given page by page?
+    pub fn has_pages(&self) -> bool {
+        matches!(
+            self,
+            Operation::List { .. }
+                | Operation::Find { .. }
+                | Operation::TrashList { .. }
+                | Operation::TrashPurge { .. }
+                | Operation::CollectionMembers { .. }
+                | Operation::ArchiveMembers { .. }
+                | Operation::UploadList { .. }
+                | Operation::SeFiles { .. }
+                | Operation::SeDeletions { .. }
+                | Operation::Log { .. }
+                | Operation::Changes { .. }
+        )
+    }
+
     /// The same operation, from `cursor` on; none if it has no pages.
     pub fn resumed(&self, next: Cursor) -> Option<Operation> {
         let mut resumed = self.clone();

@@ -1,1 +1,4 @@
-//! (to be written)
+//! Pure codecs of the protocols: bytes to messages and back. No sockets, no clock, no tasks; whoever owns a
+//! connection feeds bytes in and takes bytes out, so that every codec can be tested and fuzzed on its own.
+
+pub mod native;

@@ -1,0 +1,375 @@
+//! The frames: their types, what is in each, and how a body is read.
+
+use bytes::Bytes;
+use exacat_model::codec::{Decode, DecodeError, Reader};
+use exacat_model::{Answer, Error, Operation, OperationId};
+
+use super::decoder::{FrameError, RawFrame};
+use super::hello::{Authenticate, Hello, HelloAck, Identity, bounded_text};
+use super::limits::{BATCH_OPERATIONS_MAX, CREDIT_MAX, REASON_BYTES_MAX};
+
+/// The flags of a frame, each a bit; which types may have which is in [`FrameType::flags_allowed`].
+pub mod flags {
+    /// The body begins with an operation id.
+    pub const OPERATION_ID: u8 = 0x01;
+    /// A deadline follows.
+    pub const DEADLINE: u8 = 0x02;
+    /// The answer is wanted as a stream of parts; the initial credit follows.
+    pub const STREAM: u8 = 0x04;
+}
+
+/// The types of frames. The number is on the wire: never reuse one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FrameType {
+    /// Client: the versions it speaks.
+    Hello = 1,
+    /// Server: the version chosen, and its limits.
+    HelloAck = 2,
+    /// Client: who it is.
+    Authenticate = 3,
+    /// Server: whom it takes the client for.
+    Authenticated = 4,
+    /// Client: one operation.
+    Request = 5,
+    /// Client: several operations.
+    Batch = 6,
+    /// Server: the answer to a request.
+    Answer = 7,
+    /// Server: answers to a batch.
+    AnswerBatch = 8,
+    /// Server: one page of a streamed answer.
+    Part = 9,
+    /// Server: the end of a streamed answer.
+    End = 10,
+    /// Client: so many more parts may be sent.
+    Credit = 11,
+    /// Client: the answer is not wanted any more.
+    Cancel = 12,
+    /// Server: the error that ends a request, or the connection.
+    Error = 13,
+    /// Either: are you there?
+    Ping = 14,
+    /// Either: yes.
+    Pong = 15,
+    /// Either: nothing new from here on; what is in flight is finished.
+    Goodbye = 16,
+}
+
+impl FrameType {
+    /// All types.
+    pub const ALL: [FrameType; 16] = [
+        FrameType::Hello,
+        FrameType::HelloAck,
+        FrameType::Authenticate,
+        FrameType::Authenticated,
+        FrameType::Request,
+        FrameType::Batch,
+        FrameType::Answer,
+        FrameType::AnswerBatch,
+        FrameType::Part,
+        FrameType::End,
+        FrameType::Credit,
+        FrameType::Cancel,
+        FrameType::Error,
+        FrameType::Ping,
+        FrameType::Pong,
+        FrameType::Goodbye,
+    ];
+
+    /// The type of this number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
+    }
+
+    /// Its name in errors and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            FrameType::Hello => "hello",
+            FrameType::HelloAck => "hello-ack",
+            FrameType::Authenticate => "authenticate",
+            FrameType::Authenticated => "authenticated",
+            FrameType::Request => "request",
+            FrameType::Batch => "batch",
+            FrameType::Answer => "answer",
+            FrameType::AnswerBatch => "answer-batch",
+            FrameType::Part => "part",
+            FrameType::End => "end",
+            FrameType::Credit => "credit",
+            FrameType::Cancel => "cancel",
+            FrameType::Error => "error",
+            FrameType::Ping => "ping",
+            FrameType::Pong => "pong",
+            FrameType::Goodbye => "goodbye",
+        }
+    }
+
+    /// The flags that mean something in it; every other bit must be 0.
+    pub fn flags_allowed(self) -> u8 {
+        match self {
+            FrameType::Request => flags::OPERATION_ID | flags::DEADLINE | flags::STREAM,
+            FrameType::Batch => flags::DEADLINE,
+            _ => 0,
+        }
+    }
+
+    /// May this request id stand in it? What concerns the connection has 0, what concerns a request its id;
+    /// an error may concern either.
+    pub fn admits_request(self, request: u64) -> bool {
+        match self {
+            FrameType::Hello
+            | FrameType::HelloAck
+            | FrameType::Authenticate
+            | FrameType::Authenticated
+            | FrameType::Ping
+            | FrameType::Pong
+            | FrameType::Goodbye => request == 0,
+            FrameType::Error => true,
+            FrameType::Request
+            | FrameType::Batch
+            | FrameType::Answer
+            | FrameType::AnswerBatch
+            | FrameType::Part
+            | FrameType::End
+            | FrameType::Credit
+            | FrameType::Cancel => request != 0,
+        }
+    }
+
+    /// Does it end the request whose id it has? Every request is ended by exactly one such frame (a batch
+    /// when its last answer is given), cancelled or not.
+    pub fn ends_request(self) -> bool {
+        matches!(self, FrameType::Answer | FrameType::End | FrameType::Error)
+    }
+}
+
+/// What goes with the operation of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestOptions {
+    /// Names the request; there if and only if the operation writes.
+    pub operation_id: Option<OperationId>,
+    /// The answer is worth nothing after so many milliseconds from the receipt on.
+    pub deadline_ms: Option<u32>,
+    /// The answer is wanted as a stream of parts, so many of them at first; only for operations with pages.
+    pub stream: Option<u32>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// What goes with it.
+    pub options: RequestOptions,
+    /// What is asked.
+    pub operation: Operation,
+}
+
+/// One operation of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchItem {
+    /// Names it; there if and only if the operation writes.
+    pub operation_id: Option<OperationId>,
+    /// What is asked.
+    pub operation: Operation,
+}
+
+/// Several operations in one frame, each on its own: none waits for or depends on another, none is undone
+/// because another fails.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// The answers are worth nothing after so many milliseconds from the receipt on.
+    pub deadline_ms: Option<u32>,
+    /// The operations: at least one. An operation's place is its number in the answers.
+    pub items: Vec<BatchItem>,
+}
+
+/// Answers to a batch, in the order of its operations. They are in one frame if they fit, and in several, in
+/// order, if not; the batch is ended by the frame with the answer to its last operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnswerBatch {
+    /// The number of the operation the first of these answers.
+    pub first: u32,
+    /// The answers.
+    pub answers: Vec<Result<Answer, Error>>,
+}
+
+/// What a frame says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    /// See [`FrameType::Hello`].
+    Hello(Hello),
+    /// See [`FrameType::HelloAck`].
+    HelloAck(HelloAck),
+    /// See [`FrameType::Authenticate`].
+    Authenticate(Authenticate),
+    /// See [`FrameType::Authenticated`].
+    Authenticated(Identity),
+    /// See [`FrameType::Request`].
+    Request(Request),
+    /// See [`FrameType::Batch`].
+    Batch(Batch),
+    /// See [`FrameType::Answer`].
+    Answer(Answer),
+    /// See [`FrameType::AnswerBatch`].
+    AnswerBatch(AnswerBatch),
+    /// See [`FrameType::Part`].
+    Part(Answer),
+    /// See [`FrameType::End`].
+    End {
+        /// How many parts there were, so that none can be missing.
+        parts: u64,
+    },
+    /// See [`FrameType::Credit`].
+    Credit {
+        /// How many more.
+        parts: u32,
+    },
+    /// See [`FrameType::Cancel`].
+    Cancel,
+    /// See [`FrameType::Error`].
+    Error(Error),
+    /// See [`FrameType::Ping`].
+    Ping(u64),
+    /// See [`FrameType::Pong`]: what was in the ping.
+    Pong(u64),
+    /// See [`FrameType::Goodbye`].
+    Goodbye {
+        /// Why, for a person.
+        reason: String,
+    },
+}
+
+impl Frame {
+    /// Its type.
+    pub fn frame_type(&self) -> FrameType {
+        match self {
+            Frame::Hello(_) => FrameType::Hello,
+            Frame::HelloAck(_) => FrameType::HelloAck,
+            Frame::Authenticate(_) => FrameType::Authenticate,
+            Frame::Authenticated(_) => FrameType::Authenticated,
+            Frame::Request(_) => FrameType::Request,
+            Frame::Batch(_) => FrameType::Batch,
+            Frame::Answer(_) => FrameType::Answer,
+            Frame::AnswerBatch(_) => FrameType::AnswerBatch,
+            Frame::Part(_) => FrameType::Part,
+            Frame::End { .. } => FrameType::End,
+            Frame::Credit { .. } => FrameType::Credit,
+            Frame::Cancel => FrameType::Cancel,
+            Frame::Error(_) => FrameType::Error,
+            Frame::Ping(_) => FrameType::Ping,
+            Frame::Pong(_) => FrameType::Pong,
+            Frame::Goodbye { .. } => FrameType::Goodbye,
+        }
+    }
+}
+
+impl RawFrame {
+    /// Reads the body. An error concerns this frame only: the framing is intact.
+    pub fn decode(&self) -> Result<Frame, FrameError> {
+        self.decode_body().map_err(|error| FrameError::Body {
+            frame_type: self.frame_type,
+            request: self.request,
+            error,
+        })
+    }
+
+    fn decode_body(&self) -> Result<Frame, DecodeError> {
+        let mut reader = Reader::new(&self.body);
+        let frame = match self.frame_type {
+            FrameType::Hello => Frame::Hello(Decode::decode(&mut reader)?),
+            FrameType::HelloAck => Frame::HelloAck(Decode::decode(&mut reader)?),
+            FrameType::Authenticate => Frame::Authenticate(Decode::decode(&mut reader)?),
+            FrameType::Authenticated => Frame::Authenticated(Decode::decode(&mut reader)?),
+            FrameType::Request => Frame::Request(request(&mut reader, self.flags)?),
+            FrameType::Batch => Frame::Batch(batch(&mut reader, self.flags)?),
+            FrameType::Answer => Frame::Answer(Decode::decode(&mut reader)?),
+            FrameType::AnswerBatch => Frame::AnswerBatch(answer_batch(&mut reader)?),
+            FrameType::Part => Frame::Part(Decode::decode(&mut reader)?),
+            FrameType::End => Frame::End { parts: Decode::decode(&mut reader)? },
+            FrameType::Credit => Frame::Credit { parts: credit(&mut reader)? },
+            FrameType::Cancel => Frame::Cancel,
+            FrameType::Error => Frame::Error(Decode::decode(&mut reader)?),
+            FrameType::Ping => Frame::Ping(echo(&mut reader)?),
+            FrameType::Pong => Frame::Pong(echo(&mut reader)?),
+            FrameType::Goodbye => Frame::Goodbye {
+                reason: bounded_text(&mut reader, REASON_BYTES_MAX, "a reason is too long")?,
+            },
+        };
+        reader.finish()?;
+        Ok(frame)
+    }
+
+    /// The body as bytes, without a copy.
+    pub fn into_body(self) -> Bytes {
+        self.body
+    }
+}
+
+fn request(reader: &mut Reader<'_>, flags: u8) -> Result<Request, DecodeError> {
+    let has = |flag: u8| flags & flag != 0;
+    let operation_id = if has(flags::OPERATION_ID) { Some(OperationId::decode(reader)?) } else { None };
+    let deadline_ms = if has(flags::DEADLINE) { Some(u32::decode(reader)?) } else { None };
+    let stream = if has(flags::STREAM) { Some(credit(reader)?) } else { None };
+    let operation = Operation::decode(reader)?;
+    check_operation_id(reader, operation_id, &operation)?;
+    if stream.is_some() && !operation.has_pages() {
+        return Err(reader.error("only an operation with pages can be streamed"));
+    }
+    Ok(Request { options: RequestOptions { operation_id, deadline_ms, stream }, operation })
+}
+
+fn batch(reader: &mut Reader<'_>, flags: u8) -> Result<Batch, DecodeError> {
+    let deadline_ms = if flags & flags::DEADLINE != 0 { Some(u32::decode(reader)?) } else { None };
+    // Operations follow each other to the end of the body, so their number is known only at the end, and
+    // nothing is allocated for those that are not there.
+    let mut items = Vec::new();
+    while reader.remaining() > 0 {
+        if items.len() == BATCH_OPERATIONS_MAX {
+            return Err(reader.error("a batch has too many operations"));
+        }
+        let operation_id = Option::<OperationId>::decode(reader)?;
+        let operation = Operation::decode(reader)?;
+        check_operation_id(reader, operation_id, &operation)?;
+        items.push(BatchItem { operation_id, operation });
+    }
+    if items.is_empty() {
+        return Err(reader.error("a batch has no operations"));
+    }
+    Ok(Batch { deadline_ms, items })
+}
+
+/// A write without an id could not be asked again without being done twice; a read has no use for one.
+fn check_operation_id(
+    reader: &Reader<'_>,
+    id: Option<OperationId>,
+    operation: &Operation,
+) -> Result<(), DecodeError> {
+    match (id.is_some(), operation.writes()) {
+        (false, true) => Err(reader.error("an operation that writes needs an operation id")),
+        (true, false) => Err(reader.error("an operation that does not write has no operation id")),
+        _ => Ok(()),
+    }
+}
+
+fn answer_batch(reader: &mut Reader<'_>) -> Result<AnswerBatch, DecodeError> {
+    let first = u32::decode(reader)?;
+    let mut answers = Vec::new();
+    while reader.remaining() > 0 {
+        if answers.len() == BATCH_OPERATIONS_MAX {
+            return Err(reader.error("a batch has too many answers"));
+        }
+        answers.push(Decode::decode(reader)?);
+    }
+    if answers.is_empty() {
+        return Err(reader.error("a batch of answers has none"));
+    }
+    Ok(AnswerBatch { first, answers })
+}
+
+fn credit(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    let parts = u32::decode(reader)?;
+    if parts > CREDIT_MAX { Err(reader.error("more credit than may be granted")) } else { Ok(parts) }
+}
+
+fn echo(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    Ok(u64::from_le_bytes(Decode::decode(reader)?))
+}

@@ -1,0 +1,30 @@
+//! The native protocol: length-prefixed binary frames around the canonical bytes of the vocabulary.
+//!
+//! `docs/internals/native-protocol.md` describes every byte and the rules of the conversation; this module
+//! is its codec, with no conversation in it. In short: the client says [`Hello`], the server [`HelloAck`];
+//! the client says who it is ([`Authenticate`]), the server who it takes it for ([`Identity`]); from then on
+//! requests go one way and answers the other, each with the request's id, in any order.
+//!
+//! Reading: give bytes to a [`FrameDecoder`], take [`RawFrame`]s out, [`RawFrame::decode`] them. What breaks
+//! the framing is fatal to the connection; a body that does not decode concerns only its request
+//! ([`FrameError::answerable_request`]).
+//!
+//! Writing: the `encode_*` functions append whole frames to a buffer, many frames before one write.
+
+mod decoder;
+mod encode;
+mod frame;
+mod hello;
+pub mod limits;
+
+pub use decoder::{FrameDecoder, FrameError, RawFrame};
+pub use encode::{
+    AnswerBatchWriter, encode_answer, encode_answer_batch, encode_authenticate, encode_authenticated,
+    encode_batch, encode_cancel, encode_credit, encode_end, encode_error, encode_frame, encode_goodbye,
+    encode_hello, encode_hello_ack, encode_outcome, encode_part, encode_ping, encode_pong, encode_request,
+};
+pub use frame::{AnswerBatch, Batch, BatchItem, Frame, FrameType, Request, RequestOptions, flags};
+pub use hello::{
+    Authenticate, Credentials, Hello, HelloAck, Identity, Limits, MAGIC, PROTOCOL_VERSION,
+    PROTOCOL_VERSION_MIN, Secret,
+};
