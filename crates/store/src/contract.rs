@@ -52,7 +52,8 @@
 //! # A new store
 //!
 //! * **N1** has the root directory (number 1, owner and group 0, mode 755, created at revision 0), the user
-//!   `admin` (number 0, group 0, role admin), the group `admin` (number 0), and nothing else.
+//!   `admin` (number 0, group 0, role admin), the group `admin` (number 0), both records of revision 0, and nothing
+//!   else. The root is counted as a directory of its owner and its group.
 //!
 //! # Mutations
 //!

@@ -1,0 +1,545 @@
+//! What comes of a mutation: for each row of the contract's table one function, which checks the row's
+//! preconditions in the row's order and gives the effect. Nothing is changed here.
+
+use std::collections::BTreeSet;
+
+use exacat_model::limits::{
+    BOOKINGS_PER_USER_MAX, DEPTH_MAX, EDITS_PER_UPDATE_MAX, FILE_BYTES_MAX, GROUPS_PER_USER_MAX,
+    REPLICAS_PER_BOOKING_MAX, REPLICAS_PER_FILE_MAX, TAGS_PER_ENTRY_MAX,
+};
+use exacat_model::{
+    At, Body, Booking, Checksums, DeletionId, DirId, Effect, Entry, EntryId, Error, ErrorKind, Expect,
+    ExpectRecord, File, Guid, Location, Mutation, Name, NewBody, NewEntry, PurgeTarget, QuotaOf, Record,
+    RecordKey, Replica, ReplicaState, Revision, SeNumber, SeStatus, TimeMs, TrashId, Usage,
+};
+
+use super::edits;
+use super::state::{State, Top};
+use crate::Refusal;
+
+/// An effect; none if all is so already; or why not.
+pub(super) type Decided = Result<Option<Effect>, Refusal>;
+
+/// Decides `mutation`; `revision` and `time` are those its change would have.
+pub(super) fn decide(state: &State, mutation: &Mutation, revision: Revision, time: TimeMs) -> Decided {
+    match mutation {
+        Mutation::Create(new) => create(state, new, revision, time),
+        Mutation::Update { at, expect, edits } => edits::update(state, at, *expect, edits, revision),
+        Mutation::Move { from, expect, to } => move_entry(state, from, *expect, to),
+        Mutation::Remove { at, expect, only_empty, lfn } => {
+            let entry = remove(state, at, *expect, *only_empty)?;
+            Ok(Some(Effect::Removed { id: entry.id(), at: at.clone(), lfn: lfn.clone() }))
+        }
+        Mutation::Restore { trash, to } => restore(state, *trash, to),
+        Mutation::Purge(target) => purge(state, target),
+        Mutation::Book(booking) => book(state, booking, time),
+        Mutation::Commit { guid, se, at, size, checksums } => {
+            let wish = CommitWish { guid: *guid, se: *se, at, size: *size, checksums };
+            commit(state, &wish, revision, time)
+        }
+        Mutation::Release { guid, se, only_expired } => release(state, *guid, *se, *only_expired, time),
+        Mutation::Dequeue { se, done } => dequeue(state, *se, done),
+        Mutation::SetRecord { record, expect } => set_record(state, record, *expect),
+        Mutation::DropRecord { key, expect } => drop_record(state, *key, *expect),
+    }
+}
+
+// ---- preconditions that several rows share ----
+
+/// What a check of the vocabulary found, as a refusal.
+pub(super) fn refusal(error: Error) -> Refusal {
+    match error.kind {
+        ErrorKind::Limit => Refusal::Limit(error.message),
+        _ => Refusal::Invalid(error.message),
+    }
+}
+
+pub(super) fn limit(what: &str, got: usize, max: usize) -> Result<(), Refusal> {
+    if got > max { Err(refusal(Error::limit(what, got, max))) } else { Ok(()) }
+}
+
+fn size_limit(size: u64) -> Result<(), Refusal> {
+    if size > FILE_BYTES_MAX {
+        return Err(Refusal::Limit(format!("a file has {size} bytes, the limit is {FILE_BYTES_MAX}")));
+    }
+    Ok(())
+}
+
+fn not_the_roots(name: &Name) -> Result<(), Refusal> {
+    if *name == Name::root() {
+        return Err(Refusal::Invalid("only the root has the root's name".to_owned()));
+    }
+    Ok(())
+}
+
+/// Something stands at a place whose directory is alive, and it is what was expected.
+pub(super) fn target<'a>(state: &'a State, at: &At, expect: Expect) -> Result<&'a Entry, Refusal> {
+    if !state.alive(at.parent) {
+        return Err(Refusal::ParentGone);
+    }
+    let entry = state.at(at).ok_or(Refusal::NotFound)?;
+    expected(entry, expect)?;
+    Ok(entry)
+}
+
+fn expected(entry: &Entry, expect: Expect) -> Result<(), Refusal> {
+    let id_matches = expect.id.is_none_or(|id| id == entry.id());
+    let version_matches = expect.revision.is_none_or(|revision| revision == entry.revision);
+    if id_matches && version_matches { Ok(()) } else { Err(Refusal::Stale) }
+}
+
+/// The directory is alive and not too deep to hold something.
+fn parent_takes(state: &State, parent: DirId) -> Result<(), Refusal> {
+    let (way, top) = state.way_up(parent);
+    if top != Top::Root {
+        return Err(Refusal::ParentGone);
+    }
+    // The way counts the root, an LFN does not: with the new name the numbers are the same.
+    limit("the number of components of an LFN", way.len(), DEPTH_MAX)
+}
+
+fn name_free(state: &State, at: &At) -> Result<(), Refusal> {
+    match state.at(at) {
+        Some(entry) => Err(Refusal::Exists(entry.id())),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn se_registered(state: &State, replica: &Replica) -> Result<(), Refusal> {
+    if replica.is_member() || state.records.contains_key(&RecordKey::Se(replica.se)) {
+        return Ok(());
+    }
+    Err(Refusal::NoSuchSe)
+}
+
+/// What counts towards a quota without this entry and without this booking: usage and reservations.
+pub(super) fn counted_without(
+    state: &State,
+    of: QuotaOf,
+    entry: Option<EntryId>,
+    booking: Option<Guid>,
+) -> Usage {
+    let mut sum = state.usage_where(|other| {
+        let owned = match of {
+            QuotaOf::User(user) => other.owner == user,
+            QuotaOf::Group(group) => other.group == group,
+        };
+        owned && Some(other.id()) != entry
+    });
+    sum.add(&state.reserved_where(|other| reserves_from(other, of) && Some(other.guid) != booking));
+    sum
+}
+
+fn reserves_from(booking: &Booking, of: QuotaOf) -> bool {
+    match of {
+        QuotaOf::User(user) => booking.owner == user,
+        QuotaOf::Group(group) => booking.group == group,
+    }
+}
+
+/// No figure grows beyond its limit.
+pub(super) fn quota_allows(state: &State, of: QuotaOf, before: &Usage, after: &Usage) -> Result<(), Refusal> {
+    let Some((Record::Quota(quota), _)) = state.records.get(&RecordKey::Quota(of)) else {
+        return Ok(());
+    };
+    let figures = [
+        ("files", quota.files, u128::from(before.objects()), u128::from(after.objects())),
+        ("bytes", quota.bytes, before.bytes + before.member_bytes, after.bytes + after.member_bytes),
+        ("bytes of replicas", quota.replica_bytes, before.replica_bytes, after.replica_bytes),
+    ];
+    for (what, limit, before, after) in figures {
+        if let Some(limit) = limit
+            && after > before
+            && after > u128::from(limit)
+        {
+            return Err(Refusal::Quota(format!("{what} of {of:?} would be {after}, the quota is {limit}")));
+        }
+    }
+    Ok(())
+}
+
+// ---- entries ----
+
+fn create(state: &State, new: &NewEntry, revision: Revision, time: TimeMs) -> Decided {
+    well_formed(new)?;
+    parent_takes(state, new.at.parent)?;
+    name_free(state, &new.at)?;
+    let body = match &new.body {
+        NewBody::Directory => Body::Directory(DirId(state.next_directory)),
+        NewBody::File(file) => {
+            let mut file = file.clone();
+            file.replicas.sort_by_key(|replica| replica.se);
+            Body::File(file)
+        }
+        NewBody::Collection { guid } => Body::Collection { guid: *guid, members: 0 },
+        NewBody::Link { guid, target } => Body::Link { guid: *guid, target: target.clone() },
+    };
+    let entry = Entry {
+        at: new.at.clone(),
+        owner: new.owner,
+        group: new.group,
+        mode: new.mode,
+        created: new.created.unwrap_or(time),
+        modified: new.modified.unwrap_or(time),
+        revision,
+        expires: new.expires,
+        tags: new.tags.clone(),
+        body,
+    };
+    if let Some(guid) = entry.guid()
+        && (state.find(EntryId::Object(guid)).is_some() || state.bookings.contains_key(&guid))
+    {
+        return Err(Refusal::GuidInUse);
+    }
+    for replica in entry.file().into_iter().flat_map(|file| &file.replicas) {
+        se_registered(state, replica)?;
+    }
+    for of in [QuotaOf::User(entry.owner), QuotaOf::Group(entry.group)] {
+        let before = counted_without(state, of, None, None);
+        let mut after = before;
+        after.add(&Usage::of(&entry));
+        quota_allows(state, of, &before, &after)?;
+    }
+    Ok(Some(Effect::Created { entry: Box::new(entry) }))
+}
+
+fn well_formed(new: &NewEntry) -> Result<(), Refusal> {
+    not_the_roots(&new.at.name)?;
+    if !new.tags.is_sorted_by(|one, next| one.key < next.key) {
+        return Err(Refusal::Invalid("tags are not sorted, or two have one key".to_owned()));
+    }
+    limit("the number of tags of an entry", new.tags.len(), TAGS_PER_ENTRY_MAX)?;
+    for tag in &new.tags {
+        tag.value.check().map_err(refusal)?;
+    }
+    let NewBody::File(file) = &new.body else {
+        return Ok(());
+    };
+    limit("the number of replicas of a file", file.replicas.len(), REPLICAS_PER_FILE_MAX)?;
+    let ses: BTreeSet<SeNumber> = file.replicas.iter().map(|replica| replica.se).collect();
+    if ses.len() < file.replicas.len() {
+        return Err(Refusal::Invalid("two replicas on one SE".to_owned()));
+    }
+    for replica in &file.replicas {
+        replica.check().map_err(refusal)?;
+    }
+    if file.is_member() && file.replicas.len() > 1 {
+        return Err(Refusal::Invalid("a file inside an archive has no replicas of its own".to_owned()));
+    }
+    size_limit(file.size.unwrap_or(0))
+}
+
+fn move_entry(state: &State, from: &At, expect: Expect, to: &At) -> Decided {
+    let entry = target(state, from, expect)?;
+    if from == to {
+        return Ok(None);
+    }
+    not_the_roots(&to.name)?;
+    parent_takes(state, to.parent)?;
+    if let Some(moved) = entry.directory() {
+        let (way, _) = state.way_up(to.parent);
+        if way.iter().any(|above| above.directory() == Some(moved)) {
+            return Err(Refusal::Loop);
+        }
+    }
+    name_free(state, to)?;
+    Ok(Some(Effect::Moved { id: entry.id(), from: from.clone(), to: to.clone() }))
+}
+
+fn remove<'a>(state: &'a State, at: &At, expect: Expect, only_empty: bool) -> Result<&'a Entry, Refusal> {
+    let entry = target(state, at, expect)?;
+    if entry.directory() == Some(DirId::ROOT) {
+        return Err(Refusal::Invalid("the root cannot be removed".to_owned()));
+    }
+    if only_empty {
+        let directory = entry.directory().ok_or(Refusal::WrongKind)?;
+        if state.children(directory).next().is_some() {
+            return Err(Refusal::NotEmpty);
+        }
+    }
+    Ok(entry)
+}
+
+fn restore(state: &State, trash: TrashId, to: &At) -> Decided {
+    let item = state.trash.get(&trash).ok_or(Refusal::NotFound)?;
+    not_the_roots(&to.name)?;
+    parent_takes(state, to.parent)?;
+    name_free(state, to)?;
+    Ok(Some(Effect::Restored { trash, id: item.entry.id(), to: to.clone() }))
+}
+
+fn purge(state: &State, target: &PurgeTarget) -> Decided {
+    let entry = match target {
+        PurgeTarget::Item(trash) => &state.trash.get(trash).ok_or(Refusal::NotFound)?.entry,
+        PurgeTarget::Below { at, expect } => {
+            if !matches!(state.way_up(at.parent).1, Top::Trash(_)) {
+                return Err(Refusal::ParentGone);
+            }
+            let entry = state.at(at).ok_or(Refusal::NotFound)?;
+            expected(entry, *expect)?;
+            entry
+        }
+    };
+    if entry.directory().is_some_and(|directory| state.children(directory).next().is_some()) {
+        return Err(Refusal::NotEmpty);
+    }
+    Ok(Some(Effect::Purged { target: target.clone(), entry: Box::new(entry.clone()) }))
+}
+
+// ---- uploads ----
+
+fn book(state: &State, wish: &Booking, time: TimeMs) -> Decided {
+    if wish.pending.is_empty() {
+        return Err(Refusal::Invalid("a booking is for at least one replica".to_owned()));
+    }
+    limit("the number of replicas of a booking", wish.pending.len(), REPLICAS_PER_BOOKING_MAX)?;
+    let ses: BTreeSet<SeNumber> = wish.pending.iter().map(|pending| pending.se).collect();
+    if ses.len() < wish.pending.len() {
+        return Err(Refusal::Invalid("two replicas booked on one SE".to_owned()));
+    }
+    if ses.contains(&SeNumber::NONE) {
+        return Err(Refusal::Invalid("a replica is booked on no SE".to_owned()));
+    }
+    if wish.pending.iter().any(|pending| matches!(pending.location, Location::Member { .. })) {
+        return Err(Refusal::Invalid("a part of an archive cannot be booked".to_owned()));
+    }
+    size_limit(wish.size)?;
+    let before = state.bookings.get(&wish.guid);
+    if before.is_some_and(|before| before.owner != wish.owner) {
+        return Err(Refusal::GuidInUse);
+    }
+    let there = state.find(EntryId::Object(wish.guid));
+    if let Some(entry) = there {
+        let file = entry.file().filter(|_| in_tree(state, entry)).ok_or(Refusal::GuidInUse)?;
+        if file.size != Some(wish.size) || file.checksums.contradicts(&wish.checksums) {
+            return Err(Refusal::Mismatch("the file has another or an unknown size, or checksum".to_owned()));
+        }
+        if wish.pending.iter().any(|pending| file.replica(pending.se).is_some()) {
+            return Err(Refusal::ReplicaExists);
+        }
+    }
+    for pending in &wish.pending {
+        match state.records.get(&RecordKey::Se(pending.se)) {
+            Some((Record::Se(se), _)) if se.status == SeStatus::Online => {}
+            _ => return Err(Refusal::NoSuchSe),
+        }
+    }
+    let others = |other: &&Booking| other.owner == wish.owner && other.guid != wish.guid;
+    let others = state.bookings.values().filter(others).count();
+    limit("the number of unfinished uploads of a user", others + 1, BOOKINGS_PER_USER_MAX)?;
+    let mut booking = wish.clone();
+    booking.exists = there.is_some();
+    booking.created = time;
+    booking.pending.sort_by_key(|pending| pending.se);
+    for of in [QuotaOf::User(booking.owner), QuotaOf::Group(booking.group)] {
+        let rest = counted_without(state, of, None, Some(booking.guid));
+        let (mut was, mut will_be) = (rest, rest);
+        if let Some(before) = before.filter(|before| reserves_from(before, of)) {
+            was.add(&before.reserved());
+        }
+        will_be.add(&booking.reserved());
+        quota_allows(state, of, &was, &will_be)?;
+    }
+    Ok(Some(Effect::Booked { booking: Box::new(booking), before: before.cloned().map(Box::new) }))
+}
+
+fn in_tree(state: &State, entry: &Entry) -> bool {
+    state.trash_of(entry.id()).is_none() && state.alive(entry.at.parent)
+}
+
+/// What a commit asks for.
+struct CommitWish<'a> {
+    guid: Guid,
+    se: SeNumber,
+    at: &'a At,
+    size: u64,
+    checksums: &'a Checksums,
+}
+
+fn commit(state: &State, wish: &CommitWish<'_>, revision: Revision, time: TimeMs) -> Decided {
+    let booking = state.bookings.get(&wish.guid).ok_or(Refusal::NotFound)?;
+    let pending = booking.pending.iter().find(|pending| pending.se == wish.se).ok_or(Refusal::NotFound)?;
+    if booking.expires <= time {
+        return Err(Refusal::Expired);
+    }
+    if booking.size != wish.size {
+        return Err(Refusal::Mismatch(format!("{} bytes written, {} booked", wish.size, booking.size)));
+    }
+    if booking.checksums.contradicts(wish.checksums) {
+        return Err(Refusal::Mismatch("the checksum is not the one booked".to_owned()));
+    }
+    let mut known = booking.checksums.clone();
+    for checksum in wish.checksums.iter() {
+        known.add(*checksum).map_err(refusal)?;
+    }
+    let replica = Replica { se: wish.se, state: ReplicaState::Available, location: pending.location.clone() };
+    let (created, checksums) = match state.find(EntryId::Object(wish.guid)) {
+        Some(entry) => {
+            if entry.at != *wish.at || !in_tree(state, entry) {
+                return Err(Refusal::Stale);
+            }
+            let file = entry.file().ok_or(Refusal::Stale)?;
+            if file.checksums.contradicts(&known) {
+                return Err(Refusal::Mismatch("the checksum is not the file's".to_owned()));
+            }
+            if file.is_member() {
+                return Err(Refusal::Invalid("the file is inside an archive by now".to_owned()));
+            }
+            match file.replica(wish.se) {
+                Some(there) if there.location != replica.location => return Err(Refusal::ReplicaExists),
+                Some(_) => {}
+                None => {
+                    let replicas = file.replicas.len() + 1;
+                    limit("the number of replicas of a file", replicas, REPLICAS_PER_FILE_MAX)?;
+                }
+            }
+            let mut gained = Checksums::none();
+            for checksum in known.iter().filter(|sum| file.checksums.get(sum.algorithm()).is_none()) {
+                gained.add(*checksum).map_err(refusal)?;
+            }
+            (None, gained)
+        }
+        None => {
+            not_the_roots(&wish.at.name)?;
+            parent_takes(state, wish.at.parent)?;
+            name_free(state, wish.at)?;
+            let file = File {
+                guid: wish.guid,
+                size: Some(booking.size),
+                checksums: known,
+                job: booking.job,
+                replicas: vec![replica.clone()],
+            };
+            let entry = Entry {
+                at: wish.at.clone(),
+                owner: booking.owner,
+                group: booking.group,
+                mode: booking.mode,
+                created: time,
+                modified: time,
+                revision,
+                expires: None,
+                tags: Vec::new(),
+                body: Body::File(file),
+            };
+            (Some(Box::new(entry)), Checksums::none())
+        }
+    };
+    Ok(Some(Effect::Committed { guid: wish.guid, at: wish.at.clone(), created, replica, checksums }))
+}
+
+fn release(state: &State, guid: Guid, se: Option<SeNumber>, only_expired: bool, time: TimeMs) -> Decided {
+    let booking = state.bookings.get(&guid).ok_or(Refusal::NotFound)?;
+    if se.is_some_and(|se| booking.pending.iter().all(|pending| pending.se != se)) {
+        return Err(Refusal::NotFound);
+    }
+    if only_expired && booking.expires > time {
+        return Err(Refusal::Stale);
+    }
+    Ok(Some(Effect::Released { booking: Box::new(booking.clone()), se }))
+}
+
+fn dequeue(state: &State, se: SeNumber, done: &[DeletionId]) -> Decided {
+    limit("the number of deletions in a request", done.len(), EDITS_PER_UPDATE_MAX)?;
+    let mut found: Vec<DeletionId> = Vec::new();
+    for id in done {
+        if state.deletions.contains_key(&(se, *id)) && !found.contains(id) {
+            found.push(*id);
+        }
+    }
+    if found.is_empty() {
+        return Err(Refusal::NotFound);
+    }
+    Ok(Some(Effect::Dequeued { se, done: found }))
+}
+
+// ---- records ----
+
+fn record_expected(there: Option<&(Record, Revision)>, expect: ExpectRecord) -> Result<(), Refusal> {
+    let as_expected = match expect {
+        ExpectRecord::Any => true,
+        ExpectRecord::Absent => there.is_none(),
+        ExpectRecord::Version(revision) => there.is_some_and(|(_, last)| *last == revision),
+    };
+    if as_expected { Ok(()) } else { Err(Refusal::Stale) }
+}
+
+fn set_record(state: &State, record: &Record, expect: ExpectRecord) -> Decided {
+    match record {
+        Record::Se(se) => se.check().map_err(refusal)?,
+        Record::User(user) => limit("the number of a user's groups", user.groups.len(), GROUPS_PER_USER_MAX)?,
+        Record::Group(_) | Record::Quota(_) | Record::Token(_) => {}
+    }
+    let key = record.key();
+    let there = state.records.get(&key);
+    record_expected(there, expect)?;
+    if let Some(name) = record.unique_name() {
+        let taken = state.records.iter().any(|(other, (held, _))| {
+            *other != key && other.kind() == key.kind() && held.unique_name() == Some(name)
+        });
+        if taken {
+            return Err(Refusal::InUse(format!("another {} has the name {name}", key.kind().name())));
+        }
+    }
+    let needs: Vec<RecordKey> = match record {
+        Record::User(user) => {
+            user.groups.iter().chain([&user.group]).map(|group| RecordKey::Group(*group)).collect()
+        }
+        Record::Token(token) => vec![RecordKey::User(token.user)],
+        Record::Quota(quota) => vec![match quota.of {
+            QuotaOf::User(user) => RecordKey::User(user),
+            QuotaOf::Group(group) => RecordKey::Group(group),
+        }],
+        Record::Group(_) | Record::Se(_) => Vec::new(),
+    };
+    if !needs.iter().all(|need| state.records.contains_key(need)) {
+        return Err(Refusal::NotFound);
+    }
+    let before = there.map(|(before, _)| before);
+    if before == Some(record) {
+        return Ok(None);
+    }
+    let before = before.cloned().map(Box::new);
+    Ok(Some(Effect::Recorded { key, before, after: Some(Box::new(record.clone())) }))
+}
+
+fn drop_record(state: &State, key: RecordKey, expect: ExpectRecord) -> Decided {
+    let there = state.records.get(&key).ok_or(Refusal::NotFound)?;
+    record_expected(Some(there), expect)?;
+    if let Some(why) = in_use(state, key) {
+        return Err(Refusal::InUse(format!("the {} {why}", key.kind().name())));
+    }
+    Ok(Some(Effect::Recorded { key, before: Some(Box::new(there.0.clone())), after: None }))
+}
+
+fn in_use(state: &State, key: RecordKey) -> Option<&'static str> {
+    let owns = |of: QuotaOf| !counted_without(state, of, None, None).is_empty();
+    match key {
+        RecordKey::User(id) if id == exacat_model::UserId::ADMIN => Some("administers the catalogue"),
+        RecordKey::Group(id) if id == exacat_model::GroupId::ADMIN => Some("administers the catalogue"),
+        RecordKey::User(id) => owns(QuotaOf::User(id)).then_some("owns entries or has uploads in flight"),
+        RecordKey::Group(id) => {
+            let has_users = state.records.values().any(|(record, _)| match record {
+                Record::User(user) => user.group == id || user.groups.contains(&id),
+                _ => false,
+            });
+            if owns(QuotaOf::Group(id)) {
+                Some("owns entries or has uploads in flight")
+            } else {
+                has_users.then_some("has users")
+            }
+        }
+        RecordKey::Se(se) => {
+            let mut files = state.all().filter_map(Entry::file);
+            if files.any(|file| file.replica(se).is_some()) {
+                Some("holds replicas")
+            } else if state.deletions.keys().any(|(of, _)| *of == se) {
+                Some("has deletions to do")
+            } else {
+                let booked = |booking: &Booking| booking.pending.iter().any(|pending| pending.se == se);
+                state.bookings.values().any(booked).then_some("has uploads in flight")
+            }
+        }
+        RecordKey::Quota(_) | RecordKey::Token(_) => None,
+    }
+}

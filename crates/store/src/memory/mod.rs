@@ -1,0 +1,259 @@
+//! The memory store: the reference model of the [contract](crate::contract), and the oracle of every test.
+//!
+//! Slow, short and obvious. It keeps what cannot be derived - entries by place, trash, bookings, records, members,
+//! deletions, changes - and computes everything else by a scan whenever it is asked: usage, the way up, GUIDs,
+//! what is on a storage element, what is due. So it can judge a store that keeps counters and indices.
+//!
+//! A mutation is first *decided* (`decide`, `edits`): a pure function of the state to an effect. Then the
+//! effect, as a change, is *applied* (`apply`). The state is a function of the changes alone:
+//! [`MemoryStore::replay`] builds a store from them.
+
+mod apply;
+mod audit;
+mod decide;
+mod edits;
+mod reads;
+mod state;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use exacat_model::codec::Encode;
+use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX};
+use exacat_model::{
+    Audit, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name,
+    Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::{
+    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
+    StoreStatus, UsageOf, Walk,
+};
+use state::State;
+
+/// What stands behind the one lock.
+struct Inner {
+    state: State,
+    /// Why nothing more is done, once that is so.
+    closed: Option<String>,
+}
+
+/// A store that is gone with its process, and is right.
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    inner: Mutex<Inner>,
+    committed: Notify,
+}
+
+impl MemoryStore {
+    /// A new store, as clause N1 says.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self::with(State::new(), clock)
+    }
+
+    /// The store that these changes give, in order, from the first on (clause H3). Refused with `Corrupt` if they
+    /// are not such a history.
+    pub fn replay(changes: impl IntoIterator<Item = Change>, clock: Arc<dyn Clock>) -> Result<Self> {
+        let mut state = State::new();
+        for change in changes {
+            apply::apply(&mut state, change)?;
+        }
+        Ok(Self::with(state, clock))
+    }
+
+    fn with(state: State, clock: Arc<dyn Clock>) -> Self {
+        MemoryStore { clock, inner: Mutex::new(Inner { state, closed: None }), committed: Notify::new() }
+    }
+
+    /// Answers a read from the state as it is now.
+    fn read<T>(&self, answer: impl FnOnce(&State) -> Result<T>) -> Result<T> {
+        let inner = self.inner.lock();
+        match &inner.closed {
+            Some(why) => Err(Error::new(ErrorKind::Unavailable, why.clone())),
+            None => answer(&inner.state),
+        }
+    }
+}
+
+/// Decides one mutation and, if it is to be done, does it.
+fn perform(
+    state: &mut State,
+    request: &Request,
+    index: usize,
+    now: TimeMs,
+) -> std::result::Result<Outcome, ApplyError> {
+    let index_in_request = u32::try_from(index).unwrap_or(u32::MAX);
+    if let Some(outcome) = state.remembered(request.operation, index_in_request) {
+        return Ok(outcome);
+    }
+    let time = now.max(state.time);
+    let revision = Revision(state.revision.0 + 1);
+    let effect = match decide::decide(state, &request.mutations[index], revision, time) {
+        Ok(Some(effect)) => effect,
+        Ok(None) => return Ok(Outcome::Unchanged),
+        Err(refusal) => return Ok(Outcome::Refused(refusal)),
+    };
+    let id = effect.entry_id();
+    let change = Change {
+        revision,
+        time,
+        who: request.who,
+        operation: request.operation,
+        index: index_in_request,
+        effect,
+    };
+    // An effect that was decided on this state applies to it; if not, this store has a defect and stops.
+    apply::apply(state, change).map_err(|error| ApplyError::Unknown(error.message))?;
+    Ok(Outcome::Applied { revision, id })
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
+        if request.mutations.len() > BATCH_MUTATIONS_MAX {
+            return Err(ApplyError::TooLarge(format!(
+                "a request has {} mutations, the limit is {BATCH_MUTATIONS_MAX}: send it in parts",
+                request.mutations.len()
+            )));
+        }
+        let bytes = request.to_bytes().len();
+        if bytes > BATCH_BYTES_MAX {
+            return Err(ApplyError::TooLarge(format!(
+                "a request has {bytes} bytes, the limit is {BATCH_BYTES_MAX}: send it in parts"
+            )));
+        }
+        let outcomes = {
+            let mut inner = self.inner.lock();
+            if let Some(why) = &inner.closed {
+                return Err(ApplyError::Unavailable(why.clone()));
+            }
+            let now = self.clock.now();
+            let mut outcomes = Vec::with_capacity(request.mutations.len());
+            for index in 0..request.mutations.len() {
+                match perform(&mut inner.state, &request, index, now) {
+                    Ok(outcome) => outcomes.push(outcome),
+                    Err(error) => {
+                        inner.closed = Some(error.to_string());
+                        return Err(error);
+                    }
+                }
+            }
+            outcomes
+        };
+        self.committed.notify_waiters();
+        Ok(outcomes)
+    }
+
+    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
+        self.read(|state| reads::walk(state, paths))
+    }
+
+    async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
+        self.read(|state| reads::locate(state, ids))
+    }
+
+    async fn list(
+        &self,
+        directory: DirId,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Option<Page<Entry>>> {
+        self.read(|state| Ok(reads::list(state, directory, after, limit)))
+    }
+
+    async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
+        self.read(|state| reads::usage(state, of))
+    }
+
+    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
+        self.read(|state| reads::replicas_on(state, se, cursor, limit))
+    }
+
+    async fn members(
+        &self,
+        collection: Guid,
+        after: Option<Guid>,
+        limit: usize,
+    ) -> Result<Option<Page<Guid>>> {
+        self.read(|state| Ok(reads::members(state, collection, after, limit)))
+    }
+
+    async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
+        self.read(|state| Ok(reads::trash(state, after, limit)))
+    }
+
+    async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
+        self.read(|state| Ok(reads::trash_item(state, id)))
+    }
+
+    async fn deletions(
+        &self,
+        se: SeNumber,
+        after: Option<DeletionId>,
+        limit: usize,
+    ) -> Result<Page<Deletion>> {
+        self.read(|state| Ok(reads::deletions(state, se, after, limit)))
+    }
+
+    async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
+        self.read(|state| Ok(state.bookings.get(&guid).cloned()))
+    }
+
+    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
+        self.read(|state| Ok(reads::bookings(state, after, limit)))
+    }
+
+    async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
+        self.read(|state| Ok(reads::due(state, now, limit)))
+    }
+
+    async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
+        self.read(|state| Ok(state.records.get(&key).cloned()))
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> Result<Page<RecordEntry>> {
+        self.read(|state| Ok(reads::records(state, kind, after, limit)))
+    }
+
+    async fn revision(&self) -> Result<Revision> {
+        self.read(|state| Ok(state.revision))
+    }
+
+    async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
+        self.read(|state| Ok(reads::changes(state, after, limit)))
+    }
+
+    async fn changed(&self, after: Revision) -> Result<()> {
+        loop {
+            // Registered before the look, so that a commit between the two is not missed.
+            let committed = self.committed.notified();
+            tokio::pin!(committed);
+            committed.as_mut().enable();
+            if self.read(|state| Ok(state.revision > after))? {
+                return Ok(());
+            }
+            committed.await;
+        }
+    }
+
+    async fn audit(&self) -> Result<Audit> {
+        self.read(|state| Ok(audit::audit(state)))
+    }
+
+    async fn status(&self) -> Result<StoreStatus> {
+        self.read(|state| Ok(reads::status(state)))
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.inner.lock().closed.get_or_insert_with(|| "the store is closed".to_owned());
+        self.committed.notify_waiters();
+        Ok(())
+    }
+}

@@ -1,0 +1,268 @@
+//! What the memory store answers, each by a scan of its one state.
+
+use std::ops::Bound;
+
+use exacat_model::limits::{PAGE_ITEMS_MAX, READ_BATCH_MAX};
+use exacat_model::{
+    At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, Guid, Lfn, Name, RecordKey, RecordKind,
+    Result, Revision, SeNumber, TimeMs, TrashId, TrashItem, Usage,
+};
+
+use super::state::{State, Top, Trashed};
+use crate::{
+    Account, ChangePage, Due, Gate, Gates, Located, Page, Place, RecordEntry, StoreStatus, UsageOf, Walk,
+    WalkEnd,
+};
+
+/// The first `limit` of `items`, which are in order.
+fn page<T>(items: impl IntoIterator<Item = T>, limit: usize) -> Page<T> {
+    let mut items = items.into_iter();
+    let first: Vec<T> = items.by_ref().take(limit.min(PAGE_ITEMS_MAX)).collect();
+    Page { items: first, more: items.next().is_some() }
+}
+
+/// The bound that goes on after `key`.
+fn after<K>(key: Option<K>) -> (Bound<K>, Bound<K>) {
+    (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
+}
+
+fn within_batch(keys: usize) -> Result<()> {
+    if keys > READ_BATCH_MAX {
+        return Err(Error::limit("the number of items asked for at once", keys, READ_BATCH_MAX));
+    }
+    Ok(())
+}
+
+pub(super) fn walk(state: &State, paths: &[Lfn]) -> Result<Vec<Walk>> {
+    within_batch(paths.len())?;
+    Ok(paths.iter().map(|path| walk_one(state, path)).collect())
+}
+
+fn walk_one(state: &State, path: &Lfn) -> Walk {
+    let mut gates = Gates::new();
+    let mut here = &state.root;
+    for (components, component) in path.components().enumerate() {
+        let Some(gate) = Gate::of(here) else {
+            return Walk { gates, end: WalkEnd::Stopped { entry: Box::new(here.clone()), components } };
+        };
+        gates.push(gate);
+        match state.entries.get(&gate.id).and_then(|children| children.get(component)) {
+            Some(next) => here = next,
+            None => return Walk { gates, end: WalkEnd::Missing { components } },
+        }
+    }
+    Walk { gates, end: WalkEnd::Found(Box::new(here.clone())) }
+}
+
+pub(super) fn locate(state: &State, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
+    within_batch(ids.len())?;
+    Ok(ids.iter().map(|id| locate_one(state, *id)).collect())
+}
+
+fn locate_one(state: &State, id: EntryId) -> Option<Located> {
+    let entry = state.find(id)?;
+    if let Some(trash) = state.trash_of(id) {
+        return Some(Located { entry: entry.clone(), place: Place::Trash(trash), gates: Gates::new() });
+    }
+    if id == EntryId::Directory(DirId::ROOT) {
+        return Some(Located { entry: entry.clone(), place: Place::Tree(Lfn::root()), gates: Gates::new() });
+    }
+    let (mut way, top) = state.way_up(entry.at.parent);
+    way.reverse();
+    let place = match top {
+        Top::Root => {
+            let names = way.iter().skip(1).chain([&entry]).map(|above| above.at.name.as_str());
+            Place::Tree(Lfn::from_names(names))
+        }
+        Top::Trash(trash) => Place::Trash(trash),
+        // Not reachable while the state is whole; the audit would say so.
+        Top::Nowhere => return None,
+    };
+    let gates = way.into_iter().filter_map(Gate::of).collect();
+    Some(Located { entry: entry.clone(), place, gates })
+}
+
+pub(super) fn list(
+    state: &State,
+    directory: DirId,
+    after_name: Option<&Name>,
+    limit: usize,
+) -> Option<Page<Entry>> {
+    state.find(EntryId::Directory(directory))?;
+    let later = state.children(directory).filter(|entry| after_name.is_none_or(|name| entry.at.name > *name));
+    Some(page(later.cloned(), limit))
+}
+
+pub(super) fn usage(state: &State, of: &[UsageOf]) -> Result<Vec<Account>> {
+    within_batch(of.len())?;
+    Ok(of.iter().map(|of| usage_one(state, *of)).collect())
+}
+
+fn usage_one(state: &State, of: UsageOf) -> Account {
+    let mut account = Account::default();
+    match of {
+        UsageOf::Directory(directory) => account.usage = state.usage_below(directory),
+        UsageOf::User(user) => {
+            account.usage = state.usage_where(|entry| entry.owner == user);
+            account.reserved = state.reserved_where(|booking| booking.owner == user);
+        }
+        UsageOf::Group(group) => {
+            account.usage = state.usage_where(|entry| entry.group == group);
+            account.reserved = state.reserved_where(|booking| booking.group == group);
+        }
+        UsageOf::Se(se) => {
+            for file in state.all().filter_map(Entry::file) {
+                for replica in file.replicas.iter().filter(|replica| replica.se == se) {
+                    account.usage.add(&Usage::of_replica(replica, file.size));
+                }
+            }
+        }
+        UsageOf::Deletions(se) => {
+            for ((_, _), deletion) in state.deletions.iter().filter(|((of, _), _)| *of == se) {
+                let size = u128::from(deletion.size.unwrap_or(0));
+                account.usage.add(&Usage {
+                    files: 1,
+                    replicas: 1,
+                    bytes: size,
+                    replica_bytes: size,
+                    ..Usage::default()
+                });
+            }
+        }
+    }
+    account
+}
+
+/// In the order of GUIDs; the cursor is the last one's.
+pub(super) fn replicas_on(
+    state: &State,
+    se: SeNumber,
+    cursor: &[u8],
+    limit: usize,
+) -> Result<(Page<Entry>, Vec<u8>)> {
+    let after_guid = match cursor {
+        [] => None,
+        bytes => {
+            Some(Guid(bytes.try_into().map_err(|_| Error::invalid("not a cursor of a listing of replicas"))?))
+        }
+    };
+    let holds =
+        |entry: &&Entry| se != SeNumber::NONE && entry.file().is_some_and(|file| file.replica(se).is_some());
+    let mut files: Vec<&Entry> = state.all().filter(holds).collect();
+    files.sort_by_key(|entry| entry.guid());
+    let later = files.into_iter().filter(|entry| entry.guid() > after_guid);
+    let page = page(later.cloned(), limit);
+    let next = page.items.last().and_then(Entry::guid).map_or(cursor.to_vec(), |guid| guid.0.to_vec());
+    Ok((page, next))
+}
+
+pub(super) fn members(
+    state: &State,
+    collection: Guid,
+    after_guid: Option<Guid>,
+    limit: usize,
+) -> Option<Page<Guid>> {
+    Some(page(state.members.get(&collection)?.range(after(after_guid)).copied(), limit))
+}
+
+fn item(state: &State, id: TrashId, trashed: &Trashed) -> TrashItem {
+    let mut usage = Usage::of(&trashed.entry);
+    if let Some(directory) = trashed.entry.directory() {
+        usage.add(&state.usage_below(directory));
+    }
+    TrashItem {
+        id,
+        lfn: trashed.lfn.clone(),
+        entry: trashed.entry.clone(),
+        removed_by: trashed.removed_by,
+        removed: trashed.removed,
+        usage,
+    }
+}
+
+pub(super) fn trash(state: &State, after_id: Option<TrashId>, limit: usize) -> Page<TrashItem> {
+    page(state.trash.range(after(after_id)).map(|(id, trashed)| item(state, *id, trashed)), limit)
+}
+
+pub(super) fn trash_item(state: &State, id: TrashId) -> Option<TrashItem> {
+    state.trash.get(&id).map(|trashed| item(state, id, trashed))
+}
+
+pub(super) fn deletions(
+    state: &State,
+    se: SeNumber,
+    after_id: Option<DeletionId>,
+    limit: usize,
+) -> Page<Deletion> {
+    let queue = state.deletions.iter().filter(|((of, id), _)| *of == se && Some(*id) > after_id);
+    page(queue.map(|(_, deletion)| deletion.clone()), limit)
+}
+
+pub(super) fn bookings(state: &State, after_guid: Option<Guid>, limit: usize) -> Page<Booking> {
+    page(state.bookings.range(after(after_guid)).map(|(_, booking)| booking.clone()), limit)
+}
+
+pub(super) fn due(state: &State, now: TimeMs, limit: usize) -> Due {
+    let mut bookings: Vec<&Booking> =
+        state.bookings.values().filter(|booking| booking.expires <= now).collect();
+    bookings.sort_by_key(|booking| (booking.expires, booking.guid));
+    let expired = |entry: &&Entry| entry.expires.is_some_and(|expires| expires <= now);
+    let mut entries: Vec<&Entry> = state
+        .placed()
+        .chain([&state.root])
+        .filter(expired)
+        .filter(|entry| state.alive(entry.at.parent))
+        .collect();
+    entries.sort_by_key(|entry| (entry.expires, entry.id()));
+    let limit = limit.min(PAGE_ITEMS_MAX);
+    Due {
+        bookings: bookings.into_iter().take(limit).cloned().collect(),
+        entries: entries.into_iter().take(limit).cloned().collect(),
+    }
+}
+
+pub(super) fn records(
+    state: &State,
+    kind: RecordKind,
+    after_key: Option<RecordKey>,
+    limit: usize,
+) -> Page<RecordEntry> {
+    let later = state.records.range(after(after_key)).filter(|(key, _)| key.kind() == kind);
+    page(
+        later.map(|(key, (record, revision))| RecordEntry {
+            key: *key,
+            record: record.clone(),
+            revision: *revision,
+        }),
+        limit,
+    )
+}
+
+pub(super) fn changes(state: &State, after_revision: Revision, limit: usize) -> ChangePage {
+    let later = state.changes.iter().filter(|change| change.revision > after_revision);
+    let page = page(later.cloned(), limit);
+    let up_to = page.items.last().map_or(state.revision.min(after_revision), |change| change.revision);
+    ChangePage { changes: page.items, up_to, oldest: Revision(1) }
+}
+
+pub(super) fn status(state: &State) -> StoreStatus {
+    let count = |number: usize| number as u64;
+    StoreStatus {
+        kind: "memory".to_owned(),
+        revision: state.revision,
+        entries: count(state.all().count()),
+        figures: vec![
+            ("trash_items".to_owned(), count(state.trash.len())),
+            ("bookings".to_owned(), count(state.bookings.len())),
+            ("deletions".to_owned(), count(state.deletions.len())),
+            ("records".to_owned(), count(state.records.len())),
+            ("changes".to_owned(), count(state.changes.len())),
+        ],
+        warnings: Vec::new(),
+    }
+}
+
+/// The place of an entry, as a finding names it.
+pub(super) fn place_text(at: &At) -> String {
+    format!("{} in directory {}", at.name, at.parent.0)
+}

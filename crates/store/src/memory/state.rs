@@ -1,0 +1,230 @@
+//! What the memory store keeps, and what it finds in it by scanning.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use exacat_model::limits::OPERATIONS_REMEMBERED;
+use exacat_model::{
+    AccountName, At, Body, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Group, GroupId,
+    Guid, Lfn, Mode, Name, OperationId, Record, RecordKey, Revision, Role, SeNumber, TimeMs, TrashId, Usage,
+    User, UserId,
+};
+
+use crate::Outcome;
+
+/// An item of the trash; what it counts is computed.
+#[derive(Clone, PartialEq)]
+pub(super) struct Trashed {
+    pub lfn: Lfn,
+    pub entry: Entry,
+    pub removed_by: UserId,
+    pub removed: TimeMs,
+}
+
+/// Where the way up from a directory ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Top {
+    /// At the root: the directory is alive.
+    Root,
+    /// At this item of the trash.
+    Trash(TrashId),
+    /// There is no such directory.
+    Nowhere,
+}
+
+/// Everything that cannot be derived.
+pub(super) struct State {
+    /// The last change's.
+    pub revision: Revision,
+    /// The last change's.
+    pub time: TimeMs,
+    /// What the next directory gets.
+    pub next_directory: u64,
+    /// The root.
+    pub root: Entry,
+    /// All entries but the root and the items of the trash: by directory and name. Those below an item of the trash
+    /// are here.
+    pub entries: BTreeMap<DirId, BTreeMap<Name, Entry>>,
+    pub trash: BTreeMap<TrashId, Trashed>,
+    /// Of each collection.
+    pub members: BTreeMap<Guid, BTreeSet<Guid>>,
+    pub bookings: BTreeMap<Guid, Booking>,
+    pub records: BTreeMap<RecordKey, (Record, Revision)>,
+    pub deletions: BTreeMap<(SeNumber, DeletionId), Deletion>,
+    pub changes: Vec<Change>,
+    /// What each request's applied mutations came to (A6).
+    operations: BTreeMap<OperationId, BTreeMap<u32, Outcome>>,
+    /// Requests in the order of their first change, to forget the oldest.
+    operations_order: VecDeque<OperationId>,
+}
+
+impl State {
+    /// Clause N1.
+    #[allow(clippy::expect_used, reason = "the constant is a valid account name")]
+    pub fn new() -> Self {
+        let admin = AccountName::parse("admin").expect("admin is a valid name");
+        let root = Entry {
+            at: At { parent: DirId::ROOT, name: Name::root() },
+            owner: UserId::ADMIN,
+            group: GroupId::ADMIN,
+            mode: Mode::DIRECTORY,
+            created: TimeMs(0),
+            modified: TimeMs(0),
+            revision: Revision(0),
+            expires: None,
+            tags: Vec::new(),
+            body: Body::Directory(DirId::ROOT),
+        };
+        let user = User {
+            id: UserId::ADMIN,
+            name: admin.clone(),
+            group: GroupId::ADMIN,
+            groups: Vec::new(),
+            roles: vec![Role::Admin],
+            may_become: Vec::new(),
+            subjects: Vec::new(),
+            home: None,
+            disabled: false,
+        };
+        let group = Group { id: GroupId::ADMIN, name: admin };
+        let records = [Record::User(user), Record::Group(group)];
+        State {
+            revision: Revision(0),
+            time: TimeMs(0),
+            next_directory: DirId::ROOT.0 + 1,
+            root,
+            entries: BTreeMap::new(),
+            trash: BTreeMap::new(),
+            members: BTreeMap::new(),
+            bookings: BTreeMap::new(),
+            records: records.into_iter().map(|record| (record.key(), (record, Revision(0)))).collect(),
+            deletions: BTreeMap::new(),
+            changes: Vec::new(),
+            operations: BTreeMap::new(),
+            operations_order: VecDeque::new(),
+        }
+    }
+
+    // ---- operations ----
+
+    /// The outcome the request's mutation had, if it was applied and is remembered.
+    pub fn remembered(&self, operation: OperationId, index: u32) -> Option<Outcome> {
+        self.operations.get(&operation)?.get(&index).cloned()
+    }
+
+    /// Remembers an applied mutation's outcome; forgets the oldest request if there are too many.
+    pub fn remember(&mut self, operation: OperationId, index: u32, outcome: Outcome) {
+        if !self.operations.contains_key(&operation) {
+            if self.operations_order.len() >= OPERATIONS_REMEMBERED
+                && let Some(oldest) = self.operations_order.pop_front()
+            {
+                self.operations.remove(&oldest);
+            }
+            self.operations_order.push_back(operation);
+        }
+        self.operations.entry(operation).or_default().insert(index, outcome);
+    }
+
+    // ---- places ----
+
+    /// What stands there, in the tree or below an item of the trash.
+    pub fn at(&self, at: &At) -> Option<&Entry> {
+        if *at == self.root.at {
+            return Some(&self.root);
+        }
+        self.entries.get(&at.parent)?.get(&at.name)
+    }
+
+    /// What stands there, to be changed.
+    pub fn at_mut(&mut self, at: &At) -> Option<&mut Entry> {
+        if *at == self.root.at {
+            return Some(&mut self.root);
+        }
+        self.entries.get_mut(&at.parent)?.get_mut(&at.name)
+    }
+
+    /// Every entry but the root and the items of the trash.
+    pub fn placed(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().flat_map(BTreeMap::values)
+    }
+
+    /// Every entry but the root, those in the trash included.
+    pub fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.placed().chain(self.trash.values().map(|item| &item.entry))
+    }
+
+    /// The children of a directory.
+    pub fn children(&self, directory: DirId) -> impl Iterator<Item = &Entry> {
+        self.entries.get(&directory).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// The entry of this identity, wherever it is.
+    pub fn find(&self, id: EntryId) -> Option<&Entry> {
+        if id == self.root.id() {
+            return Some(&self.root);
+        }
+        self.all().find(|entry| entry.id() == id)
+    }
+
+    /// The item of the trash that is this entry.
+    pub fn trash_of(&self, id: EntryId) -> Option<TrashId> {
+        self.trash.iter().find(|(_, item)| item.entry.id() == id).map(|(trash, _)| *trash)
+    }
+
+    /// This directory and those above it, nearest first, and where they lead. The entry an item of the trash is
+    /// is the last of them, if they lead there.
+    pub fn way_up(&self, directory: DirId) -> (Vec<&Entry>, Top) {
+        let mut way = Vec::new();
+        let mut directory = directory;
+        loop {
+            let Some(entry) = self.find(EntryId::Directory(directory)) else {
+                return (way, Top::Nowhere);
+            };
+            way.push(entry);
+            if directory == DirId::ROOT {
+                return (way, Top::Root);
+            }
+            if let Some(trash) = self.trash_of(entry.id()) {
+                return (way, Top::Trash(trash));
+            }
+            directory = entry.at.parent;
+        }
+    }
+
+    /// Does the way up lead to the root?
+    pub fn alive(&self, directory: DirId) -> bool {
+        self.way_up(directory).1 == Top::Root
+    }
+
+    // ---- sums ----
+
+    /// What is below a directory adds up to, without itself.
+    pub fn usage_below(&self, directory: DirId) -> Usage {
+        let mut sum = Usage::default();
+        let mut waiting = vec![directory];
+        while let Some(directory) = waiting.pop() {
+            for entry in self.children(directory) {
+                sum.add(&Usage::of(entry));
+                waiting.extend(entry.directory());
+            }
+        }
+        sum
+    }
+
+    /// What all entries add up to that are so.
+    pub fn usage_where(&self, wanted: impl Fn(&Entry) -> bool) -> Usage {
+        let mut sum = Usage::default();
+        for entry in self.all().chain([&self.root]).filter(|entry| wanted(entry)) {
+            sum.add(&Usage::of(entry));
+        }
+        sum
+    }
+
+    /// What all bookings reserve that are so.
+    pub fn reserved_where(&self, wanted: impl Fn(&Booking) -> bool) -> Usage {
+        let mut sum = Usage::default();
+        for booking in self.bookings.values().filter(|booking| wanted(booking)) {
+            sum.add(&booking.reserved());
+        }
+        sum
+    }
+}
