@@ -272,7 +272,10 @@ impl Decode for Checksums {
         let mut sums = Checksums::none();
         for _ in 0..reader.length()? {
             let checksum = Checksum::decode(reader)?;
-            sums.add(checksum).map_err(|_| reader.error("checksums of one file contradict each other"))?;
+            if sums.0.last().is_some_and(|last| last.algorithm >= checksum.algorithm) {
+                return Err(reader.error("checksums of one file are not in the order of their algorithms"));
+            }
+            sums.0.push(checksum);
         }
         Ok(sums)
     }

@@ -29,12 +29,24 @@ impl std::error::Error for DecodeError {}
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
+    lfns_limited: bool,
 }
 
 impl<'a> Reader<'a> {
     /// Reads from the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Reader { bytes }
+        Reader { bytes, lfns_limited: false }
+    }
+
+    /// Reads what a client asks. There an LFN must be within the limits. In what a catalogue says or keeps it
+    /// need not be: below a moved directory a path can come to exceed them, and must still be seen.
+    pub fn of_request(bytes: &'a [u8]) -> Self {
+        Reader { bytes, lfns_limited: true }
+    }
+
+    /// Must LFNs be within their limits?
+    pub fn lfns_limited(&self) -> bool {
+        self.lfns_limited
     }
 
     /// Bytes not read yet.

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt;
 
-use crate::canonical_text;
+use crate::codec::{Decode, DecodeError, Encode, Reader, put_bytes};
 use crate::error::{Error, Result};
 use crate::limits::{DEPTH_MAX, LFN_BYTES_MAX, NAME_BYTES_MAX};
 
@@ -64,13 +64,13 @@ impl fmt::Debug for Name {
     }
 }
 
-impl crate::codec::Encode for Name {
+impl Encode for Name {
     fn encode(&self, out: &mut Vec<u8>) {
-        crate::codec::put_bytes(out, self.0.as_bytes());
+        put_bytes(out, self.0.as_bytes());
     }
 }
-impl crate::codec::Decode for Name {
-    fn decode(reader: &mut crate::codec::Reader<'_>) -> std::result::Result<Self, crate::codec::DecodeError> {
+impl Decode for Name {
+    fn decode(reader: &mut Reader<'_>) -> std::result::Result<Self, DecodeError> {
         match reader.text()? {
             "/" => Ok(Name::root()),
             text => Name::parse(text).map_err(|_| reader.error("not a valid name")),
@@ -82,20 +82,23 @@ impl crate::codec::Decode for Name {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lfn(Box<str>);
 
+/// What is known of a text whose components are all names.
+struct Checked {
+    depth: usize,
+    /// It is in the one form: no repeated and no trailing slashes.
+    canonical: bool,
+}
+
 impl Lfn {
     /// The root of the catalogue.
     pub fn root() -> Self {
         Lfn("/".into())
     }
 
-    /// Checks `text`; folds repeated and trailing slashes. `.` and `..` are refused, not resolved:
-    /// a logical path has no working directory.
-    pub fn parse(text: &str) -> Result<Self> {
+    /// Checks the components, whatever the length of the whole.
+    fn check(text: &str) -> Result<Checked> {
         if !text.starts_with('/') {
             return Err(Error::invalid(format!("an LFN starts with '/': {text:.200?}")));
-        }
-        if text.len() > LFN_BYTES_MAX {
-            return Err(Error::limit("the length of an LFN in bytes", text.len(), LFN_BYTES_MAX));
         }
         let mut depth = 0;
         let mut canonical = true;
@@ -107,6 +110,16 @@ impl Lfn {
             check_name(component)?;
             depth += 1;
         }
+        Ok(Checked { depth, canonical })
+    }
+
+    /// Checks `text`; folds repeated and trailing slashes. `.` and `..` are refused, not resolved:
+    /// a logical path has no working directory.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text.len() > LFN_BYTES_MAX {
+            return Err(Error::limit("the length of an LFN in bytes", text.len(), LFN_BYTES_MAX));
+        }
+        let Checked { depth, canonical } = Self::check(text)?;
         if depth > DEPTH_MAX {
             return Err(Error::limit("the number of components of an LFN", depth, DEPTH_MAX));
         }
@@ -222,7 +235,24 @@ impl std::str::FromStr for Lfn {
     }
 }
 
-canonical_text!(Lfn, "not a valid LFN");
+impl Encode for Lfn {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.0.as_bytes());
+    }
+}
+impl Decode for Lfn {
+    fn decode(reader: &mut Reader<'_>) -> std::result::Result<Self, DecodeError> {
+        let text = reader.text()?;
+        let checked = Self::check(text).map_err(|_| reader.error("not a valid LFN"))?;
+        if !checked.canonical {
+            return Err(reader.error("an LFN is not in its canonical form"));
+        }
+        if reader.lfns_limited() && (text.len() > LFN_BYTES_MAX || checked.depth > DEPTH_MAX) {
+            return Err(reader.error("an LFN is beyond the limits of length or depth"));
+        }
+        Ok(Lfn(text.into()))
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -260,6 +290,26 @@ mod tests {
         assert!(Lfn::parse(&format!("{long}y")).is_err());
         assert!(Lfn::parse(&"/x".repeat(DEPTH_MAX)).is_ok());
         assert!(Lfn::parse(&"/x".repeat(DEPTH_MAX + 1)).is_err());
+    }
+
+    /// Bytes have one meaning, so a path has one encoding; and a catalogue may tell of longer paths than it
+    /// can be asked for.
+    #[test]
+    fn only_canonical_paths_decode_and_a_request_has_no_long_ones() {
+        let encoded = |text: &str| text.to_owned().to_bytes();
+        assert_eq!(Lfn::from_bytes(&encoded("/a/b")).unwrap().as_str(), "/a/b");
+        assert!(Lfn::from_bytes(&encoded("/")).unwrap().is_root());
+        for bad in ["", "a", "//", "/a/", "//a", "/a//b", "/a/../b", "/a\0"] {
+            assert!(Lfn::from_bytes(&encoded(bad)).is_err(), "{bad:?}");
+            assert!(Lfn::decode(&mut Reader::of_request(&encoded(bad))).is_err(), "{bad:?}");
+        }
+        let long = vec!["xxxxxxx"; LFN_BYTES_MAX / 8 + 1];
+        let deep = vec!["x"; DEPTH_MAX + 1];
+        for names in [long, deep] {
+            let lfn = Lfn::from_names(names);
+            assert_eq!(Lfn::from_bytes(&lfn.to_bytes()).unwrap(), lfn);
+            assert!(Lfn::decode(&mut Reader::of_request(&lfn.to_bytes())).is_err());
+        }
     }
 
     #[test]

@@ -8,9 +8,10 @@ use exacat_model::codec::{Encode, put_bytes};
 use exacat_model::{Answer, Error, Operation};
 
 use super::frame::{BatchItem, Frame, FrameType, RequestOptions, flags};
-use super::hello::{Authenticate, Hello, HelloAck, Identity, clipped};
+use super::hello::{Authenticate, Credentials, Hello, HelloAck, Identity, clipped};
 use super::limits::{
     BATCH_OPERATIONS_MAX, CREDIT_MAX, HANDSHAKE_FRAME_BYTES_MAX, HEADER_BYTES, REASON_BYTES_MAX,
+    SECRET_BYTES_MAX,
 };
 
 /// Bytes of an error's message on the wire; the rest is cut, so that an error always fits.
@@ -70,6 +71,15 @@ pub fn encode_hello_ack(out: &mut Vec<u8>, ack: &HelloAck) {
 
 /// Appends a [`FrameType::Authenticate`], unless the secret is too long.
 pub fn encode_authenticate(out: &mut Vec<u8>, authenticate: &Authenticate) -> Result<(), Error> {
+    if let Credentials::Token(secret) = &authenticate.credentials
+        && secret.expose().len() > SECRET_BYTES_MAX
+    {
+        return Err(Error::limit(
+            "the length of a token's secret in bytes",
+            secret.expose().len(),
+            SECRET_BYTES_MAX,
+        ));
+    }
     let start = open(out, FrameType::Authenticate, 0, 0);
     authenticate.encode(out);
     close_within(out, start, HANDSHAKE_FRAME_BYTES_MAX, "the length of the credentials in bytes")

@@ -273,7 +273,10 @@ impl RawFrame {
     }
 
     fn decode_body(&self) -> Result<Frame, DecodeError> {
-        let mut reader = Reader::new(&self.body);
+        let mut reader = match self.frame_type {
+            FrameType::Request | FrameType::Batch => Reader::of_request(&self.body),
+            _ => Reader::new(&self.body),
+        };
         let frame = match self.frame_type {
             FrameType::Hello => Frame::Hello(Decode::decode(&mut reader)?),
             FrameType::HelloAck => Frame::HelloAck(Decode::decode(&mut reader)?),
