@@ -1,1 +1,324 @@
-//! (being written)
+//! Directories: making them, many at once, with their parents if asked.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use exacat_model::limits::READ_BATCH_MAX;
+use exacat_model::{
+    Answer, At, EntryId, Error, ErrorKind, Lfn, Mode, Mutation, NewBody, NewEntry, OperationId, Result,
+};
+use exacat_store::{Gate, Outcome, Refusal};
+
+use crate::caller::Caller;
+use crate::repeat::{MUTATION_BYTES, refused};
+use crate::resolve::{Spot, Vacancy, check_parent_writable, check_passage, first_place};
+use crate::{Catalogue, step_id};
+
+/// How often paths are looked at again because somebody else made or moved directories on the way meanwhile.
+const LOOKS_MAX: usize = 16;
+
+/// A directory that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory {
+    /// Its path, links followed.
+    pub lfn: Lfn,
+    /// Its number, and what permission needs to know.
+    pub gate: Gate,
+}
+
+/// What is known so far of a directory that is wanted.
+enum Progress {
+    /// To be looked at (again).
+    Look,
+    /// Missing from here on.
+    Missing(Vacancy),
+    /// It is there, or cannot be.
+    Settled(Result<Directory>),
+}
+
+impl Catalogue {
+    pub(crate) async fn mkdir(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        lfns: Vec<Lfn>,
+        parents: bool,
+        mode: Option<Mode>,
+    ) -> Result<Answer> {
+        let mode = mode.unwrap_or(Mode::DIRECTORY);
+        let done = if parents {
+            let made = self.make_directories(caller, id, &lfns, mode, ErrorKind::Exists).await?;
+            made.into_iter().map(|directory| directory.map(|_| ())).collect()
+        } else {
+            self.make_without_parents(caller, id, &lfns, mode).await?
+        };
+        Ok(Answer::EachDone(done))
+    }
+
+    /// Makes sure that each of these directories is there, making it and its missing parents, mode 755, owned by the
+    /// caller. One answer each, in order; the same directory may be asked for many times. A directory that
+    /// another makes at the same moment is as good as one's own.
+    ///
+    /// `id` is the operation's own: this uses ids derived from it, so the caller's own requests under `id` do not get
+    /// in the way. Asks the store to read once if nothing is missing, and to apply once for each level of missing
+    /// directories. Checks passage on the way and the right to create; whoever then makes something in the
+    /// directory checks [`Directory::gate`] for that.
+    pub(crate) async fn ensure_directories(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        lfns: &[Lfn],
+    ) -> Result<Vec<Result<Directory>>> {
+        self.make_directories(caller, id, lfns, Mode::DIRECTORY, ErrorKind::NotDirectory).await
+    }
+
+    /// Directories asked for get `mode`, their parents 755. `taken` is the kind of error where something that is no
+    /// directory has the name.
+    async fn make_directories(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        lfns: &[Lfn],
+        mode: Mode,
+        taken: ErrorKind,
+    ) -> Result<Vec<Result<Directory>>> {
+        let depths: Vec<usize> = lfns.iter().map(Lfn::depth).collect();
+        let mut progress: Vec<Progress> = lfns.iter().map(|_| Progress::Look).collect();
+        let mut looks = 0;
+        loop {
+            if looks <= LOOKS_MAX {
+                looks += usize::from(self.look(caller, lfns, &mut progress, taken).await?);
+            }
+            // The highest level that misses anything: all its directories are made in one request.
+            let level_of = |index: usize, vacancy: &Vacancy| depths[index] + 1 - vacancy.missing.len();
+            let level = progress.iter().enumerate().filter_map(|(index, one)| match one {
+                Progress::Missing(vacancy) => Some(level_of(index, vacancy)),
+                _ => None,
+            });
+            let Some(level) = level.min() else { break };
+            let due: Vec<usize> = (0..lfns.len())
+                .filter(|index| match &progress[*index] {
+                    Progress::Missing(vacancy) => level_of(*index, vacancy) == level,
+                    _ => false,
+                })
+                .collect();
+            self.make_level(caller, id, lfns, mode, level, &due, &mut progress).await?;
+        }
+        let settled = progress.into_iter().zip(lfns).map(|(one, lfn)| match one {
+            Progress::Settled(result) => result,
+            Progress::Look | Progress::Missing(_) => Err(Error::new(
+                ErrorKind::Conflict,
+                format!("{lfn}: directories on the way came and went while it was made: try again"),
+            )),
+        });
+        Ok(settled.collect())
+    }
+
+    /// Looks at the paths that are to be looked at. Was there one?
+    async fn look(
+        &self,
+        caller: &Caller,
+        lfns: &[Lfn],
+        progress: &mut [Progress],
+        taken: ErrorKind,
+    ) -> Result<bool> {
+        let indices: Vec<usize> =
+            (0..lfns.len()).filter(|index| matches!(progress[*index], Progress::Look)).collect();
+        if indices.is_empty() {
+            return Ok(false);
+        }
+        let spots = if indices.len() == lfns.len() {
+            self.spots(caller, lfns, true).await?
+        } else {
+            let paths: Vec<Lfn> = indices.iter().map(|index| lfns[*index].clone()).collect();
+            self.spots(caller, &paths, true).await?
+        };
+        for (index, spot) in indices.into_iter().zip(spots) {
+            let lfn = &lfns[index];
+            progress[index] = match spot {
+                Err(error) => Progress::Settled(Err(error)),
+                Ok(Spot::Taken(resolved)) => Progress::Settled(match Gate::of(&resolved.entry) {
+                    Some(gate) => Ok(Directory { lfn: resolved.lfn, gate }),
+                    None => Err(Error::new(taken, format!("{lfn} is there and is no directory"))),
+                }),
+                // What is missing must be the end of what was asked for: otherwise a link leads nowhere, and
+                // its target is not ours to make.
+                Ok(Spot::Vacant(vacancy)) => {
+                    let asked = lfn.components().rev();
+                    let missing = vacancy.missing.iter().rev().map(|name| Some(name.as_str()));
+                    if missing.eq(asked.map(Some).chain(std::iter::repeat(None)).take(vacancy.missing.len())) {
+                        Progress::Missing(vacancy)
+                    } else {
+                        let error = format!("{lfn}: a link leads to {}, which is not there", vacancy.lfn);
+                        Progress::Settled(Err(Error::not_found(error)))
+                    }
+                }
+            };
+        }
+        Ok(true)
+    }
+
+    /// Makes the directories of one level that are `due`: components number `level` of the paths asked for.
+    #[allow(clippy::too_many_arguments, reason = "one step of one loop, cut out to be read")]
+    async fn make_level(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        lfns: &[Lfn],
+        mode: Mode,
+        level: usize,
+        due: &[usize],
+        progress: &mut [Progress],
+    ) -> Result<()> {
+        // Positions follow from what was asked for, not from what is missing: see `repeat`.
+        let prefixes: BTreeSet<&str> = lfns.iter().filter_map(|lfn| prefix(lfn, level)).collect();
+        let positions: BTreeMap<&str, usize> = prefixes.into_iter().zip(0..).collect();
+        let asked: HashSet<&str> = lfns.iter().map(Lfn::as_str).collect();
+        let idle = || Err(Error::new(ErrorKind::Internal, "nothing is to be made at this position"));
+        let mut items: Vec<Result<Mutation>> = positions.iter().map(|_| idle()).collect();
+        let mut modes = vec![mode; items.len()];
+        for index in due {
+            let (Progress::Missing(vacancy), Some(path)) = (&progress[*index], prefix(&lfns[*index], level)) else {
+                continue;
+            };
+            let position = positions[path];
+            if items[position].is_ok() {
+                continue;
+            }
+            if !asked.contains(path) {
+                modes[position] = Mode::DIRECTORY;
+            }
+            items[position] = check_passage(caller, &vacancy.gates, &vacancy.lfn)
+                .and_then(|()| check_parent_writable(caller, vacancy.gates.last(), &vacancy.lfn))
+                .and_then(|()| first_place(vacancy))
+                .map(|at| new_directory(caller, at, modes[position]));
+        }
+        // Nothing after the last that is due needs to hold a position.
+        let last = due.iter().filter_map(|index| prefix(&lfns[*index], level)).map(|path| positions[path]).max();
+        items.truncate(last.map_or(0, |last| last + 1));
+        let outcomes = self.apply_each(caller, step_id(id, level as u64), items, MUTATION_BYTES).await?;
+        for index in due {
+            let Some(path) = prefix(&lfns[*index], level) else { continue };
+            let position = positions[path];
+            let one = std::mem::replace(&mut progress[*index], Progress::Look);
+            let Progress::Missing(mut vacancy) = one else { continue };
+            progress[*index] = match &outcomes[position] {
+                Err(error) => Progress::Settled(Err(error.clone())),
+                Ok(Outcome::Applied { id: Some(EntryId::Directory(number)), .. }) => {
+                    let gate = Gate {
+                        id: *number,
+                        owner: caller.acting_user(),
+                        group: caller.group(),
+                        mode: modes[position],
+                    };
+                    vacancy.gates.push(gate);
+                    vacancy.missing.remove(0);
+                    match vacancy.missing.is_empty() {
+                        true => Progress::Settled(Ok(Directory { lfn: vacancy.lfn, gate })),
+                        false => Progress::Missing(vacancy),
+                    }
+                }
+                // Somebody else was faster, or took away what it should be in: see what is there now.
+                Ok(Outcome::Refused(Refusal::Exists(_) | Refusal::ParentGone)) => Progress::Look,
+                Ok(Outcome::Refused(refusal)) => {
+                    Progress::Settled(Err(refused(&lfns[*index], refusal.clone())))
+                }
+                Ok(Outcome::Applied { .. } | Outcome::Unchanged) => {
+                    Progress::Settled(Err(Error::new(ErrorKind::Internal, "a directory without a number")))
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Directories whose parents must be there. Shorter paths first, so that one may be the parent of another.
+    async fn make_without_parents(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        lfns: &[Lfn],
+        mode: Mode,
+    ) -> Result<Vec<Result<()>>> {
+        if lfns.len() > READ_BATCH_MAX {
+            return Err(Error::limit("the number of paths in one request", lfns.len(), READ_BATCH_MAX));
+        }
+        let mut levels: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (index, lfn) in lfns.iter().enumerate() {
+            levels.entry(lfn.depth()).or_default().push(index);
+        }
+        let mut done: Vec<Result<()>> = lfns.iter().map(|_| Ok(())).collect();
+        for (level, indices) in levels {
+            let paths: Vec<Lfn> = indices.iter().map(|index| lfns[*index].clone()).collect();
+            let spots = self.spots(caller, &paths, false).await?;
+            let items = spots.into_iter().zip(&paths).map(|(spot, lfn)| {
+                let (vacancy, at) = vacant(spot?, lfn)?;
+                check_parent_writable(caller, vacancy.gates.last(), lfn)?;
+                Ok(new_directory(caller, at, mode))
+            });
+            let items = items.collect();
+            let step = step_id(id, level as u64);
+            let made = self
+                .apply_each_done(caller, step, items, MUTATION_BYTES, |position| paths[position].clone())
+                .await?;
+            for (index, result) in indices.into_iter().zip(made) {
+                done[index] = result;
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// The place where one name is missing; an error if the name is taken or its directory is missing too.
+pub(crate) fn vacant(spot: Spot, lfn: &Lfn) -> Result<(Vacancy, At)> {
+    match spot {
+        Spot::Taken(_) => Err(Error::new(ErrorKind::Exists, format!("{lfn} is there already"))),
+        Spot::Vacant(vacancy) if vacancy.missing.len() == 1 => {
+            let at = first_place(&vacancy)?;
+            Ok((vacancy, at))
+        }
+        Spot::Vacant(vacancy) => {
+            let there = vacancy.lfn.depth() + 1 - vacancy.missing.len();
+            let parent = Lfn::from_names(vacancy.lfn.components().take(there));
+            Err(Error::not_found(format!("{lfn}: the directory {parent} is not there")))
+        }
+    }
+}
+
+/// The first `level` components of a path, as text; none if it has fewer.
+fn prefix(lfn: &Lfn, level: usize) -> Option<&str> {
+    let text = lfn.as_str();
+    let mut slashes = text.bytes().enumerate().skip(1).filter(|(_, byte)| *byte == b'/').map(|(at, _)| at);
+    match level.checked_sub(1)? {
+        _ if lfn.is_root() => None,
+        skipped => match slashes.nth(skipped) {
+            Some(end) => Some(&text[..end]),
+            None => (lfn.depth() == level).then_some(text),
+        },
+    }
+}
+
+fn new_directory(caller: &Caller, at: At, mode: Mode) -> Mutation {
+    Mutation::Create(Box::new(NewEntry {
+        at,
+        owner: caller.acting_user(),
+        group: caller.group(),
+        mode,
+        created: None,
+        modified: None,
+        expires: None,
+        tags: Vec::new(),
+        body: NewBody::Directory,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_whole_components() {
+        let lfn = Lfn::parse("/a/bc/d").unwrap();
+        let found: Vec<Option<&str>> = (0..5).map(|level| prefix(&lfn, level)).collect();
+        assert_eq!(found, [None, Some("/a"), Some("/a/bc"), Some("/a/bc/d"), None]);
+        assert_eq!(prefix(&Lfn::root(), 1), None);
+    }
+}

@@ -24,7 +24,7 @@ impl Catalogue {
         match operation {
             Operation::Whoami => self.whoami(caller).await,
             Operation::Stat { lfns, follow } => self.stat(caller, &lfns, follow).await,
-            Operation::Whereis { files, site } => self.whereis(caller, &files, site.as_ref()).await,
+            Operation::Whereis { files, site } => self.whereis(caller, files, site.as_ref()).await,
             Operation::Lfns { guids } => self.lfns(caller, &guids).await,
             Operation::List { lfn, cursor, limit } => self.list(caller, &lfn, &cursor, page(limit)?).await,
             Operation::Find { lfn, filter, cursor, limit } => self.find(caller, &lfn, &filter, &cursor, page(limit)?).await,

@@ -6,8 +6,10 @@
 //! store; everything that may be judged a moment before is judged here.
 
 mod caller;
+mod cursor;
 mod execute;
 mod registry;
+mod repeat;
 mod resolve;
 pub mod settings;
 

@@ -1,0 +1,134 @@
+//! Asking again: how an operation of several mutations gets the same outcomes when it is repeated.
+//!
+//! The store remembers outcomes by operation id and by position in the request (clause A6), whatever stands at
+//! that position the second time. So an operation puts each of its mutations at a position that follows from
+//! the operation alone, never from what it finds in the catalogue. Where what it finds forbids a mutation - the
+//! source of a move is gone, because the first asking moved it - [`nothing`] takes the position: it is refused
+//! if the operation is new, and gets the first outcome if it is not.
+
+use std::fmt::Display;
+
+use exacat_model::limits::BATCH_MUTATIONS_MAX;
+use exacat_model::{At, DirId, EntryId, Error, ErrorKind, Expect, Mutation, Name, OperationId, Result, Revision};
+use exacat_store::{Outcome, Refusal};
+
+use crate::caller::Caller;
+use crate::{Catalogue, step_id};
+
+/// Encoded bytes of one part of a long operation, at most: well below what a store takes, since the sizes of
+/// mutations are estimated.
+const PART_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of a mutation of one name without lists or texts, at most, generously.
+pub(crate) const MUTATION_BYTES: usize = 400;
+
+/// Distinguishes the parts of a long operation from its steps.
+const PARTS: u64 = 1 << 32;
+
+/// A mutation that every store refuses, for no directory has the number 0: holds a position.
+pub(crate) fn nothing() -> Mutation {
+    Mutation::Update { at: At { parent: DirId(0), name: Name::root() }, expect: Expect::ANY, edits: Vec::new() }
+}
+
+/// A refusal as the caller sees it: about what.
+pub(crate) fn refused(what: impl Display, refusal: Refusal) -> Error {
+    Error::new(refusal.kind(), format!("{what}: {refusal}"))
+}
+
+impl Catalogue {
+    /// What came of the operation's first mutation, if it was applied before and is remembered.
+    pub(crate) async fn recall(
+        &self,
+        caller: &Caller,
+        operation: OperationId,
+    ) -> Result<Option<(Revision, Option<EntryId>)>> {
+        match self.apply(caller, operation, vec![nothing()]).await?.pop() {
+            Some(Outcome::Applied { revision, id }) => Ok(Some((revision, id))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Applies the one mutation of an operation, if `planned` came to one; otherwise the error, unless the operation
+    /// was carried out before: then what came of it.
+    pub(crate) async fn apply_planned(
+        &self,
+        caller: &Caller,
+        operation: OperationId,
+        what: impl Display,
+        planned: Result<Mutation>,
+    ) -> Result<Outcome> {
+        let error = match planned {
+            Ok(mutation) => {
+                return match self.apply(caller, operation, vec![mutation]).await?.pop() {
+                    Some(Outcome::Refused(refusal)) => Err(refused(what, refusal)),
+                    Some(outcome) => Ok(outcome),
+                    None => Err(Error::new(ErrorKind::Internal, "the store gave no outcome")),
+                };
+            }
+            Err(error) => error,
+        };
+        if error.kind.is_retryable() {
+            return Err(error);
+        }
+        match self.recall(caller, operation).await? {
+            Some((revision, id)) => Ok(Outcome::Applied { revision, id }),
+            None => Err(error),
+        }
+    }
+
+    /// Applies one mutation for each item, where there is one; an item without gets its error, unless it was applied
+    /// before. `bytes_each` is what one encoded mutation takes at most; it must follow from the operation alone,
+    /// for it decides how a long list is cut into requests.
+    pub(crate) async fn apply_each(
+        &self,
+        caller: &Caller,
+        operation: OperationId,
+        items: Vec<Result<Mutation>>,
+        bytes_each: usize,
+    ) -> Result<Vec<Result<Outcome>>> {
+        let part_items = (PART_BYTES_MAX / bytes_each.max(1)).clamp(1, BATCH_MUTATIONS_MAX);
+        let mut results = Vec::with_capacity(items.len());
+        let mut items = items.into_iter();
+        let mut part = 0;
+        loop {
+            let mut errors = Vec::new();
+            let mut mutations = Vec::new();
+            for item in items.by_ref().take(part_items) {
+                let (mutation, error) = match item {
+                    Ok(mutation) => (mutation, None),
+                    Err(error) => (nothing(), Some(error)),
+                };
+                mutations.push(mutation);
+                errors.push(error);
+            }
+            if mutations.is_empty() {
+                return Ok(results);
+            }
+            let id = if part == 0 { operation } else { step_id(operation, PARTS + part) };
+            let outcomes = self.apply(caller, id, mutations).await?;
+            results.extend(outcomes.into_iter().zip(errors).map(|(outcome, error)| match (outcome, error) {
+                (outcome @ Outcome::Applied { .. }, _) | (outcome, None) => Ok(outcome),
+                (_, Some(error)) => Err(error),
+            }));
+            part += 1;
+        }
+    }
+
+    /// As [`Catalogue::apply_each`], for operations whose answer is only whether each was done; `what` names the
+    /// item of a position.
+    pub(crate) async fn apply_each_done<D: Display>(
+        &self,
+        caller: &Caller,
+        operation: OperationId,
+        items: Vec<Result<Mutation>>,
+        bytes_each: usize,
+        what: impl Fn(usize) -> D,
+    ) -> Result<Vec<Result<()>>> {
+        let outcomes = self.apply_each(caller, operation, items, bytes_each).await?;
+        let done = outcomes.into_iter().enumerate().map(|(position, outcome)| match outcome? {
+            Outcome::Refused(refusal) => Err(refused(what(position), refusal)),
+            Outcome::Applied { .. } | Outcome::Unchanged => Ok(()),
+        });
+        Ok(done.collect())
+    }
+}
