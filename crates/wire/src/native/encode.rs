@@ -5,7 +5,7 @@
 //! [`frame_bytes_max`](super::Limits::frame_bytes_max); it is appended wholly or not at all.
 
 use exacat_model::codec::{Encode, put_bytes};
-use exacat_model::{Answer, Error, Operation};
+use exacat_model::{Answer, Error, Operation, OperationId};
 
 use super::frame::{BatchItem, Frame, FrameType, RequestOptions, flags};
 use super::hello::{Authenticate, Credentials, Hello, HelloAck, Identity, clipped};
@@ -117,6 +117,64 @@ pub fn encode_request(
     close_within(out, start, frame_bytes_max, "the length of a request in bytes")
 }
 
+/// Appends a [`FrameType::Batch`], operation by operation, without owning them.
+#[derive(Debug)]
+pub struct BatchWriter<'a> {
+    out: &'a mut Vec<u8>,
+    frame_bytes_max: usize,
+    start: usize,
+    operations: usize,
+}
+
+impl<'a> BatchWriter<'a> {
+    /// Begins a batch.
+    pub fn new(out: &'a mut Vec<u8>, frame_bytes_max: usize, request: u64, deadline_ms: Option<u32>) -> Self {
+        let flags = if deadline_ms.is_some() { flags::DEADLINE } else { 0 };
+        let start = open(out, FrameType::Batch, flags, request);
+        if let Some(deadline_ms) = deadline_ms {
+            deadline_ms.encode(out);
+        }
+        BatchWriter { out, frame_bytes_max, start, operations: 0 }
+    }
+
+    /// Adds an operation. One for which there is no room is refused and leaves the batch as it was: finish it
+    /// and begin another; in an empty batch, the operation is too long altogether.
+    pub fn push(&mut self, operation_id: Option<OperationId>, operation: &Operation) -> Result<(), Error> {
+        debug_assert_eq!(operation_id.is_some(), operation.writes(), "{}", operation.name());
+        if self.operations == BATCH_OPERATIONS_MAX {
+            return Err(Error::limit(
+                "the number of operations of a batch",
+                self.operations + 1,
+                BATCH_OPERATIONS_MAX,
+            ));
+        }
+        let mark = self.out.len();
+        operation_id.encode(self.out);
+        operation.encode(self.out);
+        let bytes = self.out.len() - self.start;
+        if bytes > self.frame_bytes_max {
+            self.out.truncate(mark);
+            return Err(Error::limit("the length of a batch in bytes", bytes, self.frame_bytes_max));
+        }
+        self.operations += 1;
+        Ok(())
+    }
+
+    /// How many operations are in it.
+    pub fn operations(&self) -> usize {
+        self.operations
+    }
+
+    /// Ends it. An empty batch is taken back.
+    pub fn finish(self) {
+        if self.operations == 0 {
+            self.out.truncate(self.start);
+        } else {
+            close(self.out, self.start);
+        }
+    }
+}
+
 /// Appends a [`FrameType::Batch`], unless it is too long, has too many operations, or none.
 pub fn encode_batch(
     out: &mut Vec<u8>,
@@ -128,19 +186,14 @@ pub fn encode_batch(
     if items.is_empty() {
         return Err(Error::invalid("a batch has no operations"));
     }
-    if items.len() > BATCH_OPERATIONS_MAX {
-        return Err(Error::limit("the number of operations of a batch", items.len(), BATCH_OPERATIONS_MAX));
+    let start = out.len();
+    let mut batch = BatchWriter::new(out, frame_bytes_max, request, deadline_ms);
+    let pushed = items.iter().try_for_each(|item| batch.push(item.operation_id, &item.operation));
+    match pushed {
+        Ok(()) => batch.finish(),
+        Err(_) => out.truncate(start),
     }
-    let flags = if deadline_ms.is_some() { flags::DEADLINE } else { 0 };
-    let start = open(out, FrameType::Batch, flags, request);
-    if let Some(deadline_ms) = deadline_ms {
-        deadline_ms.encode(out);
-    }
-    for item in items {
-        item.operation_id.encode(out);
-        item.operation.encode(out);
-    }
-    close_within(out, start, frame_bytes_max, "the length of a batch in bytes")
+    pushed
 }
 
 /// Appends a [`FrameType::Answer`], unless it is too long.

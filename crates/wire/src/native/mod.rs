@@ -19,9 +19,10 @@ pub mod limits;
 
 pub use decoder::{FrameDecoder, FrameError, RawFrame};
 pub use encode::{
-    AnswerBatchWriter, encode_answer, encode_answer_batch, encode_authenticate, encode_authenticated,
-    encode_batch, encode_cancel, encode_credit, encode_end, encode_error, encode_frame, encode_goodbye,
-    encode_hello, encode_hello_ack, encode_outcome, encode_part, encode_ping, encode_pong, encode_request,
+    AnswerBatchWriter, BatchWriter, encode_answer, encode_answer_batch, encode_authenticate,
+    encode_authenticated, encode_batch, encode_cancel, encode_credit, encode_end, encode_error, encode_frame,
+    encode_goodbye, encode_hello, encode_hello_ack, encode_outcome, encode_part, encode_ping, encode_pong,
+    encode_request,
 };
 pub use frame::{AnswerBatch, Batch, BatchItem, Frame, FrameType, Request, RequestOptions, flags};
 pub use hello::{
