@@ -1,0 +1,48 @@
+//! A clock that a test turns.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use exacat_model::TimeMs;
+use exacat_store::Clock;
+
+/// A clock that stands until it is turned; clones are the same clock.
+#[derive(Clone, Debug)]
+pub struct TestClock(Arc<AtomicU64>);
+
+impl TestClock {
+    /// Where every clock starts: in 2027.
+    pub const START: TimeMs = TimeMs(1_800_000_000_000);
+
+    /// A clock at [`TestClock::START`].
+    pub fn new() -> Self {
+        TestClock(Arc::new(AtomicU64::new(Self::START.0)))
+    }
+
+    /// Turns it on by so many milliseconds, or back.
+    pub fn turn(&self, ms: i64) {
+        self.0.store(self.now().0.saturating_add_signed(ms), Ordering::SeqCst);
+    }
+
+    /// Sets it.
+    pub fn set(&self, time: TimeMs) {
+        self.0.store(time.0, Ordering::SeqCst);
+    }
+
+    /// As a store takes it.
+    pub fn shared(&self) -> Arc<dyn Clock> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Default for TestClock {
+    fn default() -> Self {
+        TestClock::new()
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> TimeMs {
+        TimeMs(self.0.load(Ordering::SeqCst))
+    }
+}

@@ -1,0 +1,84 @@
+//! How a test gets a store: fresh, with a clock it can turn, and - where the store survives its process - opened
+//! again.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use exacat_model::{Change, Revision};
+use exacat_store::Store;
+use exacat_store::memory::MemoryStore;
+
+use crate::clock::TestClock;
+
+/// How a store ends before it is opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is closed.
+    Close,
+    /// It is dropped, as at the end of a process.
+    Drop,
+}
+
+/// Makes stores of one kind.
+#[async_trait]
+pub trait StoreFactory: Send + Sync {
+    /// A fresh store.
+    async fn open(&self, clock: &TestClock) -> Box<dyn UnderTest>;
+}
+
+/// A store under test, with whatever keeps it alive.
+#[async_trait]
+pub trait UnderTest: Send + Sync {
+    /// The store. A test gives this back (drops it) before it opens it again.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// Ends the store and opens it again on what it left.
+    async fn reopen(&mut self, end: End);
+}
+
+/// Memory stores. What survives of one are its changes: opened again, it is replayed from them (clause H3).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryFactory;
+
+struct Memory {
+    store: Arc<MemoryStore>,
+    clock: TestClock,
+}
+
+#[async_trait]
+impl StoreFactory for MemoryFactory {
+    async fn open(&self, clock: &TestClock) -> Box<dyn UnderTest> {
+        let store = Arc::new(MemoryStore::new(clock.shared()));
+        Box::new(Memory { store, clock: clock.clone() })
+    }
+}
+
+#[async_trait]
+impl UnderTest for Memory {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    async fn reopen(&mut self, end: End) {
+        let changes = all_changes(&*self.store).await;
+        if end == End::Close {
+            self.store.close().await.expect("a store closes");
+        }
+        let again = MemoryStore::replay(changes, self.clock.shared()).expect("changes can be replayed");
+        self.store = Arc::new(again);
+    }
+}
+
+/// The whole history of a store.
+pub async fn all_changes(store: &dyn Store) -> Vec<Change> {
+    let mut changes: Vec<Change> = Vec::new();
+    let mut after = Revision(0);
+    loop {
+        let page = store.changes(after, 1000).await.expect("changes are read");
+        if page.changes.is_empty() {
+            return changes;
+        }
+        after = page.up_to;
+        changes.extend(page.changes);
+    }
+}
