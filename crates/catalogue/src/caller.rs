@@ -1,6 +1,8 @@
 //! Who asks, and what that allows: the one place where permission is judged.
 
-use exacat_model::{AccountName, Entry, Error, GroupId, Lfn, Mode, Result, Role, User, UserId};
+use exacat_model::{
+    AccountName, Entry, Error, ErrorKind, GroupId, Lfn, Mode, Result, Role, TimeMs, TokenId, User, UserId,
+};
 use exacat_store::Gate;
 
 /// Read, as in mode bits.
@@ -20,6 +22,7 @@ pub struct Caller {
     roles: Vec<Role>,
     scope: Lfn,
     write: bool,
+    token: Option<(TokenId, TimeMs)>,
 }
 
 impl Caller {
@@ -33,6 +36,7 @@ impl Caller {
             roles: Vec::new(),
             scope: Lfn::root(),
             write: false,
+            token: None,
         }
     }
 
@@ -48,6 +52,32 @@ impl Caller {
             roles: user.roles.clone(),
             scope,
             write,
+            token: None,
+        }
+    }
+
+    /// The same, known by this token until it expires.
+    pub(crate) fn by_token(self, token: TokenId, expires: TimeMs) -> Self {
+        Caller { token: Some((token, expires)), ..self }
+    }
+
+    /// The token it showed; none if it is known otherwise.
+    pub fn token(&self) -> Option<TokenId> {
+        self.token.map(|(token, _)| token)
+    }
+
+    /// Until when it is who it is; none for as long as its account is.
+    pub fn expires(&self) -> Option<TimeMs> {
+        self.token.map(|(_, expires)| expires)
+    }
+
+    /// Refuses someone whose token has expired by `now`.
+    pub(crate) fn check_not_expired(&self, now: TimeMs) -> Result<()> {
+        match self.token {
+            Some((_, expires)) if expires <= now => {
+                Err(Error::new(ErrorKind::Unauthenticated, "the token has expired: get a new one"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -137,7 +167,7 @@ impl Caller {
     /// Refuses someone without credentials.
     pub(crate) fn check_known(&self) -> Result<UserId> {
         self.user.ok_or_else(|| {
-            Error::new(exacat_model::ErrorKind::Unauthenticated, "present a token: this is not for anonymous callers")
+            Error::new(ErrorKind::Unauthenticated, "present a token: this is not for anonymous callers")
         })
     }
 

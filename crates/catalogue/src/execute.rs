@@ -12,6 +12,7 @@ impl Catalogue {
     /// [`Catalogue::authenticate`] and of the face. `id` names the operation if it changes something: the same id
     /// again gives the same outcome.
     pub async fn execute(&self, caller: &Caller, id: OperationId, operation: Operation) -> Result<Answer> {
+        caller.check_not_expired(self.clock.now())?;
         if caller.user().is_none() && !self.settings.anonymous_reads {
             return Err(Error::new(ErrorKind::Unauthenticated, "present a token: anonymous reads are not configured here"));
         }
@@ -23,7 +24,7 @@ impl Catalogue {
         }
         match operation {
             Operation::Whoami => self.whoami(caller).await,
-            Operation::Stat { lfns, follow } => self.stat(caller, &lfns, follow).await,
+            Operation::Stat { lfns, follow } => self.stat(caller, lfns, follow).await,
             Operation::Whereis { files, site } => self.whereis(caller, files, site.as_ref()).await,
             Operation::Lfns { guids } => self.lfns(caller, &guids).await,
             Operation::List { lfn, cursor, limit } => self.list(caller, &lfn, &cursor, page(limit)?).await,

@@ -1,1 +1,354 @@
-//! (being written)
+//! Checking the whole catalogue, and its figures.
+//!
+//! The store proves its indices and counters from its entries. What this adds is what the store does not know: that
+//! everything entries and records refer to is there, and that nothing in use waits for deletion.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use exacat_model::answer::StatusPart;
+use exacat_model::limits::PAGE_ITEMS_MAX;
+use exacat_model::{
+    Answer, Audit, Body, Booking, DirId, Entry, EntryId, GroupId, Guid, Location, Name, QuotaOf, Record, RecordKind,
+    Result, SeNumber, SeStatus, UserId,
+};
+use exacat_store::UsageOf;
+
+use crate::Catalogue;
+use crate::accounts::is_gone;
+use crate::caller::Caller;
+use crate::registry::Names;
+
+/// How often records are read again for a reference that is not known, for each kind of reference. Those made since
+/// the check began are few; if there are more than this, something is wrong and need not be read again each time.
+const REREADS_MAX: usize = 100;
+
+impl Catalogue {
+    pub(crate) async fn fsck(&self, caller: &Caller) -> Result<Answer> {
+        caller.check_operator("to check the catalogue")?;
+        let mut audit = self.store.audit().await?;
+        self.registry.refresh(&*self.store).await?;
+        let mut check =
+            Check { catalogue: self, names: self.registry.names(), rereads: REREADS_MAX, members: 0, lost: 0 };
+        check.records(&mut audit).await?;
+        check.bookings(&mut audit).await?;
+        check.deletions(&mut audit).await?;
+        check.entries(&mut audit).await?;
+        Ok(Answer::Fsck(audit))
+    }
+
+    pub(crate) async fn status(&self, caller: &Caller) -> Result<Answer> {
+        caller.check_operator("to see the catalogue's figures")?;
+        let names = self.registry.names();
+        let tree = self.store.usage(&[UsageOf::Directory(DirId::ROOT)]).await?;
+        let tree = tree.first().copied().unwrap_or_default().usage;
+        let deletions = self.deletions_waiting().await?;
+        let small = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
+        let shown = |name: &str| !is_gone(name);
+        let ses: Vec<_> = names.ses.values().filter(|se| shown(se.name.as_str())).collect();
+        let online = ses.iter().filter(|se| se.status == SeStatus::Online).count();
+        let due = self.store.due(self.clock.now(), PAGE_ITEMS_MAX).await?;
+        let figures = [
+            ("users", names.users.values().filter(|user| shown(user.name.as_str())).count() as u64),
+            ("groups", names.groups.values().filter(|group| shown(group.name.as_str())).count() as u64),
+            ("storage_elements", ses.len() as u64),
+            ("storage_elements_online", online as u64),
+            ("directories", tree.directories),
+            ("files", tree.files),
+            ("archive_members", tree.members),
+            ("collections_and_links", tree.others),
+            ("replicas", tree.replicas),
+            ("logical_bytes", small(tree.bytes + tree.member_bytes)),
+            ("replica_bytes", small(tree.replica_bytes)),
+            ("deletions_waiting", deletions.replicas),
+            ("deletions_waiting_bytes", small(deletions.replica_bytes)),
+            ("bookings_to_release", due.bookings.len() as u64),
+            ("entries_to_expire", due.entries.len() as u64),
+        ];
+        let mut notes = Vec::new();
+        if self.settings.anonymous_reads {
+            notes.push("anonymous callers may read what modes give to others".to_owned());
+        }
+        if !ses.is_empty() && online == 0 {
+            notes.push("no storage element is online: no upload can be booked".to_owned());
+        }
+        let catalogue = StatusPart { part: "catalogue".to_owned(), figures: named(figures), notes };
+        let store = self.store.status().await?;
+        let mut figures = named([("revision", store.revision.0), ("entries", store.entries)]);
+        figures.extend(store.figures);
+        let mut notes = vec![format!("the store is of kind {}", store.kind)];
+        notes.extend(store.warnings);
+        Ok(Answer::Status(vec![catalogue, StatusPart { part: "store".to_owned(), figures, notes }]))
+    }
+}
+
+fn named<const N: usize>(figures: [(&str, u64); N]) -> Vec<(String, u64)> {
+    figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// A check in progress. It looks at a catalogue in use: what is not known is looked up again before it is called
+/// wrong.
+struct Check<'a> {
+    catalogue: &'a Catalogue,
+    names: Arc<Names>,
+    rereads: usize,
+    /// Archive members seen, and how many of them have no archive.
+    members: u64,
+    lost: u64,
+}
+
+impl Check<'_> {
+    /// Is it known, now or after another look at the records?
+    async fn is_known(&mut self, known: impl Fn(&Names) -> bool) -> Result<bool> {
+        if known(&self.names) {
+            return Ok(true);
+        }
+        if self.rereads == 0 {
+            return Ok(false);
+        }
+        self.rereads -= 1;
+        self.catalogue.registry.refresh(&*self.catalogue.store).await?;
+        self.names = self.catalogue.registry.names();
+        Ok(known(&self.names))
+    }
+
+    async fn user(&mut self, id: UserId) -> Result<bool> {
+        self.is_known(|names| names.users.contains_key(&id)).await
+    }
+
+    async fn group(&mut self, id: GroupId) -> Result<bool> {
+        self.is_known(|names| names.groups.contains_key(&id)).await
+    }
+
+    async fn se(&mut self, number: SeNumber) -> Result<bool> {
+        self.is_known(|names| names.ses.contains_key(&number)).await
+    }
+
+    /// Records refer to records that are there.
+    async fn records(&mut self, audit: &mut Audit) -> Result<()> {
+        for kind in RecordKind::ALL {
+            let mut checked = 0;
+            let mut after = None;
+            let mut subjects: HashMap<String, UserId> = HashMap::new();
+            loop {
+                let page = self.catalogue.store.records(kind, after, PAGE_ITEMS_MAX).await?;
+                after = page.items.last().map(|item| item.key);
+                checked += page.items.len() as u64;
+                for item in &page.items {
+                    self.record(audit, &item.record, &mut subjects).await?;
+                }
+                if !page.more || after.is_none() {
+                    break;
+                }
+            }
+            audit.checked.push((format!("records: {}", kind.name()), checked));
+        }
+        Ok(())
+    }
+
+    async fn record(
+        &mut self,
+        audit: &mut Audit,
+        record: &Record,
+        subjects: &mut HashMap<String, UserId>,
+    ) -> Result<()> {
+        match record {
+            Record::User(user) => {
+                for group in user.groups.iter().chain([&user.group]) {
+                    if !self.group(*group).await? {
+                        audit.find("user's group", &user.name, format!("the group {} is not there", group.0));
+                    }
+                }
+                for subject in &user.subjects {
+                    if let Some(other) = subjects.insert(subject.clone(), user.id) {
+                        audit.find("subject", subject, format!("the users {} and {} have it", other.0, user.id.0));
+                    }
+                }
+            }
+            Record::Se(se) => {
+                if let Err(error) = se.check() {
+                    audit.find("storage element", &se.name, error);
+                }
+            }
+            Record::Quota(quota) => {
+                let (known, whose) = match quota.of {
+                    QuotaOf::User(id) => (self.user(id).await?, format!("user {}", id.0)),
+                    QuotaOf::Group(id) => (self.group(id).await?, format!("group {}", id.0)),
+                };
+                if !known {
+                    audit.find("quota", whose, "is not there");
+                }
+            }
+            Record::Token(token) => {
+                if !self.user(token.user).await? {
+                    audit.find("token", format!("{:016x}", token.id.0), "its user is not there");
+                }
+            }
+            Record::Group(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Bookings refer to accounts and storage elements that are there.
+    async fn bookings(&mut self, audit: &mut Audit) -> Result<()> {
+        let now = self.catalogue.clock.now();
+        let (mut checked, mut expired) = (0, 0);
+        let mut after = None;
+        loop {
+            let page = self.catalogue.store.bookings(after, PAGE_ITEMS_MAX).await?;
+            after = page.items.last().map(|booking| booking.guid);
+            for booking in &page.items {
+                checked += 1;
+                expired += u64::from(booking.expires <= now);
+                self.booking(audit, booking).await?;
+            }
+            if !page.more || after.is_none() {
+                break;
+            }
+        }
+        audit.checked.push(("bookings".to_owned(), checked));
+        audit.checked.push(("bookings expired and not released yet".to_owned(), expired));
+        Ok(())
+    }
+
+    async fn booking(&mut self, audit: &mut Audit, booking: &Booking) -> Result<()> {
+        if !self.user(booking.owner).await? || !self.group(booking.group).await? {
+            audit.find("booking", booking.guid, "its owner or group is not there");
+        }
+        for pending in &booking.pending {
+            if !self.se(pending.se).await? {
+                audit.find("booking", booking.guid, format!("the storage element {} is not there", pending.se.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing that is in use waits for deletion.
+    async fn deletions(&mut self, audit: &mut Audit) -> Result<()> {
+        let names = self.names.clone();
+        let mut checked = 0;
+        for se in names.ses.values() {
+            let mut after = None;
+            loop {
+                let page = self.catalogue.store.deletions(se.number, after, PAGE_ITEMS_MAX).await?;
+                after = page.items.last().map(|deletion| deletion.id);
+                checked += page.items.len() as u64;
+                let in_use = self.catalogue.deletions_in_use(se, &page.items).await?;
+                for (deletion, _) in page.items.iter().zip(in_use).filter(|(_, in_use)| *in_use) {
+                    let detail = format!(
+                        "a copy in use waits for deletion on {}: it is not given out; acknowledge {}.{} to end it",
+                        se.name, deletion.id.revision.0, deletion.id.index
+                    );
+                    audit.find("deletion", deletion.guid, detail);
+                }
+                tokio::task::yield_now().await;
+                if !page.more || after.is_none() {
+                    break;
+                }
+            }
+        }
+        audit.checked.push(("deletions".to_owned(), checked));
+        Ok(())
+    }
+
+    /// Entries, in the tree and in the trash, refer to accounts and storage elements that are there.
+    async fn entries(&mut self, audit: &mut Audit) -> Result<()> {
+        let mut checked = self.below(audit, DirId::ROOT).await?;
+        let mut after = None;
+        loop {
+            let page = self.catalogue.store.trash(after, PAGE_ITEMS_MAX).await?;
+            after = page.items.last().map(|item| item.id);
+            for item in &page.items {
+                checked += 1;
+                self.entry(audit, &item.entry).await?;
+                self.archives(std::slice::from_ref(&item.entry)).await?;
+                if let Some(directory) = item.entry.directory() {
+                    checked += self.below(audit, directory).await?;
+                }
+            }
+            if !page.more || after.is_none() {
+                break;
+            }
+        }
+        audit.checked.push(("entries: what they refer to".to_owned(), checked));
+        audit.checked.push(("archive members".to_owned(), self.members));
+        // Removing an archive before its members is allowed, so this is no fault of the catalogue.
+        audit.checked.push(("archive members whose archive is gone".to_owned(), self.lost));
+        Ok(())
+    }
+
+    /// All entries below a directory, depth first: what is kept is one place in each directory on the way.
+    async fn below(&mut self, audit: &mut Audit, directory: DirId) -> Result<u64> {
+        let mut checked = 0;
+        let mut stack: Vec<(DirId, Option<Name>, Vec<DirId>)> = vec![(directory, None, Vec::new())];
+        let mut listed: HashSet<DirId> = HashSet::from([directory]);
+        while let Some((directory, after, mut waiting)) = stack.pop() {
+            if let Some(next) = waiting.pop() {
+                stack.push((directory, after, waiting));
+                // Moved meanwhile to where it is met again.
+                if listed.insert(next) {
+                    stack.push((next, None, Vec::new()));
+                }
+                continue;
+            }
+            let page = self.catalogue.store.list(directory, after.as_ref(), PAGE_ITEMS_MAX).await?;
+            let Some(page) = page else { continue };
+            for entry in &page.items {
+                checked += 1;
+                self.entry(audit, entry).await?;
+            }
+            self.archives(&page.items).await?;
+            waiting.extend(page.items.iter().filter_map(Entry::directory));
+            if page.more || !waiting.is_empty() {
+                let last = page.items.last().map(|entry| entry.at.name.clone());
+                stack.push((directory, last.or(after), waiting));
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(checked)
+    }
+
+    async fn entry(&mut self, audit: &mut Audit, entry: &Entry) -> Result<()> {
+        if !self.user(entry.owner).await? {
+            audit.find("owner", show(entry), format!("the user {} is not there", entry.owner.0));
+        }
+        if !self.group(entry.group).await? {
+            audit.find("group", show(entry), format!("the group {} is not there", entry.group.0));
+        }
+        if let Body::File(file) = &entry.body {
+            for replica in file.replicas.iter().filter(|replica| !replica.is_member()) {
+                if !self.se(replica.se).await? {
+                    audit.find("replica", show(entry), format!("no storage element has the number {}", replica.se.0));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts archive members, and those whose archive is nowhere.
+    async fn archives(&mut self, entries: &[Entry]) -> Result<()> {
+        let archives: Vec<EntryId> = entries
+            .iter()
+            .filter_map(Entry::file)
+            .flat_map(|file| &file.replicas)
+            .filter_map(|replica| match &replica.location {
+                Location::Member { archive, .. } => Some(*archive),
+                _ => None,
+            })
+            .collect::<Vec<Guid>>()
+            .into_iter()
+            .map(EntryId::Object)
+            .collect();
+        if archives.is_empty() {
+            return Ok(());
+        }
+        self.members += archives.len() as u64;
+        let found = self.catalogue.store.locate(&archives).await?;
+        self.lost += found.iter().filter(|found| found.is_none()).count() as u64;
+        Ok(())
+    }
+}
+
+fn show(entry: &Entry) -> String {
+    format!("{:?} ({} in directory {})", entry.id(), entry.at.name, entry.at.parent.0)
+}

@@ -1,1 +1,784 @@
-//! (being written)
+//! Registering files in bulk: one request to the store for many files, one answer for each file.
+//!
+//! A call is cut into parts that fit a request; how, depends on what was asked alone. Each file has its place in
+//! its part's request, whatever comes of the others, and each part a fixed operation id: so a call asked again gets
+//! for each file what it got the first time (clause A6).
+//!
+//! A file that is there already is found by trying to create it. Where that is no error, it is read, compared, and
+//! for [`Existing::Merge`] given what it lacks, by a second request with the same places.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX};
+use exacat_model::operation::{Existing, NewFile, Registered};
+use exacat_model::{
+    AccountName, Answer, At, Body, Edit, Entry, EntryId, Error, ErrorKind, Expect, File, FileRef, GroupId, Guid,
+    Lfn, Location, Mode, Mutation, NewBody, NewEntry, OperationId, Pfn, Replica, ReplicaState, Result, Se, SeNumber,
+    Tag, UserId,
+};
+use exacat_store::{Gate, Outcome, Refusal};
+
+use crate::caller::{Caller, PASS, READ, WRITE};
+use crate::registry::Names;
+use crate::repeat::{nothing, refused};
+use crate::resolve::{Resolved, Spot};
+use crate::{Catalogue, fill_random, step_id};
+
+/// Bytes of one part's request by a generous estimate: half of what the store accepts.
+const PART_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
+/// How often a part is tried when files are changed by others between being read and being merged.
+const ROUNDS_MAX: usize = 8;
+/// Bytes of `/CC/HHHHH/` and a GUID: what a derived PFN has after the prefix.
+const STORAGE_PATH_BYTES: usize = 10 + Guid::TEXT_BYTES;
+
+/// What is the same for all files of a call.
+struct Call<'a> {
+    caller: &'a Caller,
+    files: &'a [NewFile],
+    parents: bool,
+    existing: Existing,
+    names: Arc<Names>,
+}
+
+/// The operation ids of one part.
+struct PartIds {
+    create: OperationId,
+    merge: OperationId,
+    parents: OperationId,
+}
+
+/// What a file can come to before it is asked for at the store.
+enum Plan {
+    /// To be created in this directory.
+    Create(Box<NewEntry>),
+    /// It must not be created, but may be there already.
+    Closed(Error),
+    /// Nothing can come of it.
+    Refused(Error),
+}
+
+/// What came of a file in one round.
+enum Found {
+    Settled(Result<Registered>),
+    /// It changed while it was looked at.
+    Again,
+}
+
+impl Catalogue {
+    pub(crate) async fn register(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        files: Vec<NewFile>,
+        parents: bool,
+        existing: Existing,
+    ) -> Result<Answer> {
+        caller.check_known()?;
+        if files.len() > BATCH_MUTATIONS_MAX {
+            return Err(Error::limit("the number of files in one request", files.len(), BATCH_MUTATIONS_MAX));
+        }
+        let call = Call { caller, files: &files, parents, existing, names: self.registry.names() };
+        let mut answers: Vec<Option<Result<Registered>>> = files.iter().map(|_| None).collect();
+        for (number, part) in parts(&files).into_iter().enumerate() {
+            let step = number as u64 * 3;
+            let ids = PartIds {
+                create: if number == 0 { id } else { step_id(id, step) },
+                merge: step_id(id, step + 1),
+                parents: step_id(id, step + 2),
+            };
+            let found = self.register_part(&call, &ids, &part).await;
+            let found = if number == 0 { found? } else { found.map_err(partly_done)? };
+            for (index, answer) in part.iter().zip(found) {
+                answers[*index] = Some(answer);
+            }
+        }
+        let lost = || Err(Error::new(ErrorKind::Internal, "a file to register was in no part"));
+        Ok(Answer::Registered(answers.into_iter().map(|answer| answer.unwrap_or_else(lost)).collect()))
+    }
+
+    async fn register_part(
+        &self,
+        call: &Call<'_>,
+        ids: &PartIds,
+        part: &[usize],
+    ) -> Result<Vec<Result<Registered>>> {
+        let mut round = 0;
+        loop {
+            round += 1;
+            let found = self.register_round(call, ids, part).await?;
+            if round >= ROUNDS_MAX || !found.iter().any(|found| matches!(found, Found::Again)) {
+                let settle = |(index, found): (&usize, Found)| match found {
+                    Found::Settled(answer) => answer,
+                    Found::Again => Err(Error::new(
+                        ErrorKind::Conflict,
+                        format!("{} kept changing while it was registered", call.files[*index].lfn),
+                    )),
+                };
+                return Ok(part.iter().zip(found).map(settle).collect());
+            }
+        }
+    }
+
+    /// One try at a part. Files settled in an earlier round are sent again and get the outcome they had.
+    async fn register_round(&self, call: &Call<'_>, ids: &PartIds, part: &[usize]) -> Result<Vec<Found>> {
+        let plans = self.plan(call, ids, part).await?;
+        let mut mutations = Vec::with_capacity(part.len());
+        let mut refusals = Vec::with_capacity(part.len());
+        for plan in plans {
+            let (mutation, why) = match plan {
+                Plan::Create(new) => (Mutation::Create(new), None),
+                Plan::Closed(error) => (nothing(), Some((error, true))),
+                Plan::Refused(error) => (nothing(), Some((error, false))),
+            };
+            mutations.push(mutation);
+            refusals.push(why);
+        }
+        let outcomes = self.apply(call.caller, ids.create, mutations).await?;
+        let mut found = Vec::with_capacity(part.len());
+        // Places of those that are, or may be, there already; with the error if they are not.
+        let mut there = Vec::new();
+        for (place, (outcome, why)) in outcomes.into_iter().zip(refusals).enumerate() {
+            let file = &call.files[part[place]];
+            let answer = match (outcome, why) {
+                (Outcome::Applied { id: Some(EntryId::Object(guid)), .. }, _) => Ok(Registered::Created(guid)),
+                (_, Some((error, may_be_there))) => {
+                    if may_be_there && call.existing != Existing::Refuse {
+                        there.push((place, Some(error)));
+                        found.push(Found::Again);
+                        continue;
+                    }
+                    Err(error)
+                }
+                (Outcome::Refused(Refusal::Exists(_)), None) if call.existing != Existing::Refuse => {
+                    there.push((place, None));
+                    found.push(Found::Again);
+                    continue;
+                }
+                (Outcome::Refused(refusal), None) => Err(refused(&file.lfn, refusal)),
+                (_, None) => Err(Error::new(ErrorKind::Internal, "a file was created without a GUID")),
+            };
+            found.push(Found::Settled(answer));
+        }
+        if !there.is_empty() {
+            self.compare(call, ids, part, there, &mut found).await.map_err(partly_done)?;
+        }
+        Ok(found)
+    }
+
+    /// Judges each file of a part as far as that goes without the store's decision.
+    async fn plan(&self, call: &Call<'_>, ids: &PartIds, part: &[usize]) -> Result<Vec<Plan>> {
+        let archives = self.archives(call, part).await?;
+        let mut fresh = fresh_guids(self, call, part)?;
+        let mut facts = Vec::with_capacity(part.len());
+        for (place, index) in part.iter().enumerate() {
+            let file = &call.files[*index];
+            let archive = archives.get(&place);
+            facts.push(match (file.guid.or_else(|| fresh.next()), archive) {
+                (_, Some(Err(error))) => Err(error.clone()),
+                (Some(guid), archive) => {
+                    Facts::of(call, file, guid, archive.and_then(|archive| archive.as_ref().ok()).copied())
+                }
+                (None, _) => Err(Error::new(ErrorKind::Internal, "too few GUIDs were made")),
+            });
+        }
+        let directories = self.directories_of(call, ids, part, &facts).await?;
+        let mut plans = Vec::with_capacity(part.len());
+        for ((index, facts), directory) in part.iter().zip(facts).zip(directories.of_place) {
+            let file = &call.files[*index];
+            plans.push(match (facts, directory) {
+                (Err(error), _) => Plan::Refused(error),
+                (Ok(facts), Some(directory)) => match &directories.found[directory] {
+                    Ok(gate) if call.caller.has_gate(gate, WRITE | PASS) => match file.lfn.file_name() {
+                        Some(name) => Plan::Create(Box::new(facts.entry(file, At { parent: gate.id, name }))),
+                        None => Plan::Refused(is_root()),
+                    },
+                    Ok(_) => Plan::Closed(Error::denied(format!(
+                        "{}: you may not change the directory it is in (no w)",
+                        file.lfn
+                    ))),
+                    Err(error) => Plan::Refused(error.clone()),
+                },
+                (Ok(_), None) => Plan::Refused(is_root()),
+            });
+        }
+        Ok(plans)
+    }
+
+    /// The directory each file goes into, made if asked. Each is looked up once, however many files go there.
+    async fn directories_of(
+        &self,
+        call: &Call<'_>,
+        ids: &PartIds,
+        part: &[usize],
+        facts: &[Result<Facts>],
+    ) -> Result<Directories> {
+        let mut of_place = Vec::with_capacity(part.len());
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        let mut lfns = Vec::new();
+        let mut last: Option<(&str, usize)> = None;
+        for (index, facts) in part.iter().zip(facts) {
+            let lfn = &call.files[*index].lfn;
+            let Some((parent, _)) = lfn.split_last().filter(|_| facts.is_ok()) else {
+                of_place.push(None);
+                continue;
+            };
+            // Files come sorted by directory more often than not.
+            let number = match last {
+                Some((same, number)) if same == parent => number,
+                _ => *numbers.entry(parent).or_insert_with(|| {
+                    lfns.extend(lfn.parent());
+                    lfns.len() - 1
+                }),
+            };
+            last = Some((parent, number));
+            of_place.push(Some(number));
+        }
+        let mut found = Vec::with_capacity(lfns.len());
+        let mut missing = Vec::new();
+        for (number, spot) in self.spots(call.caller, &lfns, true).await?.into_iter().enumerate() {
+            if call.parents && matches!(spot, Ok(Spot::Vacant(_))) {
+                missing.push(number);
+            }
+            found.push(gate_at(spot, &lfns[number]));
+        }
+        if !missing.is_empty() {
+            let wanted: Vec<Lfn> = missing.iter().map(|number| lfns[*number].clone()).collect();
+            let made = self.ensure_directories(call.caller, ids.parents, &wanted).await?;
+            for (number, directory) in missing.into_iter().zip(made) {
+                found[number] = directory.map(|directory| directory.gate);
+            }
+        }
+        Ok(Directories { of_place, found })
+    }
+
+    /// The archives that files of a part are inside, by place.
+    async fn archives(&self, call: &Call<'_>, part: &[usize]) -> Result<HashMap<usize, Result<Guid>>> {
+        let mut lfns = Vec::new();
+        let mut guids = Vec::new();
+        let (mut lfn_places, mut guid_places) = (Vec::new(), Vec::new());
+        for (place, index) in part.iter().enumerate() {
+            match &call.files[*index].member_of {
+                Some((FileRef::Lfn(lfn), _)) => {
+                    lfns.push(lfn.clone());
+                    lfn_places.push(place);
+                }
+                Some((FileRef::Guid(guid), _)) => {
+                    guids.push(*guid);
+                    guid_places.push(place);
+                }
+                None => {}
+            }
+        }
+        let mut archives = HashMap::new();
+        if !lfns.is_empty() {
+            let found = self.resolve_all(call.caller, &lfns, true).await?;
+            archives.extend(lfn_places.into_iter().zip(found.into_iter().map(|found| archive(call.caller, found?))));
+        }
+        if !guids.is_empty() {
+            let found = self.resolve_guids(call.caller, &guids).await?;
+            archives.extend(guid_places.into_iter().zip(found.into_iter().map(|found| archive(call.caller, found?))));
+        }
+        Ok(archives)
+    }
+
+    /// Settles the files that are, or may be, there already.
+    async fn compare(
+        &self,
+        call: &Call<'_>,
+        ids: &PartIds,
+        part: &[usize],
+        there: Vec<(usize, Option<Error>)>,
+        found: &mut [Found],
+    ) -> Result<()> {
+        let lfns: Vec<Lfn> = there.iter().map(|(place, _)| call.files[part[*place]].lfn.clone()).collect();
+        let spots = self.spots(call.caller, &lfns, false).await?;
+        let archives = self.archives(call, part).await?;
+        let mut merge = Merge::new(part.len());
+        for ((place, closed), spot) in there.into_iter().zip(spots) {
+            let file = &call.files[part[place]];
+            found[place] = match (spot, closed) {
+                (Err(error), _) => Found::Settled(Err(error)),
+                (Ok(Spot::Vacant(_)), Some(error)) => Found::Settled(Err(error)),
+                // It was removed between the two looks.
+                (Ok(Spot::Vacant(_)), None) => Found::Again,
+                (Ok(Spot::Taken(resolved)), _) => {
+                    let archive = archives.get(&place).and_then(|archive| archive.as_ref().ok()).copied();
+                    match call.existing {
+                        Existing::Merge => {
+                            merge.add(call, place, file, archive, *resolved);
+                            continue;
+                        }
+                        _ => Found::Settled(same(call, file, archive, &resolved.entry)),
+                    }
+                }
+            };
+        }
+        if merge.is_empty() {
+            return Ok(());
+        }
+        let (mutations, slots) = merge.into_request();
+        let outcomes = self.apply(call.caller, ids.merge, mutations).await?;
+        for ((place, slot), outcome) in slots.into_iter().enumerate().zip(outcomes) {
+            let Some(slot) = slot else { continue };
+            found[place] = match (outcome, slot) {
+                (Outcome::Applied { id: Some(EntryId::Object(guid)), .. }, _) => {
+                    Found::Settled(Ok(Registered::Merged(guid)))
+                }
+                (_, Slot::Refused(error)) => Found::Settled(Err(error)),
+                (_, Slot::Later)
+                | (Outcome::Refused(Refusal::Stale | Refusal::NotFound | Refusal::ParentGone), _) => Found::Again,
+                (Outcome::Refused(refusal), Slot::Sent(_)) => {
+                    Found::Settled(Err(refused(&call.files[part[place]].lfn, refusal)))
+                }
+                (_, Slot::Sent(guid)) => Found::Settled(Ok(Registered::Unchanged(guid))),
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The directories of a part.
+struct Directories {
+    /// By place: which of `found`; none for a file that goes nowhere.
+    of_place: Vec<Option<usize>>,
+    found: Vec<Result<Gate>>,
+}
+
+/// What a file to register means in numbers.
+struct Facts {
+    guid: Guid,
+    owner: UserId,
+    group: GroupId,
+    replicas: Vec<Replica>,
+}
+
+impl Facts {
+    fn of(call: &Call<'_>, file: &NewFile, guid: Guid, archive: Option<Guid>) -> Result<Facts> {
+        let (owner, group) = owner_and_group(call, file.owner.as_ref(), file.group.as_ref())
+            .map_err(|error| about(&file.lfn, error))?;
+        let replicas =
+            replicas_of(&call.names, file, guid, archive).map_err(|error| about(&file.lfn, error))?;
+        Ok(Facts { guid, owner, group, replicas })
+    }
+
+    fn entry(self, file: &NewFile, at: At) -> NewEntry {
+        let mut tags = file.tags.clone();
+        tags.sort_by(|a, b| a.key.cmp(&b.key));
+        NewEntry {
+            at,
+            owner: self.owner,
+            group: self.group,
+            mode: file.mode.unwrap_or(Mode::FILE),
+            created: None,
+            modified: file.modified,
+            expires: file.expires,
+            tags,
+            body: NewBody::File(File {
+                guid: self.guid,
+                size: file.size,
+                checksums: file.checksums.clone(),
+                job: file.job,
+                replicas: self.replicas,
+            }),
+        }
+    }
+}
+
+/// Whose a new entry is. Giving it to another takes an admin.
+fn owner_and_group(
+    call: &Call<'_>,
+    owner: Option<&AccountName>,
+    group: Option<&AccountName>,
+) -> Result<(UserId, GroupId)> {
+    let caller = call.caller;
+    let (owner, default_group) = match owner {
+        None => (caller.check_known()?, caller.group()),
+        Some(name) => {
+            let user = call.names.user(name)?;
+            if caller.user() != Some(user.id) && !caller.is_admin() {
+                return Err(Error::denied(format!("to register a file for {name} takes the role admin")));
+            }
+            (user.id, user.group)
+        }
+    };
+    let group = match group {
+        None => default_group,
+        Some(name) => {
+            let group = call.names.group(name)?;
+            if !caller.is_in(group.id) && !caller.is_admin() {
+                return Err(Error::denied(format!("you are not in the group {name}")));
+            }
+            group.id
+        }
+    };
+    Ok((owner, group))
+}
+
+/// The replicas a file with this GUID has by what is given.
+fn replicas_of(names: &Names, file: &NewFile, guid: Guid, archive: Option<Guid>) -> Result<Vec<Replica>> {
+    if let Some((_, member)) = &file.member_of {
+        if !file.replicas.is_empty() {
+            return Err(Error::invalid("a file inside an archive has no replicas of its own"));
+        }
+        let archive = archive.ok_or_else(|| Error::not_found("the archive it is inside is not there"))?;
+        if archive == guid {
+            return Err(Error::invalid("a file cannot be inside itself"));
+        }
+        let location = Location::Member { archive, member: member.clone() };
+        let replica = Replica { se: SeNumber::NONE, state: ReplicaState::Available, location };
+        replica.check()?;
+        return Ok(vec![replica]);
+    }
+    let mut replicas = Vec::with_capacity(file.replicas.len());
+    for new in &file.replicas {
+        let se = names.se(&new.se)?;
+        let location = location(new.pfn.as_ref(), guid, se)?;
+        replicas.push(Replica { se: se.number, state: new.state, location });
+    }
+    Ok(replicas)
+}
+
+/// How a replica's place is kept: a PFN that follows from the storage element and the GUID is not stored.
+pub(crate) fn location(pfn: Option<&Pfn>, guid: Guid, se: &Se) -> Result<Location> {
+    let Some(pfn) = pfn else {
+        if se.prefix.is_empty() {
+            return Err(Error::invalid(format!("{} has no prefix to derive a PFN from: give the PFN", se.name)));
+        }
+        return Ok(Location::Derived);
+    };
+    let text = pfn.as_str();
+    if !se.prefix.is_empty()
+        && text.len() == se.prefix.len() + STORAGE_PATH_BYTES
+        && let Some(path) = text.strip_prefix(&se.prefix)
+    {
+        let mut derived = String::with_capacity(STORAGE_PATH_BYTES);
+        guid.push_storage_path(&mut derived);
+        if derived == path {
+            return Ok(Location::Derived);
+        }
+    }
+    Ok(Location::Explicit(pfn.clone()))
+}
+
+/// Cuts a call into parts, each a list of indices into `files`: first those that stand for themselves, then those
+/// inside archives that are in the call too. Depends on `files` alone, so that a repeat is cut alike.
+fn parts(files: &[NewFile]) -> Vec<Vec<usize>> {
+    let mut parts = Vec::new();
+    let mut bytes = usize::MAX;
+    let mut add = |index: usize, new_wave: bool| {
+        let more = encoded_bytes(&files[index]);
+        if new_wave || bytes.saturating_add(more) > PART_BYTES_MAX {
+            parts.push(Vec::with_capacity(if new_wave { 0 } else { files.len() }));
+            bytes = 0;
+        }
+        bytes += more;
+        if let Some(part) = parts.last_mut() {
+            part.push(index);
+        }
+    };
+    if files.iter().all(|file| file.member_of.is_none()) {
+        (0..files.len()).for_each(|index| add(index, false));
+        return parts;
+    }
+    let lfns: HashSet<&Lfn> = files.iter().map(|file| &file.lfn).collect();
+    let guids: HashSet<Guid> = files.iter().filter_map(|file| file.guid).collect();
+    let (second, first): (Vec<usize>, Vec<usize>) =
+        (0..files.len()).partition(|index| match &files[*index].member_of {
+            Some((FileRef::Lfn(lfn), _)) => lfns.contains(lfn),
+            Some((FileRef::Guid(guid), _)) => guids.contains(guid),
+            None => false,
+        });
+    first.into_iter().for_each(|index| add(index, false));
+    second.into_iter().enumerate().for_each(|(count, index)| add(index, count == 0));
+    parts
+}
+
+/// No fewer bytes than the file takes in a request to the store.
+fn encoded_bytes(file: &NewFile) -> usize {
+    let replicas: usize =
+        file.replicas.iter().map(|replica| 24 + replica.pfn.as_ref().map_or(0, |pfn| pfn.as_str().len())).sum();
+    let member = file.member_of.as_ref().map_or(0, |(_, member)| 48 + member.len());
+    let tags: usize = file
+        .tags
+        .iter()
+        .map(|tag| {
+            let value = if let exacat_model::TagValue::Text(text) = &tag.value { text.len() } else { 0 };
+            tag.key.as_str().len() + value + 32
+        })
+        .sum();
+    320 + file.lfn.split_last().map_or(0, |(_, name)| name.len()) + replicas + member + tags
+}
+
+/// GUIDs for the files that come without, all from one draw of randomness.
+fn fresh_guids(catalogue: &Catalogue, call: &Call<'_>, part: &[usize]) -> Result<impl Iterator<Item = Guid>> {
+    let count = part.iter().filter(|index| call.files[**index].guid.is_none()).count();
+    let mut random = vec![[0u8; 10]; count];
+    fill_random(random.as_flattened_mut())?;
+    let now = catalogue.clock.now();
+    Ok(random.into_iter().map(move |random| Guid::v7(now, random)))
+}
+
+fn gate_at(spot: Result<Spot>, lfn: &Lfn) -> Result<Gate> {
+    match spot? {
+        Spot::Taken(resolved) => Gate::of(&resolved.entry)
+            .ok_or_else(|| Error::new(ErrorKind::NotDirectory, format!("{lfn} is no directory"))),
+        Spot::Vacant(_) => Err(Error::not_found(format!("the directory {lfn} is not there"))),
+    }
+}
+
+/// Can it have members, and may the caller use it so?
+fn archive(caller: &Caller, found: Resolved) -> Result<Guid> {
+    let Some(file) = found.entry.file() else {
+        return Err(Error::new(ErrorKind::NotFile, format!("{} is no file, so no archive", found.lfn)));
+    };
+    if file.is_member() {
+        return Err(Error::invalid(format!("{} is inside an archive itself", found.lfn)));
+    }
+    if !caller.has_entry(&found.entry, READ) {
+        return Err(Error::denied(format!("you may not read the archive {}", found.lfn)));
+    }
+    Ok(file.guid)
+}
+
+fn is_root() -> Error {
+    Error::invalid("/ is the root directory, no name for a file")
+}
+
+fn about(lfn: &Lfn, error: Error) -> Error {
+    Error::new(error.kind, format!("{lfn}: {}", error.message))
+}
+
+/// What an error of a later part of a call means for the whole of it: an earlier part was done, so "certainly not
+/// done" would be a lie.
+fn partly_done(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::Unavailable | ErrorKind::Busy => {
+            Error::new(ErrorKind::Unknown, format!("a part of it was done, ask again: {}", error.message))
+        }
+        _ => error,
+    }
+}
+
+/// Is everything given so already?
+fn same(call: &Call<'_>, file: &NewFile, archive: Option<Guid>, entry: &Entry) -> Result<Registered> {
+    let difference = differences(call, file, archive, entry)?;
+    match (difference.contradictions.is_empty(), difference.edits.is_empty(), entry.guid()) {
+        (true, true, Some(guid)) => Ok(Registered::Unchanged(guid)),
+        (true, _, _) => {
+            Err(Error::new(ErrorKind::Exists, format!("{} exists and lacks something of what is given", file.lfn)))
+        }
+        _ => Err(Error::new(
+            ErrorKind::Exists,
+            format!("{} exists and differs: {}", file.lfn, difference.contradictions.join("; ")),
+        )),
+    }
+}
+
+/// How what is given of a file differs from an entry that is there.
+#[derive(Default)]
+struct Difference {
+    /// What the entry lacks.
+    edits: Vec<Edit>,
+    /// What cannot be, in words.
+    contradictions: Vec<String>,
+}
+
+impl Difference {
+    fn expect<T: PartialEq>(&mut self, what: &str, given: Option<&T>, there: &T, show: impl Fn(&T) -> String) {
+        if let Some(given) = given
+            && given != there
+        {
+            self.contradictions.push(format!("its {what} is {}, not {}", show(there), show(given)));
+        }
+    }
+}
+
+fn differences(call: &Call<'_>, file: &NewFile, archive: Option<Guid>, entry: &Entry) -> Result<Difference> {
+    let names = &*call.names;
+    let mut difference = Difference::default();
+    let Body::File(there) = &entry.body else {
+        difference.contradictions.push(format!("it is a {}", entry.kind().name()));
+        return Ok(difference);
+    };
+    difference.expect("GUID", file.guid.as_ref(), &there.guid, Guid::to_string);
+    difference.expect("owner", file.owner.as_ref(), &names.user_name(entry.owner), AccountName::to_string);
+    difference.expect("group", file.group.as_ref(), &names.group_name(entry.group), AccountName::to_string);
+    difference.expect("mode", file.mode.as_ref(), &entry.mode, Mode::to_string);
+    difference.expect("modification time", file.modified.as_ref(), &entry.modified, |time| time.to_string());
+    difference.expect("expiry", file.expires.map(Some).as_ref(), &entry.expires, |time| {
+        time.map_or("none".to_owned(), |time| time.to_string())
+    });
+    match (file.size, there.size) {
+        (Some(size), None) => difference.edits.push(Edit::Size(size)),
+        (size, Some(known)) => difference.expect("size", size.as_ref(), &known, u64::to_string),
+        (None, None) => {}
+    }
+    match (file.job, there.job) {
+        (Some(job), None) => difference.edits.push(Edit::Job(Some(job))),
+        (job, Some(known)) => difference.expect("job", job.as_ref(), &known, u64::to_string),
+        (None, None) => {}
+    }
+    for checksum in file.checksums.iter() {
+        match there.checksums.get(checksum.algorithm()) {
+            None => difference.edits.push(Edit::Checksum(*checksum)),
+            Some(known) => difference.expect("checksum", Some(checksum), known, |sum| sum.to_string()),
+        }
+    }
+    for tag in &file.tags {
+        match entry.tag(tag.key.as_str()) {
+            None => difference.edits.push(Edit::SetTag(tag.clone())),
+            Some(known) => difference.expect(&format!("tag {}", tag.key), Some(&tag.value), known, |value| {
+                value.to_string()
+            }),
+        }
+    }
+    for replica in replicas_of(names, file, there.guid, archive).map_err(|error| about(&file.lfn, error))? {
+        compare_replica(names, there, replica, &mut difference);
+    }
+    Ok(difference)
+}
+
+fn compare_replica(names: &Names, there: &File, replica: Replica, difference: &mut Difference) {
+    let se = names.ses.get(&replica.se).map(|se| &**se);
+    let on = se.map_or("an archive".to_owned(), |se| se.name.to_string());
+    match there.replica(replica.se) {
+        Some(known) => {
+            if known.location != replica.location
+                && known.pfn(there.guid, se) != replica.pfn(there.guid, se)
+            {
+                difference.contradictions.push(format!(
+                    "its replica on {on} is {}, not {}",
+                    known.pfn(there.guid, se),
+                    replica.pfn(there.guid, se)
+                ));
+            } else if known.state != replica.state {
+                difference.contradictions.push(format!(
+                    "its replica on {on} is {}, not {}",
+                    known.state.name(),
+                    replica.state.name()
+                ));
+            }
+        }
+        None if replica.is_member() && !there.replicas.is_empty() => {
+            difference.contradictions.push("it has replicas of its own, so it is inside no archive".to_owned());
+        }
+        None if there.is_member() => {
+            difference.contradictions.push("it is inside an archive, so it has no replicas of its own".to_owned());
+        }
+        None => difference.edits.push(Edit::PutReplica(replica)),
+    }
+}
+
+/// What is done about one place of a merging request.
+enum Slot {
+    /// An update of the entry with this GUID was sent.
+    Sent(Guid),
+    /// Nothing was, for this reason.
+    Refused(Error),
+    /// Nothing was yet: it must be looked at again when an earlier place is through.
+    Later,
+}
+
+/// A merging request in the making: as many places as the part has files.
+struct Merge {
+    mutations: Vec<Mutation>,
+    slots: Vec<Option<Slot>>,
+    /// Entries as they will be after the places so far: a call may name one file many times.
+    edited: HashMap<Guid, Entry>,
+}
+
+impl Merge {
+    fn new(places: usize) -> Self {
+        Merge {
+            mutations: (0..places).map(|_| nothing()).collect(),
+            slots: (0..places).map(|_| None).collect(),
+            edited: HashMap::new(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.slots.iter().all(Option::is_none)
+    }
+
+    fn into_request(self) -> (Vec<Mutation>, Vec<Option<Slot>>) {
+        (self.mutations, self.slots)
+    }
+
+    /// Decides what to do about a file that is there. A place always gets an update, even one of no edits: if this
+    /// is a repeat, the store gives it the outcome it had.
+    fn add(&mut self, call: &Call<'_>, place: usize, file: &NewFile, archive: Option<Guid>, resolved: Resolved) {
+        self.slots[place] = Some(match self.try_add(call, place, file, archive, resolved) {
+            Ok(slot) => slot,
+            Err(error) => Slot::Refused(error),
+        });
+    }
+
+    fn try_add(
+        &mut self,
+        call: &Call<'_>,
+        place: usize,
+        file: &NewFile,
+        archive: Option<Guid>,
+        resolved: Resolved,
+    ) -> Result<Slot> {
+        let read = resolved.entry;
+        let earlier = read.guid().and_then(|guid| self.edited.remove(&guid));
+        let is_second = earlier.is_some();
+        let entry = earlier.unwrap_or(read);
+        let Some(guid) = entry.guid() else {
+            return Err(Error::new(ErrorKind::Conflict, format!("{} is a directory", file.lfn)));
+        };
+        let difference = differences(call, file, archive, &entry);
+        let slot = match &difference {
+            Err(error) => Err(error.clone()),
+            Ok(difference) if !difference.contradictions.is_empty() => Err(Error::new(
+                ErrorKind::Conflict,
+                format!("{} exists and contradicts: {}", file.lfn, difference.contradictions.join("; ")),
+            )),
+            Ok(difference) if !difference.edits.is_empty() && !call.caller.has_entry(&entry, WRITE) => {
+                Err(Error::denied(format!("{} exists, and you may not change it (no w)", file.lfn)))
+            }
+            // A tag is set over another, so it is sent only with a version that is known.
+            Ok(difference)
+                if is_second && difference.edits.iter().any(|edit| matches!(edit, Edit::SetTag(_))) =>
+            {
+                Ok(Slot::Later)
+            }
+            Ok(_) => Ok(Slot::Sent(guid)),
+        };
+        let mut entry = entry;
+        if let (Ok(Slot::Sent(_)), Ok(difference)) = (&slot, difference) {
+            let expect = if is_second || difference.edits.is_empty() {
+                Expect::entry(EntryId::Object(guid))
+            } else {
+                Expect { id: Some(EntryId::Object(guid)), revision: Some(entry.revision) }
+            };
+            difference.edits.iter().for_each(|edit| preview(&mut entry, edit));
+            self.mutations[place] = Mutation::Update { at: entry.at.clone(), expect, edits: difference.edits };
+            self.edited.insert(guid, entry);
+        } else if is_second {
+            self.edited.insert(guid, entry);
+        }
+        slot
+    }
+}
+
+/// Makes an edit of a merge on a copy, for the places after it to be compared with.
+fn preview(entry: &mut Entry, edit: &Edit) {
+    if let Edit::SetTag(Tag { key, value }) = edit {
+        entry.tags.push(Tag { key: key.clone(), value: value.clone() });
+        return;
+    }
+    let Body::File(file) = &mut entry.body else { return };
+    match edit {
+        Edit::Size(size) => file.size = Some(*size),
+        Edit::Job(job) => file.job = *job,
+        Edit::Checksum(checksum) => {
+            // One of an algorithm that was not known; if there are too many, the store refuses the update.
+            let _ = file.checksums.add(*checksum);
+        }
+        Edit::PutReplica(replica) => file.replicas.push(replica.clone()),
+        _ => {}
+    }
+}

@@ -1,1 +1,372 @@
-//! (being written)
+//! Tokens: issuing, revoking, and knowing a caller by one.
+//!
+//! A token is `exa_`, its public number, `_` and 32 random bytes, the numbers in hex. The catalogue keeps its SHA-256
+//! and not the token; so whoever reads the catalogue's disk can act as nobody.
+
+use std::hint::black_box;
+
+use exacat_model::answer::TokenInfo;
+use exacat_model::limits::{PAGE_ITEMS_MAX, TOKEN_NOTE_BYTES_MAX, TOKENS_PER_USER_MAX};
+use exacat_model::{
+    AccountName, Answer, Error, ErrorKind, ExpectRecord, Lfn, Mutation, OperationId, Record, RecordKey, RecordKind,
+    Result, Token, TokenId, User, UserId,
+};
+use exacat_store::{Outcome, Refusal};
+use sha2::{Digest, Sha256};
+
+use crate::caller::Caller;
+use crate::registry::Names;
+use crate::repeat::refused;
+use crate::{Catalogue, fill_random};
+
+/// What tokens begin with, so that a scan for leaked secrets finds them.
+const PREFIX: &str = "exa_";
+/// Random bytes of a token.
+const SECRET_BYTES: usize = 32;
+/// How often a secret is put in place of another when a repeat meets a repeat.
+const RENEW_TRIES_MAX: usize = 8;
+
+impl Catalogue {
+    /// The caller a token stands for. Unknown, revoked and expired tokens, and those of disabled users, are refused.
+    pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
+        let refused = || Error::new(ErrorKind::Unauthenticated, "the token is not known here, or was revoked");
+        let id = token_id(secret).ok_or_else(refused)?;
+        let token = self.token(id).await?.ok_or_else(refused)?;
+        let hash: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
+        if !same_hash(&hash, &token.hash) {
+            return Err(refused());
+        }
+        self.caller_of(token).await
+    }
+
+    /// The caller with this account's own rights, for those a face knows by other means: peer credentials of a local
+    /// socket, or the start of the service.
+    pub async fn caller_named(&self, name: &AccountName) -> Result<Caller> {
+        let id = self.registry.names().user(name)?.id;
+        Ok(Caller::of(&self.enabled_user(id).await?, Lfn::root(), true))
+    }
+
+    /// The caller an outside name - a certificate's subject - stands for, with the account's own rights. That the
+    /// name was proven is the face's matter.
+    pub async fn caller_of_subject(&self, subject: &str) -> Result<Caller> {
+        let id = self.registry.names().user_of_subject(subject).map(|user| user.id);
+        let unknown = || Error::new(ErrorKind::Unauthenticated, format!("no user has the subject {subject:.200?}"));
+        Ok(Caller::of(&self.enabled_user(id.ok_or_else(unknown)?).await?, Lfn::root(), true))
+    }
+
+    /// The caller, acting as another account: an admin as any, others as those they may become. What the token
+    /// allows - subtree, writing, until when - stays.
+    pub async fn become_user(&self, caller: &Caller, name: &AccountName) -> Result<Caller> {
+        let me = self.enabled_user(caller.check_known()?).await?;
+        let target = self.enabled_user(self.registry.names().user(name)?.id).await?;
+        if target.id != me.id && !caller.is_admin() && !me.may_become.contains(&target.id) {
+            return Err(Error::denied(format!("you may not act as {name}")));
+        }
+        let other = Caller::of(&target, caller.scope().clone(), caller.may_write());
+        Ok(match (caller.token(), caller.expires()) {
+            (Some(token), Some(expires)) => other.by_token(token, expires),
+            _ => other,
+        })
+    }
+
+    /// Is the token valid still: neither revoked nor expired, its user not disabled? A face asks at intervals, for a
+    /// connection may outlive its token.
+    pub async fn still_valid(&self, id: &TokenId) -> Result<bool> {
+        match self.token(*id).await? {
+            None => Ok(false),
+            Some(token) => match self.caller_of(token).await {
+                Ok(_) => Ok(true),
+                Err(error) if error.kind == ErrorKind::Unauthenticated => Ok(false),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// The caller as of now: with its roles and groups as they are now, or refused if its token or account is valid
+    /// no more. One that acts as another account goes on to, if it may still.
+    pub async fn revalidate(&self, caller: &Caller) -> Result<Caller> {
+        let Some(user) = caller.user() else { return Ok(caller.clone()) };
+        let base = match caller.token() {
+            None => Caller::of(&self.enabled_user(user).await?, caller.scope().clone(), caller.may_write()),
+            Some(id) => {
+                let token = self.token(id).await?;
+                let gone = || Error::new(ErrorKind::Unauthenticated, "the token was revoked");
+                self.caller_of(token.ok_or_else(gone)?).await?
+            }
+        };
+        match caller.name() {
+            Some(name) if base.user() != Some(user) => self.become_user(&base, name).await,
+            _ => Ok(base),
+        }
+    }
+
+    async fn token(&self, id: TokenId) -> Result<Option<Token>> {
+        match self.store.record(RecordKey::Token(id)).await? {
+            Some((Record::Token(token), _)) => Ok(Some(token)),
+            _ => Ok(None),
+        }
+    }
+
+    async fn caller_of(&self, token: Token) -> Result<Caller> {
+        let user = self.enabled_user(token.user).await?;
+        let caller = Caller::of(&user, token.scope, token.write).by_token(token.id, token.expires);
+        caller.check_not_expired(self.clock.now())?;
+        Ok(caller)
+    }
+
+    /// The user as the store has it now.
+    async fn enabled_user(&self, id: UserId) -> Result<User> {
+        match self.store.record(RecordKey::User(id)).await? {
+            Some((Record::User(user), _)) if !user.disabled => Ok(user),
+            Some((Record::User(user), _)) => {
+                Err(Error::new(ErrorKind::Unauthenticated, format!("the account {} is disabled", user.name)))
+            }
+            _ => Err(Error::new(ErrorKind::Unauthenticated, "the account is gone")),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of the operation, as the dispatch passes them")]
+    pub(crate) async fn token_issue(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        user: Option<AccountName>,
+        scope: Lfn,
+        write: bool,
+        lifetime_seconds: u64,
+        note: String,
+    ) -> Result<Answer> {
+        let me = caller.check_known()?;
+        let user = match &user {
+            None => me,
+            Some(name) => self.registry.names().user(name)?.id,
+        };
+        if user != me {
+            caller.check_admin("to issue a token for another user")?;
+        }
+        let now = self.clock.now();
+        // The number follows from the operation, so that a repeat finds the token it issued.
+        let number = token_number(id);
+        let token = Token {
+            id: number,
+            hash: [0; 32],
+            user,
+            issued: now,
+            expires: now.plus_ms(lifetime_seconds.saturating_mul(1000)),
+            scope,
+            write,
+            note,
+        };
+        if let Some((Record::Token(known), _)) = self.store.record(RecordKey::Token(number)).await? {
+            return self.renew_secret(caller, token, known).await;
+        }
+        self.enabled_user(user).await.map_err(|error| Error::denied(error.message))?;
+        self.check_token(caller, &token, lifetime_seconds)?;
+        self.check_token_count(user).await?;
+        let (secret, hash) = new_secret(number)?;
+        let token = Token { hash, ..token };
+        let record = Box::new(Record::Token(token.clone()));
+        let issue = Mutation::SetRecord { record, expect: ExpectRecord::Absent };
+        match self.apply(caller, id, vec![issue]).await?.pop() {
+            Some(Outcome::Applied { .. }) => {}
+            Some(Outcome::Refused(refusal)) => return Err(refused("the token", refusal)),
+            _ => return Err(Error::new(ErrorKind::Internal, "a new token changed nothing")),
+        }
+        // If it was issued and revoked before, what the store gave is the first outcome.
+        match self.token(number).await? {
+            Some(there) if there.hash == token.hash => {
+                Ok(Answer::TokenIssued { token: token_info(&self.registry.names(), &token), secret })
+            }
+            Some(there) => self.renew_secret(caller, token, there).await,
+            None => Err(Error::not_found("the token was issued before, and revoked since")),
+        }
+    }
+
+    /// A repeat: the token is there, its secret went with the lost answer and is kept nowhere. It gets a new one;
+    /// the old one is void.
+    async fn renew_secret(&self, caller: &Caller, asked: Token, known: Token) -> Result<Answer> {
+        let same = known.user == asked.user
+            && known.scope == asked.scope
+            && known.write == asked.write
+            && known.note == asked.note;
+        if !same {
+            return Err(Error::new(ErrorKind::Conflict, "another token was issued under this operation id"));
+        }
+        for _ in 0..RENEW_TRIES_MAX {
+            let Some((Record::Token(known), revision)) = self.store.record(RecordKey::Token(known.id)).await? else {
+                return Err(Error::not_found("the token was issued before, and revoked since"));
+            };
+            let (secret, hash) = new_secret(known.id)?;
+            let token = Token { hash, ..known };
+            let mutation = Mutation::SetRecord {
+                record: Box::new(Record::Token(token.clone())),
+                expect: ExpectRecord::Version(revision),
+            };
+            // Not under an id of the operation: each repeat must get a secret of its own.
+            let mut own = [0u8; 16];
+            fill_random(&mut own)?;
+            match self.apply(caller, OperationId(own), vec![mutation]).await?.pop() {
+                Some(Outcome::Refused(Refusal::Stale)) => {}
+                Some(Outcome::Refused(refusal)) => return Err(refused("the token", refusal)),
+                _ => {
+                    let token = token_info(&self.registry.names(), &token);
+                    return Ok(Answer::TokenIssued { token, secret });
+                }
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, "the same token is being issued many times at once"))
+    }
+
+    /// Refuses a token that allows more than the caller's own, or lasts too long.
+    fn check_token(&self, caller: &Caller, token: &Token, lifetime_seconds: u64) -> Result<()> {
+        if lifetime_seconds == 0 {
+            return Err(Error::invalid("a token that lasts 0 seconds is never valid"));
+        }
+        let max = self.settings.token_seconds_max;
+        if lifetime_seconds > max {
+            let seconds = usize::try_from(lifetime_seconds).unwrap_or(usize::MAX);
+            return Err(Error::limit("the lifetime of a token in seconds", seconds, max as usize));
+        }
+        if token.note.len() > TOKEN_NOTE_BYTES_MAX {
+            return Err(Error::limit("the length of a token's note in bytes", token.note.len(), TOKEN_NOTE_BYTES_MAX));
+        }
+        caller.check_scope(&token.scope)?;
+        if token.write && !caller.may_write() {
+            return Err(Error::denied("a token for reading only issues none for writing"));
+        }
+        match caller.expires() {
+            Some(expires) if token.expires > expires => Err(Error::denied(format!(
+                "a token issued with a token may not outlive it: yours expires at {expires}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn check_token_count(&self, user: UserId) -> Result<()> {
+        let now = self.clock.now();
+        let tokens = self.tokens(|token| token.user == user && token.expires > now).await?;
+        if tokens.len() >= TOKENS_PER_USER_MAX {
+            return Err(Error::limit("the number of a user's valid tokens", tokens.len() + 1, TOKENS_PER_USER_MAX));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn token_revoke(&self, caller: &Caller, id: OperationId, token: TokenId) -> Result<Answer> {
+        let me = caller.check_known()?;
+        let planned = match self.token(token).await? {
+            Some(known) if known.user == me || caller.is_admin() => {
+                if caller.token() != Some(token) {
+                    caller.check_scope(&known.scope)?;
+                }
+                Ok(Mutation::DropRecord { key: RecordKey::Token(token), expect: ExpectRecord::Any })
+            }
+            // The numbers of others' tokens are none of one's business.
+            _ => Err(Error::not_found(format!("you have no token number {:016x}", token.0))),
+        };
+        let what = format!("the token {:016x}", token.0);
+        let outcome = self.apply_planned(caller, id, what, planned).await?;
+        Ok(Answer::Done { revision: self.revision_of(&outcome).await? })
+    }
+
+    pub(crate) async fn token_list(&self, caller: &Caller) -> Result<Answer> {
+        let me = caller.check_known()?;
+        let tokens = self.tokens(|token| token.user == me || caller.is_admin()).await?;
+        let names = self.registry.names();
+        Ok(Answer::Tokens(tokens.iter().map(|token| token_info(&names, token)).collect()))
+    }
+
+    /// The tokens that `wanted` wants.
+    pub(crate) async fn tokens(&self, wanted: impl Fn(&Token) -> bool) -> Result<Vec<Token>> {
+        let mut tokens = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.store.records(RecordKind::Token, after, PAGE_ITEMS_MAX).await?;
+            after = page.items.last().map(|item| item.key);
+            tokens.extend(page.items.into_iter().filter_map(|item| match item.record {
+                Record::Token(token) if wanted(&token) => Some(token),
+                _ => None,
+            }));
+            if !page.more || after.is_none() {
+                return Ok(tokens);
+            }
+        }
+    }
+}
+
+fn token_info(names: &Names, token: &Token) -> TokenInfo {
+    TokenInfo {
+        id: token.id,
+        user: names.user_name(token.user),
+        issued: token.issued,
+        expires: token.expires,
+        scope: token.scope.clone(),
+        write: token.write,
+        note: token.note.clone(),
+    }
+}
+
+/// The number of the token an operation issues.
+fn token_number(id: OperationId) -> TokenId {
+    let mut hash = Sha256::new();
+    hash.update(b"token");
+    hash.update(id.0);
+    let digest = hash.finalize();
+    let mut number = [0u8; 8];
+    number.copy_from_slice(&digest[..8]);
+    TokenId(u64::from_be_bytes(number))
+}
+
+/// A new secret for a token, and its hash.
+fn new_secret(id: TokenId) -> Result<(String, [u8; 32])> {
+    let mut random = [0u8; SECRET_BYTES];
+    fill_random(&mut random)?;
+    let mut secret = format!("{PREFIX}{:016x}_", id.0);
+    for byte in random {
+        secret.push_str(&format!("{byte:02x}"));
+    }
+    let hash = Sha256::digest(secret.as_bytes()).into();
+    Ok((secret, hash))
+}
+
+/// The public number in a secret; none if it is no token of ours.
+fn token_id(secret: &str) -> Option<TokenId> {
+    let (number, random) = secret.strip_prefix(PREFIX)?.split_once('_')?;
+    let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if number.len() != 16 || random.len() != 2 * SECRET_BYTES || !hex(number) || !hex(random) {
+        return None;
+    }
+    u64::from_str_radix(number, 16).ok().map(TokenId)
+}
+
+/// Compares all bytes wherever the first difference is, so that the time taken tells nothing.
+fn same_hash(a: &[u8; 32], b: &[u8; 32]) -> bool {
+    let difference = a.iter().zip(b).fold(0u8, |sum, (a, b)| black_box(sum | (a ^ b)));
+    black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_names_its_token_and_nothing_else_does() {
+        let (secret, hash) = new_secret(TokenId(0xabc)).unwrap();
+        assert_eq!(secret.len(), 4 + 16 + 1 + 64);
+        assert_eq!(token_id(&secret), Some(TokenId(0xabc)));
+        assert_eq!(<[u8; 32]>::from(Sha256::digest(secret.as_bytes())), hash);
+        for bad in ["", "exa_", "exa_1_2", &secret[1..], &secret[..84], &secret.to_uppercase()] {
+            assert_eq!(token_id(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn hashes_are_compared_whole() {
+        let a = [7u8; 32];
+        assert!(same_hash(&a, &a.clone()));
+        for place in 0..32 {
+            let mut b = a;
+            b[place] ^= 0x80;
+            assert!(!same_hash(&a, &b), "{place}");
+        }
+    }
+}

@@ -1,1 +1,403 @@
-//! (being written)
+//! Uploads: booked, written by the client, committed; or given up, or expired.
+//!
+//! A booking reserves quota and names the places to write to. Each replica is committed by itself: the first commit
+//! makes the file, and its missing parents; later ones add replicas. What is never committed expires.
+
+use exacat_model::answer::{Upload, UploadTarget};
+use exacat_model::operation::SeChoice;
+use exacat_model::{
+    Answer, At, BookedReplica, Booking, Checksums, Cursor, Entry, EntryId, Error, ErrorKind, Guid, Lfn,
+    Location, Mode, Mutation, OperationId, Pfn, Replica, ReplicaState, Result, Se, SeName, SeNumber, TimeMs,
+};
+use exacat_store::{Outcome, Place, Refusal, UsageOf};
+
+use crate::caller::{Caller, PASS, WRITE};
+use crate::cursor::{self, CursorOf};
+use crate::registry::Names;
+use crate::repeat::refused;
+use crate::resolve::Spot;
+use crate::storage::choose;
+use crate::{Catalogue, step_id};
+
+/// How often a commit is tried when directories or the file are moved meanwhile.
+const COMMIT_TRIES_MAX: usize = 8;
+/// Items of a deletion queue searched for a copy of one file.
+const DELETIONS_SEARCHED_MAX: usize = 10_000;
+
+/// What is asked of an upload to book.
+pub(crate) struct BookRequest {
+    pub lfn: Lfn,
+    pub guid: Option<Guid>,
+    pub size: u64,
+    pub checksums: Checksums,
+    pub job: Option<u64>,
+    pub choice: SeChoice,
+    pub lifetime_seconds: Option<u64>,
+}
+
+impl Catalogue {
+    pub(crate) async fn upload_book(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        request: BookRequest,
+    ) -> Result<Answer> {
+        caller.check_known()?;
+        // With a GUID of the client's, this may be a second booking of the same upload under another operation id,
+        // and what is done below would disturb the first: so a repeat is told apart before.
+        if request.guid.is_some()
+            && let Some(answer) = self.booked_before(caller, id).await?
+        {
+            return Ok(answer);
+        }
+        let planned = self.plan_booking(caller, id, request).await;
+        let booking = match planned {
+            Ok(booking) => booking,
+            Err(error) if error.kind == ErrorKind::Unknown => return Err(error),
+            Err(error) => return self.booked_before(caller, id).await?.ok_or(error),
+        };
+        let lfn = booking.lfn.clone();
+        match self.apply(caller, id, vec![Mutation::Book(Box::new(booking))]).await?.pop() {
+            Some(Outcome::Applied { id: Some(EntryId::Object(guid)), .. }) => self.booked(caller, guid).await,
+            Some(Outcome::Refused(refusal)) => Err(refused(lfn, refusal)),
+            _ => Err(Error::new(ErrorKind::Internal, "a booking has no GUID")),
+        }
+    }
+
+    /// The answer this booking had, if it was made before.
+    async fn booked_before(&self, caller: &Caller, id: OperationId) -> Result<Option<Answer>> {
+        match self.recall(caller, id).await? {
+            Some((_, Some(EntryId::Object(guid)))) => self.booked(caller, guid).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    async fn booked(&self, caller: &Caller, guid: Guid) -> Result<Answer> {
+        let booking = self.store.booking(guid).await?.filter(|booking| caller.user() == Some(booking.owner));
+        match booking {
+            Some(booking) => Ok(Answer::Upload(upload(&self.registry.names(), booking))),
+            None => Err(Error::not_found(format!("the booking of {guid} has ended already"))),
+        }
+    }
+
+    async fn plan_booking(&self, caller: &Caller, id: OperationId, request: BookRequest) -> Result<Booking> {
+        let owner = caller.check_known()?;
+        let expires = self.expiry(request.lifetime_seconds)?;
+        let (lfn, file) = self.upload_place(caller, &request).await?;
+        let names = self.registry.names();
+        let holding: Vec<SeNumber> = match file.as_ref().and_then(Entry::file) {
+            Some(file) => file.replicas.iter().map(|replica| replica.se).collect(),
+            None => Vec::new(),
+        };
+        let (guid, earlier) = match request.guid {
+            Some(guid) => (guid, self.store.booking(guid).await?.filter(|booking| booking.owner == owner)),
+            None => (self.new_guid()?, None),
+        };
+        let chosen = choose(&names, &request.choice, guid, &holding)?;
+        let mut pending = Vec::with_capacity(chosen.len());
+        for se in &chosen {
+            let booked = earlier.as_ref().and_then(|earlier| {
+                earlier.pending.iter().find(|pending| pending.se == se.number).map(|known| known.location.clone())
+            });
+            let location = match (booked, request.guid) {
+                (Some(location), _) => location,
+                (None, None) => Location::Derived,
+                (None, Some(guid)) => self.unused_location(se, guid, id).await?,
+            };
+            pending.push(BookedReplica { se: se.number, location });
+        }
+        if let Some(earlier) = earlier {
+            self.give_up_others(caller, id, &earlier, &pending).await?;
+        }
+        Ok(Booking {
+            guid,
+            lfn,
+            owner,
+            group: caller.group(),
+            mode: Mode::FILE,
+            size: request.size,
+            checksums: request.checksums,
+            job: request.job,
+            created: self.clock.now(),
+            expires,
+            pending,
+            exists: file.is_some(),
+        })
+    }
+
+    /// Until when a booking lasts.
+    fn expiry(&self, lifetime_seconds: Option<u64>) -> Result<TimeMs> {
+        let seconds = lifetime_seconds.unwrap_or(self.settings.booking_seconds);
+        if seconds == 0 {
+            return Err(Error::invalid("a booking that lasts 0 seconds ends before it begins"));
+        }
+        let max = self.settings.booking_seconds_max;
+        if seconds > max {
+            let (seconds, max) = (usize::try_from(seconds).unwrap_or(usize::MAX), max as usize);
+            return Err(Error::limit("the lifetime of a booking in seconds", seconds, max));
+        }
+        Ok(self.clock.now().plus_ms(seconds.saturating_mul(1000)))
+    }
+
+    /// Where the file shall stand, and the file if it is there and gets further replicas.
+    async fn upload_place(&self, caller: &Caller, request: &BookRequest) -> Result<(Lfn, Option<Entry>)> {
+        if request.lfn.is_root() {
+            return Err(Error::invalid("/ is the root directory, no name for a file"));
+        }
+        match self.spot(caller, &request.lfn, false).await? {
+            Spot::Taken(resolved) => {
+                let entry = resolved.entry;
+                let lfn = resolved.lfn;
+                let Some(file) = entry.file().filter(|file| Some(file.guid) == request.guid) else {
+                    return Err(Error::new(
+                        ErrorKind::Exists,
+                        format!("{lfn} exists: book another name, or give its GUID to add replicas"),
+                    ));
+                };
+                if !caller.has_entry(&entry, WRITE) {
+                    return Err(Error::denied(format!("{lfn}: you may not add replicas to it (no w)")));
+                }
+                if file.is_member() {
+                    return Err(Error::invalid(format!("{lfn} is inside an archive, its replicas are the archive's")));
+                }
+                if file.size.is_some_and(|size| size != request.size) {
+                    return Err(Error::new(
+                        ErrorKind::Conflict,
+                        format!("{lfn} has {} bytes, not {}", file.size.unwrap_or(0), request.size),
+                    ));
+                }
+                if file.checksums.contradicts(&request.checksums) {
+                    return Err(Error::new(ErrorKind::Conflict, format!("{lfn} has another checksum")));
+                }
+                Ok((lfn, Some(entry)))
+            }
+            Spot::Vacant(vacancy) => {
+                let lfn = vacancy.lfn;
+                match vacancy.gates.last() {
+                    Some(gate) if caller.has_gate(gate, WRITE | PASS) => {}
+                    _ => {
+                        return Err(Error::denied(format!(
+                            "{lfn}: you may not change the nearest directory above it that is there (no w)"
+                        )));
+                    }
+                }
+                if let Some(guid) = request.guid {
+                    self.check_guid_unused(guid).await?;
+                }
+                Ok((lfn, None))
+            }
+        }
+    }
+
+    /// A file of the GUID may be nowhere but where the upload goes to.
+    async fn check_guid_unused(&self, guid: Guid) -> Result<()> {
+        match self.store.locate(&[EntryId::Object(guid)]).await?.pop().flatten() {
+            None => Ok(()),
+            Some(found) => {
+                let place = if matches!(found.place, Place::Trash(_)) { "in the trash" } else { "of another name" };
+                Err(Error::new(ErrorKind::Exists, format!("the GUID {guid} is that of an entry {place}")))
+            }
+        }
+    }
+
+    /// Where on an SE a copy of a file can be written that may have been there before. A copy given up earlier may
+    /// wait for deletion at the derived PFN still: then the new one gets a PFN of its own, lest it be deleted
+    /// in the old one's stead.
+    async fn unused_location(&self, se: &Se, guid: Guid, id: OperationId) -> Result<Location> {
+        let waiting = self.store.usage(&[UsageOf::Deletions(se.number)]).await?;
+        if waiting.iter().all(|account| account.usage.is_empty()) {
+            return Ok(Location::Derived);
+        }
+        let page = self.store.deletions(se.number, None, DELETIONS_SEARCHED_MAX).await?;
+        if !page.more && !page.items.iter().any(|deletion| deletion.guid == guid) {
+            return Ok(Location::Derived);
+        }
+        let replica = Replica { se: se.number, state: ReplicaState::Available, location: Location::Derived };
+        let own = id.0.iter().take(6).map(|byte| format!("{byte:02x}")).collect::<String>();
+        Ok(Location::Explicit(Pfn::parse(&format!("{}.{own}", replica.pfn(guid, Some(se))))?))
+    }
+
+    /// Gives up what an earlier booking of the same upload has pending elsewhere: parts of it may have been written.
+    async fn give_up_others(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        earlier: &Booking,
+        kept: &[BookedReplica],
+    ) -> Result<()> {
+        let others = earlier.pending.iter().filter(|known| !kept.iter().any(|kept| kept.se == known.se));
+        let releases: Vec<Mutation> = others
+            .map(|other| Mutation::Release { guid: earlier.guid, se: Some(other.se), only_expired: false })
+            .collect();
+        if !releases.is_empty() {
+            self.apply(caller, step_id(id, 1), releases).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn upload_commit(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        guid: Guid,
+        se: SeName,
+        size: u64,
+        checksums: Checksums,
+    ) -> Result<Answer> {
+        caller.check_known()?;
+        let names = self.registry.names();
+        for _ in 0..COMMIT_TRIES_MAX {
+            let at = match self.commit_place(caller, id, &names, guid, &se).await {
+                Ok(at) => at,
+                Err(error) if error.kind.is_retryable() => return Err(error),
+                Err(error) => {
+                    return match self.recall(caller, id).await? {
+                        Some((revision, _)) => Ok(Answer::Done { revision }),
+                        None => Err(error),
+                    };
+                }
+            };
+            let number = names.se(&se)?.number;
+            let commit = Mutation::Commit { guid, se: number, at, size, checksums: checksums.clone() };
+            match self.apply(caller, id, vec![commit]).await?.pop() {
+                // The file or a directory above it was moved, or another commit made the file: look again.
+                Some(Outcome::Refused(Refusal::Stale | Refusal::ParentGone | Refusal::Exists(_))) => {}
+                Some(Outcome::Refused(refusal)) => {
+                    return Err(refused(format!("the upload of {guid} to {se}"), refusal));
+                }
+                Some(outcome) => return Ok(Answer::Done { revision: self.revision_of(&outcome).await? }),
+                None => return Err(Error::new(ErrorKind::Internal, "the store gave no outcome")),
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, format!("{guid} kept moving while it was committed: try again")))
+    }
+
+    /// Where the file of a booking shall stand, or stands. Makes missing parents.
+    async fn commit_place(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        names: &Names,
+        guid: Guid,
+        se: &SeName,
+    ) -> Result<At> {
+        let booking = self.own_booking(caller, guid, caller.is_admin()).await?;
+        let number = names.se(se)?.number;
+        if !booking.pending.iter().any(|pending| pending.se == number) {
+            return Err(Error::not_found(format!(
+                "nothing is booked for {guid} on {se}: it was committed or given up already"
+            )));
+        }
+        if booking.expires <= self.clock.now() {
+            return Err(Error::not_found(format!("the booking of {guid} has expired: book it again")));
+        }
+        if booking.exists {
+            return match self.store.locate(&[EntryId::Object(guid)]).await?.pop().flatten() {
+                Some(found) if matches!(found.place, Place::Tree(_)) => Ok(found.entry.at),
+                _ => Err(Error::not_found(format!("{guid} was removed since its upload was booked"))),
+            };
+        }
+        // An admin may commit for the owner; parents made on the way are the owner's still.
+        let owner = names.users.get(&booking.owner).filter(|owner| caller.user() != Some(owner.id));
+        let as_owner = owner.map(|owner| Caller::of(owner, Lfn::root(), true));
+        let maker = as_owner.as_ref().unwrap_or(caller);
+        match self.spot(maker, &booking.lfn, false).await? {
+            Spot::Taken(resolved) if resolved.entry.guid() == Some(guid) => Ok(resolved.entry.at),
+            Spot::Taken(resolved) => Err(Error::new(
+                ErrorKind::Exists,
+                format!("{} was made by another since its upload was booked", resolved.lfn),
+            )),
+            Spot::Vacant(vacancy) => {
+                let (parent, name) = match (vacancy.lfn.parent(), vacancy.lfn.file_name()) {
+                    (Some(parent), Some(name)) => (parent, name),
+                    _ => return Err(Error::invalid("/ is the root directory, no name for a file")),
+                };
+                let gate = match (vacancy.missing.len(), vacancy.gates.last()) {
+                    (1, Some(gate)) => *gate,
+                    _ => match self.ensure_directories(maker, id, &[parent]).await?.pop() {
+                        Some(directory) => directory?.gate,
+                        None => return Err(Error::new(ErrorKind::Internal, "no answer about a directory")),
+                    },
+                };
+                if !maker.has_gate(&gate, WRITE | PASS) {
+                    return Err(Error::denied(format!(
+                        "{}: you may not change the directory it is in (no w)",
+                        vacancy.lfn
+                    )));
+                }
+                Ok(At { parent: gate.id, name })
+            }
+        }
+    }
+
+    /// A booking the caller may end: one's own, or anyone's if `all`.
+    async fn own_booking(&self, caller: &Caller, guid: Guid, all: bool) -> Result<Booking> {
+        let booking = self.store.booking(guid).await?;
+        let booking = booking.ok_or_else(|| Error::not_found(format!("nothing is booked for {guid}")))?;
+        if caller.user() != Some(booking.owner) && !all {
+            return Err(Error::denied(format!("the upload of {guid} is another's")));
+        }
+        caller.check_scope(&booking.lfn)?;
+        Ok(booking)
+    }
+
+    pub(crate) async fn upload_abort(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        guid: Guid,
+        se: Option<SeName>,
+    ) -> Result<Answer> {
+        caller.check_known()?;
+        let planned = match self.own_booking(caller, guid, caller.is_operator()).await {
+            Err(error) => Err(error),
+            Ok(_) => match se.map(|name| self.registry.names().se(&name).map(|se| se.number)).transpose() {
+                Ok(se) => Ok(Mutation::Release { guid, se, only_expired: false }),
+                Err(error) => Err(error),
+            },
+        };
+        let outcome = self.apply_planned(caller, id, format!("the upload of {guid}"), planned).await?;
+        Ok(Answer::Done { revision: self.revision_of(&outcome).await? })
+    }
+
+    pub(crate) async fn upload_list(&self, caller: &Caller, from: &Cursor, limit: usize) -> Result<Answer> {
+        let user = caller.check_known()?;
+        let names = self.registry.names();
+        let mut after: Option<Guid> = cursor::read(CursorOf::Uploads, from)?;
+        let mut items: Vec<Upload> = Vec::new();
+        let mut scanned = 0;
+        loop {
+            let page = self.store.bookings(after, limit).await?;
+            scanned += page.items.len();
+            let mut rest = page.items.into_iter();
+            for booking in rest.by_ref() {
+                after = Some(booking.guid);
+                let mine = caller.is_operator() || booking.owner == user;
+                if mine && caller.scope().contains(&booking.lfn) {
+                    items.push(upload(&names, booking));
+                    if items.len() == limit {
+                        break;
+                    }
+                }
+            }
+            let more = page.more || rest.len() > 0;
+            // A page takes a bounded time, however few of the bookings are the caller's.
+            if !more || items.len() == limit || scanned >= self.settings.find_scan_entries {
+                let next = after.filter(|_| more).map(|after| cursor::write(CursorOf::Uploads, &after));
+                return Ok(Answer::Uploads { items, next });
+            }
+        }
+    }
+}
+
+/// A booking with names and PFNs.
+fn upload(names: &Names, booking: Booking) -> Upload {
+    let target = |pending: &BookedReplica| {
+        let se = names.ses.get(&pending.se)?;
+        let replica =
+            Replica { se: pending.se, state: ReplicaState::Copying, location: pending.location.clone() };
+        Some(UploadTarget { se: se.name.clone(), pfn: replica.pfn(booking.guid, Some(se)) })
+    };
+    let targets = booking.pending.iter().filter_map(target).collect();
+    Upload { owner: names.user_name(booking.owner), targets, booking }
+}

@@ -1,1 +1,154 @@
-//! (being written)
+//! What happens by itself: bookings and entries expire, old trash is purged, expired tokens are forgotten.
+//!
+//! Each is a step that does a bounded amount and tells whether there is more; the server schedules them. A step
+//! interrupted anywhere leaves what it did done and the rest to the next one; two at once do nothing twice, for
+//! each mutation names what it expects.
+
+use exacat_model::{
+    EntryId, Error, ErrorKind, Expect, ExpectRecord, Lfn, Mutation, OperationId, RecordKey, Result, TimeMs, UserId,
+};
+use exacat_store::{Outcome, Place};
+
+use crate::caller::Caller;
+use crate::{Catalogue, fill_random};
+
+/// Bookings, entries or tokens of one step.
+const STEP_ITEMS_MAX: usize = 500;
+/// Items of the trash looked at for one step of purging.
+const TRASH_LOOKED_AT_MAX: usize = 100;
+/// How long an expired token is still shown to its user, in milliseconds: so that "expired" can be told from "unknown".
+const EXPIRED_TOKENS_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepReport {
+    /// Bookings released, entries removed or purged, tokens forgotten.
+    pub done: u64,
+    /// There is more to do now.
+    pub more: bool,
+    /// Wait so long before the next step, in milliseconds, so that users are not slowed.
+    pub pause_ms: u64,
+}
+
+impl Catalogue {
+    /// Releases bookings that have expired: quota is given back, what may have been written is queued for deletion.
+    pub async fn expired_bookings_step(&self) -> Result<StepReport> {
+        let due = self.store.due(self.clock.now(), STEP_ITEMS_MAX).await?;
+        let releases: Vec<Mutation> = due
+            .bookings
+            .iter()
+            .map(|booking| Mutation::Release { guid: booking.guid, se: None, only_expired: true })
+            .collect();
+        self.step(releases).await
+    }
+
+    /// Moves entries that have expired to the trash. One whose expiry was changed meanwhile stays.
+    pub async fn expired_entries_step(&self) -> Result<StepReport> {
+        let due = self.store.due(self.clock.now(), STEP_ITEMS_MAX).await?;
+        let ids: Vec<EntryId> = due.entries.iter().map(exacat_model::Entry::id).collect();
+        let located = self.store.locate(&ids).await?;
+        let mut removals = Vec::with_capacity(due.entries.len());
+        for (entry, found) in due.entries.iter().zip(located) {
+            let Some(Place::Tree(lfn)) = found.map(|found| found.place) else { continue };
+            if lfn.is_root() {
+                tracing::warn!("the root directory has an expiry, and stays: take the expiry away");
+                continue;
+            }
+            removals.push(Mutation::Remove {
+                at: entry.at.clone(),
+                expect: Expect { id: Some(entry.id()), revision: Some(entry.revision) },
+                only_empty: false,
+                lfn,
+            });
+        }
+        self.step(removals).await
+    }
+
+    /// Ends items that were in the trash for longer than [`Settings::trash_seconds`](crate::Settings), oldest first.
+    pub async fn trash_purge_step(&self) -> Result<StepReport> {
+        let Some(seconds) = self.settings.trash_seconds else { return Ok(StepReport::default()) };
+        let now = self.clock.now();
+        let is_due = |removed: TimeMs| removed.plus_ms(seconds.saturating_mul(1000)) <= now;
+        let service = self.service()?;
+        let entries_max = self.settings.purge_step_entries.max(1) as u64;
+        let mut report = StepReport::default();
+        let mut after = None;
+        let (mut looked_at, mut failed) = (0, 0);
+        'pages: while looked_at < TRASH_LOOKED_AT_MAX {
+            let page = self.store.trash(after, TRASH_LOOKED_AT_MAX).await?;
+            after = page.items.last().map(|item| item.id);
+            for item in page.items {
+                if !is_due(item.removed) {
+                    break 'pages;
+                }
+                if report.done >= entries_max {
+                    report.more = true;
+                    break 'pages;
+                }
+                looked_at += 1;
+                let left = usize::try_from(entries_max - report.done).unwrap_or(usize::MAX);
+                match self.purge_step(&service, None, &item, left).await {
+                    Ok(step) => {
+                        report.done += step.entries;
+                        report.more |= !step.done;
+                    }
+                    Err(error) if is_the_items(&error) => {
+                        // One that cannot be purged must not keep the others.
+                        failed += 1;
+                        tracing::warn!(item = item.id.0.0, %error, "an item of the trash cannot be purged");
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            if !page.more || after.is_none() {
+                break;
+            }
+            report.more = true;
+        }
+        // Without progress, coming back at once would only spin.
+        report.more &= report.done > 0 || failed == 0;
+        report.pause_ms = report.done.saturating_mul(1000) / self.settings.purge_entries_per_second.max(1);
+        Ok(report)
+    }
+
+    /// Forgets tokens that expired a while ago.
+    pub async fn expired_tokens_step(&self) -> Result<StepReport> {
+        let now = self.clock.now();
+        let mut expired = self.tokens(|token| token.expires.plus_ms(EXPIRED_TOKENS_KEPT_MS) <= now).await?;
+        let more = expired.len() > STEP_ITEMS_MAX;
+        expired.truncate(STEP_ITEMS_MAX);
+        let drops: Vec<Mutation> = expired
+            .iter()
+            .map(|token| Mutation::DropRecord { key: RecordKey::Token(token.id), expect: ExpectRecord::Any })
+            .collect();
+        let report = self.step(drops).await?;
+        Ok(StepReport { more: more && report.done > 0, ..report })
+    }
+
+    /// Applies the mutations of a step. A refused one was overtaken by somebody: it is looked at again if it is still
+    /// due.
+    async fn step(&self, mutations: Vec<Mutation>) -> Result<StepReport> {
+        if mutations.is_empty() {
+            return Ok(StepReport::default());
+        }
+        let full = mutations.len() >= STEP_ITEMS_MAX;
+        let mut operation = OperationId([0; 16]);
+        fill_random(&mut operation.0)?;
+        let outcomes = self.apply(&self.service()?, operation, mutations).await?;
+        let done = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Applied { .. })).count() as u64;
+        Ok(StepReport { done, more: full && done > 0, pause_ms: 0 })
+    }
+
+    /// Who does what happens by itself: the account `admin`.
+    fn service(&self) -> Result<Caller> {
+        match self.registry.names().users.get(&UserId::ADMIN) {
+            Some(admin) => Ok(Caller::of(admin, Lfn::root(), true)),
+            None => Err(Error::new(ErrorKind::Corrupt, "the user number 0 is not in the registry")),
+        }
+    }
+}
+
+/// Does the error tell of this item only, and not of the store as a whole?
+fn is_the_items(error: &Error) -> bool {
+    !error.kind.is_retryable() && error.kind != ErrorKind::Internal
+}

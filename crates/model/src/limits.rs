@@ -43,6 +43,16 @@ pub const DISTANCES_PER_SE_MAX: usize = 4096;
 pub const ACCOUNT_NAME_BYTES_MAX: usize = 64;
 /// Groups of one user.
 pub const GROUPS_PER_USER_MAX: usize = 256;
+/// Accounts one user may act as.
+pub const BECOMES_PER_USER_MAX: usize = 256;
+/// Outside names of one user.
+pub const SUBJECTS_PER_USER_MAX: usize = 64;
+/// Bytes of an outside name: certificate subjects of the grid have up to a few hundred.
+pub const SUBJECT_BYTES_MAX: usize = 1024;
+/// Tokens of one user that have not expired.
+pub const TOKENS_PER_USER_MAX: usize = 1000;
+/// Bytes of a token's note.
+pub const TOKEN_NOTE_BYTES_MAX: usize = 1024;
 /// Mutations in one request to the store.
 pub const BATCH_MUTATIONS_MAX: usize = 10_000;
 /// Encoded bytes of one request to the store.
