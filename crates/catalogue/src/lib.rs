@@ -29,6 +29,7 @@ mod tags;
 mod tokens;
 mod trash;
 mod upload;
+mod whereis;
 pub mod workers;
 
 use std::sync::Arc;

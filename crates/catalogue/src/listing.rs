@@ -1,1 +1,138 @@
-//! (being written)
+//! What is there: entries by path, children of a directory, paths of GUIDs, and what entries count.
+
+use std::collections::BTreeSet;
+
+use exacat_model::limits::READ_BATCH_MAX;
+use exacat_model::answer::Stat;
+use exacat_model::{Answer, Body, Cursor, Entry, Error, ErrorKind, Guid, Lfn, Name, Result, SeNumber, Usage};
+use exacat_store::{UsageOf, WalkEnd};
+
+use crate::Catalogue;
+use crate::caller::{Caller, PASS, READ};
+use crate::cursor::{self, CursorOf};
+use crate::registry::Names;
+use crate::resolve::{Resolved, check_passage};
+
+/// An entry as `caller` may see it. Where the bytes of a file are is for those who may read it.
+pub(crate) fn stat_of(names: &Names, caller: &Caller, lfn: Lfn, mut entry: Entry) -> Stat {
+    if let Body::File(file) = &mut entry.body
+        && !file.replicas.is_empty()
+        && !caller.has(entry.owner, entry.group, entry.mode, READ)
+    {
+        file.replicas = Vec::new();
+    }
+    Stat { lfn, owner: names.user_name(entry.owner), group: names.group_name(entry.group), entry }
+}
+
+/// A page of entries, with the names of the storage elements in it.
+pub(crate) fn entries(names: &Names, items: Vec<Stat>, next: Option<Cursor>) -> Answer {
+    let files = items.iter().filter_map(|stat| stat.entry.file());
+    let numbers: BTreeSet<SeNumber> =
+        files.flat_map(|file| &file.replicas).map(|replica| replica.se).collect();
+    let named = numbers.into_iter().filter_map(|number| names.ses.get(&number));
+    let ses = named.map(|se| (se.number.0, se.name.clone())).collect();
+    Answer::Entries { items, ses, next }
+}
+
+/// Refuses whoever may not list a directory. What a listing tells of each child takes r to learn its name and x to
+/// look at it, as `ls -l` does.
+pub(crate) fn check_listable(caller: &Caller, directory: &Entry, lfn: &Lfn) -> Result<()> {
+    if caller.has_entry(directory, READ | PASS) {
+        return Ok(());
+    }
+    Err(Error::denied(format!("you may not list {lfn} (no r or no x)")))
+}
+
+impl Catalogue {
+    pub(crate) async fn stat(&self, caller: &Caller, lfns: Vec<Lfn>, follow: bool) -> Result<Answer> {
+        if lfns.len() > READ_BATCH_MAX {
+            return Err(Error::limit("the number of paths in one request", lfns.len(), READ_BATCH_MAX));
+        }
+        let names = self.registry.names();
+        let walks = self.store.walk(&lfns).await?;
+        let mut stats = Vec::with_capacity(lfns.len());
+        for (lfn, walk) in lfns.into_iter().zip(walks) {
+            stats.push(match walk.end {
+                WalkEnd::Found(entry) if !follow || !matches!(entry.body, Body::Link { .. }) => caller
+                    .check_scope(&lfn)
+                    .and_then(|()| check_passage(caller, &walk.gates, &lfn))
+                    .map(|()| stat_of(&names, caller, lfn, *entry)),
+                _ => self
+                    .resolve_walk(caller, lfn, walk, follow)
+                    .await
+                    .map(|resolved| stat_of(&names, caller, resolved.lfn, resolved.entry)),
+            });
+        }
+        Ok(Answer::Stats(stats))
+    }
+
+    pub(crate) async fn lfns(&self, caller: &Caller, guids: &[Guid]) -> Result<Answer> {
+        let found = self.resolve_guids(caller, guids).await?;
+        Ok(Answer::Lfns(found.into_iter().map(|resolved| resolved.map(|resolved| resolved.lfn)).collect()))
+    }
+
+    /// A link to a directory lists that; any other link, also one that leads nowhere, is listed itself.
+    pub(crate) async fn list(
+        &self,
+        caller: &Caller,
+        lfn: &Lfn,
+        cursor: &Cursor,
+        limit: usize,
+    ) -> Result<Answer> {
+        let after: Option<Name> = cursor::read(CursorOf::List, cursor)?;
+        let names = self.registry.names();
+        let mut resolved = self.resolve(caller, lfn, false).await?;
+        if matches!(resolved.entry.body, Body::Link { .. })
+            && let Ok(target) = self.resolve(caller, lfn, true).await
+            && target.entry.directory().is_some()
+        {
+            resolved = target;
+        }
+        let Some(directory) = resolved.entry.directory() else {
+            if after.is_some() {
+                return Err(Error::new(ErrorKind::NotDirectory, format!("{lfn} is no directory any more")));
+            }
+            let Resolved { lfn, entry, .. } = resolved;
+            return Ok(entries(&names, vec![stat_of(&names, caller, lfn, entry)], None));
+        };
+        check_listable(caller, &resolved.entry, lfn)?;
+        let page = self
+            .store
+            .list(directory, after.as_ref(), limit)
+            .await?
+            .ok_or_else(|| Error::not_found(format!("{lfn} is not there any more")))?;
+        let last = page.items.last().filter(|_| page.more);
+        let next = last.map(|entry| cursor::write(CursorOf::List, &entry.at.name));
+        let children = page.items.into_iter().map(|entry| {
+            let path = resolved.lfn.join(&entry.at.name);
+            stat_of(&names, caller, path, entry)
+        });
+        Ok(entries(&names, children.collect(), next))
+    }
+
+    /// Of a directory, what is below it, from the counters the store keeps, itself not counted; of anything else, the
+    /// entry. Links are followed.
+    pub(crate) async fn du(&self, caller: &Caller, lfns: &[Lfn]) -> Result<Answer> {
+        let resolved = self.resolve_all(caller, lfns, true).await?;
+        let mut directories = Vec::new();
+        let mut usages: Vec<Result<Usage>> = Vec::with_capacity(lfns.len());
+        for (index, (resolved, lfn)) in resolved.into_iter().zip(lfns).enumerate() {
+            usages.push(resolved.and_then(|Resolved { entry, .. }| match entry.directory() {
+                None => Ok(Usage::of(&entry)),
+                Some(directory) => {
+                    check_listable(caller, &entry, lfn)?;
+                    directories.push((index, directory));
+                    Ok(Usage::default())
+                }
+            }));
+        }
+        if !directories.is_empty() {
+            let of: Vec<UsageOf> = directories.iter().map(|(_, id)| UsageOf::Directory(*id)).collect();
+            let accounts = self.store.usage(&of).await?;
+            for ((index, _), account) in directories.into_iter().zip(accounts) {
+                usages[index] = Ok(account.usage);
+            }
+        }
+        Ok(Answer::Usages(usages))
+    }
+}

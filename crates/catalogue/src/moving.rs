@@ -1,1 +1,135 @@
-//! (being written)
+//! Moving and removing: one change each, whatever lies below.
+
+use exacat_model::limits::LFN_BYTES_MAX;
+use exacat_model::{
+    Answer, At, Body, Error, ErrorKind, Expect, Lfn, Mutation, Name, OperationId, Result, TrashId,
+};
+use exacat_store::{Gate, Outcome, UsageOf};
+
+use crate::Catalogue;
+use crate::caller::{Caller, PASS, WRITE};
+use crate::directories::vacant;
+use crate::resolve::{Resolved, Spot, check_parent_writable};
+
+impl Catalogue {
+    /// As `mv -T`, or `mv` where `to` is a directory that exists: the entry goes into it under its own name. A link is
+    /// moved itself. Takes w and x on both directories.
+    pub(crate) async fn move_entry(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        from: Lfn,
+        to: Lfn,
+    ) -> Result<Answer> {
+        let planned = self.plan_move(caller, &from, &to).await;
+        let outcome = self.apply_planned(caller, id, format!("{from} to {to}"), planned).await?;
+        Ok(Answer::Done { revision: self.revision_of(&outcome).await? })
+    }
+
+    async fn plan_move(&self, caller: &Caller, from: &Lfn, to: &Lfn) -> Result<Mutation> {
+        let source = self.resolve(caller, from, false).await?;
+        let Some(name) = source.lfn.file_name() else {
+            return Err(Error::invalid("the root cannot be moved"));
+        };
+        check_parent_writable(caller, source.parent_gate(), &source.lfn)?;
+        let expect = Expect::entry(source.entry.id());
+        let to = match self.spot(caller, to, false).await? {
+            // The name it has: nothing is to be done, which the store says.
+            Spot::Taken(target) if target.entry.id() == source.entry.id() => source.entry.at.clone(),
+            spot => self.destination(caller, to, &name, spot).await?,
+        };
+        Ok(Mutation::Move { from: source.entry.at, expect, to })
+    }
+
+    /// Where an entry goes that is to stand at `to`: in a directory of that path, if there is one, under `name`;
+    /// otherwise at that path. `spot` is what stands there, links at the end not followed.
+    pub(crate) async fn destination(
+        &self,
+        caller: &Caller,
+        to: &Lfn,
+        name: &Name,
+        spot: Spot,
+    ) -> Result<At> {
+        let exists = || Err(Error::new(ErrorKind::Exists, format!("{to} is there already")));
+        let directory = match spot {
+            Spot::Vacant(_) => {
+                let (vacancy, at) = vacant(spot, to)?;
+                check_parent_writable(caller, vacancy.gates.last(), &vacancy.lfn)?;
+                check_length(&vacancy.lfn)?;
+                return Ok(at);
+            }
+            Spot::Taken(taken) if matches!(taken.entry.body, Body::Link { .. }) => {
+                match self.resolve(caller, to, true).await {
+                    Ok(target) => target,
+                    Err(error) if error.kind == ErrorKind::NotFound => return exists(),
+                    Err(error) => return Err(error),
+                }
+            }
+            Spot::Taken(taken) => *taken,
+        };
+        let Resolved { lfn, entry, .. } = directory;
+        let Some(gate) = Gate::of(&entry) else { return exists() };
+        let target = lfn.join(name);
+        check_parent_writable(caller, Some(&gate), &target)?;
+        check_length(&target)?;
+        Ok(At { parent: gate.id, name: name.clone() })
+    }
+
+    /// Takes w and x on the directory it is in; for a directory with something in it also on itself, unless it is one's
+    /// own. What lies further below is not looked at, so that removing takes the same time however much it is;
+    /// it is in the trash, whole, until it is purged.
+    pub(crate) async fn remove(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        lfn: Lfn,
+        recursive: bool,
+        directory: bool,
+    ) -> Result<Answer> {
+        let planned = self.plan_remove(caller, &lfn, recursive, directory).await;
+        match self.apply_planned(caller, id, &lfn, planned).await? {
+            Outcome::Applied { revision, .. } => Ok(Answer::Removed { id: TrashId(revision) }),
+            _ => Err(Error::new(ErrorKind::Internal, format!("{lfn}: nothing was removed"))),
+        }
+    }
+
+    async fn plan_remove(
+        &self,
+        caller: &Caller,
+        lfn: &Lfn,
+        recursive: bool,
+        directory: bool,
+    ) -> Result<Mutation> {
+        let Resolved { lfn: found, entry, gates } = self.resolve(caller, lfn, false).await?;
+        if found.is_root() {
+            return Err(Error::invalid("the root cannot be removed"));
+        }
+        check_parent_writable(caller, gates.last(), &found)?;
+        match entry.directory() {
+            None if directory => {
+                return Err(Error::new(ErrorKind::NotDirectory, format!("{lfn} is no directory")));
+            }
+            Some(number) if recursive && !caller.owns(&entry) && !caller.has_entry(&entry, WRITE | PASS) => {
+                let account = self.store.usage(&[UsageOf::Directory(number)]).await?.pop();
+                if account.is_none_or(|account| !account.usage.is_empty()) {
+                    return Err(Error::denied(format!("you may not empty {lfn} (no w or no x)")));
+                }
+            }
+            _ => {}
+        }
+        let only_empty = entry.directory().is_some() && !recursive;
+        let expect = Expect::entry(entry.id());
+        Ok(Mutation::Remove { at: entry.at, expect, only_empty, lfn: found })
+    }
+}
+
+/// What is moved or restored must be askable for by its LFN afterwards. What lies below it may come to have longer
+/// LFNs; it is listed, and can be moved back.
+fn check_length(lfn: &Lfn) -> Result<()> {
+    match lfn.as_str().len() {
+        bytes if bytes > LFN_BYTES_MAX => {
+            Err(Error::limit("the length of an LFN in bytes", bytes, LFN_BYTES_MAX))
+        }
+        _ => Ok(()),
+    }
+}

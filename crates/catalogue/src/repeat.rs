@@ -54,7 +54,7 @@ impl Catalogue {
         &self,
         caller: &Caller,
         operation: OperationId,
-        what: impl Display,
+        what: impl Display + Send,
         planned: Result<Mutation>,
     ) -> Result<Outcome> {
         let error = match planned {
@@ -122,7 +122,7 @@ impl Catalogue {
         operation: OperationId,
         items: Vec<Result<Mutation>>,
         bytes_each: usize,
-        what: impl Fn(usize) -> D,
+        what: impl Fn(usize) -> D + Send,
     ) -> Result<Vec<Result<()>>> {
         let outcomes = self.apply_each(caller, operation, items, bytes_each).await?;
         let done = outcomes.into_iter().enumerate().map(|(position, outcome)| match outcome? {

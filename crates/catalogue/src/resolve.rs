@@ -95,14 +95,30 @@ impl Catalogue {
 
     fn admit_located(&self, caller: &Caller, guid: &Guid, found: Option<Located>) -> Result<Resolved> {
         match found {
-            Some(Located { entry, place: Place::Tree(lfn), gates }) => {
-                caller.check_scope(&lfn)?;
-                check_passage(caller, &gates, &lfn)?;
+            // A GUID does not say where it stands: whoever may not go there learns neither that nor whether it
+            // stands anywhere.
+            Some(Located { entry, place: Place::Tree(lfn), gates })
+                if caller.check_scope(&lfn).and_then(|()| check_passage(caller, &gates, &lfn)).is_ok() =>
+            {
                 Ok(Resolved { lfn, entry, gates })
             }
-            Some(_) => Err(Error::not_found(format!("{guid} is in the trash"))),
-            None => Err(Error::not_found(format!("no entry has the GUID {guid}"))),
+            Some(Located { entry, place: Place::Trash(_), .. }) if caller.owns(&entry) => {
+                Err(Error::not_found(format!("{guid} is in the trash")))
+            }
+            _ => Err(Error::not_found(format!("no entry that you may see has the GUID {guid}"))),
         }
+    }
+
+    /// Goes on where a walk ended: follows links, and finds the entry.
+    pub(crate) async fn resolve_walk(
+        &self,
+        caller: &Caller,
+        lfn: Lfn,
+        walk: Walk,
+        follow: bool,
+    ) -> Result<Resolved> {
+        let asked = lfn.clone();
+        taken(self.finish_walk(caller, lfn, walk, follow).await?, &asked)
     }
 
     async fn finish_walk(&self, caller: &Caller, lfn: Lfn, walk: Walk, follow: bool) -> Result<Spot> {

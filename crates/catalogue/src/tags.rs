@@ -1,1 +1,101 @@
-//! (being written)
+//! Tags: set on entries, in force for all that is below.
+
+use std::collections::{HashMap, HashSet};
+
+use exacat_model::answer::TagInForce;
+use exacat_model::limits::TAGS_PER_ENTRY_MAX;
+use exacat_model::{
+    Answer, DirId, Edit, EntryId, Error, Expect, Lfn, Mutation, OperationId, Result, Tag, TagKey,
+};
+
+use crate::Catalogue;
+use crate::attributes::check_writable;
+use crate::caller::Caller;
+use crate::repeat::MUTATION_BYTES;
+use crate::resolve::Resolved;
+
+impl Catalogue {
+    /// Sets and takes away tags of entries, links followed: of each entry all or none. Takes w on the entry.
+    pub(crate) async fn tag_set(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        lfns: Vec<Lfn>,
+        set: Vec<Tag>,
+        unset: Vec<TagKey>,
+    ) -> Result<Answer> {
+        for count in [set.len(), unset.len()] {
+            if count > TAGS_PER_ENTRY_MAX {
+                return Err(Error::limit("the number of tags in one request", count, TAGS_PER_ENTRY_MAX));
+            }
+        }
+        let keys = set.iter().map(|tag| &tag.key).chain(&unset);
+        check_distinct(keys)?;
+        let mut bytes = MUTATION_BYTES;
+        for tag in &set {
+            tag.value.check()?;
+            bytes += exacat_model::codec::Encode::to_bytes(tag).len() + 2;
+        }
+        bytes += unset.iter().map(|key| key.as_str().len() + 4).sum::<usize>();
+        // First taken away, so that the limit of tags counts what is there in the end.
+        let edits: Vec<Edit> =
+            unset.into_iter().map(Edit::UnsetTag).chain(set.into_iter().map(Edit::SetTag)).collect();
+
+        let found = self.resolve_all(caller, &lfns, true).await?;
+        let items = found.into_iter().map(|resolved| {
+            let Resolved { lfn, entry, .. } = resolved?;
+            check_writable(caller, &entry, &lfn)?;
+            let expect = Expect::entry(entry.id());
+            Ok(Mutation::Update { at: entry.at, expect, edits: edits.clone() })
+        });
+        let items = items.collect();
+        let done = self.apply_each_done(caller, id, items, bytes, |index| lfns[index].clone()).await?;
+        Ok(Answer::EachDone(done))
+    }
+
+    /// The tags in force for entries, links followed, by key, with the path of the entry each is set on: the nearest one
+    /// counts. Whoever may find an entry may see them, as one may see everything but where its bytes are.
+    pub(crate) async fn tag_get(&self, caller: &Caller, lfns: &[Lfn], own: bool) -> Result<Answer> {
+        let found = self.resolve_all(caller, lfns, true).await?;
+        let mut above: HashMap<DirId, Vec<Tag>> = HashMap::new();
+        if !own {
+            let gates = found.iter().flatten().flat_map(|resolved| &resolved.gates).map(|gate| gate.id);
+            let distinct: HashSet<DirId> = gates.collect();
+            let directories: Vec<DirId> = distinct.into_iter().collect();
+            for part in directories.chunks(exacat_model::limits::READ_BATCH_MAX) {
+                let ids: Vec<EntryId> = part.iter().map(|id| EntryId::Directory(*id)).collect();
+                let located = self.store.locate(&ids).await?;
+                let tagged = part.iter().zip(located).filter_map(|(id, found)| Some((*id, found?.entry.tags)));
+                above.extend(tagged.filter(|(_, tags)| !tags.is_empty()));
+            }
+        }
+        let answers = found.into_iter().map(|resolved| {
+            let Resolved { lfn, entry, gates } = resolved?;
+            let mut in_force: Vec<TagInForce> =
+                entry.tags.into_iter().map(|tag| TagInForce { tag, from: lfn.clone() }).collect();
+            for (depth, gate) in gates.iter().enumerate().rev() {
+                let Some(tags) = above.get(&gate.id) else { continue };
+                let from = Lfn::from_names(lfn.components().take(depth));
+                for tag in tags {
+                    if !in_force.iter().any(|known| known.tag.key == tag.key) {
+                        in_force.push(TagInForce { tag: tag.clone(), from: from.clone() });
+                    }
+                }
+            }
+            in_force.sort_by(|a, b| a.tag.key.cmp(&b.tag.key));
+            Ok(in_force)
+        });
+        Ok(Answer::Tags(answers.collect()))
+    }
+}
+
+/// Refuses a key that is there twice: which of the two is meant?
+pub(crate) fn check_distinct<'a>(keys: impl Iterator<Item = &'a TagKey>) -> Result<()> {
+    let mut seen = HashSet::new();
+    for key in keys {
+        if !seen.insert(key) {
+            return Err(Error::invalid(format!("the tag {key} is given twice")));
+        }
+    }
+    Ok(())
+}

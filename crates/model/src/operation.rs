@@ -84,6 +84,24 @@ pub enum FileRef {
 
 canonical_enum!(FileRef { 1 => Lfn(lfn), 2 => Guid(guid) });
 
+impl FileRef {
+    /// The LFN, if it is by name.
+    pub fn lfn(&self) -> Option<&Lfn> {
+        match self {
+            FileRef::Lfn(lfn) => Some(lfn),
+            FileRef::Guid(_) => None,
+        }
+    }
+
+    /// The GUID, if it is by identity.
+    pub fn guid(&self) -> Option<Guid> {
+        match self {
+            FileRef::Lfn(_) => None,
+            FileRef::Guid(guid) => Some(*guid),
+        }
+    }
+}
+
 /// What to do where a file to register is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {

@@ -30,6 +30,11 @@ impl Pfn {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The PFN as text of one's own, not copied.
+    pub fn into_string(self) -> String {
+        self.0.into()
+    }
 }
 
 impl fmt::Display for Pfn {

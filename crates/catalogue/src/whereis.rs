@@ -1,0 +1,208 @@
+//! Where the bytes of files are: the question that is asked most, so the shortest way from the question to the
+//! answer. One read of the store for a batch, a second for the archives of members; a PFN is made once.
+
+use exacat_model::answer::{ReplicaAt, Whereis};
+use exacat_model::limits::READ_BATCH_MAX;
+use exacat_model::{
+    AccountName, Answer, Body, Entry, EntryId, Error, ErrorKind, File, FileRef, Guid, Lfn, Location, Replica,
+    ReplicaState, Result, Se, SeNumber, SeStatus,
+};
+use exacat_store::{Located, Place, WalkEnd};
+use smallvec::SmallVec;
+
+use crate::Catalogue;
+use crate::caller::{Caller, READ};
+use crate::registry::Names;
+use crate::resolve::check_passage;
+
+/// How far storage elements are from the site of whoever asks.
+struct Distances<'a> {
+    site: Option<&'a AccountName>,
+    /// Those looked up in this batch.
+    known: SmallVec<[(SeNumber, u32); 16]>,
+}
+
+impl Distances<'_> {
+    /// A site that is not listed is farther than all that are.
+    fn to(&mut self, se: &Se) -> u32 {
+        let Some(site) = self.site else { return 0 };
+        if let Some((_, distance)) = self.known.iter().find(|(number, _)| *number == se.number) {
+            return *distance;
+        }
+        let listed = se.distances.iter().find(|(other, _)| other == site);
+        let distance = listed.map_or(u32::MAX, |(_, distance)| *distance);
+        self.known.push((se.number, distance));
+        distance
+    }
+}
+
+/// A member's place in the batch, its archive, and its name there.
+struct MemberOf {
+    index: usize,
+    archive: Guid,
+    member: String,
+}
+
+impl Catalogue {
+    /// Replicas best first. Copying and lost ones are not offered, for they cannot be read. What is on an SE that
+    /// is offline comes last, for it can only be waited for; before it suspect replicas, before them available
+    /// ones; among equals the nearest to `site`, then the lowest SE number.
+    pub(crate) async fn whereis(
+        &self,
+        caller: &Caller,
+        files: Vec<FileRef>,
+        site: Option<&AccountName>,
+    ) -> Result<Answer> {
+        let count = files.len();
+        if count > READ_BATCH_MAX {
+            return Err(Error::limit("the number of files in one request", count, READ_BATCH_MAX));
+        }
+        let mut paths = Vec::with_capacity(count);
+        let mut guids = Vec::new();
+        let mut by_guid = Vec::with_capacity(count);
+        for file in files {
+            by_guid.push(matches!(file, FileRef::Guid(_)));
+            match file {
+                FileRef::Lfn(lfn) => paths.push(lfn),
+                FileRef::Guid(guid) => guids.push(guid),
+            }
+        }
+        let walks = if paths.is_empty() { Vec::new() } else { self.store.walk(&paths).await? };
+        let located = if guids.is_empty() { Vec::new() } else { self.resolve_guids(caller, &guids).await? };
+
+        let names = self.registry.names();
+        let mut distances = Distances { site, known: SmallVec::new() };
+        let mut members = Vec::new();
+        let mut answers = Vec::with_capacity(count);
+        let mut walked = paths.into_iter().zip(walks);
+        let mut located = located.into_iter();
+        for (index, by_guid) in by_guid.into_iter().enumerate() {
+            let short = || Error::new(ErrorKind::Internal, "the store gave too few answers");
+            let found: Result<(Lfn, Entry)> = if by_guid {
+                located.next().ok_or_else(short)?.map(|resolved| (resolved.lfn, resolved.entry))
+            } else {
+                let (lfn, walk) = walked.next().ok_or_else(short)?;
+                match walk.end {
+                    WalkEnd::Found(entry) if !matches!(entry.body, Body::Link { .. }) => caller
+                        .check_scope(&lfn)
+                        .and_then(|()| check_passage(caller, &walk.gates, &lfn))
+                        .map(|()| (lfn, *entry)),
+                    _ => self
+                        .resolve_walk(caller, lfn, walk, true)
+                        .await
+                        .map(|resolved| (resolved.lfn, resolved.entry)),
+                }
+            };
+            answers.push(found.and_then(|(lfn, entry)| {
+                let file = readable_file(caller, &lfn, entry)?;
+                let File { guid, size, checksums, replicas, .. } = file;
+                if let [Replica { location: Location::Member { archive, member }, state, .. }] = &replicas[..] {
+                    if offered(*state) {
+                        members.push(MemberOf { index, archive: *archive, member: member.clone() });
+                    }
+                    return Ok(Whereis { guid, size, checksums, replicas: Vec::new() });
+                }
+                let replicas = offers(&names, &mut distances, guid, replicas);
+                Ok(Whereis { guid, size, checksums, replicas })
+            }));
+        }
+        if !members.is_empty() {
+            self.place_members(caller, &names, &mut distances, members, &mut answers).await?;
+        }
+        Ok(Answer::Whereis(answers))
+    }
+
+    /// Gives members the replicas of their archives, `?ZIP=member` after each; none if the archive is in the trash or
+    /// gone. Who may not read the archive is refused: being let into a file is not being let into all that is
+    /// packed with it.
+    async fn place_members(
+        &self,
+        caller: &Caller,
+        names: &Names,
+        distances: &mut Distances<'_>,
+        members: Vec<MemberOf>,
+        answers: &mut [Result<Whereis>],
+    ) -> Result<()> {
+        let mut archives: Vec<Guid> = members.iter().map(|member| member.archive).collect();
+        archives.sort_unstable();
+        archives.dedup();
+        let ids: Vec<EntryId> = archives.iter().map(|guid| EntryId::Object(*guid)).collect();
+        let located = self.store.locate(&ids).await?;
+        let offers_of: Vec<Option<Vec<ReplicaAt>>> = located
+            .into_iter()
+            .map(|found| match found {
+                Some(Located { entry, place: Place::Tree(lfn), gates }) => {
+                    caller.check_scope(&lfn).and_then(|()| check_passage(caller, &gates, &lfn)).ok()?;
+                    let File { guid, replicas, .. } = readable_file(caller, &lfn, entry).ok()?;
+                    Some(offers(names, distances, guid, replicas))
+                }
+                _ => Some(Vec::new()),
+            })
+            .collect();
+        for MemberOf { index, archive, member } in members {
+            let Ok(position) = archives.binary_search(&archive) else { continue };
+            match &offers_of[position] {
+                Some(offers) => {
+                    if let Ok(whereis) = &mut answers[index] {
+                        whereis.replicas = offers.iter().map(|offer| member_at(offer, &member)).collect();
+                    }
+                }
+                None => answers[index] = Err(Error::denied("you may not read the archive it is in")),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn member_at(archive: &ReplicaAt, member: &str) -> ReplicaAt {
+    const ZIP: &str = "?ZIP=";
+    let mut pfn = String::with_capacity(archive.pfn.len() + ZIP.len() + member.len());
+    pfn.push_str(&archive.pfn);
+    pfn.push_str(ZIP);
+    pfn.push_str(member);
+    ReplicaAt { se: archive.se.clone(), state: archive.state, pfn }
+}
+
+/// The file an entry is, if the caller may read it.
+fn readable_file(caller: &Caller, lfn: &Lfn, entry: Entry) -> Result<File> {
+    let readable = caller.has_entry(&entry, READ);
+    match entry.body {
+        Body::File(file) if readable => Ok(file),
+        Body::File(_) => Err(Error::denied(format!("you may not read {lfn} (no r)"))),
+        _ => Err(Error::new(ErrorKind::NotFile, format!("{lfn} is a {}, not a file", entry.kind().name()))),
+    }
+}
+
+fn offered(state: ReplicaState) -> bool {
+    matches!(state, ReplicaState::Available | ReplicaState::Suspect)
+}
+
+/// The replicas that can be read, best first.
+fn offers(
+    names: &Names,
+    distances: &mut Distances<'_>,
+    guid: Guid,
+    mut replicas: Vec<Replica>,
+) -> Vec<ReplicaAt> {
+    replicas.retain(|replica| offered(replica.state) && !replica.is_member());
+    if replicas.len() > 1 {
+        replicas.sort_by_cached_key(|replica| {
+            let se = names.ses.get(&replica.se);
+            let offline = se.is_none_or(|se| se.status == SeStatus::Offline);
+            let distance = se.map_or(u32::MAX, |se| distances.to(se));
+            (offline, replica.state != ReplicaState::Available, distance, replica.se)
+        });
+    }
+    let mut offers = Vec::with_capacity(replicas.len());
+    for Replica { se: number, state, location } in replicas {
+        let se = names.ses.get(&number).map(|se| &**se);
+        let pfn = match location {
+            Location::Explicit(pfn) => pfn.into_string(),
+            // Without its SE's prefix it cannot be said where it is.
+            Location::Derived if se.is_none() => continue,
+            location => Replica { se: number, state, location }.pfn(guid, se),
+        };
+        offers.push(ReplicaAt { se: se.map(|se| se.name.clone()), state, pfn });
+    }
+    offers
+}
