@@ -302,6 +302,11 @@ impl Catalogue {
                 (Ok(Spot::Vacant(_)), Some(error)) => Found::Settled(Err(error)),
                 // It was removed between the two looks.
                 (Ok(Spot::Vacant(_)), None) => Found::Again,
+                (Ok(Spot::Taken(resolved)), _) if !call.caller.has_entry(&resolved.entry, READ) => {
+                    // What differs would tell what it is like.
+                    let message = format!("{} exists, and you may not read it (no r)", file.lfn);
+                    Found::Settled(Err(Error::new(ErrorKind::Exists, message)))
+                }
                 (Ok(Spot::Taken(resolved)), _) => {
                     let archive = archives.get(&place).and_then(|archive| archive.as_ref().ok()).copied();
                     match call.existing {
