@@ -1,1 +1,47 @@
-//! (to be written)
+//! The Rust client: one multiplexed connection, retries by outcome, batching, failover.
+//!
+//! ```no_run
+//! use exacat_client::{Client, ClientSettings, Credentials, Target};
+//! use exacat_model::{Lfn, operation::FileRef};
+//!
+//! # async fn example() -> exacat_model::Result<()> {
+//! let target = Target::parse("unix:/home/me/exacat/exacat.sock")?;
+//! let client = Client::connect(target, Credentials::local(), ClientSettings::default()).await?;
+//! let file = FileRef::Lfn(Lfn::parse("/demo/data/f.root")?);
+//! for replica in client.whereis(file, None).await?.replicas {
+//!     # let _ = &replica.pfn; /*
+//!     println!("{}", replica.pfn);
+//!     # */
+//! }
+//! client.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A call is asked again when that may help and cannot harm: a busy or unavailable server, a lost connection,
+//! an unknown outcome. A write keeps its operation id while it is asked again, so it is done once. When the
+//! deadline ends the asking, the error says what is known: `Unavailable`, certainly not done; `Unknown`, may
+//! have been done, and with which operation id to ask again.
+//!
+//! Dropping a call's future gives it up; a write that was sent may still be done.
+
+mod calls;
+mod client;
+mod connection;
+mod handshake;
+mod pages;
+mod pending;
+mod pool;
+mod reader;
+mod retry;
+mod settings;
+mod target;
+mod tls;
+mod writer;
+
+pub use calls::Caller;
+pub use client::{CallOptions, Client};
+pub use exacat_wire::native::{Identity, Secret};
+pub use pages::AnswerStream;
+pub use settings::{ClientSettings, limits};
+pub use target::{Credentials, Endpoint, Target, Trust};

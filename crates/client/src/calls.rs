@@ -1,0 +1,189 @@
+//! The frequent operations as typed calls, each a thin translation; everything else goes through
+//! [`Client::call`].
+
+use exacat_model::answer::{Stat, StatusPart, TagInForce, Upload, UserInfo, Whereis};
+use exacat_model::operation::{Existing, FileRef, NewFile, Registered};
+use exacat_model::{
+    AccountName, Answer, Cursor, Error, ErrorKind, Filter, Guid, Lfn, Operation, Result, Revision, Tag,
+    TagKey, TrashId, Usage,
+};
+
+use crate::client::Client;
+use crate::pages::AnswerStream;
+
+/// Who the server takes the caller for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Caller {
+    /// The user; none if anonymous.
+    pub user: Option<UserInfo>,
+    /// Valid for this subtree only.
+    pub scope: Lfn,
+    /// May it change anything?
+    pub write: bool,
+}
+
+fn unfit(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Internal, format!("the server answered {operation} with something else"))
+}
+
+/// The one answer to the one item asked for.
+fn only<T>(operation: &'static str, answers: Vec<Result<T>>) -> Result<T> {
+    let mut answers = answers.into_iter();
+    match (answers.next(), answers.next()) {
+        (Some(answer), None) => answer,
+        _ => Err(unfit(operation)),
+    }
+}
+
+/// As many answers as items were asked for.
+fn each<T>(operation: &'static str, asked: usize, answers: Vec<Result<T>>) -> Result<Vec<Result<T>>> {
+    if answers.len() == asked { Ok(answers) } else { Err(unfit(operation)) }
+}
+
+/// Calls, and takes the answer apart.
+macro_rules! ask {
+    ($client:expr, $operation:expr, $pattern:pat => $value:expr) => {{
+        let operation = $operation;
+        let name = operation.name();
+        match $client.call(operation).await? {
+            $pattern => Ok($value),
+            _ => Err(unfit(name)),
+        }
+    }};
+}
+
+impl Client {
+    /// Who am I, and what may I do?
+    pub async fn whoami(&self) -> Result<Caller> {
+        ask!(self, Operation::Whoami, Answer::Whoami { user, scope, write } => Caller { user, scope, write })
+    }
+
+    /// Everything about an entry; a link at the end of the path is followed if `follow`.
+    pub async fn stat(&self, lfn: Lfn, follow: bool) -> Result<Stat> {
+        ask!(self, Operation::Stat { lfns: vec![lfn], follow }, Answer::Stats(stats) => only("stat", stats)?)
+    }
+
+    /// Everything about entries; one answer each.
+    pub async fn stats(&self, lfns: Vec<Lfn>, follow: bool) -> Result<Vec<Result<Stat>>> {
+        let asked = lfns.len();
+        ask!(self, Operation::Stat { lfns, follow }, Answer::Stats(stats) => each("stat", asked, stats)?)
+    }
+
+    /// Where the replicas of a file are, best first, nearest to `site` first.
+    pub async fn whereis(&self, file: FileRef, site: Option<AccountName>) -> Result<Whereis> {
+        let operation = Operation::Whereis { files: vec![file], site };
+        ask!(self, operation, Answer::Whereis(found) => only("whereis", found)?)
+    }
+
+    /// Where the replicas of files are; one answer each.
+    pub async fn whereis_each(
+        &self,
+        files: Vec<FileRef>,
+        site: Option<AccountName>,
+    ) -> Result<Vec<Result<Whereis>>> {
+        let asked = files.len();
+        ask!(self, Operation::Whereis { files, site }, Answer::Whereis(found) => each("whereis", asked, found)?)
+    }
+
+    /// The LFN of the file of this GUID.
+    pub async fn lfn(&self, guid: Guid) -> Result<Lfn> {
+        ask!(self, Operation::Lfns { guids: vec![guid] }, Answer::Lfns(lfns) => only("lfns", lfns)?)
+    }
+
+    /// The children of a directory, page by page.
+    pub fn list(&self, lfn: Lfn) -> AnswerStream {
+        let limit = self.settings().page_items;
+        self.stream(Operation::List { lfn, cursor: Cursor::default(), limit })
+    }
+
+    /// Entries below a directory that satisfy a filter, page by page.
+    pub fn find(&self, lfn: Lfn, filter: Filter) -> AnswerStream {
+        let limit = self.settings().page_items;
+        self.stream(Operation::Find { lfn, filter, cursor: Cursor::default(), limit })
+    }
+
+    /// What an entry counts, with all that is below it.
+    pub async fn du(&self, lfn: Lfn) -> Result<Usage> {
+        ask!(self, Operation::Du { lfns: vec![lfn] }, Answer::Usages(usages) => only("du", usages)?)
+    }
+
+    /// Makes a directory; with `parents` also missing parents, and one that is there is accepted.
+    pub async fn mkdir(&self, lfn: Lfn, parents: bool) -> Result<()> {
+        let operation = Operation::Mkdir { lfns: vec![lfn], parents, mode: None };
+        ask!(self, operation, Answer::EachDone(done) => only("mkdir", done)?)
+    }
+
+    /// Registers files; one answer each.
+    pub async fn register(
+        &self,
+        files: Vec<NewFile>,
+        parents: bool,
+        existing: Existing,
+    ) -> Result<Vec<Result<Registered>>> {
+        let asked = files.len();
+        let operation = Operation::Register { files, parents, existing };
+        ask!(self, operation, Answer::Registered(done) => each("register", asked, done)?)
+    }
+
+    /// Moves or renames an entry.
+    pub async fn move_(&self, from: Lfn, to: Lfn) -> Result<Revision> {
+        ask!(self, Operation::Move { from, to }, Answer::Done { revision } => revision)
+    }
+
+    /// Moves an entry to the trash; a directory with entries only if `recursive`.
+    pub async fn remove(&self, lfn: Lfn, recursive: bool) -> Result<TrashId> {
+        let operation = Operation::Remove { lfn, recursive, directory: false };
+        ask!(self, operation, Answer::Removed { id } => id)
+    }
+
+    /// What is in the trash, page by page.
+    pub fn trash(&self) -> AnswerStream {
+        self.stream(Operation::TrashList { cursor: Cursor::default(), limit: self.settings().page_items })
+    }
+
+    /// Brings an item of the trash back, to where it was or to `to`.
+    pub async fn restore(&self, id: TrashId, to: Option<Lfn>) -> Result<Revision> {
+        ask!(self, Operation::TrashRestore { id, to }, Answer::Done { revision } => revision)
+    }
+
+    /// Sets and takes away tags of an entry.
+    pub async fn set_tags(&self, lfn: Lfn, set: Vec<Tag>, unset: Vec<TagKey>) -> Result<()> {
+        let operation = Operation::TagSet { lfns: vec![lfn], set, unset };
+        ask!(self, operation, Answer::EachDone(done) => only("tag-set", done)?)
+    }
+
+    /// The tags in force at an entry, with where each comes from; only those set on itself if `own`.
+    pub async fn tags(&self, lfn: Lfn, own: bool) -> Result<Vec<TagInForce>> {
+        ask!(self, Operation::TagGet { lfns: vec![lfn], own }, Answer::Tags(tags) => only("tag-get", tags)?)
+    }
+
+    /// Bookings, page by page.
+    pub fn uploads(&self) -> AnswerStream {
+        self.stream(Operation::UploadList { cursor: Cursor::default(), limit: self.settings().page_items })
+    }
+
+    /// Books an upload: an [`Operation::UploadBook`].
+    pub async fn book(&self, booking: Operation) -> Result<Upload> {
+        if !matches!(booking, Operation::UploadBook { .. }) {
+            return Err(Error::invalid(format!("{} books no upload", booking.name())));
+        }
+        ask!(self, booking, Answer::Upload(upload) => upload)
+    }
+
+    /// The history after a revision, of all or of what stands below a directory, page by page up to now.
+    pub fn changes(&self, after: Revision, under: Option<Lfn>) -> AnswerStream {
+        let limit = self.settings().page_items;
+        self.stream(Operation::Changes { after, under, limit, wait: false })
+    }
+
+    /// The history after a revision and then what happens, page by page without an end. A page may be empty.
+    pub fn follow(&self, after: Revision, under: Option<Lfn>) -> AnswerStream {
+        let limit = self.settings().page_items;
+        AnswerStream::new(self.inner.clone(), Operation::Changes { after, under, limit, wait: true }, true)
+    }
+
+    /// Figures for an operator.
+    pub async fn status(&self) -> Result<Vec<StatusPart>> {
+        ask!(self, Operation::Status, Answer::Status(parts) => parts)
+    }
+}

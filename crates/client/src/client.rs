@@ -1,0 +1,271 @@
+//! The client: asks an operation until it is answered or its time is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId, Result};
+use exacat_wire::native::{HelloAck, Identity};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::connection::{Connection, Sent};
+use crate::pages::AnswerStream;
+use crate::pending::Outcome;
+use crate::pool::Pool;
+use crate::retry::{Asked, Backoff, Jitter, Verdict, new_operation_id};
+use crate::settings::ClientSettings;
+use crate::target::{Credentials, Target};
+
+/// What a call may say differently from the settings.
+#[derive(Clone, Debug, Default)]
+pub struct CallOptions {
+    /// How long it is asked again and waited for.
+    pub deadline: Option<Duration>,
+    /// The operation id of a write: that of an earlier call whose outcome is unknown. None for a new one.
+    pub operation_id: Option<OperationId>,
+}
+
+/// A client of one catalogue. Clones are the same client.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub pool: Pool,
+    pub jitter: Jitter,
+    server: HelloAck,
+    identity: Identity,
+}
+
+impl Inner {
+    pub fn settings(&self) -> &ClientSettings {
+        &self.pool.settings
+    }
+
+    pub fn backoff(&self) -> Backoff {
+        Backoff::new(self.settings().backoff_min, self.settings().backoff_max)
+    }
+}
+
+impl Client {
+    /// Connects to the first endpoint that can be reached, each tried once.
+    pub async fn connect(
+        target: Target,
+        credentials: Credentials,
+        settings: ClientSettings,
+    ) -> Result<Client> {
+        let jitter = Jitter::new()?;
+        let pool = Pool::new(target, credentials, settings)?;
+        let connection = pool.connection().await.map_err(|failure| failure.error)?;
+        let greeting = connection.shared.greeting.clone();
+        let inner = Inner { pool, jitter, server: greeting.server, identity: greeting.identity };
+        Ok(Client { inner: Arc::new(inner) })
+    }
+
+    /// Whom the server took the caller for when the client connected.
+    pub fn identity(&self) -> &Identity {
+        &self.inner.identity
+    }
+
+    /// What the server said of itself when the client connected.
+    pub fn server(&self) -> &HelloAck {
+        &self.inner.server
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &ClientSettings {
+        self.inner.settings()
+    }
+
+    /// Waits, within the bound of the settings, for what is in flight; then closes the connections. Calls
+    /// from then on fail.
+    pub async fn close(&self) {
+        self.inner.pool.close().await;
+    }
+
+    /// Asks an operation.
+    pub async fn call(&self, operation: Operation) -> Result<Answer> {
+        self.call_with(operation, CallOptions::default()).await
+    }
+
+    /// Asks an operation.
+    pub async fn call_with(&self, operation: Operation, options: CallOptions) -> Result<Answer> {
+        let operation_id = self.operation_id(&operation, options.operation_id)?;
+        let within = options.deadline.unwrap_or(self.settings().deadline);
+        let deadline = Instant::now() + within;
+        let operation = Arc::new(operation);
+        let mut asked = Asked::new(operation_id);
+        let mut backoff = None;
+        loop {
+            let connection = match self.connection_until(deadline, &mut asked).await? {
+                Verdict::Done(connection) => Some(connection),
+                Verdict::Again => None,
+            };
+            if let Some(connection) = connection {
+                let sent = Sent::default();
+                let attempt = connection.call(&operation, operation_id, deadline, &sent);
+                match timeout_at(deadline, attempt).await {
+                    Ok(Outcome::Answered(answered)) => {
+                        if let Verdict::Done(answered) = asked.answered(answered) {
+                            return answered;
+                        }
+                    }
+                    Ok(Outcome::Lost { sent, error }) => asked.lost(sent, error),
+                    Err(_) => asked.lost(sent.get(), no_answer(&connection)),
+                }
+            }
+            let pause = backoff.get_or_insert_with(|| self.inner.backoff()).pause(&self.inner.jitter);
+            if !wait_until(deadline, pause).await {
+                return Err(asked.give_up(&out_of_time(&operation, within)));
+            }
+        }
+    }
+
+    /// Asks many operations; answers each, in their order. They travel in as few frames as possible. Each is
+    /// on its own: none waits for another, and those that are to be asked again are, without the others.
+    pub async fn call_batch(&self, operations: Vec<Operation>) -> Result<Vec<Result<Answer>>> {
+        self.call_batch_with(operations, CallOptions::default()).await
+    }
+
+    /// Asks many operations. The operation id of the options is none: each write gets one of its own.
+    pub async fn call_batch_with(
+        &self,
+        operations: Vec<Operation>,
+        options: CallOptions,
+    ) -> Result<Vec<Result<Answer>>> {
+        if options.operation_id.is_some() {
+            return Err(Error::invalid("the operations of a batch each have their own operation id"));
+        }
+        let within = options.deadline.unwrap_or(self.settings().deadline);
+        let deadline = Instant::now() + within;
+        let mut answers: Vec<Option<Result<Answer>>> = (0..operations.len()).map(|_| None).collect();
+        let mut asked = Vec::with_capacity(operations.len());
+        let mut items = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let operation_id = self.operation_id(&operation, None)?;
+            asked.push(Asked::new(operation_id));
+            items.push((Arc::new(operation), operation_id));
+        }
+        // The places of those not answered yet, and those of them not asked yet in this round.
+        let mut open: Vec<usize> = (0..items.len()).collect();
+        let mut backoff = None;
+        while !open.is_empty() {
+            let mut again = Vec::new();
+            let mut rest = open.as_slice();
+            while let Some(first) = rest.first() {
+                let connection = match self.connection_until(deadline, &mut asked[*first]).await {
+                    Ok(Verdict::Done(connection)) => connection,
+                    Ok(Verdict::Again) => {
+                        again.extend_from_slice(rest);
+                        break;
+                    }
+                    Err(error) => {
+                        for place in rest {
+                            answers[*place] = Some(Err(asked[*place].refused(error.clone())));
+                        }
+                        break;
+                    }
+                };
+                let most = connection.batch_operations_max().min(rest.len());
+                let batch: Vec<_> = rest[..most].iter().map(|place| items[*place].clone()).collect();
+                let sent = Sent::default();
+                let outcome = timeout_at(deadline, connection.call_batch(&batch, deadline, &sent)).await;
+                let (tried, after) = match &outcome {
+                    Ok(Outcome::Answered(answered)) => rest.split_at(answered.len()),
+                    _ => rest.split_at(most),
+                };
+                rest = after;
+                match outcome {
+                    Ok(Outcome::Answered(answered)) => {
+                        for (place, answer) in tried.iter().zip(answered) {
+                            match asked[*place].answered(answer) {
+                                Verdict::Done(answer) => answers[*place] = Some(answer),
+                                Verdict::Again => again.push(*place),
+                            }
+                        }
+                    }
+                    Ok(Outcome::Lost { sent, error }) => {
+                        for place in tried {
+                            asked[*place].lost(sent, error.clone());
+                        }
+                        again.extend_from_slice(tried);
+                    }
+                    Err(_) => {
+                        for place in tried {
+                            asked[*place].lost(sent.get(), no_answer(&connection));
+                        }
+                        again.extend_from_slice(tried);
+                    }
+                }
+            }
+            open = again;
+            if open.is_empty() {
+                break;
+            }
+            let pause = backoff.get_or_insert_with(|| self.inner.backoff()).pause(&self.inner.jitter);
+            if !wait_until(deadline, pause).await {
+                for place in open {
+                    let why = out_of_time(&items[place].0, within);
+                    answers[place] = Some(Err(asked[place].give_up(&why)));
+                }
+                break;
+            }
+        }
+        let missing = || Err(Error::new(ErrorKind::Internal, "an operation of a batch was not asked"));
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
+    }
+
+    /// Asks an operation with pages, and gives them one after the other, each once: when the connection is
+    /// lost, or the server is busy for a while, it goes on after the last page that was taken. Taking pages
+    /// slowly slows the server down; dropping the stream ends it.
+    pub fn stream(&self, operation: Operation) -> AnswerStream {
+        AnswerStream::new(self.inner.clone(), operation, false)
+    }
+
+    fn operation_id(&self, operation: &Operation, given: Option<OperationId>) -> Result<Option<OperationId>> {
+        match (operation.writes(), given) {
+            (true, Some(id)) => Ok(Some(id)),
+            (true, None) => new_operation_id().map(Some),
+            (false, None) => Ok(None),
+            (false, Some(_)) => Err(Error::invalid(format!(
+                "an operation id was given for {}, which changes nothing",
+                operation.name()
+            ))),
+        }
+    }
+
+    /// A connection; `Again` if there is none now, an error if there will be none.
+    async fn connection_until(
+        &self,
+        deadline: Instant,
+        asked: &mut Asked,
+    ) -> Result<Verdict<Arc<Connection>>> {
+        match timeout_at(deadline, self.inner.pool.connection()).await {
+            Ok(Ok(connection)) => return Ok(Verdict::Done(connection)),
+            Ok(Err(failure)) if failure.is_final => return Err(asked.refused(failure.error)),
+            Ok(Err(failure)) => asked.lost(false, failure.error),
+            Err(_) => {
+                asked.lost(false, Error::new(ErrorKind::Unavailable, "there was no connection in time"))
+            }
+        }
+        Ok(Verdict::Again)
+    }
+}
+
+/// Pauses, unless there is no time left after it.
+async fn wait_until(deadline: Instant, pause: Duration) -> bool {
+    if Instant::now() + pause >= deadline {
+        return false;
+    }
+    sleep(pause).await;
+    true
+}
+
+fn no_answer(connection: &Connection) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("{} gave no answer in time", connection.shared.endpoint))
+}
+
+fn out_of_time(operation: &Operation, within: Duration) -> String {
+    format!("{} was not answered within {within:?}", operation.name())
+}

@@ -1,0 +1,172 @@
+//! From an endpoint to a connection on which requests may be sent.
+
+use std::sync::Arc;
+
+use exacat_model::{Error, ErrorKind};
+use exacat_wire::native::limits::{FRAME_BYTES_MAX, HANDSHAKE_FRAME_BYTES_MAX};
+use exacat_wire::native::{
+    Frame, FrameDecoder, Hello, HelloAck, Identity, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN,
+    encode_authenticate, encode_hello,
+};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+
+use crate::connection::Connection;
+use crate::settings::ClientSettings;
+use crate::target::{Credentials, Endpoint};
+
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectError {
+    pub error: Error,
+    /// Trying again will not help: who the caller is, or what is trusted, is not accepted.
+    pub is_final: bool,
+}
+
+impl ConnectError {
+    pub fn passing(what: impl Into<String>) -> Self {
+        ConnectError { error: Error::new(ErrorKind::Unavailable, what), is_final: false }
+    }
+
+    fn lasting(error: Error) -> Self {
+        ConnectError { error, is_final: true }
+    }
+
+    /// An error the server gave during the handshake.
+    fn given(error: Error) -> Self {
+        let is_final = !error.kind.is_retryable();
+        ConnectError { error, is_final }
+    }
+}
+
+/// What the handshake found out.
+#[derive(Clone, Debug)]
+pub(crate) struct Greeting {
+    pub server: HelloAck,
+    pub identity: Identity,
+}
+
+/// Opens a connection and starts its tasks. The caller bounds the time.
+pub(crate) async fn open(
+    endpoint: &Endpoint,
+    credentials: &Credentials,
+    settings: &ClientSettings,
+    tls: Option<&Arc<ClientConfig>>,
+) -> Result<Arc<Connection>, ConnectError> {
+    let unreachable =
+        |error: std::io::Error| ConnectError::passing(format!("cannot connect to {endpoint}: {error}"));
+    match endpoint {
+        Endpoint::Unix(path) => {
+            let (reader, writer) = UnixStream::connect(path).await.map_err(unreachable)?.into_split();
+            greet(reader, writer, endpoint, credentials, settings).await
+        }
+        Endpoint::Tls { host, port } => {
+            let config = tls.ok_or_else(|| {
+                ConnectError::lasting(Error::invalid(format!(
+                    "to connect to {endpoint}, a certificate or a fingerprint to trust is needed"
+                )))
+            })?;
+            let name = ServerName::try_from(host.clone()).map_err(|_| {
+                ConnectError::lasting(Error::invalid(format!("not a host name: {host:.200?}")))
+            })?;
+            let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+            stream.set_nodelay(true).map_err(unreachable)?;
+            let stream = TlsConnector::from(config.clone()).connect(name, stream).await.map_err(|error| {
+                // A certificate that is not believed stays so; a connection that breaks may not.
+                let is_final = error.kind() == std::io::ErrorKind::InvalidData;
+                let error = Error::new(
+                    if is_final { ErrorKind::Unauthenticated } else { ErrorKind::Unavailable },
+                    format!("no secure connection to {endpoint}: {error}"),
+                );
+                ConnectError { error, is_final }
+            })?;
+            let (reader, writer) = tokio::io::split(stream);
+            greet(reader, writer, endpoint, credentials, settings).await
+        }
+    }
+}
+
+async fn greet<R, W>(
+    mut reader: R,
+    mut writer: W,
+    endpoint: &Endpoint,
+    credentials: &Credentials,
+    settings: &ClientSettings,
+) -> Result<Arc<Connection>, ConnectError>
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let mut decoder = FrameDecoder::new();
+    let broken = |error: std::io::Error| {
+        ConnectError::passing(format!("the connection to {endpoint} broke in the handshake: {error}"))
+    };
+    let unexpected = |frame: &Frame| {
+        ConnectError::lasting(Error::new(
+            ErrorKind::Internal,
+            format!("{endpoint} sent a {} frame out of turn in the handshake", frame.frame_type().name()),
+        ))
+    };
+
+    let mut out = Vec::new();
+    encode_hello(&mut out, &Hello::new(&settings.name));
+    writer.write_all(&out).await.map_err(broken)?;
+    writer.flush().await.map_err(broken)?;
+    let server = match next_frame(&mut reader, &mut decoder, endpoint).await? {
+        Frame::HelloAck(ack) => ack,
+        Frame::Error(error) => return Err(ConnectError::given(error)),
+        other => return Err(unexpected(&other)),
+    };
+    if !(PROTOCOL_VERSION_MIN..=PROTOCOL_VERSION).contains(&server.version) {
+        return Err(ConnectError::lasting(Error::invalid(format!(
+            "{endpoint} chose protocol version {}, which was not offered",
+            server.version
+        ))));
+    }
+
+    out.clear();
+    encode_authenticate(&mut out, &credentials.0).map_err(ConnectError::lasting)?;
+    writer.write_all(&out).await.map_err(broken)?;
+    writer.flush().await.map_err(broken)?;
+    let identity = match next_frame(&mut reader, &mut decoder, endpoint).await? {
+        Frame::Authenticated(identity) => identity,
+        Frame::Error(error) => return Err(ConnectError::given(error)),
+        Frame::Goodbye { reason } => {
+            return Err(ConnectError::passing(format!("{endpoint} is going down: {reason}")));
+        }
+        other => return Err(unexpected(&other)),
+    };
+    decoder.set_frame_bytes_max((server.limits.frame_bytes_max as usize).min(FRAME_BYTES_MAX));
+    tracing::debug!(%endpoint, server = server.server, catalogue = %server.catalogue, "connected");
+    Ok(Connection::start(reader, writer, decoder, endpoint, Greeting { server, identity }, settings))
+}
+
+async fn next_frame<R: AsyncRead + Unpin>(
+    reader: &mut R,
+    decoder: &mut FrameDecoder,
+    endpoint: &Endpoint,
+) -> Result<Frame, ConnectError> {
+    let stranger = |error| {
+        ConnectError::lasting(Error::new(
+            ErrorKind::Internal,
+            format!("{endpoint} does not speak the native protocol: {error}"),
+        ))
+    };
+    loop {
+        if let Some(raw) = decoder.next_frame().map_err(stranger)? {
+            return raw.decode().map_err(stranger);
+        }
+        decoder.buffer_mut().reserve(HANDSHAKE_FRAME_BYTES_MAX);
+        let read = reader.read_buf(decoder.buffer_mut()).await;
+        match read {
+            Ok(0) => return Err(ConnectError::passing(format!("{endpoint} closed the connection"))),
+            Ok(_) => {}
+            Err(error) => {
+                return Err(ConnectError::passing(format!("cannot read from {endpoint}: {error}")));
+            }
+        }
+    }
+}

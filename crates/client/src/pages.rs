@@ -1,0 +1,184 @@
+//! A long answer as a stream of its pages, across lost connections.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use exacat_model::codec::Encode;
+use exacat_model::{Answer, Cursor, Error, ErrorKind, Operation, OperationId, Result};
+use futures::Stream;
+use futures::stream::{BoxStream, StreamExt};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::client::Inner;
+use crate::connection::OpenStream;
+use crate::pending::{Outcome, StreamItem};
+use crate::retry::{Asked, Backoff, new_operation_id};
+
+/// The pages of a long answer, in order. After an error there are no more.
+pub struct AnswerStream {
+    pages: BoxStream<'static, Result<Answer>>,
+}
+
+impl AnswerStream {
+    /// The pages of `operation`; if `follow`, beyond the end of the history that is there, for ever.
+    pub(crate) fn new(inner: Arc<Inner>, operation: Operation, follow: bool) -> Self {
+        let pages = Pages::new(inner, operation, follow);
+        let pages = futures::stream::unfold(Some(pages), |pages| async {
+            let mut pages = pages?;
+            match pages.next().await {
+                None => None,
+                Some(Ok(page)) => Some((Ok(page), Some(pages))),
+                Some(Err(error)) => Some((Err(error), None)),
+            }
+        });
+        AnswerStream { pages: pages.boxed() }
+    }
+}
+
+impl Stream for AnswerStream {
+    type Item = Result<Answer>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.pages.poll_next_unpin(cx)
+    }
+}
+
+impl std::fmt::Debug for AnswerStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AnswerStream").finish_non_exhaustive()
+    }
+}
+
+struct Pages {
+    inner: Arc<Inner>,
+    /// The operation from where it goes on.
+    operation: Operation,
+    /// Of a write, for the pages from here on: a step that is asked again is the same step.
+    operation_id: Option<OperationId>,
+    open: Option<OpenStream>,
+    rest: Rest,
+    /// The end of the history there is now is not the end.
+    follow: bool,
+}
+
+/// What comes after the pages given so far.
+enum Rest {
+    More,
+    Nothing,
+    Error(Error),
+}
+
+impl Pages {
+    fn new(inner: Arc<Inner>, operation: Operation, follow: bool) -> Self {
+        let rest = if operation.has_pages() {
+            Rest::More
+        } else {
+            Rest::Error(Error::invalid(format!("{} has no pages to stream", operation.name())))
+        };
+        Pages { inner, operation, operation_id: None, open: None, rest, follow }
+    }
+
+    async fn next(&mut self) -> Option<Result<Answer>> {
+        match std::mem::replace(&mut self.rest, Rest::Nothing) {
+            Rest::More => {}
+            Rest::Nothing => return None,
+            Rest::Error(error) => return Some(Err(error)),
+        }
+        let page = self.page().await;
+        if let Ok(page) = &page {
+            self.rest = self.resume(page);
+        }
+        Some(page)
+    }
+
+    /// Where it goes on after a page.
+    fn resume(&mut self, page: &Answer) -> Rest {
+        let next = page.next().cloned();
+        if next.is_none() {
+            self.open = None;
+        }
+        let next = match page {
+            Answer::Changes { next: None, up_to, .. } if self.follow => Some(Cursor(up_to.to_bytes())),
+            _ => next,
+        };
+        let Some(cursor) = next else { return Rest::Nothing };
+        self.operation_id = None;
+        match self.operation.resumed(cursor) {
+            Some(operation) => {
+                self.operation = operation;
+                Rest::More
+            }
+            None => Rest::Error(Error::new(
+                ErrorKind::Internal,
+                format!("the server gave a cursor with which {} cannot go on", self.operation.name()),
+            )),
+        }
+    }
+
+    async fn page(&mut self) -> Result<Answer> {
+        // An open stream may have nothing to tell for long, and a dead peer is noticed by the connection: time
+        // counts only from when there was no stream until a page comes.
+        let within = self.inner.settings().deadline;
+        let mut deadline = None;
+        let mut backoff: Option<Backoff> = None;
+        if self.operation.writes() && self.operation_id.is_none() {
+            self.operation_id = Some(new_operation_id()?);
+        }
+        let mut asked = Asked::new(self.operation_id);
+        loop {
+            if let Some(open) = &mut self.open {
+                match open.next().await {
+                    StreamItem::Part(page) => return Ok(page),
+                    StreamItem::Failed(error) if !error.kind.is_retryable() => {
+                        return Err(asked.refused(error));
+                    }
+                    StreamItem::Failed(error) => asked.lost(error.kind == ErrorKind::Unknown, error),
+                    StreamItem::Lost(error) => asked.lost(true, error),
+                    StreamItem::End => asked.lost(
+                        true,
+                        Error::new(ErrorKind::Unavailable, "the server ended a stream before its last page"),
+                    ),
+                }
+                self.open = None;
+            }
+            let until = *deadline.get_or_insert_with(|| Instant::now() + within);
+            if let Some(backoff) = &mut backoff {
+                let pause = backoff.pause(&self.inner.jitter);
+                if Instant::now() + pause >= until {
+                    let name = self.operation.name();
+                    return Err(asked.give_up(&format!("{name} gave no page within {within:?}")));
+                }
+                sleep(pause).await;
+            } else {
+                backoff = Some(self.inner.backoff());
+            }
+            self.reopen(until, &mut asked).await?;
+        }
+    }
+
+    /// Tries once to open the stream from where it goes on; an error if that cannot help.
+    async fn reopen(&mut self, until: Instant, asked: &mut Asked) -> Result<()> {
+        let late = || Error::new(ErrorKind::Unavailable, "there was no connection in time");
+        let connection = match timeout_at(until, self.inner.pool.connection()).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(failure)) if failure.is_final => return Err(asked.refused(failure.error)),
+            Ok(Err(failure)) => {
+                asked.lost(false, failure.error);
+                return Ok(());
+            }
+            Err(_) => {
+                asked.lost(false, late());
+                return Ok(());
+            }
+        };
+        let window = self.inner.settings().stream_credit;
+        let opened = connection.stream(&self.operation, self.operation_id, window);
+        match timeout_at(until, opened).await {
+            Ok(Outcome::Answered(open)) => self.open = Some(open.map_err(|error| asked.refused(error))?),
+            Ok(Outcome::Lost { sent, error }) => asked.lost(sent, error),
+            Err(_) => asked.lost(false, late()),
+        }
+        Ok(())
+    }
+}

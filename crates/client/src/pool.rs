@@ -1,0 +1,155 @@
+//! The connections of a client: opened when needed, to the first endpoint that can be reached.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use exacat_model::{Error, ErrorKind, Guid, Result};
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+use tokio::time::{Instant, timeout};
+
+use crate::connection::Connection;
+use crate::handshake::{self, ConnectError};
+use crate::settings::ClientSettings;
+use crate::target::{Credentials, Target};
+use crate::tls;
+
+/// One place for a connection.
+#[derive(Debug, Default)]
+struct Slot {
+    current: Mutex<Option<Arc<Connection>>>,
+    /// Held while one caller connects for all; what came of the last attempt, if it failed.
+    connecting: tokio::sync::Mutex<Option<(Instant, ConnectError)>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    target: Target,
+    credentials: Credentials,
+    pub settings: ClientSettings,
+    tls: Option<Arc<ClientConfig>>,
+    slots: Vec<Slot>,
+    turn: AtomicUsize,
+    /// The endpoint to begin with: the one that worked last.
+    endpoint: AtomicUsize,
+    /// The catalogue of the first connection: another one behind another endpoint is a mistake.
+    catalogue: Mutex<Option<Guid>>,
+    closed: std::sync::atomic::AtomicBool,
+}
+
+impl Pool {
+    pub fn new(target: Target, credentials: Credentials, settings: ClientSettings) -> Result<Self> {
+        settings.check()?;
+        Ok(Pool {
+            tls: tls::client_config(target.trust())?,
+            slots: (0..settings.connections).map(|_| Slot::default()).collect(),
+            target,
+            credentials,
+            settings,
+            turn: AtomicUsize::new(0),
+            endpoint: AtomicUsize::new(0),
+            catalogue: Mutex::new(None),
+            closed: false.into(),
+        })
+    }
+
+    /// A connection on which requests may be sent; opens one if there is none.
+    pub async fn connection(&self) -> std::result::Result<Arc<Connection>, ConnectError> {
+        let slot = match self.slots.as_slice() {
+            [slot] => slot,
+            slots => &slots[self.turn.fetch_add(1, Ordering::Relaxed) % slots.len()],
+        };
+        let open = |slot: &Slot| slot.current.lock().as_ref().filter(|current| current.is_open()).cloned();
+        if let Some(connection) = open(slot) {
+            return Ok(connection);
+        }
+        let came = Instant::now();
+        let mut last_failure = slot.connecting.lock().await;
+        if let Some(connection) = open(slot) {
+            return Ok(connection);
+        }
+        // Whoever waited while another caller tried in vain has nothing to gain from trying at once again.
+        if let Some((when, error)) = &*last_failure
+            && *when >= came
+        {
+            return Err(error.clone());
+        }
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(ConnectError { error: closed(), is_final: true });
+        }
+        match self.connect().await {
+            Ok(connection) => {
+                *last_failure = None;
+                *slot.current.lock() = Some(connection.clone());
+                Ok(connection)
+            }
+            Err(error) => {
+                *last_failure = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    /// Tries one endpoint after the other, once.
+    async fn connect(&self) -> std::result::Result<Arc<Connection>, ConnectError> {
+        let endpoints = self.target.endpoints();
+        let first = self.endpoint.load(Ordering::Relaxed);
+        let mut failure: Option<ConnectError> = None;
+        for offset in 0..endpoints.len() {
+            let index = (first + offset) % endpoints.len();
+            let endpoint = &endpoints[index];
+            let within = self.settings.connect_timeout;
+            let opened = timeout(
+                within,
+                handshake::open(endpoint, &self.credentials, &self.settings, self.tls.as_ref()),
+            )
+            .await
+            .unwrap_or_else(|_| {
+                Err(ConnectError::passing(format!("{endpoint} did not answer within {within:?}")))
+            })
+            .and_then(|connection| self.check_catalogue(connection));
+            match opened {
+                Ok(connection) => {
+                    self.endpoint.store(index, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                Err(error) => {
+                    tracing::debug!(%endpoint, error = %error.error, "cannot connect");
+                    // Waiting helps if it would help at one of them.
+                    if failure.as_ref().is_none_or(|failure| failure.is_final) {
+                        failure = Some(error);
+                    }
+                }
+            }
+        }
+        Err(failure.unwrap_or_else(|| ConnectError::passing("there is no endpoint")))
+    }
+
+    fn check_catalogue(
+        &self,
+        connection: Arc<Connection>,
+    ) -> std::result::Result<Arc<Connection>, ConnectError> {
+        let found = connection.shared.greeting.server.catalogue;
+        let known = *self.catalogue.lock().get_or_insert(found);
+        if known == found {
+            return Ok(connection);
+        }
+        let error = Error::new(
+            ErrorKind::Conflict,
+            format!("{} serves the catalogue {found}, not {known}", connection.shared.endpoint),
+        );
+        Err(ConnectError { error, is_final: true })
+    }
+
+    /// Ends all connections, waiting for what is in flight.
+    pub async fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        let open = self.slots.iter().filter_map(|slot| slot.current.lock().take()).collect::<Vec<_>>();
+        let within = self.settings.close_timeout;
+        futures::future::join_all(open.iter().map(|connection| connection.close(within))).await;
+    }
+}
+
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Unavailable, "the client was closed")
+}

@@ -1,0 +1,177 @@
+//! When to ask again, after which pause, and what to say when there is no more time to.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use exacat_model::{Error, ErrorKind, OperationId, Result};
+
+/// Random numbers, good enough to keep clients from asking again in step.
+#[derive(Debug)]
+pub(crate) struct Jitter(AtomicU64);
+
+impl Jitter {
+    pub fn new() -> Result<Self> {
+        let mut seed = [0u8; 8];
+        fill(&mut seed)?;
+        Ok(Jitter(AtomicU64::new(u64::from_le_bytes(seed))))
+    }
+
+    /// A number below 1.
+    fn fraction(&self) -> f64 {
+        // SplitMix64, public domain by its author: a counter, scrambled.
+        let mut z = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+fn fill(bytes: &mut [u8]) -> Result<()> {
+    getrandom::fill(bytes).map_err(|error| {
+        Error::new(ErrorKind::Internal, format!("the system gives no random bytes: {error}"))
+    })
+}
+
+/// A new operation id.
+pub(crate) fn new_operation_id() -> Result<OperationId> {
+    let mut id = [0u8; 16];
+    fill(&mut id)?;
+    Ok(OperationId(id))
+}
+
+/// The pauses of one call, each somewhere between half of and the whole of a bound that doubles.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    next: Duration,
+    max: Duration,
+}
+
+impl Backoff {
+    pub fn new(min: Duration, max: Duration) -> Self {
+        Backoff { next: min, max }
+    }
+
+    pub fn pause(&mut self, jitter: &Jitter) -> Duration {
+        let bound = self.next;
+        self.next = (bound * 2).min(self.max);
+        bound.mul_f64(0.5 + 0.5 * jitter.fraction())
+    }
+}
+
+/// What is known of one operation that is asked until it is answered.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub operation_id: Option<OperationId>,
+    /// An attempt was sent and its outcome is not known.
+    maybe_done: bool,
+    /// Why the last attempt gave no answer.
+    last: Option<Error>,
+}
+
+/// What to do after an attempt.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict<T> {
+    /// This is the answer.
+    Done(T),
+    /// Ask again.
+    Again,
+}
+
+impl Asked {
+    pub fn new(operation_id: Option<OperationId>) -> Self {
+        Asked { operation_id, maybe_done: false, last: None }
+    }
+
+    /// The server answered.
+    pub fn answered<T>(&mut self, answered: Result<T>) -> Verdict<Result<T>> {
+        match answered {
+            Err(error) if error.kind.is_retryable() => {
+                self.maybe_done |= error.kind == ErrorKind::Unknown;
+                self.last = Some(error);
+                Verdict::Again
+            }
+            answered => Verdict::Done(answered),
+        }
+    }
+
+    /// There was no answer.
+    pub fn lost(&mut self, sent: bool, error: Error) {
+        self.maybe_done |= sent;
+        self.last = Some(error);
+    }
+
+    /// What to say if it is not asked again, because of `why`.
+    pub fn give_up(&self, why: &str) -> Error {
+        let last = match &self.last {
+            Some(error) => format!("; last: {error}"),
+            None => String::new(),
+        };
+        match (&self.operation_id, self.maybe_done) {
+            (Some(id), true) => Error::new(
+                ErrorKind::Unknown,
+                format!("{why}: it may or may not have been done, ask again with operation id {id:?}{last}"),
+            ),
+            _ => {
+                // A server that says it is busy is no more than that.
+                let kind = match &self.last {
+                    Some(Error { kind: ErrorKind::Busy, .. }) => ErrorKind::Busy,
+                    _ => ErrorKind::Unavailable,
+                };
+                Error::new(kind, format!("{why}{last}"))
+            }
+        }
+    }
+
+    /// What to say if asking again is refused for good, before it comes to the operation itself.
+    pub fn refused(&self, error: Error) -> Error {
+        if self.operation_id.is_some() && self.maybe_done { self.give_up(&error.message) } else { error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_their_bound_and_differ() {
+        let jitter = Jitter::new().unwrap();
+        let (min, max) = (Duration::from_millis(10), Duration::from_millis(100));
+        let mut backoff = Backoff::new(min, max);
+        let mut bound = min;
+        for _ in 0..10 {
+            let pause = backoff.pause(&jitter);
+            assert!(pause >= bound / 2 && pause <= bound, "{pause:?} for {bound:?}");
+            bound = (bound * 2).min(max);
+        }
+        let pauses: std::collections::BTreeSet<Duration> = (0..100).map(|_| backoff.pause(&jitter)).collect();
+        assert!(pauses.len() > 90);
+    }
+
+    #[test]
+    fn what_is_said_at_the_end_is_what_is_known() {
+        let id = OperationId([0xab; 16]);
+        let lost = || Error::new(ErrorKind::Unavailable, "gone");
+        // A write that was sent once is unknown for ever, whatever came later.
+        let mut asked = Asked::new(Some(id));
+        asked.lost(true, lost());
+        assert_eq!(asked.answered::<()>(Err(Error::new(ErrorKind::Busy, "later"))), Verdict::Again);
+        let error = asked.give_up("no answer in time");
+        assert_eq!(error.kind, ErrorKind::Unknown);
+        assert!(error.message.contains(&"ab".repeat(16)), "{error}");
+        assert_eq!(asked.refused(Error::denied("no")).kind, ErrorKind::Unknown);
+        // One that never was, and any read, is certainly not done.
+        let mut asked = Asked::new(Some(id));
+        asked.lost(false, lost());
+        assert_eq!(asked.give_up("no answer in time").kind, ErrorKind::Unavailable);
+        assert_eq!(asked.refused(Error::denied("no")).kind, ErrorKind::Denied);
+        let mut asked = Asked::new(None);
+        asked.lost(true, lost());
+        assert_eq!(asked.give_up("no answer in time").kind, ErrorKind::Unavailable);
+        // An answer is an answer; only what may help is asked again.
+        for kind in ErrorKind::ALL {
+            let verdict = Asked::new(Some(id)).answered::<()>(Err(Error::new(kind, "")));
+            let again = matches!(kind, ErrorKind::Busy | ErrorKind::Unavailable | ErrorKind::Unknown);
+            assert_eq!(verdict == Verdict::Again, again, "{kind}");
+        }
+    }
+}

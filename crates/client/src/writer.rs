@@ -1,0 +1,191 @@
+//! The writer of a connection: puts what waits into as few frames and writes as possible.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use exacat_wire::native::{
+    BatchWriter, RequestOptions, encode_cancel, encode_credit, encode_goodbye, encode_ping, encode_pong,
+    encode_request,
+};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use crate::connection::{Command, Control, Life, Shared, remaining_ms};
+use crate::pending::{Pending, Reply};
+use crate::settings::limits::{QUEUE_CALLS_MAX, WRITE_BYTES};
+
+type Small = (Arc<exacat_model::Operation>, Instant, Reply);
+
+/// Writes until the connection ends, one way or the other.
+pub(crate) async fn run<W: AsyncWrite + Unpin>(
+    shared: Arc<Shared>,
+    mut writer: W,
+    mut queue: mpsc::Receiver<Command>,
+) {
+    let mut life = shared.life.subscribe();
+    let written = tokio::select! {
+        biased;
+        _ = life.wait_for(|life| *life == Life::Closed) => Ok(()),
+        written = write(&shared, &mut writer, &mut queue) => written,
+    };
+    shared.fail(match written {
+        Err(error) => shared.lost(error),
+        Ok(()) => shared.lost("it was closed"),
+    });
+    // What is still in the queue was not sent, and those who wait for it are to know.
+    queue.close();
+    while let Ok(command) = queue.try_recv() {
+        let (request, pending) = match command {
+            Command::Small { reply, .. } => (shared.new_request(), Pending::One(reply)),
+            Command::Frame { request, pending, .. } => (request, pending),
+        };
+        // It takes nothing any more: this tells them.
+        shared.table.lock().register(request, pending);
+    }
+}
+
+struct Output<'a, W> {
+    shared: &'a Shared,
+    writer: &'a mut W,
+    buffer: Vec<u8>,
+}
+
+impl<W: AsyncWrite + Unpin> Output<'_, W> {
+    async fn write(&mut self) -> std::io::Result<()> {
+        if !self.buffer.is_empty() {
+            self.writer.write_all(&self.buffer).await?;
+            self.buffer.clear();
+            // One long batch is no reason to keep its memory.
+            self.buffer.shrink_to(2 * WRITE_BYTES);
+            self.shared.note_sent();
+        }
+        Ok(())
+    }
+
+    async fn write_if_long(&mut self) -> std::io::Result<()> {
+        if self.buffer.len() >= WRITE_BYTES { self.write().await } else { Ok(()) }
+    }
+
+    async fn write_now(&mut self) -> std::io::Result<()> {
+        self.write().await?;
+        self.writer.flush().await
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin>(
+    shared: &Shared,
+    writer: &mut W,
+    queue: &mut mpsc::Receiver<Command>,
+) -> std::io::Result<()> {
+    let mut out = Output { shared, writer, buffer: Vec::new() };
+    let mut commands = Vec::new();
+    let mut smalls: VecDeque<Small> = VecDeque::new();
+    let mut queue_open = true;
+    let period = shared.ping_after / 2;
+    let mut tick = interval_at(Instant::now() + period, period);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut pings = 0;
+    loop {
+        tokio::select! {
+            received = queue.recv_many(&mut commands, QUEUE_CALLS_MAX), if queue_open => {
+                queue_open = received > 0;
+            }
+            () = shared.control_waits.notified() => {}
+            _ = tick.tick() => {
+                if shared.is_silent() {
+                    pings += 1;
+                    encode_ping(&mut out.buffer, pings);
+                }
+            }
+        }
+        for control in shared.take_controls() {
+            match control {
+                Control::Credit { request, parts } => encode_credit(&mut out.buffer, request, parts),
+                // What is answered, or not sent yet, has nothing to cancel.
+                Control::Cancel { request } => {
+                    if shared.table.lock().contains(request) {
+                        encode_cancel(&mut out.buffer, request);
+                    }
+                }
+                Control::Pong { echo } => encode_pong(&mut out.buffer, echo),
+            }
+        }
+        for command in commands.drain(..) {
+            match command {
+                Command::Small { operation, deadline, reply } => {
+                    smalls.push_back((operation, deadline, reply))
+                }
+                Command::Frame { request, bytes, pending, queued } => {
+                    if !shared.table.lock().register(request, pending) {
+                        continue;
+                    }
+                    if bytes.len() < WRITE_BYTES {
+                        out.buffer.extend_from_slice(&bytes);
+                    } else {
+                        out.write().await?;
+                        out.buffer = bytes;
+                        out.write().await?;
+                    }
+                    drop(queued);
+                    out.write_if_long().await?;
+                }
+            }
+        }
+        coalesce(shared, &mut smalls, &mut out).await?;
+        // What is in flight may still need credit, so goodbye is said when nothing is.
+        if *shared.life.borrow() != Life::Open && queue.is_empty() && shared.table.lock().is_empty() {
+            encode_goodbye(&mut out.buffer, "the client has nothing more to ask");
+            out.write_now().await?;
+            return out.writer.shutdown().await;
+        }
+        out.write_now().await?;
+    }
+}
+
+/// Sends look-ups that came together as batches; a single one as it is.
+async fn coalesce<W: AsyncWrite + Unpin>(
+    shared: &Shared,
+    smalls: &mut VecDeque<Small>,
+    out: &mut Output<'_, W>,
+) -> std::io::Result<()> {
+    while let Some((operation, deadline, _)) = smalls.front() {
+        let request = shared.new_request();
+        let buffer = &mut out.buffer;
+        let start = buffer.len();
+        let together = smalls.len().min(shared.coalesced_calls_max);
+        let (taken, encoded) = if together == 1 {
+            let options =
+                RequestOptions { deadline_ms: Some(remaining_ms(*deadline)), ..RequestOptions::default() };
+            (1, encode_request(buffer, shared.frame_bytes_max, request, &options, operation))
+        } else {
+            // The one who waits longest sets the deadline; the others stop waiting by themselves.
+            let latest = smalls.iter().take(together).map(|(_, deadline, _)| *deadline).max();
+            let deadline_ms = latest.map(remaining_ms);
+            let mut batch = BatchWriter::new(buffer, shared.frame_bytes_max, request, deadline_ms);
+            let pushed =
+                smalls.iter().take(together).try_for_each(|(operation, ..)| batch.push(None, operation));
+            let taken = batch.operations();
+            batch.finish();
+            // Where not all fit, the rest comes into the next one; what fits into none is refused.
+            if taken == 0 { (1, pushed) } else { (taken, Ok(())) }
+        };
+        let mut replies = smalls.drain(..taken).map(|(_, _, reply)| reply);
+        let pending = match (replies.next(), encoded) {
+            (Some(reply), Err(error)) => {
+                reply.answer(Err(error));
+                continue;
+            }
+            (Some(reply), Ok(())) if together == 1 => Pending::One(reply),
+            (first, _) => {
+                let replies: Vec<Reply> = first.into_iter().chain(replies).collect();
+                Pending::Coalesced { replies: replies.into_iter(), answered: 0 }
+            }
+        };
+        if !shared.table.lock().register(request, pending) {
+            out.buffer.truncate(start);
+        }
+        out.write_if_long().await?;
+    }
+    Ok(())
+}
