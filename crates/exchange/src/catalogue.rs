@@ -1,0 +1,39 @@
+//! What this crate asks of a catalogue, so that a test can stand in for the network.
+
+use std::future::Future;
+
+use exacat_model::{Answer, Cursor, Error, Operation};
+use futures::Stream;
+
+/// A catalogue that can be asked.
+///
+/// A call may be in flight beside others, and asks again by itself where that is safe. `Unknown` and
+/// `Unavailable` come back only when it gave up.
+pub trait Catalogue: Send + Sync + 'static {
+    /// Carries out an operation.
+    fn call(&self, operation: Operation) -> impl Future<Output = Result<Answer, Error>> + Send;
+
+    /// All pages of an operation that has pages, in order.
+    fn stream(&self, operation: Operation) -> impl Stream<Item = Result<Answer, Error>> + Send {
+        futures::stream::unfold(Some(operation), move |next| async move {
+            let operation = next?;
+            let again = operation.resumed(Cursor::default()).is_some().then(|| operation.clone());
+            let answer = self.call(operation).await;
+            let following = match &answer {
+                Ok(answer) => answer.next().cloned().and_then(|next| again?.resumed(next)),
+                Err(_) => None,
+            };
+            Some((answer, following))
+        })
+    }
+}
+
+impl Catalogue for exacat_client::Client {
+    async fn call(&self, operation: Operation) -> Result<Answer, Error> {
+        exacat_client::Client::call(self, operation).await
+    }
+
+    fn stream(&self, operation: Operation) -> impl Stream<Item = Result<Answer, Error>> + Send {
+        exacat_client::Client::stream(self, operation)
+    }
+}

@@ -1,0 +1,264 @@
+//! An entry as a row of an export: what each column holds, and how it is written in each format.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use exacat_model::answer::Stat;
+use exacat_model::{Body, Entry, File, FileRef, Lfn, Location, Replica, ReplicaState, Se, TagValue};
+use serde_json::Value;
+
+use crate::columns::Role;
+use crate::escape;
+use crate::json_tags;
+use crate::records::{Format, push_csv_field};
+
+/// The SEs by number.
+pub(crate) type Ses = HashMap<u16, Se>;
+
+/// Writes rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Cells {
+    pub(crate) columns: Vec<Role>,
+    pub(crate) format: Format,
+    pub(crate) delimiter: u8,
+    /// Written as `=` where the PFN is this and the LFN.
+    pub(crate) pfn_same: Option<String>,
+}
+
+/// What becomes a row.
+pub(crate) enum Line<'a> {
+    /// An entry.
+    Entry(&'a Stat),
+    /// A member of a collection; by GUID if nobody sees where it stands.
+    Member { collection: &'a Lfn, file: FileRef },
+}
+
+impl Cells {
+    /// Appends the header row.
+    pub(crate) fn header(&self, out: &mut Vec<u8>) {
+        for (index, role) in self.columns.iter().enumerate() {
+            self.separate(out, index);
+            self.field(out, &role.name());
+        }
+        out.push(b'\n');
+    }
+
+    /// Appends a row.
+    pub(crate) fn row(&self, out: &mut Vec<u8>, line: &Line<'_>, ses: &Ses) {
+        if self.format == Format::JsonLines {
+            self.json_row(out, line, ses);
+        } else {
+            for (index, role) in self.columns.iter().enumerate() {
+                self.separate(out, index);
+                if let Some(text) = self.text(role, line, ses) {
+                    self.field(out, &text);
+                }
+            }
+        }
+        out.push(b'\n');
+    }
+
+    fn separate(&self, out: &mut Vec<u8>, index: usize) {
+        if index > 0 {
+            out.push(self.delimiter);
+        }
+    }
+
+    fn field(&self, out: &mut Vec<u8>, text: &str) {
+        match self.format {
+            Format::Csv => push_csv_field(out, text, self.delimiter),
+            _ => escape::push_field(out, text),
+        }
+    }
+
+    fn text(&self, role: &Role, line: &Line<'_>, ses: &Ses) -> Option<String> {
+        let stat = match line {
+            Line::Member { collection, file } => return member_text(role, collection, file),
+            Line::Entry(stat) => stat,
+        };
+        let file = stat.entry.file();
+        Some(match role {
+            Role::Replicas => {
+                let file = file?;
+                join(file.replicas.iter().map(|replica| replica_text(file, replica, ses)), '|')
+            }
+            Role::Pfns => join(pfns(file?, ses), '|'),
+            Role::Tags => join(stat.entry.tags.iter().map(|tag| format!("{}={}", tag.key, tag.value)), ';'),
+            Role::Tag(key) => tag(&stat.entry, key.as_str())?.to_string(),
+            role => self.scalar(role, stat, ses)?,
+        })
+    }
+
+    /// A column that holds one value.
+    fn scalar(&self, role: &Role, stat: &Stat, ses: &Ses) -> Option<String> {
+        let entry = &stat.entry;
+        let file = entry.file();
+        Some(match role {
+            Role::Lfn => stat.lfn.as_str().to_owned(),
+            Role::Kind => entry.kind().name().to_owned(),
+            Role::Guid => file?.guid.to_string(),
+            Role::Size => file?.size?.to_string(),
+            Role::Checksum => {
+                let mut text = String::new();
+                for checksum in file?.checksums.iter() {
+                    let _infallible = write!(text, "{}{checksum}", if text.is_empty() { "" } else { "|" });
+                }
+                text
+            }
+            Role::Owner => stat.owner.to_string(),
+            Role::Group => stat.group.to_string(),
+            Role::Mode => entry.mode.to_string(),
+            Role::Mtime => entry.modified.to_string(),
+            Role::Expires => entry.expires?.to_string(),
+            Role::Job => file?.job?.to_string(),
+            Role::Pfn => {
+                let pfn = pfns(file?, ses).next()?;
+                let same = |prefix: &String| pfn.strip_prefix(prefix.as_str()) == Some(stat.lfn.as_str());
+                if self.pfn_same.as_ref().is_some_and(same) { "=".to_owned() } else { pfn }
+            }
+            Role::Se => {
+                let replica = file?.replicas.first()?;
+                ses.get(&replica.se.0)?.name.to_string()
+            }
+            Role::Target => match &entry.body {
+                Body::Link { target, .. } => target.as_str().to_owned(),
+                _ => return None,
+            },
+            _ => return None,
+        })
+    }
+
+    fn json_row(&self, out: &mut Vec<u8>, line: &Line<'_>, ses: &Ses) {
+        out.push(b'{');
+        let mut first = true;
+        for role in &self.columns {
+            let Some(value) = self.json(role, line, ses) else { continue };
+            if !first {
+                out.push(b',');
+            }
+            first = false;
+            // Writing to memory cannot fail, and every value here has text keys.
+            let _infallible = serde_json::to_writer(&mut *out, &role.name());
+            out.push(b':');
+            let _infallible = serde_json::to_writer(&mut *out, &value);
+        }
+        out.push(b'}');
+    }
+
+    fn json(&self, role: &Role, line: &Line<'_>, ses: &Ses) -> Option<Value> {
+        let stat = match line {
+            Line::Member { collection, file } => return member_text(role, collection, file).map(Value::from),
+            Line::Entry(stat) => stat,
+        };
+        let file = stat.entry.file();
+        Some(match role {
+            Role::Size => Value::from(file?.size?),
+            Role::Job => Value::from(file?.job?),
+            Role::Replicas => {
+                let file = file?;
+                let items = file.replicas.iter().map(|replica| replica_json(file, replica, ses));
+                some_array(items.collect())?
+            }
+            Role::Pfns => some_array(pfns(file?, ses).map(Value::from).collect())?,
+            Role::Tags => {
+                let tags = stat.entry.tags.iter().map(|tag| (tag.key.to_string(), json_tags::to_json(&tag.value)));
+                let tags: serde_json::Map<String, Value> = tags.collect();
+                if tags.is_empty() {
+                    return None;
+                }
+                Value::Object(tags)
+            }
+            Role::Tag(key) => json_tags::to_json(tag(&stat.entry, key.as_str())?),
+            role => Value::from(self.scalar(role, stat, ses).filter(|text| !text.is_empty())?),
+        })
+    }
+}
+
+fn some_array(items: Vec<Value>) -> Option<Value> {
+    (!items.is_empty()).then_some(Value::Array(items))
+}
+
+fn member_text(role: &Role, collection: &Lfn, file: &FileRef) -> Option<String> {
+    match (role, file) {
+        (Role::Kind, _) => Some("member".to_owned()),
+        (Role::Lfn, _) => Some(collection.as_str().to_owned()),
+        (Role::Target, FileRef::Lfn(lfn)) => Some(lfn.as_str().to_owned()),
+        (Role::Guid, FileRef::Guid(guid)) => Some(guid.to_string()),
+        _ => None,
+    }
+}
+
+fn tag<'a>(entry: &'a Entry, key: &str) -> Option<&'a TagValue> {
+    entry.tag(key)
+}
+
+fn join(items: impl Iterator<Item = String>, separator: char) -> String {
+    let mut text = String::new();
+    for item in items {
+        if !text.is_empty() {
+            text.push(separator);
+        }
+        escape::push_item(&mut text, &item);
+    }
+    text
+}
+
+fn pfns(file: &File, ses: &Ses) -> impl Iterator<Item = String> {
+    file.replicas.iter().map(|replica| replica.pfn(file.guid, ses.get(&replica.se.0)))
+}
+
+/// A name for an SE that is registered no more stands for nobody; the number then is all there is to say.
+fn se_name(replica: &Replica, ses: &Ses) -> String {
+    ses.get(&replica.se.0).map_or_else(|| format!("se-number-{}", replica.se.0), |se| se.name.to_string())
+}
+
+fn replica_text(file: &File, replica: &Replica, ses: &Ses) -> String {
+    if replica.is_member() {
+        return replica.pfn(file.guid, None);
+    }
+    let mut text = se_name(replica, ses);
+    if replica.state != ReplicaState::Available {
+        text.push('/');
+        text.push_str(replica.state.name());
+    }
+    if let Location::Explicit(pfn) = &replica.location {
+        text.push('=');
+        text.push_str(pfn.as_str());
+    }
+    text
+}
+
+fn replica_json(file: &File, replica: &Replica, ses: &Ses) -> Value {
+    if replica.is_member() {
+        return Value::from(replica.pfn(file.guid, None));
+    }
+    let mut object = serde_json::Map::new();
+    object.insert("se".to_owned(), Value::from(se_name(replica, ses)));
+    if let Location::Explicit(pfn) = &replica.location {
+        object.insert("pfn".to_owned(), Value::from(pfn.as_str()));
+    }
+    if replica.state != ReplicaState::Available {
+        object.insert("state".to_owned(), Value::from(replica.state.name()));
+    }
+    Value::Object(object)
+}
+
+/// The columns of an export that gives everything back.
+pub(crate) fn full_columns() -> Vec<Role> {
+    vec![
+        Role::Kind,
+        Role::Lfn,
+        Role::Guid,
+        Role::Size,
+        Role::Checksum,
+        Role::Owner,
+        Role::Group,
+        Role::Mode,
+        Role::Mtime,
+        Role::Expires,
+        Role::Job,
+        Role::Replicas,
+        Role::Tags,
+        Role::Target,
+    ]
+}

@@ -1,0 +1,359 @@
+//! Exporting: everything below a path, streamed into a listing.
+//!
+//! A full export begins with a preamble and gives everything back: imported into an empty catalogue and
+//! exported again, it is the same bytes. What it does not hold: when entries came into the catalogue, the
+//! history, the trash, bookings, quotas, roles and tokens. Entries come depth first, names in the order of their
+//! bytes, each directory before what is in it; after them, collection by collection, the members.
+//!
+//! It is no snapshot: an entry that is there during the whole of the export is in it exactly once, one that
+//! comes or goes meanwhile may or may not be.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exacat_model::answer::{Member, Stat};
+use exacat_model::{Answer, Cursor, ErrorKind, FileRef, Filter, Kind, Lfn, Operation, Se};
+use futures::{Stream, StreamExt, pin_mut};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::catalogue::Catalogue;
+use crate::cells::{Cells, Line, Ses, full_columns};
+use crate::columns::Role;
+use crate::error::Error;
+use crate::input::Compression;
+use crate::limits::{EXPORT_PAGE_ITEMS, EXPORT_PAGES_WAITING_MAX};
+use crate::listing::{EXPORT_VERSION, PREAMBLE_KEY};
+use crate::progress::Progress;
+use crate::records::Format;
+use crate::restore;
+use crate::sending::unexpected;
+
+/// What to export, and how.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    /// Everything below this.
+    pub under: Lfn,
+    /// Of that, only what satisfies this.
+    pub filter: Filter,
+    /// How rows are written.
+    pub format: Format,
+    /// How the file is compressed.
+    pub compression: Compression,
+    /// What separates fields; none for the format's own.
+    pub delimiter: Option<u8>,
+    /// Which columns; none for all that a full export has.
+    pub columns: Option<Vec<Role>>,
+    /// Begin with what makes it readable again: the version, the columns, the SEs and accounts its rows name. And
+    /// end with the members of collections.
+    pub full: bool,
+    /// Begin the rows with the columns' names. A full export does, whatever is said here.
+    pub header: bool,
+    /// Write a PFN that is this and the LFN as `=`.
+    pub pfn_same: Option<String>,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        ExportOptions {
+            under: Lfn::root(),
+            filter: Filter::default(),
+            format: Format::Tsv,
+            compression: Compression::Plain,
+            delimiter: None,
+            columns: None,
+            full: true,
+            header: true,
+            pfn_same: None,
+        }
+    }
+}
+
+/// What an export wrote.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExportReport {
+    /// Entries.
+    pub entries: u64,
+    /// Of these, files.
+    pub files: u64,
+    /// Members of collections.
+    pub members: u64,
+    /// Bytes of the rows, before compression.
+    pub bytes: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Exports into a file. It appears under its name when it is whole and on disk, and not before.
+pub async fn export_file<C: Catalogue>(
+    catalogue: &C,
+    path: &Path,
+    options: &ExportOptions,
+    progress: impl FnMut(&Progress) + Send,
+) -> Result<ExportReport, Error> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let file = File::create(&partial).map_err(|error| Error::file("create", &partial, error))?;
+    let synced = file.try_clone().map_err(|error| Error::file("create", &partial, error))?;
+    let exported = export(catalogue, Box::new(file), options, progress).await;
+    let finished = exported.and_then(|report| {
+        synced.sync_all().map_err(|error| Error::file("write", &partial, error))?;
+        std::fs::rename(&partial, path).map_err(|error| Error::file("rename to", path, error))?;
+        Ok(report)
+    });
+    if finished.is_err() {
+        // Half an export is worth nothing; that it stays is no reason to hide why it is half.
+        let _stays = std::fs::remove_file(&partial);
+    }
+    finished
+}
+
+/// Exports into a writer.
+pub async fn export<C: Catalogue>(
+    catalogue: &C,
+    out: Box<dyn Write + Send>,
+    options: &ExportOptions,
+    mut progress: impl FnMut(&Progress) + Send,
+) -> Result<ExportReport, Error> {
+    let started = Instant::now();
+    let cells = cells(options)?;
+    let mut ses = known_ses(catalogue).await?;
+    let mut head = Vec::new();
+    if options.full {
+        preamble(catalogue, &cells, options, &ses, &mut head).await?;
+    }
+    if cells.format != Format::JsonLines && (options.header || options.full) {
+        cells.header(&mut head);
+    }
+    let (sender, receiver) = mpsc::channel(EXPORT_PAGES_WAITING_MAX);
+    let compression = options.compression;
+    let writing = tokio::task::spawn_blocking(move || write_pages(out, compression, &head, &cells, receiver));
+
+    let mut report = ExportReport::default();
+    let walked = async {
+        let find = |filter: Filter| Operation::Find {
+            lfn: options.under.clone(),
+            filter,
+            cursor: Cursor::default(),
+            limit: EXPORT_PAGE_ITEMS,
+        };
+        let pages = catalogue.stream(find(options.filter.clone()));
+        pin_mut!(pages);
+        while let Some((items, page_ses)) = next_entries(&mut pages).await? {
+            if page_ses.iter().any(|number| !ses.contains_key(number)) {
+                ses = known_ses(catalogue).await?;
+            }
+            report.entries += items.len() as u64;
+            report.files += items.iter().filter(|stat| stat.entry.kind() == Kind::File).count() as u64;
+            let page = Page { ses: Arc::clone(&ses), rows: Rows::Entries(items) };
+            sender.send(page).await.map_err(|_| Error::Broken("writing the export"))?;
+            progress(&Progress {
+                rows: report.entries,
+                rows_now: report.entries,
+                elapsed: started.elapsed(),
+                ..Progress::default()
+            });
+        }
+        if options.full {
+            let mut filter = options.filter.clone();
+            filter.kinds = vec![Kind::Collection];
+            if options.filter.kinds.is_empty() || options.filter.kinds.contains(&Kind::Collection) {
+                report.members = export_members(catalogue, find(filter), &ses, &sender).await?;
+            }
+        }
+        Ok(())
+    };
+    let walked: Result<(), Error> = walked.await;
+    drop(sender);
+    let written = writing.await.map_err(|_| Error::Broken("writing the export"))?;
+    match (walked, written) {
+        // Why the writer stopped is the reason, not that nobody took the pages any more.
+        (_, Err(error)) => Err(Error::file("write", Path::new("the export"), error)),
+        (Err(error), Ok(_)) => Err(error),
+        (Ok(()), Ok(bytes)) => {
+            report.bytes = bytes;
+            report.elapsed = started.elapsed();
+            Ok(report)
+        }
+    }
+}
+
+fn cells(options: &ExportOptions) -> Result<Cells, Error> {
+    let columns = options.columns.clone().unwrap_or_else(full_columns);
+    if let Some(role) = columns.iter().find(|role| matches!(role, Role::Collection | Role::Ignore)) {
+        return Err(Error::options(format!("an export has no column {}", role.name())));
+    }
+    if options.full && !columns.contains(&Role::Lfn) {
+        return Err(Error::options("an export that can be imported has the column lfn"));
+    }
+    if options.full && !options.columns.is_none() && !columns.contains(&Role::Kind) && options.filter.kinds != [Kind::File] {
+        return Err(Error::options(
+            "an export that can be imported has the column kind, unless it is of files only",
+        ));
+    }
+    let delimiter = options.delimiter.unwrap_or(options.format.delimiter());
+    if matches!(delimiter, b'\n' | b'\r' | b'"' | b'\\' | 0x80..) || (options.format == Format::Tsv && delimiter != b'\t') {
+        return Err(Error::options("fields of TSV are separated by tabs, of CSV by one ASCII character"));
+    }
+    Ok(Cells { columns, format: options.format, delimiter, pfn_same: options.pfn_same.clone() })
+}
+
+async fn known_ses<C: Catalogue>(catalogue: &C) -> Result<Arc<Ses>, Error> {
+    match catalogue.call(Operation::SeList).await? {
+        Answer::Ses(ses) => {
+            Ok(Arc::new(ses.into_iter().map(|usage| (usage.se.number.0, usage.se)).collect::<HashMap<_, _>>()))
+        }
+        _ => Err(unexpected("se-list").into()),
+    }
+}
+
+async fn preamble<C: Catalogue>(
+    catalogue: &C,
+    cells: &Cells,
+    options: &ExportOptions,
+    ses: &Ses,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let columns: Vec<String> = cells.columns.iter().map(Role::name).collect();
+    let mut objects =
+        vec![json!({ "export": EXPORT_VERSION, "under": options.under.as_str(), "columns": columns })];
+    let all: Vec<Se> = ses.values().cloned().collect();
+    objects.extend(restore::describe(catalogue, &all).await?);
+    for object in objects {
+        let line = match cells.format {
+            Format::JsonLines => json!({ PREAMBLE_KEY: object }).to_string(),
+            _ => format!("{PREAMBLE_KEY} {object}"),
+        };
+        out.extend_from_slice(line.as_bytes());
+        out.push(b'\n');
+    }
+    Ok(())
+}
+
+/// The entries of the next page, and the numbers of the SEs in it.
+async fn next_entries(
+    pages: &mut (impl Stream<Item = Result<Answer, exacat_model::Error>> + Unpin),
+) -> Result<Option<(Vec<Stat>, Vec<u16>)>, Error> {
+    match pages.next().await {
+        None => Ok(None),
+        Some(Ok(Answer::Entries { items, ses, .. })) => {
+            Ok(Some((items, ses.into_iter().map(|(number, _)| number).collect())))
+        }
+        Some(Ok(_)) => Err(unexpected("find").into()),
+        Some(Err(error)) => Err(error.into()),
+    }
+}
+
+async fn export_members<C: Catalogue>(
+    catalogue: &C,
+    find: Operation,
+    ses: &Arc<Ses>,
+    sender: &mpsc::Sender<Page>,
+) -> Result<u64, Error> {
+    let mut members = 0;
+    let pages = catalogue.stream(find);
+    pin_mut!(pages);
+    while let Some((collections, _)) = next_entries(&mut pages).await? {
+        for collection in collections {
+            let lfn = Arc::new(collection.lfn);
+            let listing = catalogue.stream(Operation::CollectionMembers {
+                lfn: (*lfn).clone(),
+                cursor: Cursor::default(),
+                limit: EXPORT_PAGE_ITEMS,
+            });
+            pin_mut!(listing);
+            while let Some(answer) = listing.next().await {
+                let items = match answer {
+                    Ok(Answer::Members { items, .. }) => items,
+                    Ok(_) => return Err(unexpected("collection-members").into()),
+                    // It went between the two.
+                    Err(error) if error.kind == ErrorKind::NotFound => break,
+                    Err(error) => return Err(error.into()),
+                };
+                members += items.len() as u64;
+                let page = Page { ses: Arc::clone(ses), rows: Rows::Members(Arc::clone(&lfn), items) };
+                sender.send(page).await.map_err(|_| Error::Broken("writing the export"))?;
+            }
+        }
+    }
+    Ok(members)
+}
+
+enum Rows {
+    Entries(Vec<Stat>),
+    Members(Arc<Lfn>, Vec<Member>),
+}
+
+struct Page {
+    ses: Arc<Ses>,
+    rows: Rows,
+}
+
+/// Formats, compresses and writes, on a thread that may block.
+fn write_pages(
+    out: Box<dyn Write + Send>,
+    compression: Compression,
+    head: &[u8],
+    cells: &Cells,
+    mut pages: mpsc::Receiver<Page>,
+) -> io::Result<u64> {
+    let out = BufWriter::with_capacity(1 << 20, out);
+    match compression {
+        Compression::Plain => {
+            let mut out = out;
+            let bytes = write_all_pages(&mut out, head, cells, &mut pages)?;
+            out.flush()?;
+            Ok(bytes)
+        }
+        Compression::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::default());
+            let bytes = write_all_pages(&mut encoder, head, cells, &mut pages)?;
+            encoder.finish()?.flush()?;
+            Ok(bytes)
+        }
+        Compression::Zstd => {
+            let mut encoder = zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+            let bytes = write_all_pages(&mut encoder, head, cells, &mut pages)?;
+            encoder.finish()?.flush()?;
+            Ok(bytes)
+        }
+    }
+}
+
+fn write_all_pages(
+    out: &mut impl Write,
+    head: &[u8],
+    cells: &Cells,
+    pages: &mut mpsc::Receiver<Page>,
+) -> io::Result<u64> {
+    out.write_all(head)?;
+    let mut bytes = head.len() as u64;
+    let mut buffer = Vec::new();
+    while let Some(page) = pages.blocking_recv() {
+        buffer.clear();
+        match &page.rows {
+            Rows::Entries(items) => {
+                for stat in items {
+                    cells.row(&mut buffer, &Line::Entry(stat), &page.ses);
+                }
+            }
+            Rows::Members(collection, items) => {
+                for member in items {
+                    let file = match &member.stat {
+                        Some(stat) => FileRef::Lfn(stat.lfn.clone()),
+                        None => FileRef::Guid(member.guid),
+                    };
+                    cells.row(&mut buffer, &Line::Member { collection, file }, &page.ses);
+                }
+            }
+        }
+        bytes += buffer.len() as u64;
+        out.write_all(&buffer)?;
+    }
+    Ok(bytes)
+}

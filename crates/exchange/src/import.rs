@@ -1,0 +1,453 @@
+//! Importing a listing: batches in flight, rejects in order, progress, and going on after an interruption.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exacat_model::operation::Existing;
+use exacat_model::{Answer, Operation, SeName};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::batches::{self, Batch, Pass, Read, Reading};
+use crate::catalogue::Catalogue;
+use crate::error::Error;
+use crate::input::BytesRead;
+use crate::limits::{BATCHES_IN_FLIGHT_MAX, ROWS_PER_STATE};
+use crate::listing::{Listing, ListingOptions};
+use crate::progress::Progress;
+use crate::reject::{Reason, Reject, RejectSink};
+use crate::restore;
+use crate::resume::{STATE_VERSION, State, StateAt, state_beside};
+use crate::sending::{Sender, Sent, unexpected};
+
+/// How to import.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// How the listing is read.
+    pub listing: ListingOptions,
+    /// What to do where an entry is there already. Merge and Same leave an import that is run again without
+    /// effect.
+    pub existing: Existing,
+    /// Where rejected rows are written; none to count them only.
+    pub rejects: Option<PathBuf>,
+    /// Where the state file is.
+    pub state: StateAt,
+    /// Begin with the first row though an interrupted import could be gone on with.
+    pub restart: bool,
+    /// Make the SEs, users and groups that an export says its rows need, where they are not there.
+    pub restore: bool,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        ImportOptions {
+            listing: ListingOptions::default(),
+            existing: Existing::Same,
+            rejects: None,
+            state: StateAt::Beside,
+            restart: false,
+            restore: false,
+        }
+    }
+}
+
+/// What came of rows that went in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Counts {
+    /// Made.
+    pub created: u64,
+    /// There already, just so.
+    pub unchanged: u64,
+    /// There already, and got what they did not have.
+    pub merged: u64,
+    /// Files that became members of a collection.
+    pub members_added: u64,
+    /// Files that were members already.
+    pub members_unchanged: u64,
+    /// Collections made because a row names them.
+    pub collections_made: u64,
+    /// SEs registered because a row names them.
+    pub ses_registered: u64,
+    /// Users and groups made for an export's rows.
+    pub accounts_made: u64,
+}
+
+impl Counts {
+    /// The sum.
+    pub fn add(&mut self, other: &Counts) {
+        self.created += other.created;
+        self.unchanged += other.unchanged;
+        self.merged += other.merged;
+        self.members_added += other.members_added;
+        self.members_unchanged += other.members_unchanged;
+        self.collections_made += other.collections_made;
+        self.ses_registered += other.ses_registered;
+        self.accounts_made += other.accounts_made;
+    }
+
+    /// Did nothing change in the catalogue?
+    pub fn changed_nothing(&self) -> bool {
+        let Counts { created, merged, members_added, collections_made, ses_registered, accounts_made, .. } = self;
+        created + merged + members_added + collections_made + ses_registered + accounts_made == 0
+    }
+}
+
+/// What an import did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ImportReport {
+    /// Rows of the listing.
+    pub rows: u64,
+    /// What came of those that went in, with those of the runs that were interrupted.
+    pub counts: Counts,
+    /// Rows that did not go in.
+    pub rejected: u64,
+    /// Parts left out of rows that did (tags).
+    pub partial: u64,
+    /// Rejects and parts left out, by reason.
+    pub rejects: Vec<(Reason, u64)>,
+    /// The first ones.
+    pub rejects_shown: Vec<Reject>,
+    /// The row an interrupted import was gone on with.
+    pub resumed_from: Option<u64>,
+    /// What to know besides.
+    pub notes: Vec<String>,
+    /// How long this run took.
+    pub elapsed: Duration,
+}
+
+impl ImportReport {
+    /// Did this import change nothing in the catalogue?
+    pub fn changed_nothing(&self) -> bool {
+        self.counts.changed_nothing()
+    }
+}
+
+/// Imports one listing. Rows that are bad or refused are rejects; an error means that the rest was not tried,
+/// and that the same call goes on from there.
+pub async fn import<C: Catalogue>(
+    catalogue: Arc<C>,
+    path: &Path,
+    options: &ImportOptions,
+    progress: impl FnMut(&Progress) + Send,
+) -> Result<ImportReport, Error> {
+    let started = Instant::now();
+    let mut listing = Listing::open(path, options.listing.clone())?;
+    let mut report = ImportReport::default();
+    let mut counts = Counts::default();
+    if options.restore
+        && let Some(preamble) = listing.preamble()
+    {
+        restore::restore(&*catalogue, preamble, &mut counts).await?;
+    }
+    listing.know_ses(registered_ses(&*catalogue).await?);
+    let (mut keeper, sink) = Keeper::open(&listing, options, &mut report.notes)?;
+    counts.add(&keeper.state.as_ref().map(|(_, state)| state.counts).unwrap_or_default());
+    report.resumed_from = keeper.resumed_from();
+    let from = keeper.from();
+    let count = BytesRead::default();
+    let listing = Arc::new(listing);
+    let reads =
+        batches::read(Arc::clone(&listing), Reading { from, two_passes: true }, count.clone())?;
+    let sender = Sender {
+        catalogue,
+        listing: Arc::clone(&listing),
+        existing: options.existing,
+        collections: Mutex::new(HashSet::new()),
+    };
+    let mut importing = Importing {
+        sender: Arc::new(sender),
+        keeper: &mut keeper,
+        sink,
+        counts,
+        flying: VecDeque::new(),
+        flying_names: HashMap::new(),
+        rows: 0,
+        progress: Progress {
+            rows: from.1,
+            bytes_total: listing.input().size(),
+            ..Progress::default()
+        },
+        report_progress: progress,
+        started,
+    };
+    let ran = importing.run(reads).await;
+    let Importing { mut sink, counts, rows, flying, .. } = importing;
+    for flight in flying {
+        flight.task.abort();
+    }
+    sink.flush(false)?;
+    if let Err(error) = ran {
+        // What is durable is noted, so that the next run need not do it again; the error itself says more.
+        let _next_run_repeats_more = keeper.save(&mut sink, counts, None);
+        return Err(error);
+    }
+    keeper.finish()?;
+    report.rows = rows;
+    report.counts = counts;
+    report.rejected = sink.rejected();
+    report.partial = sink.partial();
+    report.rejects = sink.counts();
+    report.rejects_shown = sink.shown().to_vec();
+    report.elapsed = started.elapsed();
+    Ok(report)
+}
+
+/// The SEs the catalogue knows.
+pub(crate) async fn registered_ses<C: Catalogue>(catalogue: &C) -> Result<Vec<SeName>, Error> {
+    match catalogue.call(Operation::SeList).await? {
+        Answer::Ses(ses) => Ok(ses.into_iter().map(|usage| usage.se.name).collect()),
+        _ => Err(unexpected("se-list").into()),
+    }
+}
+
+struct Flight {
+    batch: (Pass, u64, u64),
+    bytes_read: u64,
+    names: Vec<u128>,
+    task: JoinHandle<Result<Sent, Error>>,
+}
+
+struct Importing<'i, C, P> {
+    sender: Arc<Sender<C>>,
+    keeper: &'i mut Keeper,
+    sink: RejectSink,
+    counts: Counts,
+    /// Batches on their way, in order; they are done with in order, too.
+    flying: VecDeque<Flight>,
+    /// Names on their way, where a name may stand in several rows: rows of one name go one after the other.
+    flying_names: HashMap<u128, u32>,
+    rows: u64,
+    progress: Progress,
+    report_progress: P,
+    started: Instant,
+}
+
+impl<C: Catalogue, P: FnMut(&Progress) + Send> Importing<'_, C, P> {
+    async fn run(&mut self, mut reads: mpsc::Receiver<Read>) -> Result<(), Error> {
+        let mut ended = false;
+        loop {
+            // Everything that is done already is taken first: it frees a place and moves the durable row.
+            while self.flying.front().is_some_and(|flight| flight.task.is_finished()) {
+                self.land().await?;
+            }
+            if ended || self.flying.len() >= BATCHES_IN_FLIGHT_MAX {
+                if self.flying.is_empty() {
+                    return Ok(());
+                }
+                self.land().await?;
+                continue;
+            }
+            match reads.recv().await {
+                Some(Read::Batch(batch)) => self.launch(*batch).await?,
+                Some(Read::Passed(pass, rows)) => {
+                    self.rows = rows;
+                    self.land_all().await?;
+                    if pass == Pass::First {
+                        self.keeper.begin_second(&mut self.sink, self.counts)?;
+                        self.progress.second_pass = true;
+                    }
+                }
+                Some(Read::Failed(error)) => {
+                    self.land_all().await?;
+                    return Err(error);
+                }
+                None => ended = true,
+            }
+        }
+    }
+
+    /// Sends a batch on its way.
+    async fn launch(&mut self, mut batch: Batch) -> Result<(), Error> {
+        while batch.names.iter().any(|name| self.flying_names.contains_key(name)) {
+            self.land().await?;
+        }
+        self.keeper.before_sending(&batch, &mut self.sink, self.counts)?;
+        let again = self.keeper.may_be_sent_already(&batch);
+        self.sender.register_ses(&batch.new_ses).await?;
+        self.counts.ses_registered += batch.new_ses.len() as u64;
+        let directories = self.sender.make_directories(&mut batch, again).await?;
+        for name in &batch.names {
+            *self.flying_names.entry(*name).or_default() += 1;
+        }
+        let names = std::mem::take(&mut batch.names);
+        let rows = (batch.pass, batch.rows.start, batch.rows.end);
+        let bytes_read = batch.bytes_read;
+        let sender = Arc::clone(&self.sender);
+        let task = tokio::spawn(async move {
+            let mut sent = sender.send(batch, again).await?;
+            sent.counts.add(&directories.counts);
+            sent.rejects.extend(directories.rejects);
+            sent.rejects.sort_by_key(|reject| reject.line);
+            Ok(sent)
+        });
+        self.flying.push_back(Flight { batch: rows, bytes_read, names, task });
+        Ok(())
+    }
+
+    async fn land_all(&mut self) -> Result<(), Error> {
+        while !self.flying.is_empty() {
+            self.land().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest batch and takes in what came of it.
+    async fn land(&mut self) -> Result<(), Error> {
+        let Some(flight) = self.flying.pop_front() else { return Ok(()) };
+        let sent = flight.task.await.map_err(|_| Error::Broken("sending a batch"))??;
+        for name in &flight.names {
+            if let Some(times) = self.flying_names.get_mut(name) {
+                *times -= 1;
+                if *times == 0 {
+                    self.flying_names.remove(name);
+                }
+            }
+        }
+        self.counts.add(&sent.counts);
+        for reject in sent.rejects {
+            self.sink.push(reject)?;
+        }
+        let (pass, start, end) = flight.batch;
+        self.keeper.done(pass, end);
+        if pass == Pass::First {
+            self.progress.rows = self.progress.rows.max(end);
+            self.progress.rows_now += end - start.max(self.keeper.from().1.min(end));
+        }
+        self.progress.bytes_read = flight.bytes_read;
+        self.progress.rejected = self.sink.rejected();
+        self.progress.elapsed = self.started.elapsed();
+        (self.report_progress)(&self.progress);
+        Ok(())
+    }
+}
+
+/// Keeps the state file.
+struct Keeper {
+    /// None if nothing is kept.
+    state: Option<(PathBuf, State)>,
+    /// Where this run began.
+    from: (Pass, u64),
+    /// Rows before this may have been sent by an interrupted run.
+    sent_before: (Pass, u64),
+    /// Where everything is known to be done.
+    durable: (Pass, u64),
+}
+
+impl Keeper {
+    /// Finds the state of an interrupted import, or begins a new one.
+    fn open(listing: &Listing, options: &ImportOptions, notes: &mut Vec<String>) -> Result<(Self, RejectSink), Error> {
+        let fresh_sink = || options.rejects.as_deref().map_or_else(|| Ok(RejectSink::counting()), RejectSink::create);
+        let start = (Pass::First, 0);
+        let mut keeper = Keeper { state: None, from: start, sent_before: start, durable: start };
+        let path = match &options.state {
+            StateAt::Nowhere => return Ok((keeper, fresh_sink()?)),
+            StateAt::At(path) => path.clone(),
+            StateAt::Beside => state_beside(listing.input().path()),
+        };
+        let Some(identity) = listing.input().identity() else {
+            notes.push("the listing is a pipe: an interrupted import starts from its first row".to_owned());
+            return Ok((keeper, fresh_sink()?));
+        };
+        let fingerprint = fingerprint(options);
+        if !options.restart
+            && let Some(state) = State::load(&path)?
+        {
+            state.check(&path, identity, &fingerprint)?;
+            let mut sink = match &options.rejects {
+                Some(rejects) => RejectSink::resume(rejects, state.reject_bytes)?,
+                None => RejectSink::counting(),
+            };
+            sink.restore_counts(&state.rejects);
+            keeper.from = (state.pass, state.durable);
+            keeper.durable = keeper.from;
+            keeper.sent_before = (state.pass, state.ceiling);
+            keeper.state = Some((path, state));
+            return Ok((keeper, sink));
+        }
+        let mut sink = fresh_sink()?;
+        let state = State {
+            version: STATE_VERSION,
+            listing: identity.clone(),
+            options: fingerprint,
+            pass: Pass::First,
+            durable: 0,
+            ceiling: 0,
+            reject_bytes: sink.bytes(),
+            rejects: Vec::new(),
+            counts: Counts::default(),
+        };
+        keeper.state = Some((path, state));
+        match keeper.save(&mut sink, Counts::default(), Some(ROWS_PER_STATE)) {
+            Err(_) if options.state == StateAt::Beside => {
+                notes.push("nothing can be written beside the listing: an interrupted import starts from its first row, unless a state file is given".to_owned());
+                keeper.state = None;
+            }
+            saved => saved?,
+        }
+        Ok((keeper, sink))
+    }
+
+    fn from(&self) -> (Pass, u64) {
+        self.from
+    }
+
+    fn resumed_from(&self) -> Option<u64> {
+        (self.from != (Pass::First, 0)).then_some(self.from.1)
+    }
+
+    fn done(&mut self, pass: Pass, row: u64) {
+        self.durable = self.durable.max((pass, row));
+    }
+
+    /// May an interrupted run have sent this batch?
+    fn may_be_sent_already(&self, batch: &Batch) -> bool {
+        (batch.pass, batch.rows.start) < self.sent_before
+    }
+
+    /// Writes the state if the batch goes beyond what it allows.
+    fn before_sending(&mut self, batch: &Batch, sink: &mut RejectSink, counts: Counts) -> Result<(), Error> {
+        let Some((_, state)) = &self.state else { return Ok(()) };
+        if (batch.pass, batch.rows.end) <= (state.pass, state.ceiling) || (batch.pass, batch.rows.end) <= self.from {
+            return Ok(());
+        }
+        self.save(sink, counts, Some(batch.rows.end + ROWS_PER_STATE))
+    }
+
+    /// All of the first pass is done.
+    fn begin_second(&mut self, sink: &mut RejectSink, counts: Counts) -> Result<(), Error> {
+        if self.durable.0 == Pass::Second {
+            return Ok(());
+        }
+        self.durable = (Pass::Second, 0);
+        self.save(sink, counts, Some(0))
+    }
+
+    /// Writes the state; `ceiling` none leaves it.
+    fn save(&mut self, sink: &mut RejectSink, counts: Counts, ceiling: Option<u64>) -> Result<(), Error> {
+        let Some((path, state)) = &mut self.state else { return Ok(()) };
+        sink.flush(true)?;
+        (state.pass, state.durable) = self.durable;
+        state.ceiling = ceiling.unwrap_or(state.ceiling);
+        state.reject_bytes = sink.bytes();
+        state.rejects =
+            sink.counts().into_iter().map(|(reason, count)| (reason.name().to_owned(), count)).collect();
+        state.counts = counts;
+        state.save(path)
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        match &self.state {
+            Some((path, _)) => State::remove(path),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Of the options that decide what rows mean and where rejects go.
+fn fingerprint(options: &ImportOptions) -> String {
+    let text = format!("{:?} {:?} {:?}", options.listing, options.existing, options.rejects);
+    format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes()))
+}

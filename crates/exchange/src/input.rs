@@ -1,0 +1,216 @@
+//! Opening a listing: what it is compressed with, how far it was read, and which file it is.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::error::Error;
+use crate::limits::HEAD_BYTES;
+
+/// How the bytes of a listing are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    Plain,
+    /// gzip; several members one after the other are one listing.
+    Gzip,
+    /// Zstandard; several frames one after the other are one listing.
+    Zstd,
+}
+
+impl Compression {
+    /// All of them.
+    pub const ALL: [Compression; 3] = [Compression::Plain, Compression::Gzip, Compression::Zstd];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::Plain => "plain",
+            Compression::Gzip => "gzip",
+            Compression::Zstd => "zstd",
+        }
+    }
+
+    /// The one of that name.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        Self::ALL
+            .into_iter()
+            .find(|compression| compression.name() == text)
+            .ok_or_else(|| Error::options(format!("not a compression (plain, gzip, zstd): {text:.100?}")))
+    }
+
+    /// What the first bytes say: gzip's `1f 8b`, Zstandard's `28 b5 2f fd` or a skippable frame's magic number.
+    pub fn detect(head: &[u8]) -> Self {
+        match head {
+            [0x1f, 0x8b, ..] => Compression::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
+            _ => Compression::Plain,
+        }
+    }
+
+    /// What the end of a file's name says, for a file to be written.
+    pub fn of_name(path: &Path) -> Self {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("gz") => Compression::Gzip,
+            Some("zst") => Compression::Zstd,
+            _ => Compression::Plain,
+        }
+    }
+}
+
+/// Bytes read of a file so far, seen from another thread.
+#[derive(Clone, Debug, Default)]
+pub struct BytesRead(Arc<AtomicU64>);
+
+impl BytesRead {
+    /// So many.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+struct Counting<R> {
+    inner: R,
+    count: BytesRead,
+}
+
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.count.0.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// Which file it is: resuming an import of another file than the one begun with would lose rows.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Identity {
+    /// Bytes.
+    pub size: u64,
+    /// When it was last modified, in nanoseconds since 1970.
+    pub modified_ns: u64,
+    /// XXH3-128 of its first 64 KiB, in hex.
+    pub head: String,
+}
+
+/// A listing on disk.
+#[derive(Clone, Debug)]
+pub struct Input {
+    path: PathBuf,
+    compression: Compression,
+    /// None if it is no regular file (a pipe).
+    identity: Option<Identity>,
+    /// Of a pipe: what was read to look at it, and the rest; taken by the one reader it can have.
+    pipe: Arc<Mutex<Option<(Vec<u8>, File)>>>,
+}
+
+impl Input {
+    /// Looks at a file (`-` is the standard input); `compression` overrides what its first bytes say.
+    pub fn open(path: &Path, compression: Option<Compression>) -> Result<Self, Error> {
+        let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
+        let cannot = |error| Error::file("open", path, error);
+        let mut file = File::open(path).map_err(cannot)?;
+        let metadata = file.metadata().map_err(cannot)?;
+        if metadata.is_dir() {
+            return Err(Error::options(format!("{} is a directory, not a listing", path.display())));
+        }
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        (&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(cannot)?;
+        let compression = compression.unwrap_or_else(|| Compression::detect(&head));
+        let mut input =
+            Input { path: path.to_owned(), compression, identity: None, pipe: Arc::new(Mutex::new(None)) };
+        if metadata.is_file() {
+            let modified_ns = metadata
+                .modified()
+                .ok()
+                .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+                .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+            let head = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&head));
+            input.identity = Some(Identity { size: metadata.len(), modified_ns, head });
+        } else {
+            *input.pipe.lock() = Some((head, file));
+        }
+        Ok(input)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How it is compressed.
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// Which file it is; none for a pipe.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
+    /// Its size in bytes, if it is a file.
+    pub fn size(&self) -> Option<u64> {
+        self.identity.as_ref().map(|identity| identity.size)
+    }
+
+    /// Its content from the start, decompressed. `count` follows the bytes of the file, not of the content. A
+    /// pipe can be read once.
+    pub fn reader(&self, count: &BytesRead) -> Result<Box<dyn Read + Send>, Error> {
+        count.0.store(0, Ordering::Relaxed);
+        let cannot = |error| Error::file("read", &self.path, error);
+        let raw: Box<dyn Read + Send> = if self.identity.is_some() {
+            Box::new(File::open(&self.path).map_err(cannot)?)
+        } else {
+            let (head, rest) = self
+                .pipe
+                .lock()
+                .take()
+                .ok_or_else(|| cannot(io::Error::other("it is a pipe and was read already")))?;
+            Box::new(io::Cursor::new(head).chain(rest))
+        };
+        self.decompressed(Counting { inner: raw, count: count.clone() }).map_err(cannot)
+    }
+
+    fn decompressed<R: Read + Send + 'static>(&self, raw: R) -> io::Result<Box<dyn Read + Send>> {
+        Ok(match self.compression {
+            Compression::Plain => Box::new(raw),
+            Compression::Gzip => {
+                Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(READ_BYTES, raw)))
+            }
+            Compression::Zstd => Box::new(zstd_reader(BufReader::with_capacity(READ_BYTES, raw))?),
+        })
+    }
+
+    /// The first part of its content, to tell the format by.
+    pub fn content_head(&self) -> Result<Vec<u8>, Error> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        let pipe = self.pipe.lock();
+        if let Some((raw, _)) = &*pipe {
+            // What was read of a compressed pipe ends anywhere; what came before that is enough.
+            if let Ok(reader) = self.decompressed(io::Cursor::new(raw.clone())) {
+                let _ends_anywhere = reader.take(HEAD_BYTES as u64).read_to_end(&mut head);
+            }
+            return Ok(head);
+        }
+        drop(pipe);
+        self.reader(&BytesRead::default())?
+            .take(HEAD_BYTES as u64)
+            .read_to_end(&mut head)
+            .map_err(|error| Error::file("read", &self.path, error))?;
+        Ok(head)
+    }
+}
+
+/// Bytes asked of a compressed file at once.
+const READ_BYTES: usize = 128 << 10;
+
+fn zstd_reader<R: BufRead>(raw: R) -> io::Result<zstd::stream::read::Decoder<'static, R>> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(raw)?;
+    // Listings compressed for long windows are accepted; 128 MiB of memory is what that takes.
+    decoder.window_log_max(27)?;
+    Ok(decoder)
+}

@@ -1,0 +1,46 @@
+//! The limits of the importer and exporter: each with its name, its value, and why it is that value.
+
+/// Rows of one batch, and so files of one `Register`. Large enough that the round trip costs little, small
+/// enough that a batch is done in milliseconds and progress is steady.
+pub const BATCH_ROWS_MAX: usize = 1000;
+/// Bytes of one batch, estimated as they will be on the wire. Well below the catalogue's
+/// [`BATCH_BYTES_MAX`](exacat_model::limits::BATCH_BYTES_MAX), which counts what the store makes of it.
+pub const BATCH_BYTES_MAX: usize = 2 << 20;
+/// Batches in flight to the catalogue.
+pub const BATCHES_IN_FLIGHT_MAX: usize = 8;
+/// Batches read ahead of those in flight.
+pub const BATCHES_READ_AHEAD_MAX: usize = 4;
+/// Calls in flight for rows that take a call each (collections, links), within one batch.
+pub const CALLS_IN_FLIGHT_MAX: usize = 64;
+/// Bytes of one row. A row of an export with every limit of the catalogue used up may be longer, and is
+/// refused with its line; real ones are below 16 KiB.
+pub const ROW_BYTES_MAX: usize = 1 << 20;
+/// Columns of one row.
+pub const COLUMNS_MAX: usize = 1024;
+/// Bytes of the first part of a listing that tells its compression and its format.
+pub const HEAD_BYTES: usize = 64 << 10;
+/// Rows that may be sent after a state file was written and before it is written again: what an interrupted
+/// import has to look at twice.
+pub const ROWS_PER_STATE: u64 = 50_000;
+/// Rejects kept in the report, for those who asked for no reject file.
+pub const REJECTS_SHOWN_MAX: usize = 20;
+/// Differences kept in the report of a verification.
+pub const DIFFERENCES_SHOWN_MAX: usize = 20;
+/// Times an item is sent again after an answer that does not say whether it was done.
+pub const RETRIES_MAX: u32 = 3;
+/// Milliseconds before the first of these; doubled for each further one.
+pub const RETRY_DELAY_MS: u64 = 100;
+/// Members of collections held in memory by a verification: 16 bytes each, so 64 MiB at most.
+pub const MEMBERS_CACHED_MAX: usize = 4 << 20;
+/// Entries of one page of an export.
+pub const EXPORT_PAGE_ITEMS: u32 = 4096;
+/// Pages of an export that wait to be written.
+pub const EXPORT_PAGES_WAITING_MAX: usize = 4;
+/// Bytes of a reject file's copy of a bad row; a longer one is cut, and says so.
+pub const REJECT_ROW_BYTES_MAX: usize = 64 << 10;
+/// Rules of an SE map.
+pub const SE_RULES_MAX: usize = 65_535;
+/// Nesting of JSON that is flattened into tags.
+pub const JSON_DEPTH_MAX: usize = 32;
+/// Bytes of a key in JSON that is flattened, with the keys around it.
+pub const JSON_KEY_BYTES_MAX: usize = 1024;

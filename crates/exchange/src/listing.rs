@@ -1,0 +1,466 @@
+//! A listing: a file, how it is written, and what its columns mean; found out from the options, its first rows
+//! and its name.
+//!
+//! Exports say themselves what they are: their first lines are a [`Preamble`], one JSON object a line after
+//! `#exacat ` (in JSON lines, under the key `#exacat`).
+
+use std::borrow::Cow;
+use std::io;
+use std::path::Path;
+
+use exacat_model::{Lfn, SeName};
+use serde_json::Value;
+
+use crate::columns::{self, Columns, Layout, Role};
+use crate::error::Error;
+use crate::input::{BytesRead, Compression, Input};
+use crate::limits::COLUMNS_MAX;
+use crate::records::{Fields, Flaw, Format, Record, Records};
+use crate::reject::{Complaint, Reason};
+use crate::row::{Assembler, Draft, Row};
+use crate::se_rules::SeMap;
+
+/// What kind of row it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowKind {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// A collection.
+    Collection,
+    /// A link.
+    Link,
+    /// A file that is there already becomes a member of a collection.
+    Member,
+}
+
+impl RowKind {
+    /// All of them.
+    pub const ALL: [RowKind; 5] =
+        [RowKind::File, RowKind::Directory, RowKind::Collection, RowKind::Link, RowKind::Member];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            RowKind::File => "file",
+            RowKind::Directory => "directory",
+            RowKind::Collection => "collection",
+            RowKind::Link => "link",
+            RowKind::Member => "member",
+        }
+    }
+
+    /// The kind of that name.
+    pub(crate) fn parse(text: &str) -> Result<Self, Complaint> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            Complaint::new(
+                Reason::BadKind,
+                format!("not a kind of row (file, directory, collection, link, member): {text:.100?}"),
+            )
+        })
+    }
+}
+
+/// What happens to columns that have no role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing.
+    #[default]
+    Ignore,
+    /// Each becomes a tag under its name; JSON by the rule of [`json_tags`](crate::json_tags).
+    Tags,
+}
+
+/// What happens where an LFN stands in more than one row of a listing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repeats {
+    /// The first counts, the others are rejected.
+    #[default]
+    Reject,
+    /// Each is registered on its own, in order: rows of one file's replicas, say.
+    Keep,
+}
+
+/// How a listing is to be read. What is none is found out.
+#[derive(Clone, Debug)]
+pub struct ListingOptions {
+    /// How rows and fields are written: by the first byte (`{`), the name, else lines with tabs.
+    pub format: Option<Format>,
+    /// How it is compressed: by the first bytes.
+    pub compression: Option<Compression>,
+    /// What separates fields: a tab, in CSV a comma.
+    pub delimiter: Option<u8>,
+    /// Is the first row a header? It is if it reads like one.
+    pub header: Option<bool>,
+    /// What the columns are: what the header says.
+    pub columns: Option<Columns>,
+    /// Does a header (or a JSON key) that is a role's name give its column the role?
+    pub auto_columns: bool,
+    /// What happens to columns without a role.
+    pub rest: Rest,
+    /// Are backslash escapes read? Only in exports.
+    pub escapes: Option<bool>,
+    /// What kind rows are that do not say.
+    pub kind: RowKind,
+    /// Put before each LFN.
+    pub prefix: Option<Lfn>,
+    /// Put before each collection.
+    pub collection_prefix: Option<Lfn>,
+    /// The SE of PFNs of which it is not known otherwise; in a listing that says nothing of places, each file
+    /// has a replica there.
+    pub se: Option<SeName>,
+    /// Which PFN or location is on which SE.
+    pub se_map: SeMap,
+    /// Make up names of SEs from hosts and locations, and register those that are not.
+    pub se_auto: bool,
+    /// What `=` as a PFN stands for: this, and the LFN as the row gives it.
+    pub pfn_same: Option<String>,
+    /// What happens where an LFN is repeated.
+    pub repeats: Repeats,
+}
+
+impl Default for ListingOptions {
+    fn default() -> Self {
+        ListingOptions {
+            format: None,
+            compression: None,
+            delimiter: None,
+            header: None,
+            columns: None,
+            auto_columns: true,
+            rest: Rest::Ignore,
+            escapes: None,
+            kind: RowKind::File,
+            prefix: None,
+            collection_prefix: None,
+            se: None,
+            se_map: SeMap::default(),
+            se_auto: false,
+            pfn_same: None,
+            repeats: Repeats::Reject,
+        }
+    }
+}
+
+/// What an export says of itself before its rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Preamble {
+    /// The objects, in order: the first describes the export, the others what its rows refer to.
+    pub objects: Vec<serde_json::Map<String, Value>>,
+}
+
+/// The key, or the start of the line, of a preamble's object.
+pub const PREAMBLE_KEY: &str = "#exacat";
+/// The version of exports this crate writes, and the latest it reads.
+pub const EXPORT_VERSION: u64 = 1;
+
+impl Preamble {
+    /// The object of one line, if it is one.
+    fn object_of(raw: &[u8], format: Format) -> Option<Value> {
+        let text = std::str::from_utf8(raw).ok()?;
+        if format == Format::JsonLines {
+            if !text.starts_with("{\"#exacat\"") {
+                return None;
+            }
+            return serde_json::from_str::<Value>(text).ok()?.get_mut(PREAMBLE_KEY).map(Value::take);
+        }
+        serde_json::from_str(text.strip_prefix(PREAMBLE_KEY)?.strip_prefix(' ')?).ok()
+    }
+
+    /// Is it an export of a version this crate reads?
+    fn check(&self) -> Result<(), Error> {
+        match self.objects.first().and_then(|first| first.get("export")).and_then(Value::as_u64) {
+            Some(1..=EXPORT_VERSION) => Ok(()),
+            Some(version) => Err(Error::options(format!(
+                "the export is of version {version}, this program reads up to {EXPORT_VERSION}: use a newer one"
+            ))),
+            None => Err(Error::options("the export's first line does not say its version")),
+        }
+    }
+
+    fn columns(&self) -> Result<Option<Columns>, Error> {
+        let Some(named) = self.objects.first().and_then(|first| first.get("columns")) else { return Ok(None) };
+        let roles = named.as_array().map(|names| {
+            names.iter().map(|name| Role::parse(name.as_str().unwrap_or_default())).collect::<Result<Vec<_>, _>>()
+        });
+        roles
+            .transpose()?
+            .map(Columns::InOrder)
+            .map(Some)
+            .ok_or_else(|| Error::options("the export's columns are no list"))
+    }
+}
+
+/// How fields become roles.
+#[derive(Clone, Debug)]
+enum Plan {
+    /// By position.
+    Text(Layout),
+    /// By key; paths of keys first.
+    Json { mapped: Vec<(Vec<String>, Role)>, auto: bool },
+}
+
+/// A listing that is understood, ready to be read any number of times (a pipe: once).
+#[derive(Clone, Debug)]
+pub struct Listing {
+    input: Input,
+    format: Format,
+    delimiter: u8,
+    escapes: bool,
+    rest: Rest,
+    plan: Plan,
+    preamble: Option<Preamble>,
+    /// Rows before the data: preamble and header.
+    rows_before: u64,
+    assembler: Assembler,
+    options: ListingOptions,
+}
+
+impl Listing {
+    /// Looks at a file and finds out what was not said.
+    pub fn open(path: &Path, options: ListingOptions) -> Result<Self, Error> {
+        let input = Input::open(path, options.compression)?;
+        let head = input.content_head()?;
+        let format = options.format.unwrap_or_else(|| detect_format(&head, path));
+        let delimiter = options.delimiter.unwrap_or(format.delimiter());
+        if matches!(delimiter, b'\n' | b'\r' | b'"' | 0x80..) {
+            return Err(Error::options("the delimiter is one ASCII character, not a quote or a line end"));
+        }
+        let cannot = |error| Error::file("read", path, error);
+        let mut records = Records::new(Box::new(io::Cursor::new(head)), format, delimiter).map_err(cannot)?;
+        let mut preamble = Preamble::default();
+        let mut first = None;
+        while let Some(record) = records.next().map_err(cannot)? {
+            match Preamble::object_of(record.raw, format) {
+                Some(Value::Object(object)) => preamble.objects.push(object),
+                _ => {
+                    first = Some(record.raw.to_vec());
+                    break;
+                }
+            }
+        }
+        let mut rows_before = preamble.objects.len() as u64;
+        let preamble = (!preamble.objects.is_empty()).then_some(preamble);
+        if let Some(preamble) = &preamble {
+            preamble.check()?;
+        }
+        let escapes = options.escapes.unwrap_or(preamble.is_some());
+        let plan = if format == Format::JsonLines {
+            json_plan(&options)?
+        } else {
+            let first = first.unwrap_or_default();
+            let (layout, header) = text_plan(&options, format, delimiter, &first, preamble.as_ref())?;
+            rows_before += u64::from(header);
+            Plan::Text(layout)
+        };
+        let assembler = Assembler::new(&options, preamble.is_some(), plan.places());
+        let rest = options.rest;
+        Ok(Listing { input, format, delimiter, escapes, rest, plan, preamble, rows_before, assembler, options })
+    }
+
+    /// The file.
+    pub fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// How it is written.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The options it was opened with.
+    pub fn options(&self) -> &ListingOptions {
+        &self.options
+    }
+
+    /// What it says of itself, if it is an export.
+    pub fn preamble(&self) -> Option<&Preamble> {
+        self.preamble.as_ref()
+    }
+
+    /// Says which SEs are registered; rows that name others are rejected, or with `se_auto` name them as new.
+    pub fn know_ses(&mut self, ses: impl IntoIterator<Item = SeName>) {
+        self.assembler.know(ses);
+    }
+
+    /// Its data rows from the start.
+    pub(crate) fn records(&self, count: &BytesRead) -> Result<Records, Error> {
+        let cannot = |error| Error::file("read", self.input.path(), error);
+        let mut records =
+            Records::new(self.input.reader(count)?, self.format, self.delimiter).map_err(cannot)?;
+        for _ in 0..self.rows_before {
+            records.next().map_err(cannot)?;
+        }
+        Ok(records)
+    }
+
+    /// Understands one row.
+    pub(crate) fn row(&self, record: Record<'_>, fields: &mut Fields) -> Result<Row, Complaint> {
+        match record.flaw {
+            Some(Flaw::TooLong) => {
+                return Err(Complaint::new(
+                    Reason::RowTooLong,
+                    format!("more than {} bytes", crate::limits::ROW_BYTES_MAX),
+                ));
+            }
+            Some(Flaw::OpenQuote) => {
+                return Err(Complaint::new(Reason::BadRow, "a quote is opened here and never closed"));
+            }
+            None => {}
+        }
+        let text = std::str::from_utf8(record.raw).map_err(|error| {
+            Complaint::new(Reason::BadRow, format!("not UTF-8 from byte {} on", error.valid_up_to()))
+        })?;
+        match &self.plan {
+            Plan::Text(layout) => self.text_row(layout, text, fields),
+            Plan::Json { mapped, auto } => self.json_row(mapped, *auto, text),
+        }
+    }
+
+    fn text_row(&self, layout: &Layout, text: &str, fields: &mut Fields) -> Result<Row, Complaint> {
+        let cut = match self.format {
+            Format::Csv => fields.cut_csv(text, self.delimiter),
+            _ => fields.cut_tsv(text, self.delimiter, self.escapes),
+        };
+        cut.map_err(|why| Complaint::new(Reason::BadRow, why))?;
+        if fields.len() > layout.columns.len() {
+            return Err(Complaint::new(
+                Reason::BadRow,
+                format!("{} fields, but {} columns", fields.len(), layout.columns.len()),
+            ));
+        }
+        let mut draft = Draft::default();
+        for (index, column) in layout.columns.iter().enumerate() {
+            let field = fields.get(text, index);
+            if field.is_empty() {
+                continue;
+            }
+            match column {
+                Ok(role) => draft.take(role, Cow::Borrowed(field), self.escapes)?,
+                Err(name) if self.rest == Rest::Tags => draft.take_rest_text(name, field),
+                Err(_) => {}
+            }
+        }
+        self.assembler.finish(draft)
+    }
+
+    fn json_row(&self, mapped: &[(Vec<String>, Role)], auto: bool, text: &str) -> Result<Row, Complaint> {
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| Complaint::new(Reason::BadRow, format!("not JSON: {error}")))?;
+        let Value::Object(members) = &value else {
+            return Err(Complaint::new(Reason::BadRow, "not a JSON object"));
+        };
+        let mut draft = Draft::default();
+        for (path, role) in mapped {
+            let found = path.iter().try_fold(&value, |value, key| value.get(key));
+            if let Some(found) = found {
+                draft.take_json(role, found)?;
+            }
+        }
+        for (key, member) in members {
+            if mapped.iter().any(|(path, _)| path.len() == 1 && path[0] == *key) {
+                continue;
+            }
+            let role = if auto { Role::of_key(key) } else { None };
+            match role.filter(|role| !mapped.iter().any(|(_, given)| given == role)) {
+                Some(role) => draft.take_json(&role, member)?,
+                None if self.rest == Rest::Tags => draft.take_rest(key, member),
+                None => {}
+            }
+        }
+        self.assembler.finish(draft)
+    }
+}
+
+impl Plan {
+    /// Does any column say where files are?
+    fn places(&self) -> bool {
+        let placing = |role: &Role| matches!(role, Role::Pfn | Role::Pfns | Role::Replicas | Role::Se);
+        match self {
+            Plan::Text(layout) => layout.columns.iter().flatten().any(placing),
+            // Keys come and go from row to row, so only what was said counts.
+            Plan::Json { mapped, .. } => mapped.iter().any(|(_, role)| placing(role)),
+        }
+    }
+}
+
+fn json_plan(options: &ListingOptions) -> Result<Plan, Error> {
+    let mapped = match &options.columns {
+        None => Vec::new(),
+        Some(Columns::Named(assigned)) => assigned
+            .iter()
+            .map(|(name, role)| (name.split('.').map(str::to_owned).collect(), role.clone()))
+            .collect(),
+        Some(Columns::InOrder(_)) => {
+            return Err(Error::options("the keys of JSON have no order: say --columns KEY=role"));
+        }
+    };
+    if !options.auto_columns && !mapped.iter().any(|(_, role)| *role == Role::Lfn) {
+        return Err(Error::options("no key is the LFN: say --columns KEY=lfn"));
+    }
+    Ok(Plan::Json { mapped, auto: options.auto_columns })
+}
+
+/// The layout, and whether there is a header row.
+fn text_plan(
+    options: &ListingOptions,
+    format: Format,
+    delimiter: u8,
+    first: &[u8],
+    preamble: Option<&Preamble>,
+) -> Result<(Layout, bool), Error> {
+    let text = String::from_utf8_lossy(first);
+    let mut fields = Fields::default();
+    let cut = match format {
+        Format::Csv => fields.cut_csv(&text, delimiter),
+        _ => fields.cut_tsv(&text, delimiter, false),
+    };
+    let names: Vec<&str> = match cut {
+        Ok(()) => (0..fields.len()).map(|index| fields.get(&text, index)).collect(),
+        Err(_) => Vec::new(),
+    };
+    if names.len() > COLUMNS_MAX {
+        return Err(Error::options(format!("the listing has {} columns, the limit is {COLUMNS_MAX}", names.len())));
+    }
+    let of_export = preamble.map(Preamble::columns).transpose()?.flatten();
+    let columns = options.columns.as_ref().or(of_export.as_ref());
+    let by_name = match columns {
+        Some(Columns::Named(assigned)) => {
+            assigned.iter().any(|(name, _)| names.iter().any(|field| field.trim() == name))
+        }
+        _ => false,
+    };
+    let header =
+        options.header.unwrap_or_else(|| by_name || preamble.is_some() || columns::looks_like_header(&names));
+    if columns.is_none() && !header && names.len() <= 1 {
+        // A list of names and nothing else.
+        return Ok((Layout { columns: vec![Ok(Role::Lfn)] }, false));
+    }
+    let layout = columns::layout(columns, header.then_some(&names[..]), options.auto_columns)?;
+    Ok((layout, header))
+}
+
+/// JSON by its first byte; else by the name; else CSV if the first line has commas, no tab and a header's
+/// words; else TSV.
+fn detect_format(head: &[u8], path: &Path) -> Format {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    if head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
+        return Format::JsonLines;
+    }
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let name = [".gz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+    match name.rsplit('.').next() {
+        Some("csv") => return Format::Csv,
+        Some("jsonl" | "ndjson") => return Format::JsonLines,
+        Some("tsv") => return Format::Tsv,
+        _ => {}
+    }
+    let first = head.split(|byte| *byte == b'\n').find(|line| !line.starts_with(PREAMBLE_KEY.as_bytes()));
+    let first = String::from_utf8_lossy(first.unwrap_or_default());
+    let fields: Vec<&str> = first.trim_end().split(',').map(|field| field.trim_matches('"')).collect();
+    if !first.contains('\t') && fields.len() > 1 && columns::looks_like_header(&fields) {
+        return Format::Csv;
+    }
+    Format::Tsv
+}

@@ -1,0 +1,196 @@
+//! Where the file of a row is: its replicas, from PFNs, locations, the SE map and the options.
+
+use std::borrow::Cow;
+
+use exacat_model::limits::REPLICAS_PER_FILE_MAX;
+use exacat_model::operation::NewReplica;
+use exacat_model::{FileRef, Guid, Pfn, ReplicaState, SeName};
+
+use crate::reject::{Complaint, Reason};
+use crate::row::{Assembler, Checked};
+use crate::se_rules::{self, Mapped};
+
+/// A replica as a row gives it.
+pub(crate) struct DraftReplica<'a> {
+    /// The SE, or the location the SE map knows.
+    pub(crate) location: Cow<'a, str>,
+    /// Its PFN, if given.
+    pub(crate) pfn: Option<Cow<'a, str>>,
+    /// What is known of it.
+    pub(crate) state: ReplicaState,
+}
+
+/// What a row says of where its file is.
+#[derive(Default)]
+pub(crate) struct Places<'a> {
+    /// PFNs whose SE is not said with them.
+    pub(crate) pfns: Vec<Cow<'a, str>>,
+    /// Replicas on a named SE or location.
+    pub(crate) replicas: Vec<DraftReplica<'a>>,
+    /// The SE of the row.
+    pub(crate) se: Option<Cow<'a, str>>,
+}
+
+/// Where the file is, as the catalogue is told.
+#[derive(Default)]
+pub(crate) struct Placed {
+    pub(crate) replicas: Vec<NewReplica>,
+    pub(crate) member_of: Option<(FileRef, String)>,
+    /// SEs among them that are to be registered.
+    pub(crate) new_ses: Vec<SeName>,
+}
+
+/// Works the replicas out. `given` is the LFN as the row has it, `places` is emptied.
+pub(crate) fn place(assembler: &Assembler, given: &str, places: &mut Places<'_>) -> Checked<Placed> {
+    let mut placing = Placing { assembler, given, placed: Placed::default() };
+    for replica in places.replicas.drain(..) {
+        let (se, mapped) = placing.location(&replica.location)?;
+        let pfn = match replica.pfn {
+            Some(pfn) => Some(placing.pfn(&pfn)?),
+            None => placing.mapped_pfn(mapped)?,
+        };
+        placing.add(se, pfn, replica.state)?;
+    }
+    let own_se = match places.se.take() {
+        Some(location) => Some(placing.location(&location)?),
+        None => None,
+    };
+    let alone = places.pfns.is_empty();
+    for text in places.pfns.drain(..) {
+        if let Some((archive, member)) = archive_member(&text)? {
+            placing.placed.member_of = Some((FileRef::Guid(archive), member));
+            continue;
+        }
+        let pfn = placing.pfn(&text)?;
+        let se = match &own_se {
+            Some((se, _)) => se.clone(),
+            None => placing.se_of_pfn(pfn.as_str())?,
+        };
+        placing.add(se, Some(pfn), ReplicaState::Available)?;
+    }
+    if alone {
+        if let Some((se, mapped)) = own_se {
+            let pfn = placing.mapped_pfn(mapped)?;
+            placing.add(se, pfn, ReplicaState::Available)?;
+        } else if let (Some(se), false) = (&assembler.se, assembler.places) {
+            let se = placing.registered(se.as_str())?;
+            placing.add(se, None, ReplicaState::Available)?;
+        }
+    }
+    let placed = placing.placed;
+    if placed.member_of.is_some() && !placed.replicas.is_empty() {
+        return Err(Complaint::new(Reason::BadReplica, "a file inside an archive has no replicas of its own"));
+    }
+    if placed.replicas.len() > REPLICAS_PER_FILE_MAX {
+        return Err(Complaint::new(
+            Reason::TooManyReplicas,
+            format!("{} replicas, the limit is {REPLICAS_PER_FILE_MAX}", placed.replicas.len()),
+        ));
+    }
+    Ok(placed)
+}
+
+struct Placing<'p> {
+    assembler: &'p Assembler,
+    given: &'p str,
+    placed: Placed,
+}
+
+impl<'p> Placing<'p> {
+    /// Adds a replica. One given twice is one; a PFN given for a replica that had none is its PFN.
+    fn add(&mut self, se: SeName, pfn: Option<Pfn>, state: ReplicaState) -> Checked<()> {
+        let Some(known) = self.placed.replicas.iter_mut().find(|replica| replica.se == se) else {
+            self.placed.replicas.push(NewReplica { se, pfn, state });
+            return Ok(());
+        };
+        match (&known.pfn, pfn) {
+            (_, None) => {}
+            (None, Some(pfn)) => known.pfn = Some(pfn),
+            (Some(known), Some(pfn)) if *known == pfn => {}
+            (Some(known), Some(pfn)) => {
+                return Err(Complaint::new(Reason::SeTwice, format!("{se} has {known} and {pfn}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The SE of a location as the listing names it, and the rule that says so.
+    fn location(&mut self, location: &str) -> Checked<(SeName, Option<&'p Mapped>)> {
+        if let Some(mapped) = self.assembler.map.of_location(location) {
+            return Ok((self.registered(mapped.se.as_str())?, Some(mapped)));
+        }
+        if let Some(se) = self.assembler.known.get(location) {
+            return Ok((se.clone(), None));
+        }
+        let bad = || Complaint::new(Reason::BadReplica, format!("not the name of an SE: {location:.200?}"));
+        if self.assembler.se_auto {
+            let name = se_rules::name_of_location(location).ok_or_else(bad)?;
+            return Ok((self.registered(name.as_str())?, None));
+        }
+        SeName::parse(location).map_err(|_| bad())?;
+        Ok((self.registered(location)?, None))
+    }
+
+    /// The SE of that name, if it is registered or will be.
+    fn registered(&mut self, name: &str) -> Checked<SeName> {
+        if let Some(se) = self.assembler.known.get(name) {
+            return Ok(se.clone());
+        }
+        if !self.assembler.se_auto {
+            let what = format!("{name} is not registered: add it, or say --se-auto, or map it with --se-map");
+            return Err(Complaint::new(Reason::UnknownSe, what));
+        }
+        let se = SeName::parse(name).map_err(|error| Complaint::new(Reason::BadReplica, error.message))?;
+        self.placed.new_ses.push(se.clone());
+        Ok(se)
+    }
+
+    fn se_of_pfn(&mut self, pfn: &str) -> Checked<SeName> {
+        if let Some(mapped) = self.assembler.map.of_pfn(pfn) {
+            return self.registered(mapped.se.as_str());
+        }
+        if let Some(se) = &self.assembler.se {
+            return self.registered(se.as_str());
+        }
+        if self.assembler.se_auto
+            && let Some(name) = se_rules::name_of_pfn(pfn)
+        {
+            return self.registered(name.as_str());
+        }
+        let what = format!("which SE holds it? Say --se, --se-map or --se-auto: {pfn:.200}");
+        Err(Complaint::new(Reason::NoSe, what))
+    }
+
+    fn pfn(&self, text: &str) -> Checked<Pfn> {
+        let parsed = match (text, &self.assembler.pfn_same) {
+            ("=", Some(prefix)) => Pfn::parse(&format!("{prefix}{}", self.given)),
+            ("=", None) => {
+                return Err(Complaint::new(
+                    Reason::BadPfn,
+                    "the PFN is '=': say with --pfn-same what stands before the LFN",
+                ));
+            }
+            (text, _) => Pfn::parse(text),
+        };
+        parsed.map_err(|error| Complaint::new(Reason::BadPfn, error.message))
+    }
+
+    fn mapped_pfn(&self, mapped: Option<&Mapped>) -> Checked<Option<Pfn>> {
+        let Some((mapped, prefix)) = mapped.and_then(|mapped| Some((mapped, mapped.pfn_prefix.as_ref()?))) else {
+            return Ok(None);
+        };
+        let rest = self.given.strip_prefix(mapped.strip.as_str()).unwrap_or(self.given);
+        Pfn::parse(&format!("{prefix}{rest}"))
+            .map(Some)
+            .map_err(|error| Complaint::new(Reason::BadPfn, error.message))
+    }
+}
+
+/// The archive and the name in it, if a PFN says that a file is inside an archive: `guid:///GUID?ZIP=name`.
+fn archive_member(pfn: &str) -> Checked<Option<(Guid, String)>> {
+    let Some((guid, member)) = pfn.strip_prefix("guid:///").and_then(|rest| rest.split_once("?ZIP=")) else {
+        return Ok(None);
+    };
+    let guid = Guid::parse(guid).map_err(|error| Complaint::new(Reason::BadPfn, error.message))?;
+    Ok(Some((guid, member.to_owned())))
+}

@@ -1,0 +1,151 @@
+//! The state file of an import: what makes an interrupted one go on where it stopped.
+//!
+//! It says which listing was read with which options, up to which row everything is known to be done
+//! (`durable`), and up to which row something may have been sent (`ceiling`): it is written before anything
+//! beyond the ceiling goes out. A run that resumes skips to `durable`; rows up to the ceiling may be in the
+//! catalogue already through the interrupted run, and finding them so is no conflict, whatever the policy.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::batches::Pass;
+use crate::error::Error;
+use crate::input::Identity;
+
+/// What to do about a state file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StateAt {
+    /// Beside the listing, its name with `.exacat-import` behind; none if nothing can be written there, or if
+    /// the listing is a pipe.
+    #[default]
+    Beside,
+    /// There.
+    At(PathBuf),
+    /// None: an interrupted import starts from the first row.
+    Nowhere,
+}
+
+/// What the end of a state file's name is if none is given.
+pub const STATE_SUFFIX: &str = ".exacat-import";
+
+/// Where the state file of a listing is if none is given.
+pub fn state_beside(listing: &Path) -> PathBuf {
+    let mut name = listing.as_os_str().to_owned();
+    name.push(STATE_SUFFIX);
+    PathBuf::from(name)
+}
+
+/// What a state file says.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct State {
+    pub(crate) version: u32,
+    pub(crate) listing: Identity,
+    /// Of the options, so that rows mean the same as before.
+    pub(crate) options: String,
+    pub(crate) pass: Pass,
+    pub(crate) durable: u64,
+    pub(crate) ceiling: u64,
+    /// Bytes of the reject file that belong to the rows before `durable`.
+    pub(crate) reject_bytes: u64,
+    pub(crate) rejects: Vec<(String, u64)>,
+    pub(crate) counts: crate::import::Counts,
+}
+
+pub(crate) const STATE_VERSION: u32 = 1;
+
+impl State {
+    /// Reads the state file; none if there is none.
+    pub(crate) fn load(path: &Path) -> Result<Option<State>, Error> {
+        let text = match std::fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::file("read", path, error)),
+        };
+        match serde_json::from_slice::<State>(&text) {
+            Ok(state) if state.version == STATE_VERSION => Ok(Some(state)),
+            Ok(state) => Err(Error::options(format!(
+                "{} is of version {}, this program knows {STATE_VERSION}: start anew, or use the program that wrote it",
+                path.display(),
+                state.version
+            ))),
+            Err(error) => Err(Error::options(format!(
+                "{} is no state file of an import ({error}): start anew, or remove it",
+                path.display()
+            ))),
+        }
+    }
+
+    /// Does it belong to this listing, read this way?
+    pub(crate) fn check(&self, path: &Path, listing: &Identity, options: &str) -> Result<(), Error> {
+        if self.listing != *listing {
+            return Err(Error::options(format!(
+                "an import of this listing was interrupted, and the listing changed since: start anew, or remove {}",
+                path.display()
+            )));
+        }
+        if self.options != options {
+            return Err(Error::options(format!(
+                "an import of this listing was interrupted that had other options: give the same ones, start anew, or remove {}",
+                path.display()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Writes it whole or not at all, and so that it survives the machine.
+    pub(crate) fn save(&self, path: &Path) -> Result<(), Error> {
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(".new");
+        let fresh = PathBuf::from(fresh);
+        let cannot = |error| Error::file("write", path, error);
+        let text = serde_json::to_vec_pretty(self).map_err(|error| cannot(std::io::Error::other(error)))?;
+        let mut file = File::create(&fresh).map_err(cannot)?;
+        file.write_all(&text).and_then(|()| file.sync_data()).map_err(cannot)?;
+        std::fs::rename(&fresh, path).map_err(cannot)
+    }
+
+    /// Ends it.
+    pub(crate) fn remove(path: &Path) -> Result<(), Error> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", path, error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_read_as_written_and_fits_its_listing_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = state_beside(&directory.path().join("listing.tsv.zst"));
+        assert!(path.to_str().unwrap().ends_with("listing.tsv.zst.exacat-import"));
+        assert!(State::load(&path).unwrap().is_none());
+        let listing = Identity { size: 3, modified_ns: 4, head: "5".into() };
+        let state = State {
+            version: STATE_VERSION,
+            listing: listing.clone(),
+            options: "o".into(),
+            pass: Pass::Second,
+            durable: 7,
+            ceiling: 9,
+            reject_bytes: 11,
+            rejects: vec![("bad-size".into(), 2)],
+            counts: crate::import::Counts { created: 1, ..Default::default() },
+        };
+        state.save(&path).unwrap();
+        assert_eq!(State::load(&path).unwrap().unwrap(), state);
+        state.check(&path, &listing, "o").unwrap();
+        assert!(state.check(&path, &Identity { size: 4, ..listing.clone() }, "o").is_err());
+        assert!(state.check(&path, &listing, "p").is_err());
+        State { version: 99, ..state }.save(&path).unwrap();
+        assert!(State::load(&path).unwrap_err().to_string().contains("version 99"));
+        std::fs::write(&path, "{").unwrap();
+        assert!(State::load(&path).is_err());
+        State::remove(&path).unwrap();
+        State::remove(&path).unwrap();
+    }
+}

@@ -1,0 +1,514 @@
+//! From the fields of a row to what is asked of the catalogue: the normalising rules, one place for each role.
+//!
+//! An empty field means "not known". Names are taken byte for byte: no URL decoding, no trimming, no case
+//! folding; only repeated and trailing slashes are folded, as everywhere in the catalogue.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use exacat_model::limits::{FILE_BYTES_MAX, TAGS_PER_ENTRY_MAX};
+use exacat_model::operation::NewFile;
+use exacat_model::{
+    AccountName, Checksum, Checksums, ErrorKind, FileRef, Guid, Lfn, Mode, ReplicaState, SeName, Tag, TagKey,
+    TagValue, TimeMs,
+};
+use serde_json::Value;
+
+use crate::columns::Role;
+use crate::escape;
+use crate::json_tags;
+use crate::listing::{ListingOptions, RowKind};
+use crate::reject::{Complaint, Reason};
+use crate::placing::{DraftReplica, Placed, Places, place};
+use crate::se_rules::SeMap;
+
+/// Shorthand: a value, or why the row cannot have it.
+pub(crate) type Checked<T> = Result<T, Complaint>;
+
+/// What a row asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// A file, and the collection it becomes a member of.
+    File(Box<NewFile>, Option<Lfn>),
+    /// A directory, collection or link.
+    Other(Other),
+    /// A file becomes a member of a collection.
+    Member {
+        /// The collection.
+        collection: Lfn,
+        /// The file.
+        file: FileRef,
+    },
+}
+
+/// A directory, collection or link to be made, with what is given of its attributes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Other {
+    /// Its name.
+    pub lfn: Lfn,
+    /// Which of the three.
+    pub what: OtherKind,
+    /// Its owner.
+    pub owner: Option<AccountName>,
+    /// Its group.
+    pub group: Option<AccountName>,
+    /// Its mode.
+    pub mode: Option<Mode>,
+    /// When its content was made.
+    pub modified: Option<TimeMs>,
+    /// When it goes to the trash.
+    pub expires: Option<TimeMs>,
+    /// Its tags, sorted by key.
+    pub tags: Vec<Tag>,
+}
+
+/// Which of the kinds that are no files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OtherKind {
+    /// A directory.
+    Directory,
+    /// A collection.
+    Collection,
+    /// A link to this path.
+    Link(Lfn),
+}
+
+/// A row that can go in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What it asks for.
+    pub item: Item,
+    /// Parts left out of it.
+    pub dropped: Vec<Complaint>,
+    /// SEs it names that are to be registered.
+    pub new_ses: Vec<SeName>,
+}
+
+/// What is gathered of one row before it is put together.
+#[derive(Default)]
+pub(crate) struct Draft<'a> {
+    lfn: Option<Cow<'a, str>>,
+    kind: Option<RowKind>,
+    size: Option<u64>,
+    checksums: Checksums,
+    places: Places<'a>,
+    guid: Option<Guid>,
+    owner: Option<AccountName>,
+    group: Option<AccountName>,
+    mode: Option<Mode>,
+    modified: Option<TimeMs>,
+    expires: Option<TimeMs>,
+    job: Option<u64>,
+    tags: Vec<Tag>,
+    collection: Option<Cow<'a, str>>,
+    target: Option<Cow<'a, str>>,
+    pub(crate) dropped: Vec<Complaint>,
+}
+
+impl<'a> Draft<'a> {
+    /// Takes the text of a field that is not empty.
+    pub(crate) fn take(&mut self, role: &Role, text: Cow<'a, str>, escapes: bool) -> Checked<()> {
+        match role {
+            Role::Lfn => self.lfn = Some(text),
+            Role::Size => self.size = Some(read_size(&text)?),
+            Role::Checksum => self.take_checksums(&text)?,
+            Role::Pfn => self.places.pfns.push(text),
+            Role::Pfns => match text {
+                Cow::Borrowed(list) => self.places.pfns.extend(escape::items(list, &['|'], escapes)),
+                Cow::Owned(list) => self.places.pfns.extend(owned_items(&list, &['|'], escapes)),
+            },
+            Role::Replicas => self.take_replicas(text, escapes)?,
+            Role::Se => self.places.se = Some(text),
+            Role::Guid => {
+                self.guid = Some(Guid::parse(&text).map_err(|error| Complaint::new(Reason::BadGuid, error.message))?);
+            }
+            Role::Owner => self.owner = Some(read_account(&text)?),
+            Role::Group => self.group = Some(read_account(&text)?),
+            Role::Mode => {
+                self.mode = Some(Mode::parse(&text).map_err(|error| Complaint::new(Reason::BadMode, error.message))?);
+            }
+            Role::Mtime => self.modified = Some(read_row_time(&text)?),
+            Role::Expires => self.expires = Some(read_row_time(&text)?),
+            Role::Job => {
+                let job = text.parse().map_err(|_| Complaint::new(Reason::BadJob, format!("not a job: {text:.100?}")));
+                self.job = Some(job?);
+            }
+            Role::Tag(key) => self.take_tag(key.clone(), &text),
+            Role::Tags => {
+                for item in escape::items(&text, &[';'], escapes) {
+                    match Tag::parse(&item) {
+                        Ok(tag) => self.tags.push(tag),
+                        Err(error) => self.drop_tag(&item, &error.message),
+                    }
+                }
+            }
+            Role::Collection => self.collection = Some(text),
+            Role::Kind => self.kind = Some(RowKind::parse(&text)?),
+            Role::Target => self.target = Some(text),
+            Role::Ignore => {}
+        }
+        Ok(())
+    }
+
+    /// Takes a field of a JSON row.
+    pub(crate) fn take_json(&mut self, role: &Role, value: &'a Value) -> Checked<()> {
+        match (role, value) {
+            (Role::Ignore, _) | (_, Value::Null) => Ok(()),
+            (Role::Tag(key), value) => {
+                match json_tags::from_json(value) {
+                    Ok(value) => self.tags.push(Tag { key: key.clone(), value }),
+                    Err(why) => self.drop_tag(key.as_str(), &why),
+                }
+                Ok(())
+            }
+            (Role::Tags, Value::Object(members)) => {
+                for (key, value) in members {
+                    let tag = TagKey::parse(key)
+                        .map_err(|error| error.message)
+                        .and_then(|key| json_tags::from_json(value).map(|value| Tag { key, value }));
+                    match tag {
+                        Ok(tag) => self.tags.push(tag),
+                        Err(why) => self.drop_tag(key, &why),
+                    }
+                }
+                Ok(())
+            }
+            (Role::Pfn | Role::Pfns | Role::Checksum | Role::Replicas, Value::Array(items)) => {
+                items.iter().try_for_each(|item| self.take_json_item(role, item))
+            }
+            (_, Value::String(text)) if text.is_empty() => Ok(()),
+            (role, Value::String(text)) => self.take(role, Cow::Borrowed(text), false),
+            (role, Value::Number(number)) => self.take(role, Cow::Owned(number.to_string()), false),
+            (role, _) => Err(Complaint::new(
+                Reason::BadRow,
+                format!("the {} is neither a text nor a number", role.name()),
+            )),
+        }
+    }
+
+    fn take_json_item(&mut self, role: &Role, item: &'a Value) -> Checked<()> {
+        match (role, item) {
+            (Role::Pfn | Role::Pfns, Value::String(pfn)) => self.places.pfns.push(Cow::Borrowed(pfn)),
+            (Role::Checksum, Value::String(checksum)) => self.take_checksums(checksum)?,
+            (Role::Replicas, Value::String(replica)) => self.take_replica(Cow::Borrowed(replica))?,
+            (Role::Replicas, Value::Object(members)) => {
+                let text = |name: &str| members.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+                let pfn = text("pfn").map(Cow::Borrowed);
+                let state = text("state").map_or(Ok(ReplicaState::Available), read_state)?;
+                match (text("se"), pfn) {
+                    (Some(se), pfn) => {
+                        self.places.replicas.push(DraftReplica { location: Cow::Borrowed(se), pfn, state });
+                    }
+                    (None, Some(pfn)) => self.places.pfns.push(pfn),
+                    (None, None) => {
+                        return Err(Complaint::new(Reason::BadReplica, "a replica has neither an SE nor a PFN"));
+                    }
+                }
+            }
+            _ => return Err(Complaint::new(Reason::BadRow, format!("an item of the {} is no text", role.name()))),
+        }
+        Ok(())
+    }
+
+    fn take_checksums(&mut self, text: &str) -> Checked<()> {
+        let bad = |error: exacat_model::Error| Complaint::new(Reason::BadChecksum, error.message);
+        for part in text.split(['|', ',', ';']).filter(|part| !part.trim().is_empty()) {
+            self.checksums.add(Checksum::parse(part).map_err(bad)?).map_err(bad)?;
+        }
+        Ok(())
+    }
+
+    fn take_replicas(&mut self, text: Cow<'a, str>, escapes: bool) -> Checked<()> {
+        // A comma separates only where there is no PFN, for PFNs have commas.
+        let separators: &[char] = if escapes || text.contains("://") { &['|'] } else { &['|', ','] };
+        match text {
+            Cow::Borrowed(list) => escape::items(list, separators, escapes)
+                .into_iter()
+                .try_for_each(|item| self.take_replica(item)),
+            Cow::Owned(list) => owned_items(&list, separators, escapes)
+                .into_iter()
+                .try_for_each(|item| self.take_replica(item)),
+        }
+    }
+
+    /// `SE`, `SE/state`, either with `=PFN` behind, or a PFN alone.
+    fn take_replica(&mut self, item: Cow<'a, str>) -> Checked<()> {
+        let (name, pfn) = match item.split_once('=') {
+            Some((name, _)) if name.contains("://") => ("", None),
+            Some((name, pfn)) => (name, Some(pfn)),
+            None if item.contains("://") => ("", None),
+            None => (&*item, None),
+        };
+        if name.is_empty() {
+            self.places.pfns.push(item);
+            return Ok(());
+        }
+        let (location, state) = match name.split_once('/') {
+            Some((location, state)) => (location, read_state(state)?),
+            None => (name, ReplicaState::Available),
+        };
+        let pfn = pfn.filter(|pfn| !pfn.is_empty()).map(|pfn| Cow::Owned(pfn.to_owned()));
+        self.places.replicas.push(DraftReplica { location: Cow::Owned(location.to_owned()), pfn, state });
+        Ok(())
+    }
+
+    fn take_tag(&mut self, key: TagKey, text: &str) {
+        match TagValue::parse(text) {
+            Ok(value) => self.tags.push(Tag { key, value }),
+            Err(error) => self.drop_tag(key.as_str(), &error.message),
+        }
+    }
+
+    /// Takes a column without a role as a tag.
+    pub(crate) fn take_rest(&mut self, name: &str, value: &Value) {
+        json_tags::flatten(name, value, &mut self.tags, &mut self.dropped);
+    }
+
+    /// Takes the text of a column without a role as a tag.
+    pub(crate) fn take_rest_text(&mut self, name: &str, text: &str) {
+        match TagKey::parse(name.trim()) {
+            Ok(key) => self.take_tag(key, text),
+            Err(error) => self.drop_tag(name, &error.message),
+        }
+    }
+
+    fn drop_tag(&mut self, what: &str, why: &str) {
+        self.dropped.push(Complaint::new(Reason::TagDropped, format!("{what:.200}: {why}")));
+    }
+}
+
+fn owned_items<'a>(list: &str, separators: &[char], escapes: bool) -> Vec<Cow<'a, str>> {
+    escape::items(list, separators, escapes).into_iter().map(|item| Cow::Owned(item.into_owned())).collect()
+}
+
+fn read_size(text: &str) -> Checked<u64> {
+    match text.trim().parse() {
+        Ok(size) if size <= FILE_BYTES_MAX => Ok(size),
+        Ok(size) => {
+            Err(Complaint::new(Reason::BadSize, format!("the size is {size}, the limit is {FILE_BYTES_MAX}")))
+        }
+        Err(_) => Err(Complaint::new(Reason::BadSize, format!("not a whole number of bytes: {text:.100?}"))),
+    }
+}
+
+fn read_account(text: &str) -> Checked<AccountName> {
+    AccountName::parse(text).map_err(|error| Complaint::new(Reason::BadAccount, error.message))
+}
+
+fn read_state(text: &str) -> Checked<ReplicaState> {
+    ReplicaState::parse(text).map_err(|error| Complaint::new(Reason::BadReplica, error.message))
+}
+
+fn read_row_time(text: &str) -> Checked<TimeMs> {
+    read_time(text).map_err(|why| Complaint::new(Reason::BadTime, why))
+}
+
+/// Reads a time as [`TimeMs::parse`] does, and what [`TimeMs`] prints for times beyond the calendar.
+pub(crate) fn read_time(text: &str) -> Result<TimeMs, String> {
+    if let Some(Ok(ms)) = text.strip_suffix("ms").map(str::parse) {
+        return Ok(TimeMs(ms));
+    }
+    TimeMs::parse(text).map_err(|error| error.message)
+}
+
+/// Control characters of ASCII and of Unicode's first block (C0, DEL, C1).
+fn has_control(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.iter().any(|byte| *byte < b' ' || *byte == 0x7f)
+        || (!text.is_ascii() && text.chars().any(char::is_control))
+}
+
+/// Puts rows together by a listing's options.
+#[derive(Clone, Debug)]
+pub(crate) struct Assembler {
+    prefix: Option<String>,
+    collection_prefix: Option<String>,
+    allow_control: bool,
+    kind: RowKind,
+    pub(crate) se: Option<SeName>,
+    pub(crate) se_auto: bool,
+    pub(crate) pfn_same: Option<String>,
+    pub(crate) map: SeMap,
+    pub(crate) known: HashMap<String, SeName>,
+    /// Does any column say where files are?
+    pub(crate) places: bool,
+}
+
+impl Assembler {
+    pub(crate) fn new(options: &ListingOptions, allow_control: bool, places: bool) -> Self {
+        let text = |lfn: &Option<Lfn>| {
+            lfn.as_ref().map(|lfn| if lfn.is_root() { String::new() } else { lfn.as_str().to_owned() })
+        };
+        Assembler {
+            prefix: text(&options.prefix),
+            collection_prefix: text(&options.collection_prefix),
+            allow_control,
+            kind: options.kind,
+            se: options.se.clone(),
+            se_auto: options.se_auto,
+            pfn_same: options.pfn_same.clone(),
+            map: options.se_map.clone(),
+            known: HashMap::new(),
+            places,
+        }
+    }
+
+    /// The SEs that are registered.
+    pub(crate) fn know(&mut self, ses: impl IntoIterator<Item = SeName>) {
+        self.known.extend(ses.into_iter().map(|se| (se.as_str().to_owned(), se)));
+    }
+
+    /// Puts a row together.
+    pub(crate) fn finish(&self, mut draft: Draft<'_>) -> Checked<Row> {
+        let given = draft.lfn.take().ok_or_else(|| Complaint::new(Reason::NoLfn, "the LFN is empty"))?;
+        let lfn = self.lfn(&given, self.prefix.as_deref(), "--prefix")?;
+        if lfn.is_root() {
+            return Err(Complaint::new(Reason::BadLfn, "the root is no entry to import"));
+        }
+        let tags = finish_tags(&mut draft);
+        let kind = draft.kind.unwrap_or(self.kind);
+        let (item, new_ses) = match kind {
+            RowKind::File => self.file(&mut draft, &given, lfn, tags)?,
+            RowKind::Member => (self.member(&draft, lfn)?, Vec::new()),
+            RowKind::Directory | RowKind::Collection | RowKind::Link => {
+                (Item::Other(self.other(&draft, kind, lfn, tags)?), Vec::new())
+            }
+        };
+        Ok(Row { item, dropped: draft.dropped, new_ses })
+    }
+
+    fn lfn(&self, given: &str, prefix: Option<&str>, option: &str) -> Checked<Lfn> {
+        if !self.allow_control && has_control(given) {
+            return Err(Complaint::new(Reason::ControlCharacters, format!("{given:.200?}")));
+        }
+        let parsed = match prefix {
+            None if !given.starts_with('/') => {
+                return Err(Complaint::new(
+                    Reason::BadLfn,
+                    format!("no slash at its start, and no {option} to put before it: {given:.200?}"),
+                ));
+            }
+            None => Lfn::parse(given),
+            Some(prefix) => {
+                let slash = if given.starts_with('/') { "" } else { "/" };
+                Lfn::parse(&format!("{prefix}{slash}{given}"))
+            }
+        };
+        parsed.map_err(|error| {
+            let reason = if error.kind == ErrorKind::Limit { Reason::LfnTooLong } else { Reason::BadLfn };
+            Complaint::new(reason, format!("{}: {given:.200?}", error.message))
+        })
+    }
+
+    fn collection(&self, text: &str) -> Checked<Lfn> {
+        self.lfn(text, self.collection_prefix.as_deref(), "--collection-prefix")
+            .map_err(|complaint| Complaint::new(Reason::BadCollection, complaint.detail))
+    }
+
+    fn file(
+        &self,
+        draft: &mut Draft<'_>,
+        given: &str,
+        lfn: Lfn,
+        tags: Vec<Tag>,
+    ) -> Checked<(Item, Vec<SeName>)> {
+        if draft.target.is_some() {
+            return Err(Complaint::new(Reason::BadKind, "a file has no target"));
+        }
+        let collection = draft.collection.take().map(|text| self.collection(&text)).transpose()?;
+        let Placed { replicas, member_of, new_ses } = place(self, given, &mut draft.places)?;
+        let file = NewFile {
+            lfn,
+            guid: draft.guid,
+            size: draft.size,
+            checksums: std::mem::take(&mut draft.checksums),
+            owner: draft.owner.take(),
+            group: draft.group.take(),
+            mode: draft.mode,
+            modified: draft.modified,
+            expires: draft.expires,
+            job: draft.job,
+            tags,
+            replicas,
+            member_of,
+        };
+        Ok((Item::File(Box::new(file), collection), new_ses))
+    }
+
+    /// Of an export: the collection is the row's LFN, the file its target or GUID. Of a listing of files with
+    /// their collections: the other way round.
+    fn member(&self, draft: &Draft<'_>, lfn: Lfn) -> Checked<Item> {
+        if let Some(text) = &draft.collection {
+            return Ok(Item::Member { collection: self.collection(text)?, file: FileRef::Lfn(lfn) });
+        }
+        let file = match (&draft.target, draft.guid) {
+            (Some(target), _) => FileRef::Lfn(self.target(target)?),
+            (None, Some(guid)) => FileRef::Guid(guid),
+            (None, None) => {
+                return Err(Complaint::new(Reason::BadTarget, "a member names neither its collection nor its file"));
+            }
+        };
+        Ok(Item::Member { collection: lfn, file })
+    }
+
+    fn target(&self, text: &str) -> Checked<Lfn> {
+        self.lfn(text, self.prefix.as_deref(), "--prefix")
+            .map_err(|complaint| Complaint::new(Reason::BadTarget, complaint.detail))
+    }
+
+    fn other(&self, draft: &Draft<'_>, kind: RowKind, lfn: Lfn, tags: Vec<Tag>) -> Checked<Other> {
+        let of_a_file = draft.size.is_some()
+            || !draft.checksums.is_empty()
+            || !draft.places.pfns.is_empty()
+            || !draft.places.replicas.is_empty()
+            || draft.places.se.is_some()
+            || draft.job.is_some()
+            || draft.collection.is_some();
+        if of_a_file {
+            return Err(Complaint::new(
+                Reason::BadKind,
+                format!("a {} has no size, checksum, replica, job or collection", kind.name()),
+            ));
+        }
+        let what = match (kind, &draft.target) {
+            (RowKind::Link, Some(target)) => OtherKind::Link(self.target(target)?),
+            (RowKind::Link, None) => return Err(Complaint::new(Reason::BadTarget, "a link without a target")),
+            (_, Some(_)) => return Err(Complaint::new(Reason::BadKind, format!("a {} has no target", kind.name()))),
+            (RowKind::Collection, None) => OtherKind::Collection,
+            (_, None) => OtherKind::Directory,
+        };
+        Ok(Other {
+            lfn,
+            what,
+            owner: draft.owner.clone(),
+            group: draft.group.clone(),
+            mode: draft.mode,
+            modified: draft.modified,
+            expires: draft.expires,
+            tags,
+        })
+    }
+}
+
+/// Sorts the tags; what is there twice or too much is reported.
+fn finish_tags(draft: &mut Draft<'_>) -> Vec<Tag> {
+    let mut tags = std::mem::take(&mut draft.tags);
+    if tags.len() > 1 {
+        tags.sort_by(|a, b| a.key.cmp(&b.key));
+        tags.dedup_by(|later, earlier| {
+            let twice = later.key == earlier.key;
+            if twice && later.value != earlier.value {
+                draft.drop_tag(later.key.as_str(), "the key is there already");
+            }
+            twice
+        });
+    }
+    if tags.len() > TAGS_PER_ENTRY_MAX {
+        let left: Vec<&str> = tags[TAGS_PER_ENTRY_MAX..].iter().map(|tag| tag.key.as_str()).collect();
+        let detail = format!("{} tags, the limit is {TAGS_PER_ENTRY_MAX}; left out: {}", tags.len(), left.join(" "));
+        draft.dropped.push(Complaint::new(Reason::TooManyTags, detail));
+        tags.truncate(TAGS_PER_ENTRY_MAX);
+    }
+    tags
+}
+
