@@ -27,8 +27,9 @@ use crate::{Catalogue, fill_random, step_id};
 
 /// Bytes of one part's request by a generous estimate: half of what the store accepts.
 const PART_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
-/// How often a part is tried when files are changed by others between being read and being merged.
-const ROUNDS_MAX: usize = 8;
+/// How often a part is tried when files are changed by others between being read and being merged; and so how many
+/// files of one call may each set tags of their own on the same entry.
+const ROUNDS_MAX: usize = 16;
 /// Bytes of `/CC/HHHHH/` and a GUID: what a derived PFN has after the prefix.
 const STORAGE_PATH_BYTES: usize = 10 + Guid::TEXT_BYTES;
 
@@ -689,7 +690,7 @@ enum Slot {
 struct Merge {
     mutations: Vec<Mutation>,
     slots: Vec<Option<Slot>>,
-    /// Entries as they will be after the places so far: a call may name one file many times.
+    /// Entries that the places so far change, as they will be: a call may name one file many times.
     edited: HashMap<Guid, Entry>,
 }
 
@@ -759,9 +760,12 @@ impl Merge {
             } else {
                 Expect { id: Some(EntryId::Object(guid)), revision: Some(entry.revision) }
             };
+            let changes = !difference.edits.is_empty();
             difference.edits.iter().for_each(|edit| preview(&mut entry, edit));
             self.mutations[place] = Mutation::Update { at: entry.at.clone(), expect, edits: difference.edits };
-            self.edited.insert(guid, entry);
+            if is_second || changes {
+                self.edited.insert(guid, entry);
+            }
         } else if is_second {
             self.edited.insert(guid, entry);
         }
