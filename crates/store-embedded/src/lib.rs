@@ -1,1 +1,38 @@
-//! (to be written)
+//! The default engine, first stage: an append-only log, and in memory the state it describes.
+//!
+//! **The log is the truth; everything else is a view of it.** A request is *decided* against the state
+//! (`decide`), its effects are *applied* to the state (`state::apply`) and appended to the log (`record`,
+//! `segment`, `log`), all by one thread (`writer`), which syncs once for many requests and then answers. Readers
+//! (`store`, `state::read`, `state::walk`) look at the state and answer when what they saw is durable
+//! (`durability`). Opening (`open`) loads the last checkpoint (`checkpoint`) and applies the log after it; it never
+//! decides again. All disk access goes through one narrow trait (`disk`).
+//!
+//! What this stage does not do: keep less than everything in memory, or write a checkpoint without holding up the
+//! writer. The log's format and the meaning of revisions are final; what is behind the state is not.
+//!
+//! ```text
+//! DIRECTORY/CATALOGUE                 whose it is, and the layout's version
+//! DIRECTORY/LOCK                      one process at a time
+//! DIRECTORY/log/REVISION.log          segments, named by their first revision; never deleted
+//! DIRECTORY/checkpoints/REVISION.checkpoint
+//! ```
+#![forbid(unsafe_code)]
+
+mod checkpoint;
+mod decide;
+pub mod disk;
+mod durability;
+mod figures;
+mod history;
+mod identity;
+mod log;
+mod open;
+mod record;
+mod segment;
+mod settings;
+mod state;
+mod store;
+mod writer;
+
+pub use settings::EmbeddedSettings;
+pub use store::EmbeddedStore;

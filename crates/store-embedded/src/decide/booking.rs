@@ -1,0 +1,197 @@
+//! The rows `Book`, `Commit` and `Release` of the contract's table: uploads in flight.
+
+use exacat_model::limits::{BOOKINGS_PER_USER_MAX, REPLICAS_PER_BOOKING_MAX, REPLICAS_PER_FILE_MAX};
+use exacat_model::{
+    At, Body, Booking, Checksums, Effect, Entry, File, Guid, Location, Replica, ReplicaState, SeNumber,
+    SeStatus,
+};
+use exacat_store::Refusal;
+
+use super::create::check_size;
+use super::quota::{Counted, check_change};
+use super::{Context, Decision, Declined, check_target, limit};
+use crate::state::State;
+
+fn counted(booking: &Booking) -> Counted {
+    Counted { owner: booking.owner, group: booking.group, usage: booking.reserved() }
+}
+
+pub(super) fn book(state: &State, context: Context, mut booking: Booking) -> Decision {
+    check_well_formed(&booking)?;
+    let before = state.booking(booking.guid);
+    if before.is_some_and(|before| before.owner != booking.owner) {
+        return Err(Refusal::GuidInUse.into());
+    }
+    booking.exists = check_file(state, &booking)?;
+    let online = |se| state.se(se).is_some_and(|se| se.status == SeStatus::Online);
+    if !booking.pending.iter().all(|replica| online(replica.se)) {
+        return Err(Refusal::NoSuchSe.into());
+    }
+    let others = state.accounts.bookings.get(&booking.owner).copied().unwrap_or(0) as usize;
+    let others = others - usize::from(before.is_some()).min(others);
+    if others >= BOOKINGS_PER_USER_MAX {
+        return Err(
+            limit("the number of unfinished uploads of a user", others + 1, BOOKINGS_PER_USER_MAX).into()
+        );
+    }
+    let replaced = before.map(counted);
+    check_change(state, replaced.as_ref(), replaced.as_ref(), &counted(&booking))?;
+    booking.created = context.time;
+    booking.pending.sort_by_key(|replica| replica.se);
+    Ok(Effect::Booked { booking: Box::new(booking), before: before.map(|before| Box::new(before.clone())) })
+}
+
+fn check_well_formed(booking: &Booking) -> Result<(), Refusal> {
+    let pending = &booking.pending;
+    if pending.is_empty() {
+        return Err(Refusal::Invalid("an upload is booked on at least one SE".to_owned()));
+    }
+    if pending.len() > REPLICAS_PER_BOOKING_MAX {
+        return Err(limit("the number of replicas of an upload", pending.len(), REPLICAS_PER_BOOKING_MAX));
+    }
+    let mut ses: Vec<SeNumber> = pending.iter().map(|replica| replica.se).collect();
+    ses.sort_unstable();
+    if ses.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Refusal::Invalid("an upload is booked at most once on each SE".to_owned()));
+    }
+    if ses.contains(&SeNumber::NONE) {
+        return Err(Refusal::Invalid("an upload goes to an SE".to_owned()));
+    }
+    if pending.iter().any(|replica| matches!(replica.location, Location::Member { .. })) {
+        return Err(Refusal::Invalid("an upload cannot go into an archive".to_owned()));
+    }
+    check_size(Some(booking.size))
+}
+
+/// Does the file exist? If so, it must be what is to be uploaded.
+fn check_file(state: &State, booking: &Booking) -> Result<bool, Declined> {
+    let Some(handle) = state.find_guid(booking.guid) else { return Ok(false) };
+    if !state.is_in_tree(handle)? {
+        return Err(Refusal::GuidInUse.into());
+    }
+    let entry = state.entry(handle)?;
+    let file = entry.file().ok_or(Refusal::GuidInUse)?;
+    if file.size != Some(booking.size) {
+        let known = file.size.map_or("not known".to_owned(), |size| size.to_string());
+        return Err(Refusal::Mismatch(format!("the file's size is {known}, not {}", booking.size)).into());
+    }
+    if file.checksums.contradicts(&booking.checksums) {
+        return Err(Refusal::Mismatch("the file has another checksum".to_owned()).into());
+    }
+    if booking.pending.iter().any(|pending| file.replica(pending.se).is_some()) {
+        return Err(Refusal::ReplicaExists.into());
+    }
+    Ok(true)
+}
+
+/// What a commit says was written.
+pub(super) struct Written {
+    pub guid: Guid,
+    pub se: SeNumber,
+    pub at: At,
+    pub size: u64,
+    pub checksums: Checksums,
+}
+
+pub(super) fn commit(state: &State, context: Context, written: Written) -> Decision {
+    let booking = state.booking(written.guid).ok_or(Refusal::NotFound)?;
+    let pending = booking.pending.iter().find(|pending| pending.se == written.se).ok_or(Refusal::NotFound)?;
+    if booking.expires <= context.time {
+        return Err(Refusal::Expired.into());
+    }
+    if written.size != booking.size {
+        let (booked, written) = (booking.size, written.size);
+        return Err(Refusal::Mismatch(format!("the size booked is {booked}, {written} were written")).into());
+    }
+    if booking.checksums.contradicts(&written.checksums) {
+        return Err(Refusal::Mismatch("the checksum is not the one booked".to_owned()).into());
+    }
+    let mut checksums = booking.checksums.clone();
+    for checksum in written.checksums.iter() {
+        checksums.add(*checksum).map_err(|error| Refusal::Mismatch(error.message))?;
+    }
+    let replica =
+        Replica { se: written.se, state: ReplicaState::Available, location: pending.location.clone() };
+    match state.find_guid(written.guid) {
+        Some(handle) => {
+            let in_tree = state.is_in_tree(handle)?;
+            let entry = state.entry(handle)?;
+            let gained = check_present(&entry, in_tree, &written.at, &replica, &checksums)?;
+            let (guid, at) = (written.guid, written.at);
+            Ok(Effect::Committed { guid, at, created: None, replica, checksums: gained })
+        }
+        None => {
+            check_target(state, &written.at)?;
+            let created = Box::new(Entry {
+                at: written.at.clone(),
+                owner: booking.owner,
+                group: booking.group,
+                mode: booking.mode,
+                created: context.time,
+                modified: context.time,
+                revision: context.revision,
+                expires: None,
+                tags: Vec::new(),
+                body: Body::File(File {
+                    guid: booking.guid,
+                    size: Some(booking.size),
+                    checksums,
+                    job: booking.job,
+                    replicas: vec![replica.clone()],
+                }),
+            });
+            let (guid, at) = (written.guid, written.at);
+            Ok(Effect::Committed { guid, at, created: Some(created), replica, checksums: Checksums::none() })
+        }
+    }
+}
+
+/// May the file that is there get this replica? Gives the checksums it gets with it.
+fn check_present(
+    entry: &Entry,
+    in_tree: bool,
+    at: &At,
+    replica: &Replica,
+    checksums: &Checksums,
+) -> Result<Checksums, Refusal> {
+    if !in_tree || entry.at != *at {
+        return Err(Refusal::Stale);
+    }
+    let file = entry.file().ok_or(Refusal::Stale)?;
+    if file.checksums.contradicts(checksums) {
+        return Err(Refusal::Mismatch("the file has another checksum".to_owned()));
+    }
+    if file.is_member() {
+        return Err(Refusal::Invalid("a file inside an archive has no replica of its own beside".to_owned()));
+    }
+    match file.replica(replica.se) {
+        Some(there) if there.location != replica.location => return Err(Refusal::ReplicaExists),
+        None if file.replicas.len() >= REPLICAS_PER_FILE_MAX => {
+            let got = file.replicas.len() + 1;
+            return Err(limit("the number of replicas of a file", got, REPLICAS_PER_FILE_MAX));
+        }
+        _ => {}
+    }
+    let mut gained = Checksums::none();
+    for checksum in checksums.iter().filter(|checksum| file.checksums.get(checksum.algorithm()).is_none()) {
+        gained.add(*checksum).map_err(|error| Refusal::Mismatch(error.message))?;
+    }
+    Ok(gained)
+}
+
+pub(super) fn release(
+    state: &State,
+    context: Context,
+    guid: Guid,
+    se: Option<SeNumber>,
+    only_expired: bool,
+) -> Decision {
+    let booking = state.booking(guid).ok_or(Refusal::NotFound)?;
+    if se.is_some_and(|se| !booking.pending.iter().any(|pending| pending.se == se)) {
+        return Err(Refusal::NotFound.into());
+    }
+    if only_expired && booking.expires > context.time {
+        return Err(Refusal::Stale.into());
+    }
+    Ok(Effect::Released { booking: Box::new(booking.clone()), se })
+}

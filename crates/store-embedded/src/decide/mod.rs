@@ -1,0 +1,174 @@
+//! Deciding a mutation: a pure function of state and mutation to an effect, a refusal, or nothing to do.
+//!
+//! Nothing is changed here, and nothing enters but the state, the mutation, and the revision and time the change will
+//! have. The preconditions are checked in the order of the contract's table, one function per row.
+
+mod booking;
+mod create;
+mod edit;
+mod place;
+mod quota;
+mod registry;
+
+use exacat_model::codec::Encode;
+use exacat_model::limits::DEPTH_MAX;
+use exacat_model::{
+    At, DirId, Effect, Entry, EntryId, Error, ErrorKind, Expect, Mutation, Name, Revision, TimeMs,
+};
+use exacat_store::Refusal;
+
+use crate::state::{Defect, State};
+
+/// What the change will be stamped with, if there is one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    pub revision: Revision,
+    /// The commit's time.
+    pub time: TimeMs,
+}
+
+/// Why there is no effect.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Declined {
+    /// All it asks for is so already.
+    Unchanged,
+    /// A precondition does not hold.
+    Refused(Refusal),
+    /// The state contradicts itself.
+    Defect(Defect),
+}
+
+impl From<Refusal> for Declined {
+    fn from(refusal: Refusal) -> Self {
+        Declined::Refused(refusal)
+    }
+}
+
+impl From<Defect> for Declined {
+    fn from(defect: Defect) -> Self {
+        Declined::Defect(defect)
+    }
+}
+
+type Decision = Result<Effect, Declined>;
+
+/// Decides one mutation.
+pub(crate) fn decide(state: &State, context: Context, mutation: Mutation) -> Decision {
+    match mutation {
+        Mutation::Create(new) => create::create(state, context, *new),
+        Mutation::Update { at, expect, edits } => edit::update(state, context, at, expect, edits),
+        Mutation::Move { from, expect, to } => place::relocate(state, from, expect, to),
+        Mutation::Remove { at, expect, only_empty, lfn } => place::remove(state, at, expect, only_empty, lfn),
+        Mutation::Restore { trash, to } => place::restore(state, trash, to),
+        Mutation::Purge(target) => place::purge(state, target),
+        Mutation::Book(booking) => booking::book(state, context, *booking),
+        Mutation::Commit { guid, se, at, size, checksums } => {
+            booking::commit(state, context, booking::Written { guid, se, at, size, checksums })
+        }
+        Mutation::Release { guid, se, only_expired } => {
+            booking::release(state, context, guid, se, only_expired)
+        }
+        Mutation::Dequeue { se, done } => registry::dequeue(state, se, &done),
+        Mutation::SetRecord { record, expect } => registry::set(state, record, expect),
+        Mutation::DropRecord { key, expect } => registry::drop(state, key, expect),
+    }
+}
+
+/// Bytes that log and memory may need for what a mutation does, at most, about: its own bytes twice (a value can
+/// come back as a before), and those of the entries it names.
+pub(crate) fn bytes_at_most(state: &State, mutation: &Mutation) -> usize {
+    /// An effect's numbers, and the bytes around it.
+    const AROUND: usize = 256;
+    let named = match mutation {
+        Mutation::Update { at, .. } | Mutation::Remove { at, .. } => state.find(at),
+        Mutation::Move { from, .. } => state.find(from),
+        Mutation::Restore { trash, .. } | Mutation::Purge(exacat_model::PurgeTarget::Item(trash)) => {
+            state.trashed(*trash).map(|item| item.handle)
+        }
+        Mutation::Purge(exacat_model::PurgeTarget::Below { at, .. }) => state.find(at),
+        Mutation::Commit { guid, .. } => state.find_guid(*guid),
+        _ => None,
+    };
+    let named = named.map_or(0, |handle| state.packed_bytes(handle));
+    let kept = match mutation {
+        Mutation::Commit { guid, .. } | Mutation::Release { guid, .. } => {
+            state.booking(*guid).map(Encode::to_bytes)
+        }
+        Mutation::Book(booking) => state.booking(booking.guid).map(Encode::to_bytes),
+        Mutation::SetRecord { record, .. } => state.record(record.key()).map(|(record, _)| record.to_bytes()),
+        Mutation::DropRecord { key, .. } => state.record(*key).map(|(record, _)| record.to_bytes()),
+        _ => None,
+    };
+    let edits = match mutation {
+        Mutation::Update { edits, .. } => edits.len() * 64,
+        _ => 0,
+    };
+    AROUND + edits + 2 * named + kept.map_or(0, |bytes| bytes.len())
+}
+
+// ---- what several rows ask ----
+
+/// The refusal that a failed check of the vocabulary stands for.
+fn invalid(error: Error) -> Refusal {
+    match error.kind {
+        ErrorKind::Limit => Refusal::Limit(error.message),
+        _ => Refusal::Invalid(error.message),
+    }
+}
+
+fn limit(what: &str, got: usize, max: usize) -> Refusal {
+    invalid(Error::limit(what, got, max))
+}
+
+/// No entry but the root has the root's name.
+fn check_not_root(name: &Name) -> Result<(), Refusal> {
+    if *name == Name::root() {
+        return Err(Refusal::Invalid("'/' is the root's name, no other entry can have it".to_owned()));
+    }
+    Ok(())
+}
+
+fn check_parent(state: &State, parent: DirId) -> Result<(), Refusal> {
+    if state.is_alive(parent) { Ok(()) } else { Err(Refusal::ParentGone) }
+}
+
+/// An entry in this directory would not be too deep.
+fn check_depth(state: &State, parent: DirId) -> Result<(), Refusal> {
+    let depth = state.depth(parent) + 1;
+    if depth > DEPTH_MAX {
+        return Err(limit("the number of components of the path", depth, DEPTH_MAX));
+    }
+    Ok(())
+}
+
+fn check_free(state: &State, at: &At) -> Result<(), Declined> {
+    match state.find(at) {
+        Some(handle) => Err(Refusal::Exists(state.entry(handle)?.id()).into()),
+        None => Ok(()),
+    }
+}
+
+/// The name is another's to take: the directory is in the tree, the path not too deep, the name free.
+fn check_target(state: &State, at: &At) -> Result<(), Declined> {
+    check_not_root(&at.name)?;
+    check_parent(state, at.parent)?;
+    check_depth(state, at.parent)?;
+    check_free(state, at)
+}
+
+fn check_expected(entry: &Entry, expect: Expect) -> Result<(), Refusal> {
+    let id_differs = expect.id.is_some_and(|id: EntryId| id != entry.id());
+    if id_differs || expect.revision.is_some_and(|revision| revision != entry.revision) {
+        return Err(Refusal::Stale);
+    }
+    Ok(())
+}
+
+/// The entry in the tree at this place, as expected.
+fn found_in_tree(state: &State, at: &At, expect: Expect) -> Result<Entry, Declined> {
+    check_parent(state, at.parent)?;
+    let handle = state.find(at).ok_or(Refusal::NotFound)?;
+    let entry = state.entry(handle)?;
+    check_expected(&entry, expect)?;
+    Ok(entry)
+}

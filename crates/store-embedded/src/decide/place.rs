@@ -1,0 +1,67 @@
+//! The rows `Move`, `Remove`, `Restore` and `Purge` of the contract's table: where entries stand, and how they end.
+
+use exacat_model::{At, DirId, Effect, Expect, Lfn, PurgeTarget, TrashId};
+use exacat_store::Refusal;
+
+use super::{
+    Decision, Declined, check_depth, check_expected, check_free, check_not_root, check_parent, check_target,
+    found_in_tree,
+};
+use crate::state::{State, Top};
+
+pub(super) fn relocate(state: &State, from: At, expect: Expect, to: At) -> Decision {
+    let entry = found_in_tree(state, &from, expect)?;
+    if from == to {
+        return Err(Declined::Unchanged);
+    }
+    check_not_root(&to.name)?;
+    check_parent(state, to.parent)?;
+    check_depth(state, to.parent)?;
+    if let Some(id) = entry.directory()
+        && state.way_up(to.parent).any(|(above, _)| above == id)
+    {
+        return Err(Refusal::Loop.into());
+    }
+    check_free(state, &to)?;
+    Ok(Effect::Moved { id: entry.id(), from, to })
+}
+
+pub(super) fn remove(state: &State, at: At, expect: Expect, only_empty: bool, lfn: Lfn) -> Decision {
+    let entry = found_in_tree(state, &at, expect)?;
+    let directory = entry.directory();
+    if directory == Some(DirId::ROOT) {
+        return Err(Refusal::Invalid("the root cannot be removed".to_owned()).into());
+    }
+    if only_empty {
+        let directory = directory.ok_or(Refusal::WrongKind)?;
+        if !state.is_empty_directory(directory) {
+            return Err(Refusal::NotEmpty.into());
+        }
+    }
+    Ok(Effect::Removed { id: entry.id(), at, lfn })
+}
+
+pub(super) fn restore(state: &State, trash: TrashId, to: At) -> Decision {
+    let item = state.trashed(trash).ok_or(Refusal::NotFound)?;
+    let entry = state.entry(item.handle)?;
+    check_target(state, &to)?;
+    Ok(Effect::Restored { trash, id: entry.id(), to })
+}
+
+pub(super) fn purge(state: &State, target: PurgeTarget) -> Decision {
+    let entry = match &target {
+        PurgeTarget::Item(trash) => state.entry(state.trashed(*trash).ok_or(Refusal::NotFound)?.handle)?,
+        PurgeTarget::Below { at, expect } => {
+            if !matches!(state.top(at.parent), Some(Top::Trash(_))) {
+                return Err(Refusal::ParentGone.into());
+            }
+            let entry = state.entry(state.find(at).ok_or(Refusal::NotFound)?)?;
+            check_expected(&entry, *expect)?;
+            entry
+        }
+    };
+    if entry.directory().is_some_and(|directory| !state.is_empty_directory(directory)) {
+        return Err(Refusal::NotEmpty.into());
+    }
+    Ok(Effect::Purged { target, entry: Box::new(entry) })
+}

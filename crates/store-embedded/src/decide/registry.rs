@@ -1,0 +1,107 @@
+//! The rows `Dequeue`, `SetRecord` and `DropRecord` of the contract's table.
+
+use std::collections::HashSet;
+
+use exacat_model::limits::{EDITS_PER_UPDATE_MAX, GROUPS_PER_USER_MAX};
+use exacat_model::{
+    DeletionId, Effect, ExpectRecord, GroupId, QuotaOf, Record, RecordKey, RecordKind, Revision, SeNumber,
+    UserId,
+};
+use exacat_store::{Account, Refusal};
+
+use super::{Decision, Declined, invalid, limit};
+use crate::state::State;
+
+pub(super) fn dequeue(state: &State, se: SeNumber, done: &[DeletionId]) -> Decision {
+    if done.len() > EDITS_PER_UPDATE_MAX {
+        return Err(
+            limit("the number of deletions taken off at once", done.len(), EDITS_PER_UPDATE_MAX).into()
+        );
+    }
+    let queue = state.accounts.ses.get(&se).map(|account| &account.deletions).ok_or(Refusal::NotFound)?;
+    let mut seen = HashSet::new();
+    let there = done.iter().copied().filter(|id| queue.contains_key(id) && seen.insert(*id));
+    let done: Vec<DeletionId> = there.collect();
+    if done.is_empty() {
+        return Err(Refusal::NotFound.into());
+    }
+    Ok(Effect::Dequeued { se, done })
+}
+
+fn check_expected(before: Option<&(Record, Revision)>, expect: ExpectRecord) -> Result<(), Refusal> {
+    let as_expected = match (expect, before) {
+        (ExpectRecord::Any, _) | (ExpectRecord::Absent, None) => true,
+        (ExpectRecord::Version(expected), Some((_, revision))) => expected == *revision,
+        (ExpectRecord::Absent, Some(_)) | (ExpectRecord::Version(_), None) => false,
+    };
+    if as_expected { Ok(()) } else { Err(Refusal::Stale) }
+}
+
+pub(super) fn set(state: &State, record: Box<Record>, expect: ExpectRecord) -> Decision {
+    match &*record {
+        Record::Se(se) => se.check().map_err(invalid)?,
+        Record::User(user) if user.groups.len() > GROUPS_PER_USER_MAX => {
+            return Err(
+                limit("the number of groups of a user", user.groups.len(), GROUPS_PER_USER_MAX).into()
+            );
+        }
+        _ => {}
+    }
+    let key = record.key();
+    let before = state.record(key);
+    check_expected(before, expect)?;
+    if let Some(name) = record.unique_name()
+        && state.record_named(key.kind(), name).is_some_and(|other| other != key)
+    {
+        return Err(Refusal::InUse(format!("another {} is called {name:?}", key.kind().name())).into());
+    }
+    let user_known = |user: UserId| state.record(RecordKey::User(user)).is_some();
+    let group_known = |group: GroupId| state.record(RecordKey::Group(group)).is_some();
+    let all_known = match &*record {
+        Record::User(user) => group_known(user.group) && user.groups.iter().copied().all(group_known),
+        Record::Token(token) => user_known(token.user),
+        Record::Quota(quota) => match quota.of {
+            QuotaOf::User(user) => user_known(user),
+            QuotaOf::Group(group) => group_known(group),
+        },
+        Record::Group(_) | Record::Se(_) => true,
+    };
+    if !all_known {
+        return Err(Refusal::NotFound.into());
+    }
+    if before.is_some_and(|(before, _)| *before == *record) {
+        return Err(Declined::Unchanged);
+    }
+    let before = before.map(|(before, _)| Box::new(before.clone()));
+    Ok(Effect::Recorded { key, before, after: Some(record) })
+}
+
+pub(super) fn drop(state: &State, key: RecordKey, expect: ExpectRecord) -> Decision {
+    let before = state.record(key).ok_or(Refusal::NotFound)?;
+    check_expected(Some(before), expect)?;
+    let in_use = |why: &str| Refusal::InUse(why.to_owned());
+    match key {
+        RecordKey::User(UserId::ADMIN) => return Err(in_use("the admin user cannot be dropped").into()),
+        RecordKey::Group(GroupId::ADMIN) => return Err(in_use("the admin group cannot be dropped").into()),
+        RecordKey::User(user) if state.accounts.user(user) != Account::default() => {
+            return Err(in_use("the user owns entries or has uploads in flight").into());
+        }
+        RecordKey::Group(group) => {
+            if state.accounts.group(group) != Account::default() {
+                return Err(in_use("entries or uploads in flight belong to the group").into());
+            }
+            let has_it = |record: &Record| match record {
+                Record::User(user) => user.group == group || user.groups.contains(&group),
+                _ => false,
+            };
+            if state.records_of(RecordKind::User).any(has_it) {
+                return Err(in_use("users are in the group").into());
+            }
+        }
+        RecordKey::Se(se) if state.accounts.ses.get(&se).is_some_and(|account| !account.is_unused()) => {
+            return Err(in_use("the SE has replicas, deletions or bookings").into());
+        }
+        RecordKey::User(_) | RecordKey::Se(_) | RecordKey::Quota(_) | RecordKey::Token(_) => {}
+    }
+    Ok(Effect::Recorded { key, before: Some(Box::new(before.0.clone())), after: None })
+}

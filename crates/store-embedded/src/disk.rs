@@ -1,0 +1,189 @@
+//! The disk, as narrow as the engine needs it: so that a test can put one in its place that fails at the Nth write or
+//! forgets what was not synced.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Directories and names. What a method changes is durable only after [`sync_directory`](Disk::sync_directory) of
+/// the directory it happened in.
+pub trait Disk: Send + Sync + 'static {
+    /// Makes a directory and those above it; one that is there is fine.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// The names of the files in a directory, in no order.
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
+
+    /// Opens a file that is there, to read only.
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Opens a file that is there, to read and write.
+    fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Makes an empty file in place of whatever has the name.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Gives a file another name, in place of whatever has it; atomic.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the names in a directory durable.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// Takes the directory for this process alone until the guard is dropped;
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if another has it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
+
+    /// Bytes that can still be written.
+    fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
+}
+
+/// An open file. What is written is durable only after [`sync`](DiskFile::sync).
+pub trait DiskFile: Send + Sync {
+    /// Reads up to `into.len()` bytes at `offset`; fewer only at the file's end.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all of `bytes` at `offset`. After an error any part of them may have been written.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes everything written durable, the file's length included. After an error nothing is known of what was
+    /// written since the last one that succeeded, nor will trying again tell.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Reserves space so that writing up to `length` cannot fail for lack of it; what is there stays, what is new
+    /// reads as zeros.
+    fn preallocate(&self, length: u64) -> io::Result<()>;
+
+    /// Cuts the file to `length`, or extends it with zeros.
+    fn set_length(&self, length: u64) -> io::Result<()>;
+
+    /// Bytes in the file.
+    fn length(&self) -> io::Result<u64>;
+}
+
+/// Reads the whole of a file.
+pub(crate) fn read_whole(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(file.length()?).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+    let mut bytes = vec![0; length];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// The machine's disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for item in std::fs::read_dir(directory)? {
+            if let Ok(name) = item?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(RealFile(File::open(path)?)))
+    }
+
+    fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(RealFile(OpenOptions::new().read(true).write(true).open(path)?)))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        Ok(Box::new(RealFile(file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        File::open(directory)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(file)),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
+        let figures = rustix::fs::statvfs(directory)?;
+        Ok(figures.f_bavail.saturating_mul(figures.f_frsize))
+    }
+}
+
+/// A file of the machine's disk.
+struct RealFile(File);
+
+/// Zeros written where the file system cannot reserve space.
+const ZEROS_BYTES: usize = 1 << 20;
+
+impl DiskFile for RealFile {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            match self.0.read_at(&mut into[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn preallocate(&self, length: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, length) {
+            Ok(()) => Ok(()),
+            // Not every file system can: writing the zeros reserves as well, only slower.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                let zeros = vec![0; ZEROS_BYTES];
+                let mut offset = self.0.metadata()?.len();
+                while offset < length {
+                    let count =
+                        usize::try_from(length - offset).map_or(ZEROS_BYTES, |rest| rest.min(ZEROS_BYTES));
+                    self.0.write_all_at(&zeros[..count], offset)?;
+                    offset += count as u64;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}

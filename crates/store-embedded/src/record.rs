@@ -1,0 +1,199 @@
+//! Log records: one request's changes as bytes, and back. Byte by byte in `docs/internals/log-format.md`.
+//!
+//! Pure functions; where records lie is the segment's matter (`segment.rs`).
+
+use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_bytes, put_varint};
+use exacat_model::{Change, Effect, OperationId, Revision, TimeMs, UserId};
+
+use crate::settings::RECORD_BYTES_MAX;
+
+/// Records begin at multiples of this, so that looking for one in damaged bytes is quick.
+pub(crate) const ALIGNMENT: usize = 8;
+/// Bytes before a record's body.
+pub(crate) const FRAME_BYTES: usize = 16;
+/// Bytes of a body of changes before the changes.
+const HEAD_BYTES: usize = 40;
+/// A record of changes; the only type so far. Others may come: a reader that does not know one must stop.
+const TYPE_CHANGES: u8 = 1;
+
+/// What makes a valid record one of this segment: mixed into every checksum. Random per segment, so that nobody can
+/// send bytes that would pass for a record, and none of another file's does.
+pub(crate) type Salt = u64;
+
+/// The request a record is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Of the first change; the others follow without gap.
+    pub first_revision: Revision,
+    pub time: TimeMs,
+    pub operation: OperationId,
+    pub who: UserId,
+    /// How many changes.
+    pub count: u32,
+}
+
+impl Head {
+    /// The revision of the last change.
+    pub fn last_revision(&self) -> Revision {
+        Revision(self.first_revision.0 + u64::from(self.count).saturating_sub(1))
+    }
+}
+
+/// Where a frame says its record lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// Bytes of the body.
+    pub body_bytes: usize,
+    /// Bytes from the start of the group it was written with.
+    pub group_bytes: u32,
+}
+
+impl Frame {
+    /// Bytes from this record's start to the next one's.
+    pub fn stride(&self) -> usize {
+        (FRAME_BYTES + self.body_bytes).next_multiple_of(ALIGNMENT)
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+fn checksum(salt: Salt, record: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&salt.to_le_bytes());
+    hasher.update(&record[..4]);
+    hasher.update(&record[8..]);
+    hasher.finalize()
+}
+
+/// Reads the frame at the start of `bytes`; none if no record can begin with it.
+pub(crate) fn read_frame(bytes: &[u8]) -> Option<Frame> {
+    let frame = bytes.get(..FRAME_BYTES)?;
+    let body_bytes = u32_at(frame, 0) as usize;
+    let plausible = (HEAD_BYTES..=RECORD_BYTES_MAX).contains(&body_bytes)
+        && frame[12] == TYPE_CHANGES
+        && frame[13..16] == [0; 3];
+    plausible.then(|| Frame { body_bytes, group_bytes: u32_at(frame, 8) })
+}
+
+/// Reads and checks the record at the start of `bytes`: its frame and its body. None if there is no valid one.
+pub(crate) fn read(salt: Salt, bytes: &[u8]) -> Option<(Frame, &[u8])> {
+    let frame = read_frame(bytes)?;
+    let record = bytes.get(..FRAME_BYTES + frame.body_bytes)?;
+    let padding = bytes.get(record.len()..frame.stride())?;
+    let valid = u32_at(record, 4) == checksum(salt, record) && padding.iter().all(|byte| *byte == 0);
+    valid.then(|| (frame, &record[FRAME_BYTES..]))
+}
+
+/// Reads what request a record is of.
+pub(crate) fn read_head(body: &[u8]) -> Result<Head, DecodeError> {
+    let mut reader = Reader::new(body);
+    head_of(&mut reader)
+}
+
+fn fixed_u64(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    Ok(u64::from_le_bytes(<[u8; 8]>::decode(reader)?))
+}
+
+fn fixed_u32(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    Ok(u32::from_le_bytes(<[u8; 4]>::decode(reader)?))
+}
+
+fn head_of(reader: &mut Reader<'_>) -> Result<Head, DecodeError> {
+    Ok(Head {
+        first_revision: Revision(fixed_u64(reader)?),
+        time: TimeMs(fixed_u64(reader)?),
+        operation: OperationId::decode(reader)?,
+        who: UserId(fixed_u32(reader)?),
+        count: fixed_u32(reader)?,
+    })
+}
+
+/// Reads the changes of a record, from that of revision `from` on, and gives each to `give` until it says no.
+pub(crate) fn read_changes<E: From<DecodeError>>(
+    body: &[u8],
+    from: Revision,
+    mut give: impl FnMut(Change) -> Result<bool, E>,
+) -> Result<(), E> {
+    let mut reader = Reader::new(body);
+    let head = head_of(&mut reader)?;
+    for number in 0..u64::from(head.count) {
+        let index = u32::decode(&mut reader)?;
+        let effect = reader.bytes()?;
+        let revision = Revision(head.first_revision.0.wrapping_add(number));
+        if revision < from {
+            continue;
+        }
+        let effect = Effect::from_bytes(effect)?;
+        let (time, who, operation) = (head.time, head.who, head.operation);
+        if !give(Change { revision, time, who, operation, index, effect })? {
+            return Ok(());
+        }
+    }
+    reader.finish()?;
+    Ok(())
+}
+
+/// A record being written at the end of a group's bytes.
+pub(crate) struct RecordWriter {
+    /// Where in the group's bytes the record begins.
+    start: usize,
+    count: u32,
+}
+
+impl RecordWriter {
+    /// Begins a record at the end of `group`, which begins at a record too.
+    pub fn begin(group: &mut Vec<u8>, head: Head) -> Self {
+        let start = group.len();
+        group.extend_from_slice(&[0; FRAME_BYTES]);
+        group.extend_from_slice(&head.first_revision.0.to_le_bytes());
+        group.extend_from_slice(&head.time.0.to_le_bytes());
+        group.extend_from_slice(&head.operation.0);
+        group.extend_from_slice(&head.who.0.to_le_bytes());
+        group.extend_from_slice(&[0; 4]);
+        RecordWriter { start, count: 0 }
+    }
+
+    /// Adds a change: which mutation of the request it is of, and its encoded effect.
+    pub fn add(&mut self, group: &mut Vec<u8>, index: u32, effect: &[u8]) {
+        put_varint(group, u64::from(index));
+        put_bytes(group, effect);
+        self.count += 1;
+    }
+
+    /// Bytes of the record so far.
+    pub fn bytes(&self, group: &[u8]) -> usize {
+        group.len() - self.start
+    }
+
+    /// Completes the record: count, length, checksum, padding.
+    pub fn end(self, group: &mut Vec<u8>, salt: Salt) {
+        let body_bytes = group.len() - self.start - FRAME_BYTES;
+        let record = &mut group[self.start..];
+        // Neither can be beyond 32 bits: a group has GROUP_BYTES_MAX and one request, a record RECORD_BYTES_MAX.
+        record[0..4].copy_from_slice(&(body_bytes as u32).to_le_bytes());
+        record[8..12].copy_from_slice(&(self.start as u32).to_le_bytes());
+        record[12] = TYPE_CHANGES;
+        record[FRAME_BYTES + 36..FRAME_BYTES + 40].copy_from_slice(&self.count.to_le_bytes());
+        let crc = checksum(salt, record);
+        record[4..8].copy_from_slice(&crc.to_le_bytes());
+        group.resize(group.len().next_multiple_of(ALIGNMENT), 0);
+    }
+
+    /// Bytes an effect of so many bytes adds to a record, at most, its padding included.
+    pub fn bytes_of(effect_bytes: usize) -> usize {
+        effect_bytes + 5 + 5 + ALIGNMENT
+    }
+
+    /// Bytes of a record with nothing in it.
+    pub const EMPTY_BYTES: usize = FRAME_BYTES + HEAD_BYTES;
+}
+
+/// Encodes an effect alone.
+pub(crate) fn encode_effect(effect: &Effect, out: &mut Vec<u8>) {
+    out.clear();
+    effect.encode(out);
+}

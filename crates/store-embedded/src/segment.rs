@@ -1,0 +1,182 @@
+//! Segments: the files the log is made of. Byte by byte in `docs/internals/log-format.md`.
+//!
+//! A segment is a header and records, then zeros: its space is reserved when it is begun. Reading one tells apart
+//! what a power cut leaves (the last group torn: cut it, nobody was told) from damage (anything else: refuse).
+
+use exacat_model::{Error, ErrorKind, Revision, TimeMs};
+
+use crate::record::{self, ALIGNMENT, FRAME_BYTES, Frame, Salt};
+
+/// Bytes before a segment's first record.
+pub(crate) const HEADER_BYTES: usize = 96;
+const MAGIC: [u8; 8] = *b"exacatLG";
+/// The version of the format this release writes.
+pub(crate) const VERSION: u16 = 1;
+
+/// A catalogue's own number, random.
+pub(crate) type CatalogueId = [u8; 16];
+
+/// What stands at the start of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub catalogue: CatalogueId,
+    /// Of its first record.
+    pub first_revision: Revision,
+    /// When it was begun.
+    pub created: TimeMs,
+    pub salt: Salt,
+    /// Of the state before its first record.
+    pub digest: u128,
+}
+
+/// An error that names the place in a file.
+pub(crate) fn corrupt(file: &str, offset: u64, what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("{file} at byte {offset}: {what}"))
+}
+
+impl Header {
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0..8].copy_from_slice(&MAGIC);
+        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[10..12].copy_from_slice(&(HEADER_BYTES as u16).to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.catalogue);
+        bytes[32..40].copy_from_slice(&self.first_revision.0.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.created.0.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.salt.to_le_bytes());
+        bytes[56..72].copy_from_slice(&self.digest.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
+        bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    pub fn decode(file: &str, bytes: &[u8]) -> Result<Self, Error> {
+        fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+            let mut part = [0; N];
+            part.copy_from_slice(&bytes[at..at + N]);
+            part
+        }
+        let bytes =
+            bytes.get(..HEADER_BYTES).ok_or_else(|| corrupt(file, 0, "the segment's header is cut off"))?;
+        if bytes[0..8] != MAGIC {
+            return Err(corrupt(file, 0, "this is no log segment"));
+        }
+        let version = u16::from_le_bytes(part(bytes, 8));
+        if version > VERSION {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{file} has format version {version}, this release reads up to {VERSION}: use a newer one"
+                ),
+            ));
+        }
+        let crc = u32::from_le_bytes(part(bytes, HEADER_BYTES - 4));
+        if crc != crc32fast::hash(&bytes[..HEADER_BYTES - 4]) {
+            return Err(corrupt(file, 0, "the segment's header fails its checksum"));
+        }
+        let flags = u32::from_le_bytes(part(bytes, 12));
+        if usize::from(u16::from_le_bytes(part(bytes, 10))) != HEADER_BYTES || flags != 0 {
+            return Err(corrupt(file, 8, "the segment's header is of an unknown shape"));
+        }
+        Ok(Header {
+            catalogue: part(bytes, 16),
+            first_revision: Revision(u64::from_le_bytes(part(bytes, 32))),
+            created: TimeMs(u64::from_le_bytes(part(bytes, 40))),
+            salt: u64::from_le_bytes(part(bytes, 48)),
+            digest: u128::from_le_bytes(part(bytes, 56)),
+        })
+    }
+}
+
+/// The name of the segment whose first record has this revision.
+pub(crate) fn file_name(first_revision: Revision) -> String {
+    format!("{:020}.log", first_revision.0)
+}
+
+/// The revision a segment is named by; none if it is no segment's name.
+pub(crate) fn parse_file_name(name: &str) -> Option<Revision> {
+    let digits = name.strip_suffix(".log")?;
+    let well_formed = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if well_formed { digits.parse().ok().map(Revision) } else { None }
+}
+
+/// How a segment's records end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// With the segment, or in zeros.
+    Clean,
+    /// In a group that was not wholly written: it was never answered.
+    Torn,
+}
+
+/// The records of a segment, one after the other.
+pub(crate) struct Records<'a> {
+    bytes: &'a [u8],
+    salt: Salt,
+    at: usize,
+}
+
+impl<'a> Records<'a> {
+    /// Reads from `offset` of a segment's bytes.
+    pub fn new(bytes: &'a [u8], salt: Salt, offset: usize) -> Self {
+        Records { bytes, salt, at: offset }
+    }
+
+    /// Where the next record begins, or the records end.
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// The next valid record: where it begins, and its body. None where there is none: at the end, or at damage.
+    pub fn next_record(&mut self) -> Option<(usize, &'a [u8])> {
+        let at = self.at;
+        let (frame, body) = record::read(self.salt, self.bytes.get(at..)?)?;
+        self.at = at + frame.stride();
+        Some((at, body))
+    }
+
+    /// Says how the records end, after the last valid one.
+    ///
+    /// Zeros to the end are a clean end. Otherwise, in the last segment, a power cut may have left any part of the
+    /// last group: then no valid record follows, or only ones of that same group, which was written by one call and
+    /// never answered. A valid record of a *later* group proves that the bytes here were synced once, and
+    /// are damaged now. So they are in an earlier segment in any case.
+    pub fn ending(&self, file: &str, is_last: bool) -> Result<Ending, Error> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        if rest.iter().all(|byte| *byte == 0) {
+            return Ok(Ending::Clean);
+        }
+        let damage = || corrupt(file, self.at as u64, "a log record is damaged");
+        if !is_last {
+            return Err(damage());
+        }
+        let mut from = ALIGNMENT;
+        while let Some((distance, frame)) = self.next_valid(rest, from) {
+            let group_start = distance.checked_sub(frame.group_bytes as usize);
+            if group_start.is_some_and(|start| start > 0) {
+                let found = self.at + distance;
+                return Err(corrupt(
+                    file,
+                    self.at as u64,
+                    format!("a log record is damaged: a later one, at byte {found}, is whole"),
+                ));
+            }
+            from = distance + frame.stride();
+        }
+        Ok(Ending::Torn)
+    }
+
+    /// The first valid record in `rest` at or after `from`: its distance from the start.
+    fn next_valid(&self, rest: &[u8], from: usize) -> Option<(usize, Frame)> {
+        let mut at = from;
+        while at + FRAME_BYTES <= rest.len() {
+            if rest[at..at + FRAME_BYTES] != [0; FRAME_BYTES]
+                && let Some((frame, _)) = record::read(self.salt, &rest[at..])
+            {
+                return Some((at, frame));
+            }
+            at += ALIGNMENT;
+        }
+        None
+    }
+}

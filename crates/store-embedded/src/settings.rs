@@ -1,0 +1,72 @@
+//! What can be set on an embedded store, and every limit that is the engine's own.
+
+use std::path::PathBuf;
+
+/// Mutations applied under one taking of the write lock: bounds how long a reader waits for the writer.
+pub(crate) const MUTATIONS_PER_LOCK: usize = 16;
+/// Bytes of one log record, at most: beyond [`RECORD_SPLIT_BYTES`] a request's changes go on in a further record,
+/// and no single effect has more than some 20 MiB (an update's befores and afters).
+pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
+/// A record that has grown this long is ended; the request goes on in the next one.
+pub(crate) const RECORD_SPLIT_BYTES: usize = 8 << 20;
+/// Log space reserved before a request is begun, at most: more than any one effect takes. A request that comes to need
+/// more gets it on the way.
+pub(crate) const RESERVE_BYTES_MAX: usize = 64 << 20;
+/// Log bytes written and synced together, at most (one more request may begin below it).
+pub(crate) const GROUP_BYTES_MAX: usize = 8 << 20;
+/// Requests answered by one sync, at most.
+pub(crate) const GROUP_REQUESTS_MAX: usize = 4096;
+/// The smallest segment there may be; small ones are for tests.
+pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
+/// The largest: recovery holds the last one in memory.
+pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+/// Log bytes between two points of the index from revision to place.
+pub(crate) const INDEX_EVERY_BYTES: u64 = 256 << 10;
+/// Log bytes read for one page of changes, at most (but at least one record).
+pub(crate) const CHANGES_PAGE_BYTES_MAX: usize = 8 << 20;
+/// Items looked at for one page of a listing that has to skip some; then the page ends early and goes on.
+pub(crate) const SCANNED_PER_PAGE_MAX: usize = 50_000;
+/// Checkpoints kept: the last, and the one before in case the last is damaged.
+pub(crate) const CHECKPOINTS_KEPT: usize = 2;
+/// Bytes of one block of a checkpoint: written when it is reached.
+pub(crate) const CHECKPOINT_BLOCK_BYTES: usize = 256 << 10;
+/// Bytes a block of a checkpoint may claim: a block's last item may be an entry of the largest kind.
+pub(crate) const CHECKPOINT_BLOCK_BYTES_MAX: usize = 64 << 20;
+
+/// What can be set on an embedded store.
+#[derive(Clone, Debug)]
+pub struct EmbeddedSettings {
+    /// Where everything is kept; made if missing.
+    pub directory: PathBuf,
+    /// Bytes of one log segment, reserved when it is begun.
+    pub segment_bytes: u64,
+    /// Log bytes after which a checkpoint is written; never less than the last checkpoint's own size, so that
+    /// checkpoints cost no more than the log does.
+    pub checkpoint_after_bytes: u64,
+    /// Requests that may wait for the writer. Further ones wait for a place.
+    pub queue_requests_max: usize,
+    /// Bytes of requests that may wait for the writer or be worked on.
+    pub queue_bytes_max: usize,
+    /// Memory the packed entries may take, at most 32 GiB; changes are refused beyond, reads go on.
+    pub entry_bytes_max: u64,
+}
+
+impl Default for EmbeddedSettings {
+    fn default() -> Self {
+        EmbeddedSettings {
+            directory: PathBuf::from("data"),
+            segment_bytes: 64 << 20,
+            checkpoint_after_bytes: 256 << 20,
+            queue_requests_max: 4096,
+            queue_bytes_max: 64 << 20,
+            entry_bytes_max: 32 << 30,
+        }
+    }
+}
+
+impl EmbeddedSettings {
+    /// The defaults, in this directory.
+    pub fn at(directory: impl Into<PathBuf>) -> Self {
+        EmbeddedSettings { directory: directory.into(), ..Default::default() }
+    }
+}

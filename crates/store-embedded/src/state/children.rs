@@ -1,0 +1,236 @@
+//! The children of one directory, in the order of their names' bytes: four bytes each and some slack.
+//!
+//! A few are one sorted list. Many are a list of sorted chunks, so that an insertion moves a chunk at most, and names
+//! that come in order (as run and file numbers do) fill chunks to the brim.
+
+use super::arena::Handle;
+
+const CHUNK_MAX: usize = 512;
+
+/// Handles of entries, sorted by name. It does not know the names: the caller gives them.
+pub(crate) enum Children {
+    Few(Vec<Handle>),
+    Many(Vec<Vec<Handle>>),
+}
+
+impl Default for Children {
+    fn default() -> Self {
+        Children::Few(Vec::new())
+    }
+}
+
+/// Where in a sorted list a name belongs: the number of names before it.
+fn rank<'a>(list: &[Handle], name: &[u8], name_of: &impl Fn(Handle) -> &'a [u8]) -> usize {
+    match list.last() {
+        Some(last) if name_of(*last) < name => list.len(),
+        _ => list.partition_point(|other| name_of(*other) < name),
+    }
+}
+
+/// The chunk a name belongs to: the last that begins at or before it.
+fn chunk_of<'a>(chunks: &[Vec<Handle>], name: &[u8], name_of: &impl Fn(Handle) -> &'a [u8]) -> usize {
+    let begins_at_or_before =
+        |chunk: &Vec<Handle>| chunk.first().is_some_and(|first| name_of(*first) <= name);
+    match chunks.last() {
+        Some(last) if begins_at_or_before(last) => chunks.len() - 1,
+        _ => chunks.partition_point(begins_at_or_before).saturating_sub(1),
+    }
+}
+
+impl Children {
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Children::Few(list) => list.is_empty(),
+            Children::Many(chunks) => chunks.is_empty(),
+        }
+    }
+
+    /// Adds a child that is not there.
+    pub fn insert<'a>(&mut self, handle: Handle, name: &[u8], name_of: impl Fn(Handle) -> &'a [u8]) {
+        if let Children::Few(list) = self {
+            let at = rank(list, name, &name_of);
+            list.insert(at, handle);
+            if list.len() > CHUNK_MAX {
+                let chunk = std::mem::take(list);
+                *self = Children::Many(split(chunk, at));
+            }
+            return;
+        }
+        let Children::Many(chunks) = self else { return };
+        let index = chunk_of(chunks, name, &name_of);
+        let chunk = &mut chunks[index];
+        let at = rank(chunk, name, &name_of);
+        chunk.insert(at, handle);
+        if chunk.len() > CHUNK_MAX {
+            let chunk = std::mem::take(chunk);
+            chunks.splice(index..=index, split(chunk, at));
+        }
+    }
+
+    /// Takes a child away; was it there?
+    pub fn remove<'a>(&mut self, handle: Handle, name: &[u8], name_of: impl Fn(Handle) -> &'a [u8]) -> bool {
+        match self {
+            Children::Few(list) => {
+                let at = rank(list, name, &name_of);
+                if list.get(at) != Some(&handle) {
+                    return false;
+                }
+                list.remove(at);
+                if list.capacity() > 16 && list.len() < list.capacity() / 4 {
+                    list.shrink_to(list.len() * 2);
+                }
+                true
+            }
+            Children::Many(chunks) => {
+                let index = chunk_of(chunks, name, &name_of);
+                let at = rank(&chunks[index], name, &name_of);
+                if chunks[index].get(at) != Some(&handle) {
+                    return false;
+                }
+                chunks[index].remove(at);
+                merge(chunks, index);
+                if chunks.len() <= 1 {
+                    *self = Children::Few(chunks.pop().unwrap_or_default());
+                }
+                true
+            }
+        }
+    }
+
+    /// Puts one handle in the place of another of the same name; was it there?
+    pub fn replace<'a>(
+        &mut self,
+        old: Handle,
+        new: Handle,
+        name: &[u8],
+        name_of: impl Fn(Handle) -> &'a [u8],
+    ) -> bool {
+        let list = match self {
+            Children::Few(list) => list,
+            Children::Many(chunks) => {
+                let index = chunk_of(chunks, name, &name_of);
+                &mut chunks[index]
+            }
+        };
+        let at = rank(list, name, &name_of);
+        match list.get_mut(at) {
+            Some(place) if *place == old => {
+                *place = new;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The children whose names come after `after`, in order; all if none.
+    pub fn after<'s, 'a>(
+        &'s self,
+        after: Option<&[u8]>,
+        name_of: impl Fn(Handle) -> &'a [u8],
+    ) -> impl Iterator<Item = Handle> + 's {
+        let (chunks, index): (&[Vec<Handle>], usize) = match self {
+            Children::Few(list) => (std::slice::from_ref(list), 0),
+            Children::Many(chunks) => (chunks, after.map_or(0, |name| chunk_of(chunks, name, &name_of))),
+        };
+        let skip = match (after, chunks.get(index)) {
+            (Some(name), Some(chunk)) => chunk.partition_point(|other| name_of(*other) <= name),
+            _ => 0,
+        };
+        chunks[index..].iter().flatten().skip(skip).copied()
+    }
+
+    /// Memory taken beside the value itself.
+    pub fn bytes(&self) -> u64 {
+        let bytes = match self {
+            Children::Few(list) => list.capacity() * size_of::<Handle>(),
+            Children::Many(chunks) => {
+                let lists: usize = chunks.iter().map(|chunk| chunk.capacity() * size_of::<Handle>()).sum();
+                lists + chunks.capacity() * size_of::<Vec<Handle>>()
+            }
+        };
+        bytes as u64
+    }
+}
+
+/// Two chunks of one that is too long. If its end was what came last, more will come there: the first stays full.
+fn split(mut chunk: Vec<Handle>, inserted_at: usize) -> Vec<Vec<Handle>> {
+    let at = if inserted_at == chunk.len() - 1 { chunk.len() - 1 } else { chunk.len() / 2 };
+    let tail = chunk[at..].to_vec();
+    chunk.truncate(at);
+    chunk.shrink_to_fit();
+    vec![chunk, tail]
+}
+
+/// Joins a chunk that has become small with its neighbour.
+fn merge(chunks: &mut Vec<Vec<Handle>>, index: usize) {
+    if chunks[index].is_empty() {
+        chunks.remove(index);
+        return;
+    }
+    let first = if index + 1 < chunks.len() { index } else { index.saturating_sub(1) };
+    if first + 1 < chunks.len() && chunks[first].len() + chunks[first + 1].len() <= CHUNK_MAX / 2 {
+        let second = chunks.remove(first + 1);
+        chunks[first].extend(second);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arena::Arena;
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Goal: order, presence and paging hold through any inserts, removals and replacements, across the change from
+    /// few to many and back. Method: against a map, names in order, in reverse and mixed.
+    #[test]
+    fn children_stay_sorted_whatever_comes_and_goes() {
+        for pattern in 0..3u64 {
+            let mut arena = Arena::default();
+            let mut children = Children::default();
+            let mut model = BTreeMap::new();
+            let key = |step: u64| match pattern {
+                0 => step,
+                1 => 1_000_000 - step,
+                _ => step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20,
+            };
+            for step in 0..4000 {
+                let name = format!("{:020}", key(step)).into_bytes();
+                let handle = arena.insert(&name).unwrap();
+                children.insert(handle, &name, |other| arena.get(other));
+                assert!(model.insert(name, handle).is_none());
+            }
+            let check = |children: &Children, model: &BTreeMap<Vec<u8>, Handle>, arena: &Arena| {
+                let all: Vec<Handle> = children.after(None, |other| arena.get(other)).collect();
+                assert_eq!(all, model.values().copied().collect::<Vec<_>>());
+                for after in model.keys().step_by(97) {
+                    let next = children.after(Some(after), |other| arena.get(other)).next();
+                    let wanted = model.range(after.clone()..).nth(1).map(|(_, handle)| *handle);
+                    assert_eq!(next, wanted);
+                }
+                assert_eq!(children.after(Some(b"zzz"), |other| arena.get(other)).next(), None);
+                let first = children.after(Some(b""), |other| arena.get(other)).next();
+                assert_eq!(first, model.values().next().copied());
+            };
+            check(&children, &model, &arena);
+            let names: Vec<Vec<u8>> = model.keys().cloned().collect();
+            for (index, name) in names.iter().enumerate() {
+                let handle = model[name];
+                if index % 7 == 3 {
+                    let new = arena.insert(name).unwrap();
+                    assert!(children.replace(handle, new, name, |other| arena.get(other)));
+                    assert!(!children.replace(handle, new, name, |other| arena.get(other)));
+                    model.insert(name.clone(), new);
+                } else if index % 100 != 0 {
+                    assert!(children.remove(handle, name, |other| arena.get(other)));
+                    assert!(!children.remove(handle, name, |other| arena.get(other)));
+                    model.remove(name);
+                }
+            }
+            check(&children, &model, &arena);
+            for (name, handle) in &model {
+                assert!(children.remove(*handle, name, |other| arena.get(other)));
+            }
+            assert!(children.is_empty());
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The store: what `exacat_store::Store` asks, over the shared state, the log and the writer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use exacat_model::codec::Encode;
+use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX, PAGE_ITEMS_MAX, READ_BATCH_MAX};
+use exacat_model::{
+    Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Record,
+    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+};
+use exacat_store::{
+    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
+    StoreStatus, UsageOf, Walk,
+};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use crate::disk::Disk;
+use crate::durability::Durability;
+use crate::figures::Figures;
+use crate::history::History;
+use crate::settings::EmbeddedSettings;
+use crate::state::{Hints, REPLICAS_CURSOR_BYTES_MAX, State};
+use crate::writer::Command;
+
+/// What readers and the writer share.
+pub(crate) struct Shared {
+    pub state: RwLock<State>,
+    pub hints: Hints,
+    pub history: Arc<History>,
+    pub durability: Durability,
+    pub figures: Figures,
+    pub disk: Arc<dyn Disk>,
+    closed: AtomicBool,
+}
+
+impl Shared {
+    pub fn new(state: State, history: History, disk: Arc<dyn Disk>) -> Self {
+        let durability = Durability::new(state.revision);
+        Shared {
+            state: RwLock::new(state),
+            hints: Hints::new(),
+            history: Arc::new(history),
+            durability,
+            figures: Figures::new(),
+            disk,
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Refuses what is asked from now on.
+    pub fn refuse(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Refuses what is asked from now on, and tells whoever waits that it is over.
+    pub fn close(&self, why: &str) {
+        self.refuse();
+        self.durability.end(why);
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            let why = self.durability.ended();
+            return Err(Error::new(ErrorKind::Unavailable, why.as_deref().unwrap_or("the store is closed")));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of requests are counted in these, so that their number fits into a semaphore.
+const PERMIT_BYTES: usize = 1024;
+
+/// The embedded store.
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+    settings: EmbeddedSettings,
+    /// None once this is dropped: then the writer ends.
+    commands: Option<mpsc::Sender<Command>>,
+    bytes: Arc<Semaphore>,
+    permits: usize,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl EmbeddedStore {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        clock: Arc<dyn Clock>,
+        settings: EmbeddedSettings,
+        commands: mpsc::Sender<Command>,
+        thread: JoinHandle<()>,
+    ) -> Self {
+        let permits = (settings.queue_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(1 << 30));
+        EmbeddedStore {
+            shared,
+            clock,
+            settings,
+            commands: Some(commands),
+            bytes: Arc::new(Semaphore::new(permits)),
+            permits,
+            thread: Mutex::new(Some(thread)),
+        }
+    }
+
+    /// Writes a checkpoint now; otherwise one is written when the log since the last is long enough.
+    pub async fn checkpoint(&self) -> Result<()> {
+        self.ask(|reply| Command::Checkpoint { reply }).await?
+    }
+
+    /// The digest of the state as last committed: equal for equal states, whatever way they came about.
+    pub async fn digest(&self) -> Result<u128> {
+        self.read(|state| Ok(state.digest())).await
+    }
+
+    /// Answers from the state as it is, once what was seen is durable.
+    async fn read<T>(&self, answer: impl FnOnce(&State) -> Result<T>) -> Result<T> {
+        self.shared.check_open()?;
+        let (answer, revision) = {
+            let state = self.shared.state.read();
+            (answer(&state)?, state.revision)
+        };
+        self.shared.durability.reached(revision).await?;
+        Ok(answer)
+    }
+
+    /// Has the writer do something between two groups.
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T> {
+        let closed = || Error::new(ErrorKind::Unavailable, "the store is closed");
+        self.shared.check_open()?;
+        let (reply, answer) = oneshot::channel();
+        let commands = self.commands.as_ref().ok_or_else(closed)?;
+        commands.send(command(reply)).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        // The writer ends with its queue; what it was asked it still does.
+        self.commands = None;
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the writer thread panicked");
+        }
+    }
+}
+
+fn check_batch(count: usize) -> Result<()> {
+    if count > READ_BATCH_MAX {
+        return Err(Error::limit("the number of keys asked for at once", count, READ_BATCH_MAX));
+    }
+    Ok(())
+}
+
+fn page(limit: usize) -> usize {
+    limit.min(PAGE_ITEMS_MAX)
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
+        let count = request.mutations.len();
+        if count > BATCH_MUTATIONS_MAX {
+            return Err(ApplyError::TooLarge(format!(
+                "the request has {count} mutations, the limit is {BATCH_MUTATIONS_MAX}: send it in parts"
+            )));
+        }
+        let bytes = request.to_bytes().len();
+        if bytes > BATCH_BYTES_MAX {
+            return Err(ApplyError::TooLarge(format!(
+                "the request has {bytes} bytes, the limit is {BATCH_BYTES_MAX}: send it in parts"
+            )));
+        }
+        let closed = || ApplyError::Unavailable("the store is closed".to_owned());
+        self.shared.check_open().map_err(|error| ApplyError::Unavailable(error.message))?;
+        let commands = self.commands.as_ref().ok_or_else(closed)?;
+        let permits = bytes.div_ceil(PERMIT_BYTES).clamp(1, self.permits);
+        let permits = u32::try_from(permits).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.bytes).acquire_many_owned(permits).await.map_err(|_| closed())?;
+        let (reply, answer) = oneshot::channel();
+        commands.send(Command::Apply { request, bytes, reply, permit }).await.map_err(|_| closed())?;
+        // The writer drops a request unanswered only if it ends, and then it did not begin it. It may have died of a
+        // defect in the middle of it, though.
+        match answer.await {
+            Ok(outcomes) => outcomes,
+            Err(_) => Err(ApplyError::Unknown("the store closed before it answered: ask again".to_owned())),
+        }
+    }
+
+    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
+        check_batch(paths.len())?;
+        self.read(|state| Ok(state.walk(&self.shared.hints, paths)?)).await
+    }
+
+    async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
+        check_batch(ids.len())?;
+        self.read(|state| ids.iter().map(|id| Ok(state.locate(*id)?)).collect()).await
+    }
+
+    async fn list(
+        &self,
+        directory: DirId,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Option<Page<Entry>>> {
+        self.read(|state| Ok(state.list(directory, after, page(limit))?)).await
+    }
+
+    async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
+        check_batch(of.len())?;
+        self.read(|state| Ok(of.iter().map(|of| state.usage(*of)).collect())).await
+    }
+
+    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
+        let bad = || Error::invalid("this is no cursor of a listing of a storage element");
+        if cursor.len() > REPLICAS_CURSOR_BYTES_MAX {
+            return Err(bad());
+        }
+        self.read(|state| state.replicas_on(se, cursor, page(limit))?.ok_or_else(bad)).await
+    }
+
+    async fn members(
+        &self,
+        collection: Guid,
+        after: Option<Guid>,
+        limit: usize,
+    ) -> Result<Option<Page<Guid>>> {
+        self.read(|state| Ok(state.members(collection, after, page(limit))?)).await
+    }
+
+    async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
+        self.read(|state| Ok(state.trash_page(after, page(limit))?)).await
+    }
+
+    async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
+        self.read(|state| Ok(state.trash_item(id)?)).await
+    }
+
+    async fn deletions(
+        &self,
+        se: SeNumber,
+        after: Option<DeletionId>,
+        limit: usize,
+    ) -> Result<Page<Deletion>> {
+        self.read(|state| Ok(state.deletions(se, after, page(limit)))).await
+    }
+
+    async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
+        self.read(|state| Ok(state.booking(guid).cloned())).await
+    }
+
+    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
+        self.read(|state| Ok(state.bookings_page(after, page(limit)))).await
+    }
+
+    async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
+        let limit = page(limit);
+        let bookings = self.read(|state| Ok(state.due_bookings(now, limit))).await?;
+        let mut entries = Vec::new();
+        let mut cursor = None;
+        // More than one round only where a great many below the trash are passed over. The lock is let go between two,
+        // so that nobody waits; each entry was due in the state it was found in.
+        loop {
+            cursor = self.read(|state| Ok(state.due_entries(now, limit, cursor, &mut entries)?)).await?;
+            if cursor.is_none() {
+                return Ok(Due { bookings, entries });
+            }
+        }
+    }
+
+    async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
+        self.read(|state| Ok(state.record(key).cloned())).await
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> Result<Page<RecordEntry>> {
+        self.read(|state| Ok(state.records_page(kind, after, page(limit)))).await
+    }
+
+    async fn revision(&self) -> Result<Revision> {
+        self.shared.check_open()?;
+        Ok(self.shared.durability.revision())
+    }
+
+    async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
+        self.shared.check_open()?;
+        let up_to = self.shared.durability.revision();
+        let history = Arc::clone(&self.shared.history);
+        let limit = page(limit);
+        let read = move || history.changes(after, up_to, limit);
+        // Files are read: not on a thread that others wait for, if there is a choice.
+        let changes = match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => runtime
+                .spawn_blocking(read)
+                .await
+                .map_err(|error| Error::new(ErrorKind::Internal, format!("reading the log: {error}")))??,
+            Err(_) => read()?,
+        };
+        let up_to = match changes.last() {
+            Some(last) => last.revision,
+            None if limit == 0 => after.min(up_to),
+            None => up_to,
+        };
+        Ok(ChangePage { changes, up_to, oldest: Revision(1) })
+    }
+
+    async fn changed(&self, after: Revision) -> Result<()> {
+        self.shared.check_open()?;
+        self.shared.durability.reached(Revision(after.0.saturating_add(1))).await
+    }
+
+    async fn audit(&self) -> Result<Audit> {
+        self.ask(|reply| Command::Audit { reply }).await?
+    }
+
+    async fn status(&self) -> Result<StoreStatus> {
+        let (entries, memory, counts) = self
+            .read(|state| {
+                let mut memory = state.memory();
+                memory.push(("memory_children_bytes", state.children_bytes()));
+                Ok((state.entries, memory, state.counts()))
+            })
+            .await?;
+        let figures = &self.shared.figures;
+        let checkpoint = figures.checkpoint();
+        let age = checkpoint.written.map_or(0, |written| self.clock.now().0.saturating_sub(written.0));
+        let free = self.shared.disk.free_bytes(&self.settings.directory).unwrap_or(0);
+        let waiting =
+            self.commands.as_ref().map_or(0, |commands| commands.max_capacity() - commands.capacity());
+        let memory_total: u64 = memory
+            .iter()
+            .filter(|(name, _)| *name != "memory_entries_free_bytes")
+            .map(|(_, bytes)| bytes)
+            .sum();
+        let named = |(name, value): (&'static str, u64)| (name.to_owned(), value);
+        let mut list: Vec<(String, u64)> = counts.into_iter().map(named).collect();
+        list.extend(memory.into_iter().map(named));
+        list.push(("memory_hints_bytes".to_owned(), self.shared.hints.bytes()));
+        list.push(("memory_bytes".to_owned(), memory_total + self.shared.hints.bytes()));
+        list.push(("log_segments".to_owned(), self.shared.history.segments() as u64));
+        list.push(("checkpoint_revision".to_owned(), checkpoint.revision.0));
+        list.push(("checkpoint_bytes".to_owned(), checkpoint.bytes));
+        list.push(("checkpoint_age_ms".to_owned(), age));
+        list.push(("checkpoint_took_ms".to_owned(), checkpoint.took_ms));
+        list.push(("disk_free_bytes".to_owned(), free));
+        list.push(("queue_requests".to_owned(), waiting as u64));
+        list.extend(figures.list());
+        Ok(StoreStatus {
+            kind: "embedded".to_owned(),
+            revision: self.shared.durability.revision(),
+            entries,
+            figures: list,
+            warnings: figures.warnings(),
+        })
+    }
+
+    async fn close(&self) -> Result<()> {
+        if self.shared.check_open().is_err() {
+            return Ok(());
+        }
+        self.ask(|reply| Command::Close { reply }).await
+    }
+}

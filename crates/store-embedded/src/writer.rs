@@ -1,0 +1,479 @@
+//! The writer: one thread that decides, applies, logs and answers. Everything that changes the catalogue passes here,
+//! in one order, and needs no lock against another.
+//!
+//! ```text
+//!  requests ─► queue ─► decide, apply to the shared state, encode   ─┐ as many as wait, up to a bound:
+//!              (bounded)         (in steps of a few mutations)       ─┤ a group
+//!                                                one write, one sync ◄┘
+//!                             answers ◄── durable ──► waiting reads
+//! ```
+//! Space in the log is reserved before a request is begun, so a full disk refuses requests and loses nothing. After a
+//! failed write or sync nobody can say what the disk has: nothing more is done until the store is opened again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use exacat_model::{Audit, Effect, Error, ErrorKind, Mutation, OperationId, Revision, TimeMs, UserId};
+use exacat_store::{ApplyError, Clock, Outcome, Request};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use crate::checkpoint;
+use crate::decide::{Context, Declined, bytes_at_most, decide};
+use crate::figures::CheckpointFigures;
+use crate::identity::Layout;
+use crate::log::Log;
+use crate::record::{Head, RecordWriter, encode_effect};
+use crate::segment::CatalogueId;
+use crate::settings::{
+    EmbeddedSettings, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES,
+    RESERVE_BYTES_MAX,
+};
+use crate::state::{Defect, Operations, Stamp, State};
+use crate::store::Shared;
+
+/// What the writer is asked to do.
+pub(crate) enum Command {
+    /// Decide and commit a request.
+    Apply {
+        request: Request,
+        /// Of its canonical form.
+        bytes: usize,
+        reply: oneshot::Sender<Result<Vec<Outcome>, ApplyError>>,
+        /// Its share of the bytes in work; given back when it is answered.
+        permit: OwnedSemaphorePermit,
+    },
+    /// Check the state between two groups.
+    Audit { reply: oneshot::Sender<Result<Audit, Error>> },
+    /// Write a checkpoint between two groups.
+    Checkpoint { reply: oneshot::Sender<Result<(), Error>> },
+    /// Finish.
+    Close { reply: oneshot::Sender<()> },
+}
+
+/// An answer that waits for its group to be durable.
+struct Waiting {
+    reply: oneshot::Sender<Result<Vec<Outcome>, ApplyError>>,
+    outcomes: Result<Vec<Outcome>, ApplyError>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// What the thread works with.
+pub(crate) struct Writer {
+    pub shared: Arc<Shared>,
+    pub commands: mpsc::Receiver<Command>,
+    pub clock: Arc<dyn Clock>,
+    pub settings: EmbeddedSettings,
+    pub layout: Layout,
+    pub catalogue: CatalogueId,
+    pub log: Log,
+    pub operations: Operations,
+    /// Log bytes since the last checkpoint, and its size.
+    pub bytes_since_checkpoint: u64,
+    pub checkpoint_bytes: u64,
+    /// Records not written yet; what they are of.
+    pub group: Group,
+    /// Held while the thread lives.
+    pub _lock: Box<dyn Send + Sync>,
+}
+
+/// What is to become durable together.
+#[derive(Default)]
+pub(crate) struct Group {
+    bytes: Vec<u8>,
+    first_revision: Revision,
+    waiting: Vec<Waiting>,
+    effect: Vec<u8>,
+}
+
+/// A request being worked on.
+struct Work {
+    operation: OperationId,
+    who: UserId,
+    time: TimeMs,
+    mutations: std::iter::Enumerate<std::vec::IntoIter<Mutation>>,
+    /// Decided, but there was no space for it.
+    held: Option<(u32, Effect)>,
+    /// Outcomes of an earlier asking, by mutation.
+    remembered: Vec<Option<Outcome>>,
+    outcomes: Vec<Outcome>,
+    record: Option<RecordWriter>,
+    /// Some of it is done.
+    applied: bool,
+}
+
+/// Why work on a request stopped for a moment.
+enum Pause {
+    Done,
+    /// To let readers in.
+    Yield,
+    /// So many bytes do not fit into what is reserved.
+    NeedsSpace(usize),
+}
+
+const LOG_SPACE: &str = "log space";
+const CHECKPOINT: &str = "checkpoint";
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // However the thread ends, nobody may wait for it.
+        self.shared.close("the store is closed");
+    }
+}
+
+impl Writer {
+    /// Works until it is closed or nobody is left to ask; gives who waits for the closing.
+    pub fn run(&mut self) -> Option<oneshot::Sender<()>> {
+        while let Some(first) = self.commands.blocking_recv() {
+            let mut next = Some(first);
+            while let Some(command) = next {
+                match command {
+                    Command::Apply { request, bytes, reply, permit } => {
+                        self.shared.figures.requests.fetch_add(1, Ordering::Relaxed);
+                        let outcomes = self.process(request, bytes);
+                        self.group.waiting.push(Waiting { reply, outcomes, _permit: permit });
+                    }
+                    Command::Audit { reply } => {
+                        self.flush();
+                        let audit = self.shared.state.read().audit().map_err(Error::from);
+                        // Whoever asked may have gone; then there is nobody to tell.
+                        let _gone = reply.send(audit);
+                    }
+                    Command::Checkpoint { reply } => {
+                        self.flush();
+                        let written = self.checkpoint();
+                        let _gone = reply.send(written);
+                    }
+                    Command::Close { reply } => {
+                        self.shared.refuse();
+                        self.flush();
+                        if self.failure().is_none()
+                            && let Err(error) = self.checkpoint()
+                        {
+                            tracing::warn!(%error, "no checkpoint at closing, the next opening takes longer");
+                        }
+                        self.refuse_waiting();
+                        return Some(reply);
+                    }
+                }
+                let full = self.group.bytes.len() >= GROUP_BYTES_MAX
+                    || self.group.waiting.len() >= GROUP_REQUESTS_MAX;
+                next = if full { None } else { self.commands.try_recv().ok() };
+            }
+            self.flush();
+            self.checkpoint_if_due();
+        }
+        None
+    }
+
+    /// Why nothing more can be done, if so.
+    fn failure(&self) -> Option<Arc<str>> {
+        self.shared.durability.ended()
+    }
+
+    fn fail(&self, why: &str) {
+        tracing::error!(why, "the store stops: nothing more is written until it is opened again");
+        self.shared.figures.warn("stopped", why);
+        self.shared.durability.end(why);
+    }
+
+    /// Tells those who asked too late that nothing was done.
+    fn refuse_waiting(&mut self) {
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Apply { reply, .. } = command {
+                let _gone = reply.send(Err(ApplyError::Unavailable("the store is closed".to_owned())));
+            }
+        }
+    }
+
+    // ---- one request ----
+
+    fn process(&mut self, request: Request, request_bytes: usize) -> Result<Vec<Outcome>, ApplyError> {
+        if let Some(why) = self.failure() {
+            return Err(ApplyError::Unavailable(why.to_string()));
+        }
+        let count = request.mutations.len();
+        let remembered = self.remembered(request.operation, count)?;
+        let unless_applied = |error: String| {
+            // An earlier asking may have done some of it: then it cannot be said that nothing was done.
+            match remembered.iter().any(Option::is_some) {
+                true => ApplyError::Unknown(error),
+                false => ApplyError::Unavailable(error),
+            }
+        };
+        if count > 0 && remembered.iter().all(Option::is_some) {
+            return Ok(remembered.into_iter().flatten().collect());
+        }
+        if count > 0 {
+            self.reserve(&request.mutations, request_bytes).map_err(unless_applied)?;
+        }
+        let mut work = Work {
+            operation: request.operation,
+            who: request.who,
+            time: self.clock.now().max(self.shared.state.read().time),
+            mutations: request.mutations.into_iter().enumerate(),
+            held: None,
+            applied: remembered.iter().any(Option::is_some),
+            remembered,
+            outcomes: Vec::with_capacity(count),
+            record: None,
+        };
+        loop {
+            let pause = {
+                let mut state = self.shared.state.write();
+                step(&mut state, &mut self.group, &mut self.operations, &self.log, &mut work)
+            };
+            match pause {
+                Ok(Pause::Done) => break,
+                Ok(Pause::Yield) => {}
+                Ok(Pause::NeedsSpace(bytes)) => {
+                    self.end_record(&mut work);
+                    if let Err(error) = self.make_space(bytes) {
+                        return Err(match work.applied {
+                            true => ApplyError::Unknown(error),
+                            false => ApplyError::Unavailable(error),
+                        });
+                    }
+                }
+                Err(defect) => {
+                    self.fail(&format!("the state contradicts itself: {defect}"));
+                    return Err(ApplyError::Unknown(defect.to_string()));
+                }
+            }
+        }
+        self.end_record(&mut work);
+        Ok(work.outcomes)
+    }
+
+    /// The outcomes that mutations of this request had when it was asked before (clause A6).
+    fn remembered(
+        &mut self,
+        operation: OperationId,
+        count: usize,
+    ) -> Result<Vec<Option<Outcome>>, ApplyError> {
+        let mut outcomes = vec![None; count];
+        let records = self.operations.records_of(operation);
+        if records.iter().any(|first| *first > self.shared.durability.revision()) {
+            // They are in this very group, and not in the log yet.
+            self.flush();
+        }
+        for first_revision in records {
+            let changes = self.shared.history.record(first_revision).map_err(|error| {
+                ApplyError::Unknown(format!("what the request did before cannot be read: {error}"))
+            })?;
+            for change in changes {
+                if let Some(place) = outcomes.get_mut(change.index as usize) {
+                    let (revision, id) = (change.revision, change.effect.entry_id());
+                    *place = Some(Outcome::Applied { revision, id });
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Makes sure that log and memory have room for what a request may need, before any of it is done.
+    fn reserve(&mut self, mutations: &[Mutation], request_bytes: usize) -> Result<(), String> {
+        let needed = {
+            let state = self.shared.state.read();
+            let named: usize = mutations.iter().map(|mutation| bytes_at_most(&state, mutation)).sum();
+            let needed = 2 * request_bytes + named + RecordWriter::EMPTY_BYTES;
+            if !state.has_room(needed, self.settings.entry_bytes_max) {
+                return Err(format!(
+                    "the memory for entries is used up ({} bytes): raise the limit or remove and purge entries",
+                    self.settings.entry_bytes_max
+                ));
+            }
+            needed.min(RESERVE_BYTES_MAX)
+        };
+        if self.log.fits(self.group.bytes.len() + needed) { Ok(()) } else { self.make_space(needed) }
+    }
+
+    /// Writes what there is, and begins a segment if so many bytes do not fit into this one.
+    fn make_space(&mut self, bytes: usize) -> Result<(), String> {
+        self.flush();
+        if let Some(why) = self.failure() {
+            return Err(why.to_string());
+        }
+        if self.log.fits(bytes) {
+            return Ok(());
+        }
+        let (next, digest, time) = {
+            let state = self.shared.state.read();
+            (Revision(state.revision.0 + 1), state.digest(), state.time)
+        };
+        let before = self.log.segment().first_revision;
+        match self.log.roll(next, self.clock.now().max(time), digest, bytes) {
+            Ok(()) => {
+                if self.log.segment().first_revision != before {
+                    self.shared.history.push(Arc::clone(self.log.segment()));
+                }
+                self.shared.figures.clear(LOG_SPACE);
+                Ok(())
+            }
+            Err(error) => {
+                self.shared.figures.warn(LOG_SPACE, &error.message);
+                Err(format!("no space for the log, nothing was done: {error}"))
+            }
+        }
+    }
+
+    fn end_record(&mut self, work: &mut Work) {
+        if let Some(record) = work.record.take() {
+            record.end(&mut self.group.bytes, self.log.salt());
+        }
+    }
+
+    // ---- one group ----
+
+    /// Makes the group durable and answers everyone in it.
+    fn flush(&mut self) {
+        if !self.group.bytes.is_empty() && self.failure().is_none() {
+            let revision = self.shared.state.read().revision;
+            let begun = Instant::now();
+            match self.log.append(&self.group.bytes, self.group.first_revision) {
+                Ok(()) => {
+                    self.shared.durability.advance(revision);
+                    let bytes = self.group.bytes.len();
+                    self.bytes_since_checkpoint += bytes as u64;
+                    let changes = revision.0 + 1 - self.group.first_revision.0;
+                    self.shared.figures.changes.fetch_add(changes, Ordering::Relaxed);
+                    self.shared.figures.group(self.group.waiting.len(), bytes, begun.elapsed());
+                    let (count, memory) = (self.operations.len() as u64, self.operations.bytes());
+                    self.shared.figures.operations.store(count, Ordering::Relaxed);
+                    self.shared.figures.operations_bytes.store(memory, Ordering::Relaxed);
+                }
+                Err(error) => self.fail(&format!("the log could not be written: {error}")),
+            }
+        }
+        let failure = if self.group.bytes.is_empty() { None } else { self.failure() };
+        self.group.bytes.clear();
+        if self.group.bytes.capacity() > 4 * GROUP_BYTES_MAX {
+            self.group.bytes.shrink_to(GROUP_BYTES_MAX);
+        }
+        for waiting in self.group.waiting.drain(..) {
+            let answer = match (&failure, waiting.outcomes) {
+                (Some(why), Ok(_)) => Err(ApplyError::Unknown(why.to_string())),
+                (_, outcomes) => outcomes,
+            };
+            let _gone = waiting.reply.send(answer);
+        }
+    }
+
+    // ---- checkpoints ----
+
+    fn checkpoint_if_due(&mut self) {
+        let due = self.settings.checkpoint_after_bytes.max(self.checkpoint_bytes);
+        if self.bytes_since_checkpoint < due || self.failure().is_some() {
+            return;
+        }
+        if let Err(error) = self.checkpoint() {
+            // Nothing is lost, opening takes longer. Not again at once: the disk may be full.
+            self.bytes_since_checkpoint = due / 2;
+            tracing::warn!(%error, "cannot write a checkpoint");
+        }
+    }
+
+    /// Writes the state as it is. Readers go on meanwhile, the writer does not.
+    fn checkpoint(&mut self) -> Result<(), Error> {
+        if let Some(why) = self.failure() {
+            return Err(Error::new(ErrorKind::Unavailable, why.to_string()));
+        }
+        let begun = Instant::now();
+        let state = self.shared.state.read();
+        if state.revision == self.shared.figures.checkpoint().revision {
+            return Ok(());
+        }
+        let directory = self.layout.checkpoints();
+        let disk = &*self.shared.disk;
+        let position = self.log.position();
+        let written = checkpoint::write(disk, &directory, self.catalogue, position, &state, &self.operations);
+        match written {
+            Ok(bytes) => {
+                (self.bytes_since_checkpoint, self.checkpoint_bytes) = (0, bytes);
+                self.shared.figures.set_checkpoint(CheckpointFigures {
+                    revision: state.revision,
+                    bytes,
+                    written: Some(self.clock.now()),
+                    took_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+                });
+                self.shared.figures.clear(CHECKPOINT);
+                Ok(())
+            }
+            Err(error) => {
+                self.shared.figures.warn(CHECKPOINT, &error.message);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Decides and applies a few mutations, under the lock that keeps readers out.
+fn step(
+    state: &mut State,
+    group: &mut Group,
+    operations: &mut Operations,
+    log: &Log,
+    work: &mut Work,
+) -> Result<Pause, Defect> {
+    for _ in 0..MUTATIONS_PER_LOCK {
+        let (index, effect) = match work.held.take() {
+            Some(held) => held,
+            None => {
+                let Some((position, mutation)) = work.mutations.next() else { return Ok(Pause::Done) };
+                if let Some(outcome) = work.remembered.get_mut(position).and_then(Option::take) {
+                    work.outcomes.push(outcome);
+                    continue;
+                }
+                let context = Context { revision: Revision(state.revision.0 + 1), time: work.time };
+                match decide(state, context, mutation) {
+                    Ok(effect) => (u32::try_from(position).unwrap_or(u32::MAX), effect),
+                    Err(Declined::Unchanged) => {
+                        work.outcomes.push(Outcome::Unchanged);
+                        continue;
+                    }
+                    Err(Declined::Refused(refusal)) => {
+                        work.outcomes.push(Outcome::Refused(refusal));
+                        continue;
+                    }
+                    Err(Declined::Defect(defect)) => return Err(defect),
+                }
+            }
+        };
+        encode_effect(&effect, &mut group.effect);
+        let bytes = RecordWriter::EMPTY_BYTES + RecordWriter::bytes_of(group.effect.len());
+        if !log.fits(group.bytes.len() + bytes) {
+            work.held = Some((index, effect));
+            return Ok(Pause::NeedsSpace(bytes));
+        }
+        let stamp = Stamp { revision: Revision(state.revision.0 + 1), time: work.time, who: work.who };
+        let mut record = match work.record.take() {
+            Some(record) => record,
+            None => {
+                if group.bytes.is_empty() {
+                    group.first_revision = stamp.revision;
+                }
+                operations.remember(work.operation, stamp.revision);
+                let head = Head {
+                    first_revision: stamp.revision,
+                    time: work.time,
+                    operation: work.operation,
+                    who: work.who,
+                    count: 0,
+                };
+                RecordWriter::begin(&mut group.bytes, head)
+            }
+        };
+        record.add(&mut group.bytes, index, &group.effect);
+        state.apply(stamp, &effect)?;
+        work.applied = true;
+        work.outcomes.push(Outcome::Applied { revision: stamp.revision, id: effect.entry_id() });
+        let long = record.bytes(&group.bytes) >= RECORD_SPLIT_BYTES;
+        work.record = Some(record);
+        if long {
+            // The rest goes into a record of its own.
+            return Ok(Pause::NeedsSpace(RecordWriter::EMPTY_BYTES));
+        }
+    }
+    Ok(Pause::Yield)
+}
