@@ -60,7 +60,7 @@ impl UnderTest for Memory {
     }
 
     async fn reopen(&mut self, end: End) {
-        let changes = all_changes(&*self.store).await;
+        let changes = self.store.history();
         if end == End::Close {
             self.store.close().await.expect("a store closes");
         }

@@ -17,16 +17,19 @@
 )]
 
 pub mod clock;
+pub mod conformance;
 pub mod dump;
 pub mod factory;
 pub mod faults;
 pub mod history;
 pub mod random;
+pub mod scene;
 pub mod winners;
 
 pub use clock::TestClock;
 pub use dump::Dump;
 pub use factory::{End, MemoryFactory, StoreFactory, UnderTest};
+pub use scene::Scene;
 
 /// How many times the usual length a test shall have: the number in `EXACAT_TEST_ROUNDS`, or 1.
 pub fn rounds() -> u64 {

@@ -63,6 +63,11 @@ impl MemoryStore {
         Ok(Self::with(state, clock))
     }
 
+    /// All changes, of a closed store too: what [`MemoryStore::replay`] takes.
+    pub fn history(&self) -> Vec<Change> {
+        self.inner.lock().state.changes.clone()
+    }
+
     fn with(state: State, clock: Arc<dyn Clock>) -> Self {
         MemoryStore { clock, inner: Mutex::new(Inner { state, closed: None }), committed: Notify::new() }
     }

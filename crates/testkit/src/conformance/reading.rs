@@ -1,0 +1,537 @@
+//! Clauses R1 to R9: reading.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use exacat_model::limits::{PAGE_ITEMS_MAX, READ_BATCH_MAX};
+use exacat_model::{
+    DirId, Edit, Entry, EntryId, ErrorKind, GroupId, Name, RecordKey, RecordKind, ReplicaState, Revision,
+    SeNumber, Usage, UserId,
+};
+use exacat_store::{Clock, Gate, Place, Store, UsageOf, WalkEnd};
+
+use crate::factory::{End, StoreFactory};
+use crate::random::{Generator, View};
+use crate::scene::*;
+
+/// Goal: each answer is of one state. Method: a batch of reads that must add up, while a writer moves things about.
+pub async fn r1_an_answer_is_of_one_state(factory: &dyn StoreFactory) {
+    let scene = Arc::new(Scene::new(factory).await);
+    let a = scene.directory(DirId::ROOT, "a").await;
+    let b = scene.directory(DirId::ROOT, "b").await;
+    scene.file(a, "f", 1, &[1]).await;
+    let writer = {
+        let scene = scene.clone();
+        tokio::spawn(async move {
+            for turn in 0..300 {
+                let (from, to) = if turn % 2 == 0 { (a, b) } else { (b, a) };
+                scene.applied(rename(at(from, "f"), at(to, "f"))).await;
+            }
+        })
+    };
+    let store = scene.store();
+    let paths = [lfn("/a/f"), lfn("/b/f")];
+    while !writer.is_finished() {
+        let found = store.walk(&paths).await.expect("walk");
+        let found = found.iter().filter(|walk| matches!(walk.end, WalkEnd::Found(_))).count();
+        assert_eq!(found, 1, "it is in one directory, in one state");
+        let located = store.locate(&[object(1), object(1)]).await.expect("locate");
+        assert_eq!(located[0], located[1]);
+        let ids = [UsageOf::Directory(a), UsageOf::Directory(b), UsageOf::Directory(DirId::ROOT)];
+        let sums = store.usage(&ids).await.expect("usage");
+        assert_eq!(sums[0].usage.files + sums[1].usage.files, sums[2].usage.files);
+        tokio::task::yield_now().await;
+    }
+    writer.await.expect("the writer");
+}
+
+/// Goal: whoever has an answer, or was told of it, reads what it says. Method: clients write, tell each other, read.
+pub async fn r2_what_was_answered_is_read(factory: &dyn StoreFactory) {
+    let scene = Arc::new(Scene::new(factory).await);
+    let (tell, mut told) = tokio::sync::mpsc::channel::<(Name, Revision)>(4);
+    let writers: Vec<_> = (0..4)
+        .map(|client| {
+            let (scene, tell) = (scene.clone(), tell.clone());
+            tokio::spawn(async move {
+                for number in 0..40 {
+                    let name = name(&format!("{client}-{number}"));
+                    let place = exacat_model::At { parent: DirId::ROOT, name: name.clone() };
+                    let revision = scene.applied(create(new_directory(place.clone()))).await;
+                    assert!(scene.entry(&place).await.is_some(), "one reads one's own writes");
+                    tell.send((name, revision)).await.expect("the reader listens");
+                }
+            })
+        })
+        .collect();
+    drop(tell);
+    let store = scene.store();
+    while let Some((name, revision)) = told.recv().await {
+        let path = exacat_model::Lfn::root().join(&name);
+        let walk = store.walk(&[path]).await.expect("walk").remove(0);
+        assert!(matches!(walk.end, WalkEnd::Found(entry) if entry.revision == revision));
+        assert!(store.revision().await.expect("revision") >= revision);
+        let page = store.changes(Revision(revision.0 - 1), 1).await.expect("changes");
+        assert_eq!(page.changes.first().map(|change| change.revision), Some(revision));
+    }
+    for writer in writers {
+        writer.await.expect("a writer");
+    }
+}
+
+/// Goal: what is there all along is listed once, whatever comes and goes between the pages.
+pub async fn r3_a_listing_gives_what_stays_once(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    let directory = scene.directory(DirId::ROOT, "d").await;
+    for number in 0..20 {
+        scene.directory(directory, &format!("stays{number:02}")).await;
+        scene.directory(directory, &format!("goes{number:02}")).await;
+    }
+    let store = scene.store();
+    for limit in [1, 3, 7, 39, 40, 41, 1000] {
+        let mut seen: Vec<String> = Vec::new();
+        let mut after: Option<Name> = None;
+        for turn in 0.. {
+            let page = store.list(directory, after.as_ref(), limit).await.expect("list").expect("there");
+            assert!(page.items.len() <= limit);
+            assert!(!page.more || !page.items.is_empty(), "a page that goes on has something");
+            seen.extend(page.items.iter().map(|entry| entry.at.name.to_string()));
+            after = page.items.last().map(|entry| entry.at.name.clone()).or(after);
+            // Between the pages something comes before and after where the listing is, and something goes.
+            let (gone, back) = (format!("goes{:02}", turn % 20), format!("comes{limit}-{turn:03}"));
+            scene
+                .apply(vec![remove(at(directory, &gone)), create(new_directory(at(directory, &back)))])
+                .await;
+            scene.apply(vec![create(new_directory(at(directory, &gone)))]).await;
+            if !page.more {
+                break;
+            }
+        }
+        assert!(seen.is_sorted_by(|one, next| one.as_bytes() < next.as_bytes()), "R4: {seen:?}");
+        let stays: Vec<_> = seen.iter().filter(|name| name.starts_with("stays")).collect();
+        assert_eq!(stays.len(), 20, "pages of {limit}: {seen:?}");
+    }
+    let page = store.list(directory, None, 0).await.expect("list").expect("there");
+    assert!(page.items.is_empty() && page.more, "a page of none has none");
+}
+
+/// Goal: the same for everything else that comes in pages.
+pub async fn r3_all_pages_give_what_stays_once(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    scene.applied(create(new_collection(top("c"), guid(200)))).await;
+    let mut trash = Vec::new();
+    for number in 0..15 {
+        let name = format!("f{number}");
+        scene.file(DirId::ROOT, &name, number, &[1, 2]).await;
+        scene.applied(edit(top("c"), Edit::AddMember(guid(number)))).await;
+        scene.applied(edit(top(&name), Edit::DropReplica { se: SeNumber(2), delete: true })).await;
+        scene.applied(book(booking(guid(100 + number), &[3]))).await;
+        scene.file(DirId::ROOT, "removed", 50 + number, &[]).await;
+        trash.push(scene.trash(top("removed")).await);
+        scene.applied(set(group(100 + u32::from(number), &format!("many{number}")))).await;
+    }
+    let store = scene.store();
+    let numbers = |count: u8| (0..count).map(guid).collect::<Vec<_>>();
+    for limit in [1, 4, 15, 16] {
+        let mut members = Vec::new();
+        let mut after = None;
+        loop {
+            let page = store.members(guid(200), after, limit).await.expect("members").expect("there");
+            assert!(page.items.len() <= limit);
+            after = page.items.last().copied().or(after);
+            members.extend(page.items);
+            // One comes and goes at the front.
+            scene.file(DirId::ROOT, "x", 99, &[]).await;
+            scene
+                .apply(vec![
+                    edit(top("c"), Edit::AddMember(guid(99))),
+                    edit(top("c"), Edit::RemoveMember(guid(99))),
+                ])
+                .await;
+            let item = scene.trash(top("x")).await;
+            scene.applied(purge(item)).await;
+            if !page.more {
+                break;
+            }
+        }
+        assert_eq!(members, numbers(15), "members, in the order of GUIDs (R4)");
+
+        let (mut items, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.trash(after, limit).await.expect("trash");
+            assert!(page.items.len() <= limit);
+            after = page.items.last().map(|item| item.id).or(after);
+            items.extend(page.items.into_iter().map(|item| item.id));
+            if !page.more {
+                break;
+            }
+        }
+        assert_eq!(items, trash, "trash, oldest first (R4)");
+
+        let (mut queue, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.deletions(SeNumber(2), after, limit).await.expect("deletions");
+            assert!(page.items.len() <= limit);
+            after = page.items.last().map(|deletion| deletion.id).or(after);
+            queue.extend(page.items.into_iter().map(|deletion| deletion.guid));
+            if !page.more {
+                break;
+            }
+        }
+        assert_eq!(queue, numbers(15), "deletions, oldest first (R4)");
+
+        let (mut bookings, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.bookings(after, limit).await.expect("bookings");
+            assert!(page.items.len() <= limit);
+            after = page.items.last().map(|booking| booking.guid).or(after);
+            bookings.extend(page.items.into_iter().map(|booking| booking.guid));
+            if !page.more {
+                break;
+            }
+        }
+        assert_eq!(bookings, (100..115).map(guid).collect::<Vec<_>>(), "bookings, by GUID");
+
+        let (mut keys, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.records(RecordKind::Group, after, limit).await.expect("records");
+            assert!(page.items.len() <= limit);
+            after = page.items.last().map(|item| item.key).or(after);
+            keys.extend(page.items.into_iter().map(|item| item.key));
+            if !page.more {
+                break;
+            }
+        }
+        let expected: Vec<_> =
+            (0..3).chain(100..115).map(|number| RecordKey::Group(GroupId(number))).collect();
+        assert_eq!(keys, expected, "records, by key (R4)");
+
+        let (mut files, mut cursor) = (Vec::new(), Vec::new());
+        for turn in 0u8.. {
+            let (page, next) = store.replicas_on(SeNumber(1), &cursor, limit).await.expect("replicas_on");
+            assert!(page.items.len() <= limit);
+            cursor = next;
+            files.extend(page.items.iter().filter_map(Entry::guid));
+            // Another file comes and goes; one that stays is renamed.
+            let old = format!("f{}", turn % 15);
+            scene.applied(create(new_file(top("x"), guid(98), Some(1), &[1]))).await;
+            scene.apply(vec![rename(top(&old), top("renamed")), rename(top("renamed"), top(&old))]).await;
+            let item = scene.trash(top("x")).await;
+            scene.applied(purge(item)).await;
+            // It left its copy on the queue of SE 1 only.
+            if !page.more {
+                break;
+            }
+        }
+        files.retain(|found| *found != guid(98));
+        files.sort_unstable();
+        assert_eq!(files, numbers(15), "files on an SE, each once");
+    }
+}
+
+/// Goal: children come in the order of their names' bytes.
+pub async fn r4_children_come_in_the_order_of_bytes(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    let mut names = ["b", "a", "ä", "B", "a ", "a!", "aa", "ż", "Z", "\u{1F980}", "10", "9", "~"];
+    for name in names {
+        scene.directory(DirId::ROOT, name).await;
+    }
+    let page = scene.store().list(DirId::ROOT, None, 100).await.expect("list").expect("the root");
+    names.sort_unstable_by_key(|name| name.as_bytes());
+    let listed: Vec<_> = page.items.iter().map(|entry| entry.at.name.as_str()).collect();
+    assert_eq!(listed, names);
+    assert!(!page.more);
+    // After a name that is not there.
+    let page = scene.store().list(DirId::ROOT, Some(&name("a0")), 1).await.expect("list").expect("the root");
+    assert_eq!(page.items[0].at.name.as_str(), "aa");
+}
+
+/// What is below a directory adds up to, found by listing.
+async fn scan(store: &dyn Store, directory: DirId) -> Usage {
+    let mut sum = Usage::default();
+    let mut waiting = vec![directory];
+    while let Some(directory) = waiting.pop() {
+        let page = store.list(directory, None, PAGE_ITEMS_MAX).await.expect("list").expect("there");
+        for entry in &page.items {
+            sum.add(&Usage::of(entry));
+            waiting.extend(entry.directory());
+        }
+    }
+    sum
+}
+
+/// Goal: counters equal what a scan adds up, at every revision. Method: random mutations; after each, everything is
+/// listed and added up.
+pub async fn r5_counters_equal_a_scan_at_every_revision(factory: &dyn StoreFactory) {
+    for seed in 0..3 * crate::rounds() {
+        let scene = Scene::new(factory).await;
+        let store = scene.store();
+        let mut generator = Generator::new(seed);
+        for step in 0..150 {
+            scene.clock.turn(100);
+            let view = View::of(&*store).await;
+            let request = generator.request(&view, scene.clock.now());
+            store.apply(request).await.expect("answered");
+            check_sums(&*store, seed, step).await;
+        }
+    }
+}
+
+async fn check_sums(store: &dyn Store, seed: u64, step: usize) {
+    let which = format!("seed {seed}, step {step}");
+    let view = View::of(store).await;
+    for directory in view.directories.iter().chain(&view.dead) {
+        let got = store.usage(&[UsageOf::Directory(*directory)]).await.expect("usage")[0];
+        assert_eq!(got.usage, scan(store, *directory).await, "{which}: {directory:?}");
+        assert!(got.reserved.is_empty());
+    }
+    let root = store.locate(&[EntryId::Directory(DirId::ROOT)]).await.expect("locate").remove(0);
+    let items = view.trash.iter().map(|item| &item.entry);
+    let root = root.expect("the root").entry;
+    let all: Vec<&Entry> = view.entries.iter().chain(&view.below).chain(items).chain([&root]).collect();
+    let (mut users, mut groups) = (BTreeMap::new(), BTreeMap::new());
+    let mut ses: BTreeMap<SeNumber, Usage> = BTreeMap::new();
+    for entry in &all {
+        users.entry(entry.owner).or_insert_with(Usage::default).add(&Usage::of(entry));
+        groups.entry(entry.group).or_insert_with(Usage::default).add(&Usage::of(entry));
+        if let Some(file) = entry.file() {
+            for replica in &file.replicas {
+                ses.entry(replica.se).or_default().add(&Usage::of_replica(replica, file.size));
+            }
+        }
+    }
+    for user in (0..5).map(UserId) {
+        let got = store.usage(&[UsageOf::User(user)]).await.expect("usage")[0];
+        assert_eq!(got.usage, users.get(&user).copied().unwrap_or_default(), "{which}: {user:?}");
+        let mut reserved = Usage::default();
+        view.bookings.iter().filter(|one| one.owner == user).for_each(|one| reserved.add(&one.reserved()));
+        assert_eq!(got.reserved, reserved, "{which}: {user:?}");
+    }
+    for group in (0..5).map(GroupId) {
+        let got = store.usage(&[UsageOf::Group(group)]).await.expect("usage")[0];
+        assert_eq!(got.usage, groups.get(&group).copied().unwrap_or_default(), "{which}: {group:?}");
+        let mut reserved = Usage::default();
+        view.bookings.iter().filter(|one| one.group == group).for_each(|one| reserved.add(&one.reserved()));
+        assert_eq!(got.reserved, reserved, "{which}: {group:?}");
+    }
+    for se in (1..5).map(SeNumber) {
+        let got = store.usage(&[UsageOf::Se(se)]).await.expect("usage")[0];
+        assert_eq!(got.usage, ses.get(&se).copied().unwrap_or_default(), "{which}: {se:?}");
+        let mut waiting = Usage::default();
+        for (_, deletion) in view.deletions.iter().filter(|(on, _)| *on == se) {
+            let size = u128::from(deletion.size.unwrap_or(0));
+            waiting.add(&files(1, size, 1, size));
+        }
+        let got = store.usage(&[UsageOf::Deletions(se)]).await.expect("usage")[0];
+        assert_eq!(got.usage, waiting, "{which}: deletions on {se:?}");
+    }
+    let mut below_root = Usage::default();
+    view.entries.iter().for_each(|entry| below_root.add(&Usage::of(entry)));
+    assert_eq!(scan(store, DirId::ROOT).await, below_root);
+}
+
+/// Goal: what cannot be there counts nothing.
+pub async fn r5_what_is_not_there_counts_nothing(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    let of = [
+        UsageOf::Directory(DirId(77)),
+        UsageOf::User(UserId(77)),
+        UsageOf::Group(GroupId(77)),
+        UsageOf::Se(SeNumber(77)),
+        UsageOf::Deletions(SeNumber(77)),
+    ];
+    let accounts = scene.store().usage(&of).await.expect("usage");
+    assert!(accounts.len() == 5 && accounts.iter().all(|account| *account == Default::default()));
+}
+
+/// Goal: gates are the directories passed, root first; each way a path can end.
+pub async fn r6_a_path_ends_found_missing_or_stopped(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    let a = scene.directory(DirId::ROOT, "a").await;
+    let b = scene.directory(a, "b").await;
+    scene
+        .applied(update(at(a, "b"), vec![Edit::Owner(UserId(2)), Edit::Mode(exacat_model::Mode::FILE)]))
+        .await;
+    scene.file(b, "f", 1, &[1]).await;
+    scene.applied(create(new_link(at(a, "l"), guid(2)))).await;
+    let paths =
+        ["/", "/a", "/a/b", "/a/b/f", "/x", "/x/y/z", "/a/b/x", "/a/x/y", "/a/b/f/x/y", "/a/l/x", "/a/l"];
+    let walks = scene.store().walk(&paths.map(lfn)).await.expect("walk");
+    let passed = |walk: &exacat_store::Walk| walk.gates.iter().map(|gate| gate.id).collect::<Vec<_>>();
+    let (root, found) = (DirId::ROOT, |entry: &Entry| WalkEnd::Found(Box::new(entry.clone())));
+    let (entry_a, entry_b) = (scene.at(&top("a")).await, scene.at(&at(a, "b")).await);
+    let (entry_f, entry_l) = (scene.at(&at(b, "f")).await, scene.at(&at(a, "l")).await);
+    assert!(walks[0].gates.is_empty());
+    assert!(matches!(&walks[0].end, WalkEnd::Found(entry) if entry.directory() == Some(root)));
+    let stopped = |entry: &Entry, components| WalkEnd::Stopped { entry: Box::new(entry.clone()), components };
+    let missing = |components| WalkEnd::Missing { components };
+    for (walk, gates, end) in [
+        (&walks[1], vec![root], found(&entry_a)),
+        (&walks[2], vec![root, a], found(&entry_b)),
+        (&walks[3], vec![root, a, b], found(&entry_f)),
+        (&walks[4], vec![root], missing(0)),
+        (&walks[5], vec![root], missing(0)),
+        (&walks[6], vec![root, a, b], missing(2)),
+        (&walks[7], vec![root, a], missing(1)),
+        (&walks[8], vec![root, a, b], stopped(&entry_f, 3)),
+        (&walks[9], vec![root, a], stopped(&entry_l, 2)),
+        (&walks[10], vec![root, a], found(&entry_l)),
+    ] {
+        assert_eq!((passed(walk), &walk.end), (gates, &end));
+    }
+    // A gate says what permission needs, as it is now.
+    assert_eq!(walks[3].gates[2], Gate::of(&entry_b).expect("a directory"));
+    assert_eq!(walks[3].gates[2].owner, UserId(2));
+}
+
+/// Goal: an entry is found by its id in the tree, after moves, in the trash, and not when it is purged.
+pub async fn r7_an_entry_is_found_wherever_it_is(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    let a = scene.directory(DirId::ROOT, "a").await;
+    let b = scene.directory(a, "b").await;
+    scene.file(b, "f", 1, &[1]).await;
+    let store = scene.store();
+    let ids = [
+        object(1),
+        EntryId::Directory(b),
+        EntryId::Directory(DirId::ROOT),
+        object(99),
+        EntryId::Directory(DirId(99)),
+    ];
+    let gates =
+        |located: &exacat_store::Located| located.gates.iter().map(|gate| gate.id).collect::<Vec<_>>();
+    let found = store.locate(&ids).await.expect("locate");
+    let [file, directory, root, nothing, nowhere] = found.try_into().expect("five answers");
+    let (file, directory, root) = (file.expect("f"), directory.expect("b"), root.expect("root"));
+    assert_eq!((nothing, nowhere), (None, None));
+    assert_eq!((&file.place, gates(&file)), (&Place::Tree(lfn("/a/b/f")), vec![DirId::ROOT, a, b]));
+    assert_eq!(file.entry, scene.at(&at(b, "f")).await);
+    assert_eq!((&directory.place, gates(&directory)), (&Place::Tree(lfn("/a/b")), vec![DirId::ROOT, a]));
+    assert_eq!((&root.place, gates(&root)), (&Place::Tree(lfn("/")), vec![]));
+    // Moved with what is above it.
+    scene.applied(rename(top("a"), top("z"))).await;
+    let file = store.locate(&[object(1)]).await.expect("locate").remove(0).expect("f");
+    assert_eq!(file.place, Place::Tree(lfn("/z/b/f")));
+    // In the trash below an item, and as an item.
+    let trash = scene.trash(top("z")).await;
+    let found = store.locate(&[object(1), EntryId::Directory(a)]).await.expect("locate");
+    let [file, item] = found.try_into().expect("two answers");
+    let (file, item) = (file.expect("f"), item.expect("a"));
+    assert_eq!((&file.place, gates(&file)), (&Place::Trash(trash), vec![a, b]));
+    assert_eq!((&item.place, gates(&item)), (&Place::Trash(trash), vec![]));
+    assert_eq!(store.trash_item(trash).await.expect("trash item").expect("there").entry, item.entry);
+    // The way to it in the tree ends where it was.
+    let walk = store.walk(&[lfn("/z/b/f")]).await.expect("walk").remove(0);
+    assert_eq!(walk.end, WalkEnd::Missing { components: 0 });
+    assert!(store.list(b, None, 10).await.expect("list").is_some(), "what is in the trash can be listed");
+    scene.applied(purge_below(at(b, "f"))).await;
+    assert_eq!(store.locate(&[object(1)]).await.expect("locate"), [None]);
+    assert_eq!(store.list(DirId(99), None, 10).await.expect("list"), None);
+}
+
+/// Goal: what has expired, longest ago first; not what is in the trash; as many as asked for.
+pub async fn r8_what_has_expired_is_due(factory: &dyn StoreFactory) {
+    let mut scene = Scene::new(factory).await;
+    let start = scene.clock.now();
+    let directory = scene.directory(DirId::ROOT, "d").await;
+    for (number, ms) in [(1, 300), (2, 100), (3, 200), (4, 400)] {
+        let mut new = new_file(at(directory, &format!("f{number}")), guid(number), None, &[]);
+        new.expires = Some(start.plus_ms(ms));
+        scene.applied(create(new)).await;
+        let mut booked = booking(guid(10 + number), &[1]);
+        booked.expires = start.plus_ms(1000 - ms);
+        scene.applied(book(booked)).await;
+    }
+    let due = |ms: u64, limit: usize| {
+        let store = scene.store();
+        async move {
+            let due = store.due(start.plus_ms(ms), limit).await.expect("due");
+            let entries: Vec<u8> = due.entries.iter().filter_map(Entry::guid).map(|guid| guid.0[0]).collect();
+            let bookings: Vec<u8> = due.bookings.iter().map(|booking| booking.guid.0[0]).collect();
+            (entries, bookings)
+        }
+    };
+    assert_eq!(due(99, 10).await, (vec![], vec![]));
+    assert_eq!(due(100, 10).await, (vec![2], vec![]), "from its time on");
+    assert_eq!(due(300, 10).await, (vec![2, 3, 1], vec![]));
+    assert_eq!(due(5000, 10).await, (vec![2, 3, 1, 4], vec![14, 11, 13, 12]));
+    assert_eq!(due(5000, 2).await, (vec![2, 3], vec![14, 11]));
+    // Changed, taken away, set.
+    scene.applied(edit(at(directory, "f2"), Edit::Expires(Some(start.plus_ms(350))))).await;
+    scene.applied(edit(at(directory, "f3"), Edit::Expires(None))).await;
+    scene.applied(release(guid(14), None)).await;
+    assert_eq!(due(5000, 10).await, (vec![1, 2, 4], vec![11, 13, 12]));
+    // In the trash with what is above it: not due; back: due again; the directory itself may expire.
+    let trash = scene.trash(top("d")).await;
+    assert_eq!(due(5000, 10).await.0, Vec::<u8>::new());
+    scene.applied(restore(trash, top("e"))).await;
+    assert_eq!(due(5000, 10).await.0, [1, 2, 4]);
+    scene.applied(edit(top("e"), Edit::Expires(Some(start)))).await;
+    let first = scene.store().due(start, 1).await.expect("due").entries.remove(0);
+    assert_eq!(first.id(), EntryId::Directory(directory));
+    scene.trash(at(directory, "f1")).await;
+    scene.reopen(End::Drop).await;
+    let due = scene.store().due(start.plus_ms(5000), 10).await.expect("due");
+    let entries: Vec<_> = due.entries.iter().map(Entry::id).collect();
+    assert_eq!(entries, [EntryId::Directory(directory), object(2), object(4)]);
+    assert_eq!(due.bookings.len(), 3);
+}
+
+/// Goal: a limit beyond the greatest is taken as the greatest; too many keys are refused; a closed store says so.
+pub async fn r9_reads_are_bounded(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    let names: Vec<String> = (0..=PAGE_ITEMS_MAX).map(|number| format!("{number:05}")).collect();
+    let directory = scene.directory(DirId::ROOT, "d").await;
+    let store = scene.store();
+    // Filled quickly: a deep tree is not needed, only many of something. Groups are cheap in every store.
+    for part in names.chunks(2000) {
+        let record = |name: &String| group(1000 + name.parse::<u32>().expect("a number"), name);
+        let records = part.iter().map(|name| set(record(name)));
+        scene.apply(records.collect()).await;
+    }
+    let page = store.records(RecordKind::Group, None, usize::MAX).await.expect("records");
+    assert!(page.items.len() == PAGE_ITEMS_MAX && page.more);
+    let page = store.list(directory, None, usize::MAX).await.expect("list").expect("there");
+    assert!(page.items.is_empty() && !page.more);
+    let paths = vec![lfn("/d"); READ_BATCH_MAX + 1];
+    assert_eq!(store.walk(&paths[1..]).await.expect("walk").len(), READ_BATCH_MAX);
+    assert_eq!(store.walk(&paths).await.expect_err("too many").kind, ErrorKind::Limit);
+    let ids = vec![EntryId::Directory(DirId::ROOT); READ_BATCH_MAX + 1];
+    assert_eq!(store.locate(&ids[1..]).await.expect("locate").len(), READ_BATCH_MAX);
+    assert_eq!(store.locate(&ids).await.expect_err("too many").kind, ErrorKind::Limit);
+    let of = vec![UsageOf::Se(SeNumber(1)); READ_BATCH_MAX + 1];
+    assert_eq!(store.usage(&of[1..]).await.expect("usage").len(), READ_BATCH_MAX);
+    assert_eq!(store.usage(&of).await.expect_err("too many").kind, ErrorKind::Limit);
+    let bad = store.replicas_on(SeNumber(1), b"not a cursor of anything", 1).await;
+    assert_eq!(bad.expect_err("a bad cursor").kind, ErrorKind::Invalid);
+    store.close().await.expect("close");
+    assert_eq!(store.walk(&[lfn("/")]).await.expect_err("closed").kind, ErrorKind::Unavailable);
+    assert_eq!(store.revision().await.expect_err("closed").kind, ErrorKind::Unavailable);
+    assert_eq!(store.changed(Revision(u64::MAX)).await.expect_err("closed").kind, ErrorKind::Unavailable);
+}
+
+/// Goal: a replica in any state is found on its SE, in the trash too; what was dropped is not.
+pub async fn r3_files_of_an_se_are_all_of_them(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    for number in 0..4 {
+        scene.file(DirId::ROOT, &format!("f{number}"), number, &[1, 2]).await;
+    }
+    scene.applied(edit(top("f0"), Edit::ReplicaState { se: SeNumber(1), state: ReplicaState::Lost })).await;
+    scene.applied(edit(top("f1"), Edit::DropReplica { se: SeNumber(1), delete: false })).await;
+    scene.trash(top("f2")).await;
+    let item = scene.trash(top("f3")).await;
+    scene.applied(purge(item)).await;
+    let on = |se: u16| {
+        let store = scene.store();
+        async move {
+            let (page, _) = store.replicas_on(SeNumber(se), &[], 10).await.expect("replicas_on");
+            assert!(!page.more);
+            let mut found: Vec<u8> =
+                page.items.iter().filter_map(Entry::guid).map(|guid| guid.0[0]).collect();
+            found.sort_unstable();
+            found
+        }
+    };
+    assert_eq!(on(1).await, [0, 2]);
+    assert_eq!(on(2).await, [0, 1, 2]);
+    assert_eq!(on(9).await, Vec::<u8>::new());
+}
