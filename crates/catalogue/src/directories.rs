@@ -17,10 +17,8 @@ use crate::{Catalogue, step_id};
 const LOOKS_MAX: usize = 16;
 
 /// A directory that is there.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Directory {
-    /// Its path, links followed.
-    pub lfn: Lfn,
     /// Its number, and what permission needs to know.
     pub gate: Gate,
 }
@@ -137,7 +135,7 @@ impl Catalogue {
             progress[index] = match spot {
                 Err(error) => Progress::Settled(Err(error)),
                 Ok(Spot::Taken(resolved)) => Progress::Settled(match Gate::of(&resolved.entry) {
-                    Some(gate) => Ok(Directory { lfn: resolved.lfn, gate }),
+                    Some(gate) => Ok(Directory { gate }),
                     None => Err(Error::new(taken, format!("{lfn} is there and is no directory"))),
                 }),
                 // What is missing must be the end of what was asked for: otherwise a link leads nowhere, and
@@ -213,7 +211,7 @@ impl Catalogue {
                     vacancy.gates.push(gate);
                     vacancy.missing.remove(0);
                     match vacancy.missing.is_empty() {
-                        true => Progress::Settled(Ok(Directory { lfn: vacancy.lfn, gate })),
+                        true => Progress::Settled(Ok(Directory { gate })),
                         false => Progress::Missing(vacancy),
                     }
                 }

@@ -75,15 +75,6 @@ impl Catalogue {
         Ok(self.store.apply(request).await?)
     }
 
-    /// Applies one mutation; a refusal becomes an error.
-    async fn apply_one(&self, caller: &Caller, operation: OperationId, mutation: Mutation) -> Result<Outcome> {
-        match self.apply(caller, operation, vec![mutation]).await?.pop() {
-            Some(Outcome::Refused(refusal)) => Err(refusal.into()),
-            Some(outcome) => Ok(outcome),
-            None => Err(Error::new(ErrorKind::Internal, "the store gave no outcome")),
-        }
-    }
-
     /// The revision an outcome left: its own, or the current one if it changed nothing.
     async fn revision_of(&self, outcome: &Outcome) -> Result<Revision> {
         match outcome {

@@ -119,9 +119,8 @@ impl Guid {
             text[at + 1] = HEX[usize::from(byte & 15)];
             at += 2;
         }
-        for byte in text {
-            out.push(byte as char);
-        }
+        // Hex digits and hyphens are UTF-8: nothing is ever replaced by the default.
+        out.push_str(std::str::from_utf8(&text).unwrap_or_default());
     }
 }
 

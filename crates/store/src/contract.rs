@@ -17,7 +17,9 @@
 //! * **A5 durable.** What was answered survives the end of the process and of the machine. (The memory store
 //!   has nothing to survive in.)
 //! * **A6 asked again.** A request whose operation id was seen gets, for each mutation that was applied, the
-//!   outcome it had; mutations that were refused or changed nothing are decided anew. The last
+//!   outcome it had; mutations that were refused or changed nothing are decided anew. What was applied is known by
+//!   the id and the position in the request alone: what stands at that position the second time, and who asks, does
+//!   not matter, so that a caller who finds the first request's work done can ask what came of it. The last
 //!   `OPERATIONS_REMEMBERED` requests with an applied mutation are remembered, across restarts.
 //! * **A7 unavailable means not done.** After `ApplyError::Unavailable` or `TooLarge` nothing of the request was
 //!   or will be done. Anything else that is not an outcome is `Unknown`.
