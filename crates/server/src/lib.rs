@@ -1,1 +1,19 @@
-//! (to be written)
+//! The server: faces, authentication, admission, instrumentation, background work, and a life that ends well.
+//!
+//! Start with [`Server::start`], which makes all parts and lets them run, and `service`, what all faces share.
+//! A face translates between a protocol and the catalogue's operations and has no rules of its own. Limits are
+//! in [`settings`], all of them.
+
+mod access;
+pub mod admission;
+mod directory;
+pub mod faces;
+mod instruments;
+mod life;
+mod service;
+pub mod settings;
+mod tls;
+mod workers;
+
+pub use life::{Addresses, RunningServer, Server, StopHandle};
+pub use settings::{CertificateFiles, Limits, ServerSettings, StoreChoice, WorkerSettings};

@@ -1,0 +1,232 @@
+//! Admission: is a request taken on now, queued within bounds, or told `busy` at once?
+//!
+//! Every request counts towards three bounds while it is not answered: of its connection, of its user and of
+//! the server. Beyond that its class decides:
+//!
+//! * **look-ups** of few items run at once, on the thread that read them, within a bound of items. They never
+//!   queue behind anything.
+//! * **small writes** run at once; most of their time they wait for the store's next commit.
+//! * **heavy reads** (pages of what is listed or searched) and **bulk writes** each have a [`lane`]: a bounded
+//!   number of slots and a fair, bounded queue. A stream takes a slot page by page.
+//! * **audits** of everything, and **waits** for a change, have bounds of their own: neither may use up what
+//!   others need.
+
+mod bounded;
+mod lane;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use exacat_model::{AccountName, Error, ErrorKind, Operation};
+use parking_lot::Mutex;
+
+pub use bounded::{Bounded, Held};
+pub use lane::{Entered, Lane, Step, Turn, UserKey};
+
+use crate::settings::Limits;
+
+/// How an operation is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// A look-up of so many items.
+    Lookup {
+        /// How many.
+        items: usize,
+    },
+    /// A write that is small.
+    Write,
+    /// A read that may take long.
+    Heavy,
+    /// A write that may take long.
+    Bulk,
+    /// A check of everything.
+    Audit,
+    /// Waits for a change.
+    Wait,
+}
+
+impl Class {
+    /// The class of an operation.
+    pub fn of(operation: &Operation, limits: &Limits) -> Class {
+        let lookup = |items: usize| {
+            if items <= limits.lookup_items_per_request_max { Class::Lookup { items } } else { Class::Heavy }
+        };
+        let write = |items: usize| {
+            if items <= limits.write_items_per_request_max { Class::Write } else { Class::Bulk }
+        };
+        match operation {
+            Operation::Whoami | Operation::Status => lookup(1),
+            Operation::Stat { lfns, .. } | Operation::Du { lfns } | Operation::TagGet { lfns, .. } => {
+                lookup(lfns.len())
+            }
+            Operation::Whereis { files, .. } => lookup(files.len()),
+            Operation::Lfns { guids } => lookup(guids.len()),
+            Operation::QuotaGet { owners } => lookup(owners.len()),
+            Operation::Fsck => Class::Audit,
+            Operation::Changes { wait: true, .. } => Class::Wait,
+            Operation::List { .. }
+            | Operation::Find { .. }
+            | Operation::TrashList { .. }
+            | Operation::CollectionMembers { .. }
+            | Operation::ArchiveMembers { .. }
+            | Operation::UploadList { .. }
+            | Operation::SeList
+            | Operation::SeFiles { .. }
+            | Operation::SeDeletions { .. }
+            | Operation::AccountList
+            | Operation::TokenList
+            | Operation::Log { .. }
+            | Operation::Changes { .. } => Class::Heavy,
+            Operation::Mkdir { lfns, .. }
+            | Operation::SetAttributes { lfns, .. }
+            | Operation::TagSet { lfns, .. } => write(lfns.len()),
+            Operation::Register { files, .. } => write(files.len()),
+            Operation::SetReplicas { edits } => write(edits.len()),
+            Operation::CollectionEdit { add, remove, .. } => write(add.len() + remove.len()),
+            Operation::SeDeleted { done, .. } => write(done.len()),
+            Operation::TrashPurge { .. } => Class::Bulk,
+            Operation::Link { .. }
+            | Operation::Move { .. }
+            | Operation::Remove { .. }
+            | Operation::TrashRestore { .. }
+            | Operation::CollectionCreate { .. }
+            | Operation::UploadBook { .. }
+            | Operation::UploadCommit { .. }
+            | Operation::UploadAbort { .. }
+            | Operation::SeSet(_)
+            | Operation::SeDrop { .. }
+            | Operation::UserSet(_)
+            | Operation::UserDrop { .. }
+            | Operation::GroupAdd { .. }
+            | Operation::GroupDrop { .. }
+            | Operation::TokenIssue { .. }
+            | Operation::TokenRevoke { .. }
+            | Operation::QuotaSet { .. } => Class::Write,
+        }
+    }
+}
+
+/// The bounds of a server.
+#[derive(Debug)]
+pub struct Admission {
+    /// Connections.
+    pub connections: Arc<Bounded>,
+    /// Requests not answered.
+    pub requests: Arc<Bounded>,
+    /// Bytes of requests not answered.
+    pub request_bytes: Arc<Bounded>,
+    /// Items being looked up.
+    pub lookup_items: Arc<Bounded>,
+    /// Checks of everything.
+    pub audits: Arc<Bounded>,
+    /// Requests that wait for a change.
+    pub waits: Arc<Bounded>,
+    /// Open streams.
+    pub streams: Arc<Bounded>,
+    /// Heavy reads.
+    pub heavy: Arc<Lane>,
+    /// Bulk writes.
+    pub bulk: Arc<Lane>,
+    limits: Arc<Limits>,
+    users: Mutex<HashMap<UserKey, Weak<UserShare>>>,
+}
+
+/// What one user has in progress, over all its connections.
+#[derive(Debug)]
+pub struct UserShare {
+    /// Which.
+    pub user: UserKey,
+    /// How much it counts in the lanes.
+    pub weight: u32,
+    /// Its requests not answered.
+    pub requests: Arc<Bounded>,
+}
+
+impl Admission {
+    /// The bounds that `limits` say.
+    pub fn new(limits: Arc<Limits>) -> Arc<Self> {
+        Arc::new(Admission {
+            connections: Bounded::new(limits.connections_max),
+            requests: Bounded::new(limits.requests_max),
+            request_bytes: Bounded::new(limits.request_bytes_max),
+            lookup_items: Bounded::new(limits.lookup_items_max),
+            audits: Bounded::new(limits.audits_max),
+            waits: Bounded::new(limits.waits_max),
+            streams: Bounded::new(limits.streams_max),
+            heavy: Lane::new(limits.heavy_slots, limits.heavy_queue_max, limits.heavy_queue_per_user_max),
+            bulk: Lane::new(limits.bulk_slots, limits.bulk_queue_max, limits.bulk_queue_per_user_max),
+            limits,
+            users: Mutex::new(HashMap::new()),
+        })
+    }
+
+    /// The share of this user, the same for all its connections.
+    pub fn user(&self, user: UserKey, name: Option<&AccountName>) -> Arc<UserShare> {
+        let mut users = self.users.lock();
+        if let Some(share) = users.get(&user).and_then(Weak::upgrade) {
+            return share;
+        }
+        // As many shares are alive as there are connections at most; those of users who went are dropped here.
+        users.retain(|_, share| share.strong_count() > 0);
+        let weight = name.and_then(|name| self.limits.user_weights.get(name)).copied().unwrap_or(1);
+        let share =
+            Arc::new(UserShare { user, weight, requests: Bounded::new(self.limits.requests_per_user_max) });
+        users.insert(user, Arc::downgrade(&share));
+        share
+    }
+
+    /// Users with a connection.
+    pub fn users(&self) -> usize {
+        self.users.lock().values().filter(|share| share.strong_count() > 0).count()
+    }
+}
+
+/// The error of a bound that was reached.
+pub fn busy(what: &str) -> Error {
+    Error::new(
+        ErrorKind::Busy,
+        format!("the server has reached its limit of {what}: send it again a little later"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exacat_model::operation::Existing;
+    use exacat_model::{Cursor, Lfn, UserId};
+
+    #[test]
+    fn the_number_of_items_decides_the_class() {
+        let limits =
+            Limits { lookup_items_per_request_max: 3, write_items_per_request_max: 2, ..Limits::default() };
+        let stat = |count| Operation::Stat { lfns: vec![Lfn::root(); count], follow: true };
+        assert_eq!(Class::of(&stat(3), &limits), Class::Lookup { items: 3 });
+        assert_eq!(Class::of(&stat(4), &limits), Class::Heavy);
+        let register = |count| Operation::Register {
+            files: vec![exacat_model::operation::NewFile::named(Lfn::root()); count],
+            parents: false,
+            existing: Existing::Refuse,
+        };
+        assert_eq!(Class::of(&register(2), &limits), Class::Write);
+        assert_eq!(Class::of(&register(3), &limits), Class::Bulk);
+        let list = Operation::List { lfn: Lfn::root(), cursor: Cursor::default(), limit: 1 };
+        assert_eq!(Class::of(&list, &limits), Class::Heavy);
+        assert_eq!(Class::of(&Operation::Fsck, &limits), Class::Audit);
+    }
+
+    #[test]
+    fn a_user_has_one_share_while_it_is_connected() {
+        let limits = Limits { requests_per_user_max: 2, ..Limits::default() };
+        let admission = Admission::new(Arc::new(limits));
+        let one = admission.user(Some(UserId(1)), None);
+        let same = admission.user(Some(UserId(1)), None);
+        let other = admission.user(None, None);
+        assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
+        let held = (one.requests.take(1).unwrap(), same.requests.take(1).unwrap());
+        assert!(one.requests.take(1).is_none() && other.requests.take(1).is_some());
+        drop(held);
+        assert_eq!(admission.users(), 2);
+        drop((one, same, other));
+        assert_eq!(admission.users(), 0);
+    }
+}

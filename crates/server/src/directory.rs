@@ -1,0 +1,203 @@
+//! The data directory: what lies where, who may read it, and that only one server uses it.
+//!
+//! ```text
+//! DATA/server.lock    held while a server runs
+//! DATA/catalogue.id   which catalogue this is, told to every client
+//! DATA/store/         the embedded store
+//! DATA/server.crt     the certificate clients are to trust      (made at the first start)
+//! DATA/server.key     its key, for the owner only               (made at the first start)
+//! DATA/admin.token    an admin's token, for the owner only      (made at the first start)
+//! DATA/exacat.sock    the local socket                          (while a server runs)
+//! DATA/server.json    the addresses a server listens on         (while a server runs)
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind as IoErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use exacat_model::{Error, ErrorKind, Guid, Result};
+use exacat_store::Clock;
+
+/// A data directory in use by this process.
+#[derive(Debug)]
+pub(crate) struct DataDirectory {
+    path: PathBuf,
+    /// Unlocked when the file is closed, so also when the process is killed.
+    _lock: File,
+}
+
+/// Only the owner may read or write.
+const PRIVATE: u32 = 0o600;
+/// Everybody may read.
+const PUBLIC: u32 = 0o644;
+
+impl DataDirectory {
+    /// Makes the directory if it is not there, and takes it for this process alone.
+    pub fn open(path: &Path) -> Result<Self> {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder.create(path).map_err(|error| failed("make the data directory", path, &error))?;
+        let path = path.canonicalize().map_err(|error| failed("find the data directory", path, &error))?;
+        let lock_path = path.join("server.lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(PRIVATE)
+            .open(&lock_path)
+            .map_err(|error| failed("open", &lock_path, &error))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(DataDirectory { path, _lock: lock }),
+            Err(std::fs::TryLockError::WouldBlock) => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{}: another server uses this data directory; stop it, or give another",
+                    path.display()
+                ),
+            )),
+            Err(std::fs::TryLockError::Error(error)) => Err(failed("lock", &lock_path, &error)),
+        }
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.path.join("store")
+    }
+
+    pub fn certificate(&self) -> PathBuf {
+        self.path.join("server.crt")
+    }
+
+    pub fn key(&self) -> PathBuf {
+        self.path.join("server.key")
+    }
+
+    pub fn admin_token(&self) -> PathBuf {
+        self.path.join("admin.token")
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.path.join("exacat.sock")
+    }
+
+    pub fn addresses(&self) -> PathBuf {
+        self.path.join("server.json")
+    }
+
+    /// Has a server been started here before?
+    pub fn is_started(&self) -> Result<bool> {
+        Ok(read(&self.path.join("catalogue.id"))?.is_some())
+    }
+
+    /// Which catalogue this directory holds; chosen when it is asked for the first time.
+    pub fn catalogue_id(&self, clock: &dyn Clock) -> Result<Guid> {
+        let path = self.path.join("catalogue.id");
+        if let Some(text) = read(&path)? {
+            return Guid::parse(text.trim())
+                .map_err(|error| Error::new(ErrorKind::Corrupt, format!("{}: {error}", path.display())));
+        }
+        let guid = new_guid(clock)?;
+        write(&path, format!("{guid}\n").as_bytes(), PUBLIC)?;
+        Ok(guid)
+    }
+}
+
+/// A new GUID of this moment.
+pub(crate) fn new_guid(clock: &dyn Clock) -> Result<Guid> {
+    let mut random = [0u8; 10];
+    getrandom::fill(&mut random).map_err(|error| {
+        Error::new(ErrorKind::Unavailable, format!("the system gives no random bytes: {error}"))
+    })?;
+    Ok(Guid::v7(clock.now(), random))
+}
+
+/// Reads a small file; none if it is not there.
+pub(crate) fn read(path: &Path) -> Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == IoErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("read", path, &error)),
+    }
+}
+
+/// Writes a file only its owner can read, wholly or not at all.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, bytes, PRIVATE)
+}
+
+/// Writes a file everybody can read, wholly or not at all.
+pub(crate) fn write_public(path: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, bytes, PUBLIC)
+}
+
+/// The mode is given when the file is made, so that it is never open to others, not even for a moment; and
+/// it gets its name when it is whole and on disk.
+fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let temporary = path.with_file_name(name);
+    remove(&temporary)?;
+    let written = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(mode)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&temporary, path))
+        .and_then(|()| {
+            File::open(path.parent().unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all())
+        });
+    written.map_err(|error| failed("write", path, &error))
+}
+
+/// Removes a file; it need not be there.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != IoErrorKind::NotFound => Err(failed("remove", path, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// What could not be done to which file, and why.
+pub(crate) fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("cannot {what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_one_server_uses_a_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = DataDirectory::open(&directory.path().join("a/b")).unwrap();
+        let second = DataDirectory::open(&directory.path().join("a/b")).unwrap_err();
+        assert_eq!(second.kind, ErrorKind::Unavailable);
+        drop(first);
+        DataDirectory::open(&directory.path().join("a/b")).unwrap();
+    }
+
+    #[test]
+    fn private_files_are_private_also_when_written_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        write_private(&path, b"new").unwrap();
+        assert_eq!(read(&path).unwrap().as_deref(), Some("new"));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing left beside it");
+    }
+
+    #[test]
+    fn a_catalogue_keeps_its_id() {
+        let path = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::open(path.path()).unwrap();
+        let id = directory.catalogue_id(&exacat_store::SystemClock).unwrap();
+        assert_eq!(directory.catalogue_id(&exacat_store::SystemClock).unwrap(), id);
+        std::fs::write(path.path().join("catalogue.id"), "nonsense").unwrap();
+        let error = directory.catalogue_id(&exacat_store::SystemClock).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Corrupt);
+    }
+}

@@ -1,0 +1,84 @@
+//! What every face calls each kind of error: the one table. `tests/golden/errors.txt` shows it.
+
+use exacat_model::ErrorKind;
+
+/// The HTTP status of a kind of error.
+pub fn http_status(kind: ErrorKind) -> u16 {
+    match kind {
+        ErrorKind::NotFound => 404,
+        ErrorKind::Exists | ErrorKind::NotDirectory | ErrorKind::NotFile | ErrorKind::NotEmpty => 409,
+        ErrorKind::Denied => 403,
+        ErrorKind::Unauthenticated => 401,
+        ErrorKind::Invalid => 400,
+        ErrorKind::Conflict => 412,
+        ErrorKind::Quota => 507,
+        ErrorKind::Limit => 413,
+        ErrorKind::Busy => 429,
+        ErrorKind::Unavailable => 503,
+        // A gateway's words for "no answer in time": a client must not take it for "not done".
+        ErrorKind::Unknown => 504,
+        ErrorKind::Corrupt | ErrorKind::Internal => 500,
+    }
+}
+
+/// The errno of a kind of error, by name and number as on Linux, for faces that speak of files.
+pub fn errno(kind: ErrorKind) -> (&'static str, i32) {
+    match kind {
+        ErrorKind::NotFound => ("ENOENT", libc::ENOENT),
+        ErrorKind::Exists => ("EEXIST", libc::EEXIST),
+        ErrorKind::NotDirectory => ("ENOTDIR", libc::ENOTDIR),
+        ErrorKind::NotFile => ("EISDIR", libc::EISDIR),
+        ErrorKind::NotEmpty => ("ENOTEMPTY", libc::ENOTEMPTY),
+        ErrorKind::Denied => ("EACCES", libc::EACCES),
+        ErrorKind::Unauthenticated => ("EPERM", libc::EPERM),
+        ErrorKind::Invalid => ("EINVAL", libc::EINVAL),
+        ErrorKind::Conflict => ("ESTALE", libc::ESTALE),
+        ErrorKind::Quota => ("EDQUOT", libc::EDQUOT),
+        ErrorKind::Limit => ("E2BIG", libc::E2BIG),
+        ErrorKind::Busy => ("EAGAIN", libc::EAGAIN),
+        ErrorKind::Unavailable => ("EBUSY", libc::EBUSY),
+        ErrorKind::Unknown => ("ETIMEDOUT", libc::ETIMEDOUT),
+        ErrorKind::Corrupt | ErrorKind::Internal => ("EIO", libc::EIO),
+    }
+}
+
+/// The whole table as text, one line for each kind.
+pub fn table() -> String {
+    let mut text =
+        format!("{:<16} {:>4} {:>4} {:>5} {:<9} {}\n", "kind", "wire", "exit", "http", "errno", "retry");
+    for kind in ErrorKind::ALL {
+        text.push_str(&format!(
+            "{:<16} {:>4} {:>4} {:>5} {:<9} {}\n",
+            kind.name(),
+            kind as u8,
+            kind.exit_status(),
+            http_status(kind),
+            errno(kind).0,
+            if kind.is_retryable() { "yes" } else { "no" },
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table as it was agreed: a change here is a change of every face, and shows.
+    #[test]
+    fn the_table_is_the_one_agreed() {
+        assert_eq!(table(), include_str!("../../tests/golden/errors.txt"));
+    }
+
+    #[test]
+    fn the_numbers_of_the_wire_and_of_exit_are_each_used_once() {
+        let exits: std::collections::BTreeSet<u8> =
+            ErrorKind::ALL.into_iter().map(ErrorKind::exit_status).collect();
+        assert_eq!(exits.len(), ErrorKind::ALL.len());
+        assert!(!exits.contains(&0) && !exits.contains(&1));
+        for kind in ErrorKind::ALL {
+            assert_eq!(ErrorKind::from_number(kind as u8), Some(kind));
+            assert!((400..600).contains(&http_status(kind)));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The plain HTTP listener for those who watch the server: metrics and health. It tells nothing of what is in
+//! the catalogue and changes nothing, so it asks for no credentials; it listens on loopback unless set otherwise.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::admission::Bounded;
+use crate::service::{Phase, Service};
+
+/// From one request to the next, headers included.
+const HEADER_TIME: Duration = Duration::from_secs(10);
+/// One request with its answer, keep-alive not counted.
+const CONNECTION_TIME: Duration = Duration::from_secs(120);
+/// Bytes of the headers of a request.
+const HEADER_BYTES_MAX: usize = 16 << 10;
+/// The store has to answer within this for the server to be ready.
+const READY_TIME: Duration = Duration::from_secs(2);
+/// What Prometheus is told the metrics are.
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+
+/// Serves until the server has ended: health is told while it stops, too.
+pub(crate) async fn serve(service: Arc<Service>, listener: TcpListener) {
+    let connections = Bounded::new(service.limits.metrics_connections_max);
+    let ended = service.reached(Phase::Ended);
+    tokio::pin!(ended);
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    if let Some(held) = connections.take(1) {
+                        let service = Arc::clone(&service);
+                        tasks.spawn(async move {
+                            converse(service, stream).await;
+                            drop(held);
+                        });
+                    }
+                }
+                Err(error) => super::pause_after_accept_error("metrics", &error).await,
+            },
+            Some(_) = tasks.join_next() => {}
+            () = &mut ended => return,
+        }
+    }
+}
+
+async fn converse(service: Arc<Service>, stream: TcpStream) {
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let service = Arc::clone(&service);
+        async move { Ok::<_, Infallible>(answer(&service, &request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), answer);
+    match tokio::time::timeout(CONNECTION_TIME, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "metrics connection ended"),
+        Err(_) => tracing::debug!("metrics connection took too long"),
+    }
+}
+
+async fn answer(service: &Service, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, TEXT_TYPE, "only GET and HEAD\n".into());
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    match request.uri().path() {
+        "/metrics" => match service.scrape().await.text() {
+            Ok(metrics) => text(StatusCode::OK, METRICS_TYPE, metrics),
+            Err(error) => {
+                tracing::error!(%error, "metrics cannot be written");
+                text(StatusCode::INTERNAL_SERVER_ERROR, TEXT_TYPE, "metrics cannot be written\n".into())
+            }
+        },
+        "/health/live" => text(StatusCode::OK, TEXT_TYPE, "alive\n".into()),
+        "/health/ready" => match ready(service).await {
+            Ok(()) => text(StatusCode::OK, TEXT_TYPE, "ready\n".into()),
+            Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, TEXT_TYPE, format!("not ready: {why}\n")),
+        },
+        "/" => text(StatusCode::OK, TEXT_TYPE, "exacat: /metrics /health/live /health/ready\n".into()),
+        _ => text(StatusCode::NOT_FOUND, TEXT_TYPE, "not here: /metrics /health/live /health/ready\n".into()),
+    }
+}
+
+/// Would a request be served now? If not, why; nothing that a stranger may not know.
+async fn ready(service: &Service) -> Result<(), &'static str> {
+    if !service.is_serving() {
+        return Err("the server stops");
+    }
+    match tokio::time::timeout(READY_TIME, service.catalogue.store().revision()).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "not ready");
+            Err("the store refuses")
+        }
+        Err(_) => Err("the store does not answer"),
+    }
+}
+
+fn text(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

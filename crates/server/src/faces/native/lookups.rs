@@ -1,0 +1,299 @@
+//! Look-ups of one wake-up of a connection, answered together.
+//!
+//! The catalogue looks up many names for little more than the price of one, so what a client has pipelined -
+//! single look-ups and those inside batches alike - is gathered by kind and options, looked up in one call of
+//! the catalogue for each kind, and taken apart again. Nobody waits for company: what was gathered is looked up
+//! as soon as the bytes that have come are used up.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use exacat_model::operation::FileRef;
+use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result};
+use exacat_wire::native::encode_outcome;
+use futures::FutureExt;
+
+use super::reply::{Measure, Outbox, Target, Waiting};
+use crate::admission::busy;
+use crate::instruments::OperationIndex;
+use crate::service::Asker;
+
+/// The operation id of what needs none.
+pub(super) const NO_ID: OperationId = OperationId([0; 16]);
+
+/// What can be looked up together.
+enum Items {
+    Stat { follow: bool, lfns: Vec<Lfn> },
+    Whereis { site: Option<AccountName>, files: Vec<FileRef> },
+    Lfns { guids: Vec<Guid> },
+}
+
+/// Whose part of a look-up: of which request or operation of a batch, and how many items.
+struct Part {
+    target: Target,
+    items: usize,
+}
+
+struct Group {
+    items: Items,
+    parts: Vec<Part>,
+    count: usize,
+}
+
+/// The look-ups gathered.
+#[derive(Default)]
+pub(super) struct Lookups {
+    groups: Vec<Group>,
+}
+
+/// Groups at once: kinds and options that differ. When there are more, what was gathered is looked up first.
+const GROUPS_MAX: usize = 8;
+
+/// An operation that is not a look-up that can be gathered, given back.
+pub(super) enum Gathered {
+    Yes,
+    No(Operation, Target),
+}
+
+impl Items {
+    fn of(operation: Operation) -> std::result::Result<(Items, usize), Operation> {
+        Ok(match operation {
+            Operation::Stat { lfns, follow } => {
+                let count = lfns.len();
+                (Items::Stat { follow, lfns }, count)
+            }
+            Operation::Whereis { files, site } => {
+                let count = files.len();
+                (Items::Whereis { site, files }, count)
+            }
+            Operation::Lfns { guids } => {
+                let count = guids.len();
+                (Items::Lfns { guids }, count)
+            }
+            other => return Err(other),
+        })
+    }
+
+    /// Takes the other's items in, if they are of one kind.
+    fn merge(&mut self, other: Items) -> std::result::Result<(), Items> {
+        match (self, other) {
+            (Items::Stat { follow, lfns }, Items::Stat { follow: other, lfns: mut more })
+                if *follow == other =>
+            {
+                lfns.append(&mut more);
+            }
+            (Items::Whereis { site, files }, Items::Whereis { site: other, files: mut more })
+                if *site == other =>
+            {
+                files.append(&mut more);
+            }
+            (Items::Lfns { guids }, Items::Lfns { guids: mut more }) => guids.append(&mut more),
+            (_, other) => return Err(other),
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> OperationIndex {
+        OperationIndex::of(&match self {
+            Items::Stat { .. } => Operation::Stat { lfns: Vec::new(), follow: false },
+            Items::Whereis { .. } => Operation::Whereis { files: Vec::new(), site: None },
+            Items::Lfns { .. } => Operation::Lfns { guids: Vec::new() },
+        })
+    }
+
+    fn all(self) -> Operation {
+        match self {
+            Items::Stat { follow, lfns } => Operation::Stat { lfns, follow },
+            Items::Whereis { site, files } => Operation::Whereis { files, site },
+            Items::Lfns { guids } => Operation::Lfns { guids },
+        }
+    }
+}
+
+impl Lookups {
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Items gathered.
+    pub fn items(&self) -> usize {
+        self.groups.iter().map(|group| group.count).sum()
+    }
+
+    /// Is there no place for another kind?
+    pub fn is_full(&self) -> bool {
+        self.groups.len() >= GROUPS_MAX
+    }
+
+    /// Gathers an operation, if it is of a kind that can be.
+    pub fn gather(&mut self, operation: Operation, target: Target) -> Gathered {
+        let (mut items, count) = match Items::of(operation) {
+            Ok(items) => items,
+            Err(operation) => return Gathered::No(operation, target),
+        };
+        for group in &mut self.groups {
+            match group.items.merge(items) {
+                Ok(()) => {
+                    group.parts.push(Part { target, items: count });
+                    group.count += count;
+                    return Gathered::Yes;
+                }
+                Err(back) => items = back,
+            }
+        }
+        self.groups.push(Group { items, parts: vec![Part { target, items: count }], count });
+        Gathered::Yes
+    }
+
+    /// Looks everything up and appends the answers to `out`. Should the catalogue have to wait for its store,
+    /// a task does so, and the answers come as replies.
+    pub fn look_up(&mut self, asker: &Asker, outbox: &Outbox, since: Instant, out: &mut Vec<u8>) -> Tracked {
+        let mut tracked = Tracked::default();
+        for group in self.groups.drain(..) {
+            let service = Arc::clone(&outbox.service);
+            let operation = group.items.name();
+            let held = service.admit(asker, group.parts.len()).and_then(|held| {
+                match service.admission.lookup_items.take(group.count) {
+                    Some(items) => Ok((held, items)),
+                    None => Err(busy("items looked up at once")),
+                }
+            });
+            let mut hand_out = HandOut { outbox, asker, operation, since, out };
+            let held = match held {
+                Ok(held) => held,
+                Err(error) => {
+                    let outcomes = group.parts.iter().map(|_| Err(error.clone())).collect();
+                    hand_out.all(group.parts, outcomes, &mut tracked);
+                    continue;
+                }
+            };
+            if group.parts.len() > 1 {
+                let parts = group.parts.len() as u64;
+                service.instruments.counts.coalesced.fetch_add(parts, Ordering::Relaxed);
+            }
+            let shape: Vec<usize> = group.parts.iter().map(|part| part.items).collect();
+            let caller = Arc::clone(&asker.caller);
+            let mut work = Box::pin(async move {
+                let outcome = service.execute(&caller, NO_ID, group.items.all()).await;
+                take_apart(outcome, &shape)
+            });
+            match work.as_mut().now_or_never() {
+                Some(outcomes) => {
+                    drop(held);
+                    hand_out.all(group.parts, outcomes, &mut tracked);
+                }
+                None => {
+                    let waiting = hand_out.as_waiting(group.parts, &mut tracked);
+                    tokio::spawn(async move {
+                        let outcomes = work.await;
+                        drop(held);
+                        for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
+                            waiting.answer(outcome);
+                        }
+                    });
+                }
+            }
+        }
+        tracked
+    }
+}
+
+/// Which requests the connection has to know of: those that tasks go on with, and those that were in flight
+/// and are answered.
+#[derive(Default)]
+pub(super) struct Tracked {
+    pub begun: Vec<u64>,
+    pub ended: Vec<u64>,
+}
+
+/// The outcomes of the parts of one look-up. Should it have failed as a whole, each part has.
+fn take_apart(outcome: Result<Answer>, shape: &[usize]) -> Vec<Result<Answer>> {
+    fn apart<T>(items: Vec<T>, shape: &[usize], answer: fn(Vec<T>) -> Answer) -> Vec<Result<Answer>> {
+        if items.len() != shape.iter().sum::<usize>() {
+            return all(
+                shape,
+                Error::new(ErrorKind::Internal, "a defect of exacat: not as many answers as items"),
+            );
+        }
+        if shape.len() == 1 {
+            return vec![Ok(answer(items))];
+        }
+        let mut items = items.into_iter();
+        shape.iter().map(|count| Ok(answer(items.by_ref().take(*count).collect()))).collect()
+    }
+    fn all(shape: &[usize], error: Error) -> Vec<Result<Answer>> {
+        shape.iter().map(|_| Err(error.clone())).collect()
+    }
+    match outcome {
+        Ok(Answer::Stats(items)) => apart(items, shape, Answer::Stats),
+        Ok(Answer::Whereis(items)) => apart(items, shape, Answer::Whereis),
+        Ok(Answer::Lfns(items)) => apart(items, shape, Answer::Lfns),
+        Ok(_) => {
+            all(shape, Error::new(ErrorKind::Internal, "a defect of exacat: not the answer of a look-up"))
+        }
+        Err(error) => all(shape, error),
+    }
+}
+
+/// Gives outcomes of one look-up to whom they belong.
+struct HandOut<'a> {
+    outbox: &'a Outbox,
+    asker: &'a Asker,
+    operation: OperationIndex,
+    since: Instant,
+    out: &'a mut Vec<u8>,
+}
+
+impl HandOut<'_> {
+    /// Now: they are there.
+    fn all(&mut self, parts: Vec<Part>, outcomes: Vec<Result<Answer>>, tracked: &mut Tracked) {
+        let service = &self.outbox.service;
+        let time = self.since.elapsed();
+        // Requests that ended alike are recorded together.
+        let mut alike: Option<(Option<ErrorKind>, u64, u64)> = None;
+        for (part, outcome) in parts.into_iter().zip(outcomes) {
+            let kind = outcome.as_ref().err().map(|error| error.kind);
+            match &mut alike {
+                Some((same, requests, items)) if *same == kind => {
+                    *requests += 1;
+                    *items += part.items as u64;
+                }
+                other => {
+                    if let Some((kind, requests, items)) = other.replace((kind, 1, part.items as u64)) {
+                        service.ended(self.asker, self.operation, kind, requests, items, time);
+                    }
+                }
+            }
+            match part.target {
+                Target::Request(request) => {
+                    encode_outcome(self.out, self.outbox.frame_bytes_max, request, &outcome);
+                }
+                Target::InBatch(batch, place) => {
+                    tracked.ended.extend(batch.fill(place, outcome, self.out, self.outbox.frame_bytes_max));
+                }
+            }
+        }
+        if let Some((kind, requests, items)) = alike {
+            service.ended(self.asker, self.operation, kind, requests, items, time);
+        }
+    }
+
+    /// Later, by a task.
+    fn as_waiting(&self, parts: Vec<Part>, tracked: &mut Tracked) -> Vec<Waiting> {
+        let waiting = |part: Part| {
+            tracked.begun.push(match &part.target {
+                Target::Request(request) => *request,
+                Target::InBatch(batch, _) => batch.request(),
+            });
+            let measure = Measure {
+                asker: self.asker.clone(),
+                operation: self.operation,
+                items: part.items as u64,
+                since: self.since,
+            };
+            Waiting::new(part.target, self.outbox.clone(), measure)
+        };
+        parts.into_iter().map(waiting).collect()
+    }
+}

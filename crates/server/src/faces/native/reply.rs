@@ -1,0 +1,192 @@
+//! Who waits for an outcome: a request, or one operation of a batch; and how it gets there.
+//!
+//! A [`Waiting`] is answered exactly once: if it is dropped unanswered, whatever went wrong, it answers with a
+//! defect. What answers is encoded where the work was done and reaches the connection as bytes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use exacat_model::{Answer, Error, ErrorKind, Result};
+use exacat_wire::native::{AnswerBatchWriter, encode_outcome};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use crate::instruments::OperationIndex;
+use crate::service::{Asker, Service};
+
+/// Encoded frames for the client, from a task to the connection.
+pub(super) struct Reply {
+    pub bytes: Vec<u8>,
+    /// The request that has all its answer with this.
+    pub ended: Option<u64>,
+    /// What the answer keeps for itself until the connection has taken it over.
+    pub _room: Option<OwnedSemaphorePermit>,
+}
+
+/// Where the tasks of a connection put their replies. There is room for one reply of every request in flight
+/// and for the parts of streams that may be under way, so putting never waits.
+#[derive(Clone)]
+pub(super) struct Outbox {
+    pub sender: mpsc::Sender<Reply>,
+    pub service: Arc<Service>,
+    pub frame_bytes_max: usize,
+}
+
+impl Outbox {
+    pub fn put(&self, reply: Reply) {
+        // Closed: the connection is gone, and with it whoever waited.
+        if let Err(mpsc::error::TrySendError::Full(reply)) = self.sender.try_send(reply) {
+            tracing::error!(request = reply.ended, "a reply did not fit: the connection's bounds are wrong");
+        }
+    }
+}
+
+/// Measures one operation from its receipt to its outcome.
+#[derive(Clone)]
+pub(super) struct Measure {
+    pub asker: Asker,
+    pub operation: OperationIndex,
+    pub items: u64,
+    pub since: Instant,
+}
+
+impl Measure {
+    pub fn ended(&self, service: &Service, kind: Option<ErrorKind>) {
+        service.ended(&self.asker, self.operation, kind, 1, self.items, self.since.elapsed());
+    }
+}
+
+/// Who waits for an outcome.
+pub(super) struct Waiting {
+    target: Option<Target>,
+    outbox: Outbox,
+    measure: Measure,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+/// Which outcome it is.
+pub(super) enum Target {
+    /// That of a request.
+    Request(u64),
+    /// That of an operation of a batch.
+    InBatch(Arc<BatchInProgress>, usize),
+}
+
+impl Waiting {
+    pub fn new(target: Target, outbox: Outbox, measure: Measure) -> Self {
+        Waiting { target: Some(target), outbox, measure, room: None }
+    }
+
+    /// Keeps `room` until the connection has the answer.
+    pub fn keep(&mut self, room: OwnedSemaphorePermit) {
+        self.room = Some(room);
+    }
+
+    pub fn service(&self) -> &Arc<Service> {
+        &self.outbox.service
+    }
+
+    pub fn frame_bytes_max(&self) -> usize {
+        self.outbox.frame_bytes_max
+    }
+
+    /// Sends a part of the answer.
+    pub fn put(&self, reply: Reply) {
+        self.outbox.put(reply);
+    }
+
+    /// Ends a request whose answer was sent in parts, with this last frame.
+    pub fn answer_with(mut self, last: Vec<u8>) {
+        let Some(Target::Request(request)) = self.target.take() else {
+            return;
+        };
+        self.measure.ended(&self.outbox.service, None);
+        self.outbox.put(Reply { bytes: last, ended: Some(request), _room: None });
+    }
+
+    /// Answers.
+    pub fn answer(mut self, outcome: Result<Answer>) {
+        self.settle(outcome);
+    }
+
+    fn settle(&mut self, outcome: Result<Answer>) {
+        let Some(target) = self.target.take() else {
+            return;
+        };
+        self.measure.ended(&self.outbox.service, outcome.as_ref().err().map(|error| error.kind));
+        let mut bytes = Vec::new();
+        let ended = match target {
+            Target::Request(request) => {
+                encode_outcome(&mut bytes, self.outbox.frame_bytes_max, request, &outcome);
+                Some(request)
+            }
+            Target::InBatch(batch, index) => {
+                batch.fill(index, outcome, &mut bytes, self.outbox.frame_bytes_max)
+            }
+        };
+        if ended.is_some() {
+            self.outbox.put(Reply { bytes, ended, _room: self.room.take() });
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.target.is_some() {
+            let request = self.outbox.service.next_request();
+            tracing::error!(request, operation = self.measure.operation.name(), "request lost its task");
+            self.settle(Err(Error::new(
+                ErrorKind::Internal,
+                format!("a defect of exacat: report it, with request {request} of the server's log"),
+            )));
+        }
+    }
+}
+
+/// A batch some of whose operations are not answered yet. The one that fills the last place encodes them all.
+pub(super) struct BatchInProgress {
+    request: u64,
+    state: Mutex<Places>,
+}
+
+struct Places {
+    outcomes: Vec<Option<Result<Answer>>>,
+    open: usize,
+}
+
+impl BatchInProgress {
+    pub fn new(request: u64, operations: usize) -> Arc<Self> {
+        let outcomes = (0..operations).map(|_| None).collect();
+        Arc::new(BatchInProgress { request, state: Mutex::new(Places { outcomes, open: operations }) })
+    }
+
+    /// Puts one outcome in its place. If it was the last, appends all answers to `out` and gives the request.
+    pub fn fill(
+        &self,
+        index: usize,
+        outcome: Result<Answer>,
+        out: &mut Vec<u8>,
+        frame_bytes_max: usize,
+    ) -> Option<u64> {
+        let mut places = self.state.lock();
+        let place = places.outcomes.get_mut(index).filter(|place| place.is_none())?;
+        *place = Some(outcome);
+        places.open -= 1;
+        if places.open > 0 {
+            return None;
+        }
+        let outcomes = std::mem::take(&mut places.outcomes);
+        drop(places);
+        let mut writer = AnswerBatchWriter::new(out, frame_bytes_max, self.request);
+        for outcome in outcomes.into_iter().flatten() {
+            writer.push(&outcome);
+        }
+        writer.finish();
+        Some(self.request)
+    }
+
+    /// The batch's request.
+    pub fn request(&self) -> u64 {
+        self.request
+    }
+}

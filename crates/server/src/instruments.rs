@@ -1,0 +1,390 @@
+//! What the server measures of itself: one meter per operation, a few counts, and the texts made from them.
+//!
+//! A request is counted once, by its operation and how it ended, with the time from its receipt to its answer.
+//! Times are kept twice: in buckets, for Prometheus, and in a histogram good to one part in a hundred up to
+//! the highest percentiles, for the figures of `exacat status`.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use exacat_model::answer::StatusPart;
+use exacat_model::{ErrorKind, Operation};
+use exacat_store::StoreStatus;
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+/// The longest time told apart, in microseconds; longer ones count as this.
+const TIME_US_MAX: u64 = 3_600_000_000;
+/// Decimal digits to which times are told apart.
+const TIME_DIGITS: u8 = 2;
+/// Upper ends of the buckets of request times, in microseconds; one more has the rest.
+const BUCKETS_US: [u64; 15] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
+    30_000_000,
+];
+/// How requests end: well, or with a kind of error, by its number.
+const OUTCOMES: usize = ErrorKind::ALL.len() + 1;
+
+/// The operations' place in tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OperationIndex(usize);
+
+impl OperationIndex {
+    pub fn of(operation: &Operation) -> Self {
+        let name = operation.name();
+        OperationIndex(Operation::NAMES.iter().position(|known| *known == name).unwrap_or_default())
+    }
+
+    pub fn name(self) -> &'static str {
+        Operation::NAMES[self.0]
+    }
+}
+
+/// How one operation fares.
+struct Meter {
+    outcomes: [AtomicU64; OUTCOMES],
+    items: AtomicU64,
+    buckets: [AtomicU64; BUCKETS_US.len() + 1],
+    sum_us: AtomicU64,
+    times_us: Mutex<Option<Histogram<u64>>>,
+}
+
+impl Meter {
+    fn new() -> Self {
+        Meter {
+            outcomes: std::array::from_fn(|_| AtomicU64::new(0)),
+            items: AtomicU64::new(0),
+            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
+            sum_us: AtomicU64::new(0),
+            times_us: Mutex::new(None),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.outcomes.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
+macro_rules! counts {
+    ($( $name:ident $metric:literal $help:literal ),* $(,)?) => {
+        /// Counts that only go up.
+        #[derive(Default)]
+        pub(crate) struct Counts {
+            $( #[doc = $help] pub $name: AtomicU64, )*
+        }
+
+        impl Counts {
+            fn all(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$( ($metric, $help, self.$name.load(Ordering::Relaxed)), )*]
+            }
+        }
+    };
+}
+
+counts! {
+    bytes_in "exacat_received_bytes" "Bytes received from clients of the native protocol",
+    bytes_out "exacat_sent_bytes" "Bytes sent to clients of the native protocol",
+    connections_accepted "exacat_connections_accepted" "Connections accepted",
+    connections_refused "exacat_connections_refused" "Connections refused because there were too many",
+    handshakes_failed "exacat_handshakes_failed" "Connections that ended before they were authenticated",
+    authentications_refused "exacat_authentications_refused" "Credentials that were not accepted",
+    revalidations_refused "exacat_revalidations_refused" "Open connections whose credentials ceased to be valid",
+    frames_refused "exacat_frames_refused" "Frames that were not well-formed",
+    stalled "exacat_connections_stalled" "Connections closed because the client did not read its answers",
+    idle "exacat_connections_idle_closed" "Connections closed because nothing came for long",
+    panics "exacat_request_panics" "Requests that ended in a defect of exacat",
+    slow "exacat_slow_requests" "Requests that took longer than the configured time",
+    coalesced "exacat_coalesced_lookups" "Pipelined look-ups answered together with others",
+}
+
+/// All that is measured.
+pub(crate) struct Instruments {
+    meters: Vec<Meter>,
+    /// The counts.
+    pub counts: Counts,
+    /// Bytes of answers that wait for their clients, of all connections.
+    pub output_bytes: AtomicU64,
+}
+
+/// Adds one.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Instruments {
+    pub fn new() -> Self {
+        Instruments {
+            meters: Operation::NAMES.iter().map(|_| Meter::new()).collect(),
+            counts: Counts::default(),
+            output_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// `count` requests of an operation over `items` items ended with `outcome` after `time` each.
+    pub fn record(
+        &self,
+        operation: OperationIndex,
+        outcome: Option<ErrorKind>,
+        count: u64,
+        items: u64,
+        time: Duration,
+    ) {
+        let meter = &self.meters[operation.0];
+        let us = u64::try_from(time.as_micros()).unwrap_or(TIME_US_MAX).min(TIME_US_MAX);
+        meter.outcomes[outcome.map_or(0, |kind| kind as usize)].fetch_add(count, Ordering::Relaxed);
+        meter.items.fetch_add(items, Ordering::Relaxed);
+        meter.sum_us.fetch_add(us.saturating_mul(count), Ordering::Relaxed);
+        let bucket = BUCKETS_US.partition_point(|end| *end < us);
+        meter.buckets[bucket].fetch_add(count, Ordering::Relaxed);
+        let mut times = meter.times_us.lock();
+        if times.is_none() {
+            *times = Histogram::new_with_bounds(1, TIME_US_MAX, TIME_DIGITS).ok();
+        }
+        if let Some(times) = times.as_mut() {
+            times.saturating_record_n(us, count);
+        }
+    }
+
+    /// The figures of each operation that was asked for, for the status.
+    pub fn operations_part(&self) -> StatusPart {
+        let mut figures = Vec::new();
+        for (name, meter) in Operation::NAMES.iter().zip(&self.meters) {
+            let count = meter.count();
+            if count == 0 {
+                continue;
+            }
+            let failed = count - meter.outcomes[0].load(Ordering::Relaxed);
+            figures.push((format!("{name}_requests"), count));
+            figures.push((format!("{name}_failed"), failed));
+            figures.push((format!("{name}_items"), meter.items.load(Ordering::Relaxed)));
+            if let Some(times) = meter.times_us.lock().as_ref() {
+                for (which, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
+                    figures.push((format!("{name}_{which}_us"), times.value_at_quantile(quantile)));
+                }
+                figures.push((format!("{name}_max_us"), times.max()));
+            }
+        }
+        StatusPart { part: "operations".to_owned(), figures, notes: Vec::new() }
+    }
+
+    /// The counts, for the status.
+    pub fn counts_figures(&self) -> Vec<(String, u64)> {
+        self.counts
+            .all()
+            .into_iter()
+            .map(|(metric, _, value)| (metric.trim_start_matches("exacat_").to_owned(), value))
+            .collect()
+    }
+}
+
+impl fmt::Debug for Instruments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instruments").finish_non_exhaustive()
+    }
+}
+
+/// A figure that goes up and down: its metric's name, what it says, its label if it is one of several.
+#[derive(Debug)]
+pub(crate) struct Gauge {
+    pub name: &'static str,
+    pub help: &'static str,
+    pub label: Option<(&'static str, String)>,
+    pub value: u64,
+}
+
+/// Everything there is to tell at one moment, for Prometheus.
+#[derive(Debug)]
+pub(crate) struct Scrape {
+    pub instruments: std::sync::Arc<Instruments>,
+    pub gauges: Vec<Gauge>,
+    pub store: Option<StoreStatus>,
+}
+
+impl Scrape {
+    /// The text Prometheus reads.
+    pub fn text(self) -> Result<String, fmt::Error> {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        self.encode_operations(&mut encoder)?;
+        for (name, help, value) in self.instruments.counts.all() {
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Counter)?
+                .encode_counter::<NoLabelSet, u64, u64>(&value, None)?;
+        }
+        let mut gauges = self.gauges.iter().peekable();
+        while let Some(first) = gauges.next() {
+            let mut family = encoder.encode_descriptor(first.name, first.help, None, MetricType::Gauge)?;
+            let mut put = |gauge: &Gauge| match &gauge.label {
+                Some((key, value)) => {
+                    family.encode_family(&[(*key, value.as_str())])?.encode_gauge(&gauge.value)
+                }
+                None => family.encode_gauge(&gauge.value),
+            };
+            put(first)?;
+            while let Some(same) = gauges.next_if(|gauge| gauge.name == first.name) {
+                put(same)?;
+            }
+        }
+        if let Some(store) = &self.store {
+            encode_store(&mut encoder, store)?;
+        }
+        Ok(())
+    }
+}
+
+impl Scrape {
+    fn encode_operations(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let asked =
+            || Operation::NAMES.iter().zip(&self.instruments.meters).filter(|(_, meter)| meter.count() > 0);
+        let mut family = encoder.encode_descriptor(
+            "exacat_requests",
+            "Requests by operation and outcome",
+            None,
+            MetricType::Counter,
+        )?;
+        for (name, meter) in asked() {
+            for (number, count) in meter.outcomes.iter().enumerate() {
+                let count = count.load(Ordering::Relaxed);
+                let outcome = match u8::try_from(number).ok().and_then(ErrorKind::from_number) {
+                    Some(kind) => kind.name(),
+                    None => "ok",
+                };
+                if count > 0 {
+                    family
+                        .encode_family(&[("operation", *name), ("outcome", outcome)])?
+                        .encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
+                }
+            }
+        }
+        let mut family = encoder.encode_descriptor(
+            "exacat_request_items",
+            "Items asked for, by operation",
+            None,
+            MetricType::Counter,
+        )?;
+        for (name, meter) in asked() {
+            family
+                .encode_family(&[("operation", *name)])?
+                .encode_counter::<NoLabelSet, u64, u64>(&meter.items.load(Ordering::Relaxed), None)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "exacat_request_seconds",
+            "Time from receipt to answer, by operation",
+            None,
+            MetricType::Histogram,
+        )?;
+        for (name, meter) in asked() {
+            let ends = BUCKETS_US.iter().map(|end| *end as f64 / 1e6).chain([f64::MAX]);
+            let buckets: Vec<(f64, u64)> =
+                ends.zip(&meter.buckets).map(|(end, count)| (end, count.load(Ordering::Relaxed))).collect();
+            let total = buckets.iter().map(|(_, count)| count).sum();
+            family.encode_family(&[("operation", *name)])?.encode_histogram::<NoLabelSet>(
+                meter.sum_us.load(Ordering::Relaxed) as f64 / 1e6,
+                total,
+                &buckets,
+                None,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn encode_store(encoder: &mut DescriptorEncoder<'_>, store: &StoreStatus) -> Result<(), fmt::Error> {
+    let fixed = [
+        ("exacat_store_entries", "Entries in the tree and the trash", store.entries),
+        ("exacat_store_revision", "The last committed change", store.revision.0),
+        (
+            "exacat_store_warnings",
+            "Things an operator should know, see the status",
+            store.warnings.len() as u64,
+        ),
+    ];
+    for (name, help, value) in fixed {
+        encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
+    }
+    let mut family = encoder.encode_descriptor(
+        "exacat_store_figure",
+        "The store's own figures, the unit in the name",
+        None,
+        MetricType::Gauge,
+    )?;
+    for (name, value) in &store.figures {
+        family.encode_family(&[("figure", name.as_str())])?.encode_gauge(value)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn text(instruments: Arc<Instruments>, gauges: Vec<Gauge>) -> String {
+        let store = StoreStatus {
+            kind: "test".into(),
+            entries: 7,
+            figures: vec![("log_bytes".into(), 9)],
+            ..StoreStatus::default()
+        };
+        Scrape { instruments, gauges, store: Some(store) }.text().unwrap()
+    }
+
+    #[test]
+    fn every_operation_has_its_index() {
+        let index = OperationIndex::of(&Operation::Whoami);
+        assert_eq!(index.name(), "whoami");
+        assert_eq!(OperationIndex::of(&Operation::Status).name(), "status");
+    }
+
+    #[test]
+    fn what_is_recorded_is_what_is_told() {
+        let instruments = Arc::new(Instruments::new());
+        let stat = OperationIndex::of(&Operation::Stat { lfns: Vec::new(), follow: false });
+        instruments.record(stat, None, 3, 30, Duration::from_micros(50));
+        instruments.record(stat, Some(ErrorKind::Busy), 1, 0, Duration::from_micros(51));
+        instruments.record(stat, None, 1, 1, Duration::from_secs(100_000));
+        let gauge = |lane: &str, value| Gauge {
+            name: "exacat_queue",
+            help: "waiting",
+            label: Some(("lane", lane.to_owned())),
+            value,
+        };
+        let text = text(Arc::clone(&instruments), vec![gauge("heavy", 1), gauge("bulk", 2)]);
+        for line in [
+            "exacat_requests_total{operation=\"stat\",outcome=\"ok\"} 4",
+            "exacat_requests_total{operation=\"stat\",outcome=\"busy\"} 1",
+            "exacat_request_items_total{operation=\"stat\"} 31",
+            "exacat_request_seconds_bucket{le=\"0.00005\",operation=\"stat\"} 3",
+            "exacat_request_seconds_bucket{le=\"0.0001\",operation=\"stat\"} 4",
+            "exacat_request_seconds_bucket{le=\"+Inf\",operation=\"stat\"} 5",
+            "exacat_request_seconds_count{operation=\"stat\"} 5",
+            "exacat_queue{lane=\"heavy\"} 1",
+            "exacat_queue{lane=\"bulk\"} 2",
+            "exacat_store_entries 7",
+            "exacat_store_figure{figure=\"log_bytes\"} 9",
+            "exacat_received_bytes_total 0",
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
+        }
+        let part = instruments.operations_part();
+        let figure = |name: &str| part.figures.iter().find(|(have, _)| have == name).map(|(_, value)| *value);
+        assert_eq!(figure("stat_requests"), Some(5));
+        assert_eq!(figure("stat_failed"), Some(1));
+        assert_eq!(figure("stat_p50_us"), Some(50));
+        assert!(figure("stat_max_us").unwrap() >= TIME_US_MAX);
+        assert_eq!(figure("list_requests"), None);
+    }
+}

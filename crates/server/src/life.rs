@@ -1,0 +1,383 @@
+//! A server's life: everything is made, listens, runs, and is taken down in an order that loses nothing.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use exacat_catalogue::Catalogue;
+use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result};
+use exacat_store::Store;
+use exacat_store::memory::MemoryStore;
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+use crate::directory::{self, DataDirectory, failed};
+use crate::faces::{http, native};
+use crate::instruments::Instruments;
+use crate::service::{Phase, Service};
+use crate::settings::{ServerSettings, StoreChoice};
+use crate::tls;
+use crate::workers::WorkerBook;
+
+/// After the time for requests in flight is over, the time for connections to say so and close.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Bytes of the path of a Unix socket, as the kernel has it.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// The native protocol over TLS.
+    pub native: Option<SocketAddr>,
+    /// The native protocol over a Unix socket.
+    pub socket: Option<PathBuf>,
+    /// Metrics and health over plain HTTP.
+    pub metrics: Option<SocketAddr>,
+    /// The certificate a client must trust.
+    pub certificate: PathBuf,
+    /// A token of the account `admin`, written at the first start.
+    pub admin_token: PathBuf,
+}
+
+/// Makes servers.
+pub struct Server;
+
+/// A server that runs. Dropping it stops it, without waiting for that.
+pub struct RunningServer {
+    /// Where it listens.
+    pub addresses: Addresses,
+    service: Arc<Service>,
+    ended: Option<JoinHandle<Result<()>>>,
+}
+
+/// Stops a server from elsewhere, as on a signal.
+#[derive(Clone)]
+pub struct StopHandle {
+    service: Arc<Service>,
+}
+
+impl StopHandle {
+    /// See [`RunningServer::shutdown`].
+    pub fn shutdown(&self) {
+        self.service.enter_phase(Phase::Stopping);
+    }
+}
+
+/// What listens, before anything is served.
+struct Listeners {
+    native: Option<(TcpListener, TlsAcceptor)>,
+    local: Option<UnixListener>,
+    metrics: Option<TcpListener>,
+}
+
+impl Server {
+    /// Makes everything a server needs, opens its catalogue, and serves. Must be called within a runtime of
+    /// several threads.
+    pub async fn start(settings: ServerSettings) -> Result<RunningServer> {
+        settings.limits.check()?;
+        let directory = DataDirectory::open(&settings.directory)?;
+        let store = open_store(&settings, &directory).await?;
+        Self::start_in(settings, directory, store).await
+    }
+
+    /// The same over a store that was opened elsewhere, whatever the settings say of it. The server closes it.
+    pub async fn start_over(settings: ServerSettings, store: Arc<dyn Store>) -> Result<RunningServer> {
+        settings.limits.check()?;
+        let directory = DataDirectory::open(&settings.directory)?;
+        Self::start_in(settings, directory, store).await
+    }
+
+    async fn start_in(
+        settings: ServerSettings,
+        directory: DataDirectory,
+        store: Arc<dyn Store>,
+    ) -> Result<RunningServer> {
+        match start_on(Arc::clone(&store), settings, directory).await {
+            Ok(server) => Ok(server),
+            Err(error) => {
+                if let Err(closing) = store.close().await {
+                    tracing::error!(error = %closing, "the store does not close");
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+async fn open_store(settings: &ServerSettings, directory: &DataDirectory) -> Result<Arc<dyn Store>> {
+    let clock = Arc::clone(&settings.clock);
+    match settings.store {
+        StoreChoice::Memory => Ok(Arc::new(MemoryStore::new(clock))),
+        StoreChoice::Embedded => {
+            let embedded = EmbeddedSettings { directory: directory.store(), ..EmbeddedSettings::default() };
+            let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(embedded, clock)).await;
+            let store = opened.map_err(|error| {
+                Error::new(ErrorKind::Internal, format!("the store could not be opened: {error}"))
+            })??;
+            Ok(store)
+        }
+    }
+}
+
+async fn start_on(
+    store: Arc<dyn Store>,
+    settings: ServerSettings,
+    directory: DataDirectory,
+) -> Result<RunningServer> {
+    let clock = Arc::clone(&settings.clock);
+    let catalogue = Catalogue::open(store, clock, settings.catalogue.clone()).await?;
+    let catalogue_id = first_start(&catalogue, &settings, &directory).await?;
+    let (listeners, addresses) = listen(&settings, &directory).await?;
+    let workers = WorkerBook::new();
+    let service = Service::new(
+        Arc::clone(&catalogue),
+        Arc::new(settings.limits.clone()),
+        Arc::new(Instruments::new()),
+        Arc::clone(&workers),
+        catalogue_id,
+        settings.catalogue.anonymous_reads,
+    );
+    write_addresses(&directory, &addresses, catalogue_id)?;
+
+    let (alive, all_ended) = mpsc::channel(1);
+    let listening = native::Listening::new(Arc::clone(&service), alive);
+    let mut faces = JoinSet::new();
+    if let Some((listener, acceptor)) = listeners.native {
+        faces.spawn(native::serve_tls(listening.clone(), listener, acceptor));
+    }
+    if let Some(listener) = listeners.local {
+        faces.spawn(native::serve_local(listening.clone(), listener));
+    }
+    drop(listening);
+    let watchers =
+        listeners.metrics.map(|listener| tokio::spawn(http::serve(Arc::clone(&service), listener)));
+    let working = workers.start(&catalogue, &settings.workers, &service.phase());
+    tracing::info!(
+        native = addresses.native.map(tracing::field::display),
+        socket = addresses.socket.as_ref().map(|path| tracing::field::display(path.display().to_string())),
+        metrics = addresses.metrics.map(tracing::field::display),
+        "serving"
+    );
+    let taking_down = TakingDown {
+        service: Arc::clone(&service),
+        faces,
+        watchers,
+        working,
+        all_ended,
+        directory,
+        socket: addresses.socket.clone(),
+    };
+    let ended = tokio::spawn(taking_down.when_stopped());
+    Ok(RunningServer { addresses, service, ended: Some(ended) })
+}
+
+/// At the first start, and with a store that forgets at every start: a token for the administrator, so that
+/// there is a way in. The catalogue's id is written last: it tells that the first start is over.
+async fn first_start(
+    catalogue: &Catalogue,
+    settings: &ServerSettings,
+    directory: &DataDirectory,
+) -> Result<Guid> {
+    if settings.store == StoreChoice::Memory || !directory.is_started()? {
+        let admin = catalogue.caller_named(&AccountName::parse("admin")?).await?;
+        let mut id = OperationId([0; 16]);
+        getrandom::fill(&mut id.0).map_err(|error| {
+            Error::new(ErrorKind::Unavailable, format!("the system gives no random bytes: {error}"))
+        })?;
+        let issue = Operation::TokenIssue {
+            user: None,
+            scope: Lfn::root(),
+            write: true,
+            lifetime_seconds: settings.catalogue.token_seconds_max,
+            note: "made at the first start".to_owned(),
+        };
+        match catalogue.execute(&admin, id, issue).await? {
+            Answer::TokenIssued { secret, .. } => {
+                let path = directory.admin_token();
+                directory::write_private(&path, format!("{secret}\n").as_bytes())?;
+                tracing::info!(path = %path.display(), "wrote a token of the administrator");
+            }
+            _ => return Err(Error::new(ErrorKind::Internal, "no token was issued")),
+        }
+    }
+    if settings.store == StoreChoice::Memory {
+        return directory::new_guid(&*settings.clock);
+    }
+    directory.catalogue_id(&*settings.clock)
+}
+
+async fn listen(settings: &ServerSettings, directory: &DataDirectory) -> Result<(Listeners, Addresses)> {
+    let certificate =
+        settings.certificate.as_ref().map_or_else(|| directory.certificate(), |files| files.chain.clone());
+    let mut addresses = Addresses {
+        native: None,
+        socket: None,
+        metrics: None,
+        certificate,
+        admin_token: directory.admin_token(),
+    };
+    let mut listeners = Listeners { native: None, local: None, metrics: None };
+    if let Some(address) = settings.native {
+        let acceptor = tls::acceptor(settings, directory)?;
+        let (listener, actual) = bind(address, "the native protocol").await?;
+        addresses.native = Some(actual);
+        listeners.native = Some((listener, acceptor));
+    }
+    if settings.socket {
+        let path = directory.socket();
+        listeners.local = Some(bind_local(&path, settings.socket_mode)?);
+        addresses.socket = Some(path);
+    }
+    if let Some(address) = settings.metrics {
+        let (listener, actual) = bind(address, "metrics").await?;
+        addresses.metrics = Some(actual);
+        listeners.metrics = Some(listener);
+    }
+    Ok((listeners, addresses))
+}
+
+async fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, SocketAddr)> {
+    let refused = |error: std::io::Error| {
+        Error::new(ErrorKind::Unavailable, format!("cannot listen on {address} for {what}: {error}"))
+    };
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let actual = listener.local_addr().map_err(refused)?;
+    Ok((listener, actual))
+}
+
+/// The directory is locked, so a socket that is there is one of a server that was killed.
+fn bind_local(path: &Path, mode: u32) -> Result<UnixListener> {
+    let bytes = path.as_os_str().len();
+    if bytes > SOCKET_PATH_BYTES_MAX {
+        return Err(Error::limit(
+            &format!("the length of the path {} of the local socket in bytes", path.display()),
+            bytes,
+            SOCKET_PATH_BYTES_MAX,
+        ));
+    }
+    directory::remove(path)?;
+    let listener = UnixListener::bind(path).map_err(|error| failed("listen on", path, &error))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+        .map_err(|error| failed("set the mode of", path, &error))?;
+    Ok(listener)
+}
+
+fn write_addresses(directory: &DataDirectory, addresses: &Addresses, catalogue: Guid) -> Result<()> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let json = serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "catalogue": catalogue.to_string(),
+        "native": addresses.native.map(|address| address.to_string()),
+        "socket": addresses.socket.as_deref().map(text),
+        "metrics": addresses.metrics.map(|address| address.to_string()),
+        "certificate": text(&addresses.certificate),
+    });
+    directory::write_public(&directory.addresses(), format!("{json:#}\n").as_bytes())
+}
+
+/// What is needed to take a server down.
+struct TakingDown {
+    service: Arc<Service>,
+    faces: JoinSet<()>,
+    watchers: Option<JoinHandle<()>>,
+    working: JoinSet<()>,
+    all_ended: mpsc::Receiver<()>,
+    directory: DataDirectory,
+    socket: Option<PathBuf>,
+}
+
+impl TakingDown {
+    /// Waits for the stop, then: nothing new, finish what is in flight, close the store.
+    async fn when_stopped(mut self) -> Result<()> {
+        self.service.reached(Phase::Stopping).await;
+        tracing::info!("stopping");
+        if let Some(socket) = &self.socket
+            && let Err(error) = directory::remove(socket)
+        {
+            tracing::warn!(%error, "the socket stays behind");
+        }
+        let finished = tokio::time::timeout(self.service.limits.stop_time, self.finish()).await.is_ok();
+        self.service.enter_phase(Phase::Ended);
+        if !finished {
+            tracing::warn!(
+                requests = self.service.admission.requests.now(),
+                connections = self.service.admission.connections.now(),
+                "not everything was finished in time"
+            );
+            // Writes that were begun are still the store's; who asked will ask again, with the same id.
+            let _ = tokio::time::timeout(LAST_WORDS, self.finish()).await;
+        }
+        self.faces.shutdown().await;
+        self.working.shutdown().await;
+        if let Some(watchers) = &self.watchers {
+            watchers.abort();
+        }
+        let closed = self.service.catalogue.store().close().await;
+        if let Err(error) = directory::remove(&self.directory.addresses()) {
+            tracing::warn!(%error, "the addresses stay behind");
+        }
+        match &closed {
+            Ok(()) => tracing::info!("stopped"),
+            Err(error) => tracing::error!(%error, "the store did not close well"),
+        }
+        closed
+    }
+
+    /// Returns when all connections, their tasks and the workers have ended.
+    async fn finish(&mut self) {
+        while self.faces.join_next().await.is_some() {}
+        while self.working.join_next().await.is_some() {}
+        // Nothing is ever sent: this returns when the last sender is gone.
+        let _ = self.all_ended.recv().await;
+    }
+}
+
+impl RunningServer {
+    /// Stops: nothing new is taken on, what is in flight is finished within the bound, the store is closed.
+    /// Returns at once; [`wait`](Self::wait) tells when it is done.
+    pub fn shutdown(&self) {
+        self.service.enter_phase(Phase::Stopping);
+    }
+
+    /// Something to stop it with from elsewhere.
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle { service: Arc::clone(&self.service) }
+    }
+
+    /// Returns when the server has stopped, with what closing the store came to.
+    pub async fn wait(mut self) -> Result<()> {
+        match self.ended.take() {
+            None => Ok(()),
+            Some(ended) => ended.await.unwrap_or_else(|error| {
+                Err(Error::new(ErrorKind::Internal, format!("taking the server down failed: {error}")))
+            }),
+        }
+    }
+
+    /// Lets a background worker work, or stops it after the step it is in.
+    pub fn enable_worker(&self, name: &str, enabled: bool) -> Result<()> {
+        self.service.workers.enable(name, enabled)
+    }
+
+    /// The names of the background workers.
+    pub fn worker_names(&self) -> Vec<&'static str> {
+        self.service.workers.names().collect()
+    }
+
+    /// The catalogue beneath, for tests and tools in the same process.
+    pub fn catalogue(&self) -> &Arc<Catalogue> {
+        &self.service.catalogue
+    }
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        self.service.enter_phase(Phase::Stopping);
+    }
+}

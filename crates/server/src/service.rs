@@ -1,0 +1,519 @@
+//! What all faces share: the catalogue, the bounds, the measures, the phase of life; and how an operation is
+//! run: admitted, in the place its class belongs, within its deadline, with a panic caught.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use exacat_catalogue::{Caller, Catalogue};
+use exacat_model::answer::StatusPart;
+use exacat_model::{Answer, Error, ErrorKind, Guid, Operation, OperationId, Result};
+use futures::FutureExt;
+use tokio::sync::{Notify, watch};
+
+use crate::admission::{Admission, Class, Held, Lane, Step, UserShare, busy};
+use crate::instruments::{Gauge, Instruments, OperationIndex, Scrape, count};
+use crate::settings::Limits;
+use crate::workers::WorkerBook;
+
+/// The phases of a server's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Everything is served.
+    Serving,
+    /// Nothing new is taken on; what is in flight is finished.
+    Stopping,
+    /// The time for that is over.
+    Ended,
+}
+
+/// What all faces share.
+pub(crate) struct Service {
+    pub catalogue: Arc<Catalogue>,
+    pub limits: Arc<Limits>,
+    pub admission: Arc<Admission>,
+    pub instruments: Arc<Instruments>,
+    pub workers: Arc<WorkerBook>,
+    pub catalogue_id: Guid,
+    pub anonymous_reads: bool,
+    pub started: Instant,
+    phase: watch::Sender<Phase>,
+    requests: AtomicU64,
+}
+
+/// What can be told to stop while it waits or between two pages.
+#[derive(Debug, Default)]
+pub(crate) struct Cancel {
+    cancelled: AtomicBool,
+    notify: Notify,
+}
+
+impl Cancel {
+    /// The answer is not wanted any more.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.notify.notify_waiters();
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Returns once it is cancelled.
+    pub async fn cancelled(&self) {
+        let notified = self.notify.notified();
+        tokio::pin!(notified);
+        notified.as_mut().enable();
+        if !self.is_cancelled() {
+            notified.await;
+        }
+    }
+}
+
+/// Who asks, as the faces hold it for a connection.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    pub caller: Arc<Caller>,
+    pub share: Arc<UserShare>,
+}
+
+/// An operation to run.
+pub(crate) struct Work {
+    pub asker: Asker,
+    pub id: OperationId,
+    pub operation: Operation,
+    /// The answer is worth nothing after this.
+    pub deadline: Instant,
+    pub cancel: Arc<Cancel>,
+    pub step: Step,
+}
+
+/// The error of a request whose answer is not wanted any more.
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Unavailable, "cancelled: nothing was done")
+}
+
+/// The error of a request whose deadline passed before it was begun, or that only reads.
+fn too_late() -> Error {
+    Error::new(ErrorKind::Unavailable, "the deadline passed before there was an answer; nothing was changed")
+}
+
+/// The error of a write whose deadline passed after it was begun.
+fn unknown() -> Error {
+    Error::new(
+        ErrorKind::Unknown,
+        "the deadline passed before there was an answer; it may or may not be done: ask again with the same \
+         operation id",
+    )
+}
+
+impl Service {
+    pub fn new(
+        catalogue: Arc<Catalogue>,
+        limits: Arc<Limits>,
+        instruments: Arc<Instruments>,
+        workers: Arc<WorkerBook>,
+        catalogue_id: Guid,
+        anonymous_reads: bool,
+    ) -> Arc<Self> {
+        Arc::new(Service {
+            catalogue,
+            admission: Admission::new(Arc::clone(&limits)),
+            limits,
+            instruments,
+            workers,
+            catalogue_id,
+            anonymous_reads,
+            started: Instant::now(),
+            phase: watch::Sender::new(Phase::Serving),
+            requests: AtomicU64::new(0),
+        })
+    }
+
+    /// The phase of life, to look at and to wait for.
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Returns once `phase` is reached.
+    pub fn reached(&self, phase: Phase) -> impl Future<Output = ()> + Send + use<> {
+        let mut watch = self.phase();
+        async move {
+            // The sender is part of the service; without it everything has ended.
+            let _ = watch.wait_for(|now| *now >= phase).await;
+        }
+    }
+
+    /// Goes on to a later phase; never back.
+    pub fn enter_phase(&self, phase: Phase) {
+        self.phase.send_if_modified(|now| {
+            let later = phase > *now;
+            if later {
+                *now = phase;
+            }
+            later
+        });
+    }
+
+    /// Is it serving?
+    pub fn is_serving(&self) -> bool {
+        *self.phase.borrow() == Phase::Serving
+    }
+
+    /// A number for logs, and for errors that are to be reported.
+    pub fn next_request(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Counts `count` requests as in flight: of the server and of the user.
+    pub fn admit(&self, asker: &Asker, count: usize) -> Result<(Held, Held)> {
+        let user = asker
+            .share
+            .requests
+            .take(count)
+            .ok_or_else(|| busy("requests of one user that are not answered yet"))?;
+        let all =
+            self.admission.requests.take(count).ok_or_else(|| busy("requests that are not answered yet"))?;
+        Ok((user, all))
+    }
+
+    /// Carries an operation out, here and now: no queue, no deadline. A panic becomes an error. What an
+    /// internal error says is logged, not told.
+    pub async fn execute(&self, caller: &Caller, id: OperationId, operation: Operation) -> Result<Answer> {
+        let name = operation.name();
+        let outcome = AssertUnwindSafe(self.catalogue.execute(caller, id, operation)).catch_unwind().await;
+        let outcome = match outcome {
+            Ok(Ok(Answer::Status(mut parts))) => {
+                parts.extend(self.status_parts());
+                Ok(Answer::Status(parts))
+            }
+            Ok(outcome) => outcome,
+            Err(panic) => Err(self.panicked(&panic)),
+        };
+        self.shown(caller, name, outcome)
+    }
+
+    fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> Error {
+        count(&self.instruments.counts.panics);
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_default();
+        Error::new(ErrorKind::Internal, format!("a panic: {text}"))
+    }
+
+    /// An outcome as the client may see it: the detail of a defect stays here.
+    fn shown(&self, caller: &Caller, operation: &str, mut outcome: Result<Answer>) -> Result<Answer> {
+        let mut hide = |error: &mut Error| {
+            if error.kind != ErrorKind::Internal && error.kind != ErrorKind::Corrupt {
+                return;
+            }
+            let request = self.next_request();
+            let user = caller.name().map_or("", |name| name.as_str());
+            tracing::error!(request, operation, user, kind = error.kind.name(), detail = %error, "request failed");
+            if error.kind == ErrorKind::Internal {
+                error.message =
+                    format!("a defect of exacat: report it, with request {request} of the server's log");
+            }
+        };
+        match &mut outcome {
+            Err(error) => hide(error),
+            Ok(answer) => for_each_error(answer, &mut hide),
+        }
+        outcome
+    }
+
+    /// Runs an operation where its class belongs and gives its outcome to `deliver`, exactly once and at the
+    /// deadline at the latest. Returns when the work is over, which for a write may be later.
+    pub async fn run(self: &Arc<Self>, work: Work, deliver: impl FnOnce(Result<Answer>) + Send) {
+        let Work { asker, id, operation, deadline, cancel, step } = work;
+        if Instant::now() >= deadline {
+            return deliver(Err(too_late()));
+        }
+        let writes = operation.writes();
+        match Class::of(&operation, &self.limits) {
+            Class::Lookup { items } => match self.admission.lookup_items.take(items) {
+                None => deliver(Err(busy("items looked up at once"))),
+                Some(held) => {
+                    let work = self.execute(&asker.caller, id, operation);
+                    self.finish(work, writes, deadline, &cancel, deliver).await;
+                    drop(held);
+                }
+            },
+            Class::Write => {
+                let work = self.execute(&asker.caller, id, operation);
+                self.finish(work, writes, deadline, &cancel, deliver).await;
+            }
+            Class::Wait => match self.admission.waits.take(1) {
+                None => deliver(Err(busy("requests that wait for a change"))),
+                Some(held) => {
+                    let work = self.execute(&asker.caller, id, operation);
+                    self.finish(work, writes, deadline, &cancel, deliver).await;
+                    drop(held);
+                }
+            },
+            Class::Audit => match self.admission.audits.take(1) {
+                None => deliver(Err(busy("checks of the whole catalogue at once"))),
+                Some(held) => {
+                    let work = self.apart(asker, id, operation, Arc::clone(&cancel), held);
+                    self.finish(work, writes, deadline, &cancel, deliver).await;
+                }
+            },
+            class @ (Class::Heavy | Class::Bulk) => {
+                let (lane, what): (&Arc<Lane>, _) = match class {
+                    Class::Heavy => (&self.admission.heavy, "long reads that wait their turn"),
+                    _ => (&self.admission.bulk, "bulk writes that wait their turn"),
+                };
+                let Some(entered) = lane.enter(asker.share.user, asker.share.weight, step) else {
+                    return deliver(Err(busy(what)));
+                };
+                let turn = tokio::select! {
+                    turn = entered => turn,
+                    () = cancel.cancelled() => return deliver(Err(cancelled())),
+                    () = tokio::time::sleep_until(deadline.into()) => return deliver(Err(too_late())),
+                };
+                let work = self.apart(asker, id, operation, Arc::clone(&cancel), turn);
+                self.finish(work, writes, deadline, &cancel, deliver).await;
+            }
+        }
+    }
+
+    /// Carries an operation out on a thread where it may take long without keeping look-ups waiting. `held`
+    /// is given back when it is over.
+    async fn apart(
+        self: &Arc<Self>,
+        asker: Asker,
+        id: OperationId,
+        operation: Operation,
+        cancel: Arc<Cancel>,
+        held: impl Send + 'static,
+    ) -> Result<Answer> {
+        let service = Arc::clone(self);
+        let name = operation.name();
+        let caller = Arc::clone(&asker.caller);
+        let runtime = tokio::runtime::Handle::current();
+        let writes = operation.writes();
+        let task = tokio::task::spawn_blocking(move || {
+            let outcome = runtime.block_on(async {
+                let work = service.execute(&asker.caller, id, operation);
+                if writes {
+                    return work.await;
+                }
+                tokio::select! {
+                    outcome = work => outcome,
+                    () = cancel.cancelled() => Err(cancelled()),
+                }
+            });
+            drop(held);
+            outcome
+        });
+        match task.await {
+            Ok(outcome) => outcome,
+            // Panics of the catalogue are caught inside; this is one of what is around it, or the runtime ends.
+            Err(error) if error.is_panic() => {
+                let error = self.panicked(&*error.into_panic());
+                self.shown(&caller, name, Err(error))
+            }
+            Err(_) if writes => Err(unknown()),
+            Err(_) => Err(cancelled()),
+        }
+    }
+
+    /// Waits for `work`, the deadline, and (if it only reads) the cancellation, whichever comes first. A write
+    /// that was begun is seen to its end, whoever still waits for it.
+    async fn finish(
+        &self,
+        work: impl Future<Output = Result<Answer>> + Send,
+        writes: bool,
+        deadline: Instant,
+        cancel: &Cancel,
+        deliver: impl FnOnce(Result<Answer>) + Send,
+    ) {
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            outcome = &mut work => return deliver(outcome),
+            () = cancel.cancelled(), if !writes => return deliver(Err(cancelled())),
+            () = tokio::time::sleep_until(deadline.into()) => {}
+        }
+        if !writes {
+            // A read on a thread of its own is told to stop where it can.
+            cancel.cancel();
+            return deliver(Err(too_late()));
+        }
+        deliver(Err(unknown()));
+        let _ = work.await;
+    }
+
+    /// Records that requests ended, and logs slow ones.
+    pub fn ended(
+        &self,
+        asker: &Asker,
+        operation: OperationIndex,
+        outcome: Option<ErrorKind>,
+        requests: u64,
+        items: u64,
+        time: Duration,
+    ) {
+        self.instruments.record(operation, outcome, requests, items, time);
+        if time >= self.limits.slow_request {
+            count(&self.instruments.counts.slow);
+            tracing::warn!(
+                operation = operation.name(),
+                user = asker.caller.name().map_or("", |name| name.as_str()),
+                outcome = outcome.map_or("ok", ErrorKind::name),
+                requests,
+                items,
+                ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+                "slow request"
+            );
+        }
+    }
+
+    /// What goes up and down, as it is now.
+    fn gauges(&self) -> Vec<Gauge> {
+        let admission = &self.admission;
+        let mut gauges = vec![
+            gauge("exacat_up_seconds", "Time since the start", self.started.elapsed().as_secs()),
+            gauge("exacat_serving", "1 while it serves, 0 while it stops", u64::from(self.is_serving())),
+            gauge(
+                "exacat_output_bytes",
+                "Bytes of answers that wait for their clients to read",
+                self.instruments.output_bytes.load(Ordering::Relaxed),
+            ),
+            gauge("exacat_users", "Users with a connection", admission.users() as u64),
+        ];
+        let bounds = [
+            ("connections", &admission.connections),
+            ("requests", &admission.requests),
+            ("request-bytes", &admission.request_bytes),
+            ("lookup-items", &admission.lookup_items),
+            ("streams", &admission.streams),
+            ("waits", &admission.waits),
+            ("audits", &admission.audits),
+        ];
+        for (name, bound) in bounds {
+            gauges.push(labelled("exacat_held", "In progress, by bound", "bound", name, bound.now() as u64));
+        }
+        for (name, bound) in bounds {
+            gauges.push(labelled("exacat_held_max", "The bounds", "bound", name, bound.max() as u64));
+        }
+        for (name, bound) in bounds {
+            gauges.push(labelled(
+                "exacat_refused_at_bound",
+                "Refused because a bound was reached",
+                "bound",
+                name,
+                bound.refused(),
+            ));
+        }
+        let lanes = [("heavy", &admission.heavy), ("bulk", &admission.bulk)];
+        for (name, lane) in lanes {
+            let running = lane.figures().0 as u64;
+            gauges.push(labelled("exacat_lane_running", "Running, by lane", "lane", name, running));
+        }
+        for (name, lane) in lanes {
+            let waiting = lane.figures().1 as u64;
+            gauges.push(labelled(
+                "exacat_lane_waiting",
+                "Waiting for a slot, by lane",
+                "lane",
+                name,
+                waiting,
+            ));
+        }
+        for (name, lane) in lanes {
+            gauges.push(labelled(
+                "exacat_lane_refused",
+                "Refused because the queue was full, by lane",
+                "lane",
+                name,
+                lane.refused(),
+            ));
+        }
+        gauges.extend(self.workers.gauges());
+        gauges
+    }
+
+    /// The server's own parts of the status.
+    fn status_parts(&self) -> Vec<StatusPart> {
+        let mut figures: Vec<(String, u64)> = self
+            .gauges()
+            .into_iter()
+            .filter(|gauge| !gauge.name.starts_with("exacat_worker"))
+            .map(|gauge| {
+                let name = gauge.name.trim_start_matches("exacat_");
+                (gauge.label.map_or(name.to_owned(), |(_, value)| format!("{name}_{value}")), gauge.value)
+            })
+            .collect();
+        figures.extend(self.instruments.counts_figures());
+        let notes = vec![format!("exacat {}, catalogue {}", env!("CARGO_PKG_VERSION"), self.catalogue_id)];
+        vec![
+            StatusPart { part: "server".to_owned(), figures, notes },
+            self.instruments.operations_part(),
+            self.workers.part(),
+        ]
+    }
+
+    /// Everything Prometheus is told.
+    pub async fn scrape(&self) -> Scrape {
+        let store = match self.catalogue.store().status().await {
+            Ok(status) => Some(status),
+            Err(error) => {
+                tracing::warn!(%error, "the store gives no figures");
+                None
+            }
+        };
+        Scrape { instruments: Arc::clone(&self.instruments), gauges: self.gauges(), store }
+    }
+}
+
+fn gauge(name: &'static str, help: &'static str, value: u64) -> Gauge {
+    Gauge { name, help, label: None, value }
+}
+
+fn labelled(name: &'static str, help: &'static str, label: &'static str, which: &str, value: u64) -> Gauge {
+    Gauge { name, help, label: Some((label, which.to_owned())), value }
+}
+
+/// The errors inside an answer, one by one.
+fn for_each_error(answer: &mut Answer, see: &mut impl FnMut(&mut Error)) {
+    fn all<T>(items: &mut [Result<T>], see: &mut impl FnMut(&mut Error)) {
+        for item in items {
+            if let Err(error) = item {
+                see(error);
+            }
+        }
+    }
+    match answer {
+        Answer::EachDone(items) => all(items, see),
+        Answer::Stats(items) => all(items, see),
+        Answer::Whereis(items) => all(items, see),
+        Answer::Lfns(items) => all(items, see),
+        Answer::Usages(items) => all(items, see),
+        Answer::Registered(items) => all(items, see),
+        Answer::Tags(items) => all(items, see),
+        Answer::CollectionEdited { refused, .. } => refused.iter_mut().for_each(|(_, error)| see(error)),
+        Answer::Done { .. }
+        | Answer::Whoami { .. }
+        | Answer::Entries { .. }
+        | Answer::Removed { .. }
+        | Answer::Trash { .. }
+        | Answer::Purged { .. }
+        | Answer::Members { .. }
+        | Answer::Upload(_)
+        | Answer::Uploads { .. }
+        | Answer::Ses(_)
+        | Answer::Deletions { .. }
+        | Answer::Accounts { .. }
+        | Answer::TokenIssued { .. }
+        | Answer::Tokens(_)
+        | Answer::Quotas(_)
+        | Answer::Changes { .. }
+        | Answer::Fsck(_)
+        | Answer::Status(_) => {}
+    }
+}

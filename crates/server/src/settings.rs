@@ -1,0 +1,305 @@
+//! What an operator may set about a server, and every limit it keeps, each with its name and reason.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exacat_model::limits::FRAME_BYTES_MAX;
+use exacat_model::{AccountName, Error, Result};
+use exacat_store::{Clock, SystemClock};
+use exacat_wire::native::limits::{BATCH_OPERATIONS_MAX, FRAME_BYTES_MAX_LEAST};
+
+/// Where the catalogue's state is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreChoice {
+    /// The embedded store, in the data directory.
+    #[default]
+    Embedded,
+    /// The memory store: everything is gone when the server ends. For tests.
+    Memory,
+}
+
+/// A certificate made by someone else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The chain in PEM, the server's own certificate first.
+    pub chain: PathBuf,
+    /// Its private key in PEM.
+    pub key: PathBuf,
+}
+
+/// Everything that can be set about a server.
+#[derive(Clone)]
+pub struct ServerSettings {
+    /// The data directory; made if it is not there.
+    pub directory: PathBuf,
+    /// Where the catalogue's state is.
+    pub store: StoreChoice,
+    /// Where the native protocol is spoken over TLS; none for nowhere. Port 0 takes a free one.
+    pub native: Option<SocketAddr>,
+    /// Is the native protocol spoken over the Unix socket in the data directory?
+    pub socket: bool,
+    /// The socket's mode. With 600 only the account that runs the server (and root) can connect; a wider one
+    /// lets in those whose uid is a subject (`uid:1000`) of a user.
+    pub socket_mode: u32,
+    /// Where metrics and health are served over plain HTTP; none for nowhere.
+    pub metrics: Option<SocketAddr>,
+    /// A certificate to use; none for the self-signed one in the data directory.
+    pub certificate: Option<CertificateFiles>,
+    /// Further names and addresses in the self-signed certificate, when it is made.
+    pub names: Vec<String>,
+    /// The catalogue's rules.
+    pub catalogue: exacat_catalogue::Settings,
+    /// The server's limits.
+    pub limits: Limits,
+    /// The background workers.
+    pub workers: WorkerSettings,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl ServerSettings {
+    /// The defaults, with the data in `directory`.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        ServerSettings {
+            directory: directory.into(),
+            store: StoreChoice::Embedded,
+            native: Some(loopback),
+            socket: true,
+            socket_mode: 0o600,
+            metrics: Some(loopback),
+            certificate: None,
+            names: Vec::new(),
+            catalogue: exacat_catalogue::Settings::default(),
+            limits: Limits::default(),
+            workers: WorkerSettings::default(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// The server's limits. Nothing it holds or waits for is without one.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections of the native protocol at once, over TLS and the socket together; one more is told `busy`
+    /// and closed.
+    pub connections_max: usize,
+    /// Connections to the metrics listener at once; one more is closed.
+    pub metrics_connections_max: usize,
+    /// Bytes of one frame, once authenticated; announced in the handshake.
+    pub frame_bytes_max: usize,
+    /// Requests of one connection that are not answered yet; announced in the handshake, one more is `busy`.
+    pub requests_per_connection_max: usize,
+    /// Requests of one user, over all its connections, that are not answered yet.
+    pub requests_per_user_max: usize,
+    /// Requests of all that are not answered yet.
+    pub requests_max: usize,
+    /// Bytes of the requests of one connection that are not answered yet, as received.
+    pub request_bytes_per_connection_max: usize,
+    /// Bytes of the requests of all that are not answered yet, as received.
+    pub request_bytes_max: usize,
+    /// Items of look-ups being looked up at once, the bound of the fast lane.
+    pub lookup_items_max: usize,
+    /// A look-up of more items goes to the lane of heavy reads instead.
+    pub lookup_items_per_request_max: usize,
+    /// Pipelined look-ups answered together by one call of the catalogue, in items.
+    pub coalesced_items_max: usize,
+    /// A write of more items goes to the lane of bulk writes.
+    pub write_items_per_request_max: usize,
+    /// Heavy reads (pages of listings, finds, histories) that run at once.
+    pub heavy_slots: usize,
+    /// Heavy reads that wait for a slot, of all users; one more is `busy`.
+    pub heavy_queue_max: usize,
+    /// Heavy reads that wait for a slot, of one user.
+    pub heavy_queue_per_user_max: usize,
+    /// Bulk writes that run at once.
+    pub bulk_slots: usize,
+    /// Bulk writes that wait for a slot, of all users.
+    pub bulk_queue_max: usize,
+    /// Bulk writes that wait for a slot, of one user.
+    pub bulk_queue_per_user_max: usize,
+    /// Checks of the whole catalogue at once.
+    pub audits_max: usize,
+    /// Requests that wait for a change to happen.
+    pub waits_max: usize,
+    /// Streams open on one connection.
+    pub streams_per_connection_max: usize,
+    /// Streams open on all connections.
+    pub streams_max: usize,
+    /// Users whose share of the lanes counts more than one: so many times as much.
+    pub user_weights: BTreeMap<AccountName, u32>,
+    /// Bytes of answers a connection holds for a client that does not read, before the server stops reading
+    /// from it and stops making answers. One answer of each running request may come on top.
+    pub output_bytes_max: usize,
+    /// A client that reads nothing of what waits for it for so long is disconnected.
+    pub output_stall: Duration,
+    /// From accepting a connection to the end of authentication, TLS included.
+    pub handshake_time: Duration,
+    /// A connection on which nothing came and nothing is in flight for so long is closed; announced in the
+    /// handshake.
+    pub idle_time: Duration,
+    /// A request without a deadline of its own gets this one, and none may have a longer one.
+    pub deadline_max: Duration,
+    /// Credentials are looked at again after so long: a revoked or expired token, a disabled user or a changed
+    /// role takes effect on open connections within this time.
+    pub revalidate: Duration,
+    /// How long a stop waits for requests in flight.
+    pub stop_time: Duration,
+    /// A request that takes longer is logged.
+    pub slow_request: Duration,
+}
+
+/// Threads the heavy lane may keep busy by default, whatever the machine has.
+const HEAVY_SLOTS_DEFAULT_MAX: usize = 16;
+
+impl Default for Limits {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        Limits {
+            connections_max: 4096,
+            metrics_connections_max: 64,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            requests_per_connection_max: 4096,
+            requests_per_user_max: 16_384,
+            requests_max: 65_536,
+            request_bytes_per_connection_max: 64 << 20,
+            request_bytes_max: 1 << 30,
+            lookup_items_max: 1 << 18,
+            lookup_items_per_request_max: 1024,
+            coalesced_items_max: 256,
+            write_items_per_request_max: 32,
+            heavy_slots: processors.clamp(1, HEAVY_SLOTS_DEFAULT_MAX),
+            heavy_queue_max: 4096,
+            heavy_queue_per_user_max: 512,
+            bulk_slots: 32,
+            bulk_queue_max: 1024,
+            bulk_queue_per_user_max: 256,
+            audits_max: 1,
+            waits_max: 1024,
+            streams_per_connection_max: 64,
+            streams_max: 4096,
+            user_weights: BTreeMap::new(),
+            output_bytes_max: 4 << 20,
+            output_stall: Duration::from_secs(60),
+            handshake_time: Duration::from_secs(10),
+            idle_time: Duration::from_secs(300),
+            deadline_max: Duration::from_secs(300),
+            revalidate: Duration::from_secs(5),
+            stop_time: Duration::from_secs(10),
+            slow_request: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Limits {
+    /// Refuses limits under which nothing could be served, or that contradict the protocol's.
+    pub fn check(&self) -> Result<()> {
+        let at_least_one = [
+            ("connections_max", self.connections_max),
+            ("metrics_connections_max", self.metrics_connections_max),
+            ("requests_per_connection_max", self.requests_per_connection_max),
+            ("requests_per_user_max", self.requests_per_user_max),
+            ("requests_max", self.requests_max),
+            ("request_bytes_per_connection_max", self.request_bytes_per_connection_max),
+            ("request_bytes_max", self.request_bytes_max),
+            ("lookup_items_max", self.lookup_items_max),
+            ("lookup_items_per_request_max", self.lookup_items_per_request_max),
+            ("coalesced_items_max", self.coalesced_items_max),
+            ("heavy_slots", self.heavy_slots),
+            ("heavy_queue_max", self.heavy_queue_max),
+            ("heavy_queue_per_user_max", self.heavy_queue_per_user_max),
+            ("bulk_slots", self.bulk_slots),
+            ("bulk_queue_max", self.bulk_queue_max),
+            ("bulk_queue_per_user_max", self.bulk_queue_per_user_max),
+            ("audits_max", self.audits_max),
+            ("output_bytes_max", self.output_bytes_max),
+        ];
+        for (name, value) in at_least_one {
+            if value == 0 {
+                return Err(Error::invalid(format!("the limit {name} is 0: nothing could be served")));
+            }
+        }
+        if !(FRAME_BYTES_MAX_LEAST..=FRAME_BYTES_MAX).contains(&self.frame_bytes_max) {
+            return Err(Error::invalid(format!(
+                "the limit frame_bytes_max is {}, it must be from {FRAME_BYTES_MAX_LEAST} to {FRAME_BYTES_MAX}",
+                self.frame_bytes_max
+            )));
+        }
+        for (name, value) in [
+            ("output_stall", self.output_stall),
+            ("handshake_time", self.handshake_time),
+            ("idle_time", self.idle_time),
+            ("deadline_max", self.deadline_max),
+        ] {
+            if value.is_zero() || value > Duration::from_secs(30 * 24 * 3600) {
+                return Err(Error::invalid(format!(
+                    "the limit {name} is {value:?}, it must be above 0 and at most 30 days"
+                )));
+            }
+        }
+        if let Some((user, _)) = self.user_weights.iter().find(|(_, weight)| **weight == 0) {
+            return Err(Error::invalid(format!("the weight of user {user} is 0, it must be at least 1")));
+        }
+        Ok(())
+    }
+
+    /// Operations in one batch frame: the protocol's own limit.
+    pub fn batch_operations_max(&self) -> usize {
+        BATCH_OPERATIONS_MAX
+    }
+}
+
+/// How the background workers run.
+#[derive(Clone, Debug)]
+pub struct WorkerSettings {
+    /// Do they run at all? A test that turns the clock runs their steps itself.
+    pub enabled: bool,
+    /// Time between two looks at what is due.
+    pub interval: Duration,
+    /// After an error a worker waits the interval, doubled with every further error, up to this.
+    pub back_off_max: Duration,
+    /// A step that takes longer is abandoned and counts as an error.
+    pub step_time_max: Duration,
+}
+
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        WorkerSettings {
+            enabled: true,
+            interval: Duration::from_secs(5),
+            back_off_max: Duration::from_secs(300),
+            step_time_max: Duration::from_secs(120),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_pass_the_check() {
+        Limits::default().check().unwrap();
+    }
+
+    #[test]
+    fn limits_that_serve_nothing_are_refused_by_name() {
+        let refused = Limits { heavy_slots: 0, ..Limits::default() }.check().unwrap_err();
+        assert!(refused.message.contains("heavy_slots"), "{refused}");
+        for frame_bytes_max in [FRAME_BYTES_MAX_LEAST - 1, FRAME_BYTES_MAX + 1] {
+            let refused = Limits { frame_bytes_max, ..Limits::default() }.check().unwrap_err();
+            assert!(refused.message.contains("frame_bytes_max"), "{refused}");
+        }
+        for frame_bytes_max in [FRAME_BYTES_MAX_LEAST, FRAME_BYTES_MAX] {
+            Limits { frame_bytes_max, ..Limits::default() }.check().unwrap();
+        }
+        let refused = Limits { idle_time: Duration::ZERO, ..Limits::default() }.check().unwrap_err();
+        assert!(refused.message.contains("idle_time"), "{refused}");
+        let user_weights = BTreeMap::from([(AccountName::parse("slow").unwrap(), 0)]);
+        let refused = Limits { user_weights, ..Limits::default() }.check().unwrap_err();
+        assert!(refused.message.contains("slow"), "{refused}");
+    }
+}

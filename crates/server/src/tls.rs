@@ -1,0 +1,128 @@
+//! TLS: the certificate given, or a self-signed one made at the first start.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use exacat_model::{Error, ErrorKind, Result};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+use crate::directory::{DataDirectory, read, write_private, write_public};
+use crate::settings::{CertificateFiles, ServerSettings};
+
+/// Names and addresses in a self-signed certificate beside the host's own name.
+const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+/// What the application protocol is called in the TLS handshake. A client may leave it out.
+const APPLICATION_PROTOCOL: &[u8] = b"exacat";
+
+/// The acceptor for TLS connections. Makes the self-signed certificate if one is needed and not there.
+pub(crate) fn acceptor(settings: &ServerSettings, directory: &DataDirectory) -> Result<TlsAcceptor> {
+    let files = match &settings.certificate {
+        Some(files) => files.clone(),
+        None => {
+            let files = CertificateFiles { chain: directory.certificate(), key: directory.key() };
+            match (read(&files.chain)?, read(&files.key)?) {
+                (Some(_), Some(_)) => {}
+                // Not both: the first start was interrupted between the two, or somebody removed one to have
+                // a new pair made.
+                _ => make_self_signed(&files, &settings.names)?,
+            }
+            files
+        }
+    };
+    load(&files)
+}
+
+fn make_self_signed(files: &CertificateFiles, further: &[String]) -> Result<()> {
+    let mut names: Vec<String> = LOCAL_NAMES.map(str::to_owned).to_vec();
+    names.extend(host_name());
+    names.extend_from_slice(further);
+    names.dedup();
+    let bad = |error: rcgen::Error| {
+        Error::invalid(format!("cannot make a certificate for {}: {error}", names.join(", ")))
+    };
+    let key = rcgen::KeyPair::generate().map_err(bad)?;
+    let mut parameters = rcgen::CertificateParams::new(names.clone()).map_err(bad)?;
+    let mut subject = rcgen::DistinguishedName::new();
+    subject.push(rcgen::DnType::CommonName, "exacat");
+    parameters.distinguished_name = subject;
+    parameters.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    let certificate = parameters.self_signed(&key).map_err(bad)?;
+    write_private(&files.key, key.serialize_pem().as_bytes())?;
+    write_public(&files.chain, certificate.pem().as_bytes())?;
+    tracing::info!(certificate = %files.chain.display(), names = names.join(","), "made a self-signed certificate");
+    Ok(())
+}
+
+/// The host's name, if it is one that can stand in a certificate.
+fn host_name() -> Option<String> {
+    let mut buffer = [0u8; 256];
+    // SAFETY: the buffer is valid for its length, and the length given leaves room for the terminating NUL.
+    let result = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) };
+    if result != 0 {
+        return None;
+    }
+    let end = buffer.iter().position(|byte| *byte == 0)?;
+    let name = std::str::from_utf8(&buffer[..end]).ok()?;
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+    (!name.is_empty() && name.bytes().all(good)).then(|| name.to_owned())
+}
+
+fn load(files: &CertificateFiles) -> Result<TlsAcceptor> {
+    let bad = |path: &Path, error: &dyn std::fmt::Display| {
+        Error::new(ErrorKind::Invalid, format!("{}: {error}", path.display()))
+    };
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&files.chain)
+        .map_err(|error| bad(&files.chain, &error))?
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|error| bad(&files.chain, &error))?;
+    if chain.is_empty() {
+        return Err(bad(&files.chain, &"no certificate in it"));
+    }
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| bad(&files.key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| bad(&files.chain, &error))?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| bad(&files.chain, &error))?;
+    config.alpn_protocols = vec![APPLICATION_PROTOCOL.to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_is_made_once_and_again_if_half_of_it_is_gone() {
+        let path = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::open(path.path()).unwrap();
+        let settings = ServerSettings::new(path.path());
+        acceptor(&settings, &directory).unwrap();
+        let made = (read(&directory.certificate()).unwrap(), read(&directory.key()).unwrap());
+        acceptor(&settings, &directory).unwrap();
+        assert_eq!((read(&directory.certificate()).unwrap(), read(&directory.key()).unwrap()), made);
+        std::fs::remove_file(directory.key()).unwrap();
+        acceptor(&settings, &directory).unwrap();
+        assert_ne!(read(&directory.certificate()).unwrap(), made.0);
+    }
+
+    #[test]
+    fn files_that_do_not_belong_together_are_refused() {
+        let one = tempfile::tempdir().unwrap();
+        let two = tempfile::tempdir().unwrap();
+        for path in [&one, &two] {
+            let directory = DataDirectory::open(path.path()).unwrap();
+            acceptor(&ServerSettings::new(path.path()), &directory).unwrap();
+        }
+        let mixed =
+            CertificateFiles { chain: one.path().join("server.crt"), key: two.path().join("server.key") };
+        assert!(load(&mixed).is_err());
+        let none =
+            CertificateFiles { chain: one.path().join("server.key"), key: two.path().join("server.key") };
+        assert_eq!(load(&none).err().unwrap().kind, ErrorKind::Invalid);
+    }
+}

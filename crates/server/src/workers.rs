@@ -1,0 +1,298 @@
+//! Background workers: each repeats a step of the catalogue - when there is more to do at once or after the
+//! pause the step asks for, else after an interval - and never overlaps itself.
+//!
+//! Intervals vary a little, so that several servers of one catalogue do not step in step. After errors a
+//! worker comes back ever more slowly.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use exacat_catalogue::Catalogue;
+use exacat_catalogue::workers::StepReport;
+use exacat_model::answer::StatusPart;
+use exacat_model::{Error, ErrorKind, Result};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::instruments::Gauge;
+use crate::service::Phase;
+use crate::settings::WorkerSettings;
+
+/// The step of a worker.
+type Step = Arc<dyn Fn(Arc<Catalogue>) -> BoxFuture<'static, Result<StepReport>> + Send + Sync>;
+
+/// One worker, as it is seen from outside.
+pub(crate) struct Worker {
+    name: &'static str,
+    step: Step,
+    enabled: watch::Sender<bool>,
+    steps: AtomicU64,
+    done: AtomicU64,
+    errors: AtomicU64,
+    errors_in_a_row: AtomicU64,
+    running: AtomicU64,
+    last_error: Mutex<Option<String>>,
+}
+
+/// All workers of a server.
+pub(crate) struct WorkerBook {
+    workers: Vec<Arc<Worker>>,
+}
+
+impl WorkerBook {
+    /// The workers every server has.
+    pub fn new() -> Arc<Self> {
+        Arc::new(WorkerBook {
+            workers: vec![
+                Worker::new(
+                    "booking-expiry",
+                    Arc::new(|catalogue| async move { catalogue.expired_bookings_step().await }.boxed()),
+                ),
+                Worker::new(
+                    "entry-expiry",
+                    Arc::new(|catalogue| async move { catalogue.expired_entries_step().await }.boxed()),
+                ),
+                Worker::new(
+                    "trash-purge",
+                    Arc::new(|catalogue| async move { catalogue.trash_purge_step().await }.boxed()),
+                ),
+                Worker::new(
+                    "token-expiry",
+                    Arc::new(|catalogue| async move { catalogue.expired_tokens_step().await }.boxed()),
+                ),
+            ],
+        })
+    }
+
+    /// Starts them all. Each ends, after the step it is in, when the phase is beyond serving.
+    pub fn start(
+        &self,
+        catalogue: &Arc<Catalogue>,
+        settings: &WorkerSettings,
+        phase: &watch::Receiver<Phase>,
+    ) -> tokio::task::JoinSet<()> {
+        let mut tasks = tokio::task::JoinSet::new();
+        if settings.enabled {
+            for worker in &self.workers {
+                let work = Arc::clone(worker).work(Arc::clone(catalogue), settings.clone(), phase.clone());
+                tasks.spawn(work);
+            }
+        }
+        tasks
+    }
+
+    /// The names of all workers.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.workers.iter().map(|worker| worker.name)
+    }
+
+    /// Lets a worker work, or stops it after the step it is in.
+    pub fn enable(&self, name: &str, enabled: bool) -> Result<()> {
+        let worker = self.workers.iter().find(|worker| worker.name == name).ok_or_else(|| {
+            Error::not_found(format!(
+                "no such worker: {name:.100?}; there are {}",
+                self.names().collect::<Vec<_>>().join(", ")
+            ))
+        })?;
+        worker.enabled.send_replace(enabled);
+        tracing::info!(worker = worker.name, enabled, "worker set");
+        Ok(())
+    }
+
+    /// For the status.
+    pub fn part(&self) -> StatusPart {
+        let mut part = StatusPart { part: "workers".to_owned(), ..StatusPart::default() };
+        for worker in &self.workers {
+            for (what, value) in worker.figures() {
+                part.figures.push((format!("{}_{what}", worker.name), value));
+            }
+            if !*worker.enabled.borrow() {
+                part.notes.push(format!("{} is stopped", worker.name));
+            }
+            if let Some(error) = &*worker.last_error.lock() {
+                part.notes.push(format!("{} failed last with: {error}", worker.name));
+            }
+        }
+        part
+    }
+
+    /// For Prometheus.
+    pub fn gauges(&self) -> Vec<Gauge> {
+        const METRICS: [(&str, &str, &str); 5] = [
+            ("steps", "exacat_worker_steps", "Steps done, by worker"),
+            ("done", "exacat_worker_done", "Things done, by worker"),
+            ("errors", "exacat_worker_errors", "Steps that failed, by worker"),
+            ("errors_in_a_row", "exacat_worker_errors_in_a_row", "Steps that failed since one went well"),
+            ("running", "exacat_worker_running", "1 while in a step"),
+        ];
+        let mut gauges = Vec::new();
+        for (what, name, help) in METRICS {
+            for worker in &self.workers {
+                let value = worker.figures().into_iter().find(|(have, _)| *have == what);
+                gauges.push(Gauge {
+                    name,
+                    help,
+                    label: Some(("worker", worker.name.to_owned())),
+                    value: value.map_or(0, |(_, value)| value),
+                });
+            }
+        }
+        gauges
+    }
+}
+
+impl Worker {
+    fn new(name: &'static str, step: Step) -> Arc<Self> {
+        Arc::new(Worker {
+            name,
+            step,
+            enabled: watch::Sender::new(true),
+            steps: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            errors_in_a_row: AtomicU64::new(0),
+            running: AtomicU64::new(0),
+            last_error: Mutex::new(None),
+        })
+    }
+
+    fn figures(&self) -> [(&'static str, u64); 5] {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        [
+            ("steps", load(&self.steps)),
+            ("done", load(&self.done)),
+            ("errors", load(&self.errors)),
+            ("errors_in_a_row", load(&self.errors_in_a_row)),
+            ("running", load(&self.running)),
+        ]
+    }
+
+    async fn work(
+        self: Arc<Self>,
+        catalogue: Arc<Catalogue>,
+        settings: WorkerSettings,
+        mut phase: watch::Receiver<Phase>,
+    ) {
+        let mut enabled = self.enabled.subscribe();
+        let mut pause = Duration::ZERO;
+        loop {
+            let ready = async {
+                tokio::time::sleep(pause).await;
+                // The sender lives in the worker, which lives as long as this.
+                let _ = enabled.wait_for(|enabled| *enabled).await;
+            };
+            tokio::select! {
+                () = ready => {}
+                _ = phase.wait_for(|now| *now > Phase::Serving) => return,
+            }
+            pause = self.step_once(&catalogue, &settings).await;
+        }
+    }
+
+    /// One step; how long to wait before the next.
+    async fn step_once(&self, catalogue: &Arc<Catalogue>, settings: &WorkerSettings) -> Duration {
+        self.running.store(1, Ordering::Relaxed);
+        let step = AssertUnwindSafe((self.step)(Arc::clone(catalogue))).catch_unwind();
+        let runtime = tokio::runtime::Handle::current();
+        let most = settings.step_time_max;
+        // On a thread of its own: a step may take long, and look-ups shall not wait for it.
+        let task = tokio::task::spawn_blocking(move || {
+            runtime.block_on(async move {
+                match tokio::time::timeout(most, step).await {
+                    Ok(Ok(report)) => report,
+                    Ok(Err(_)) => Err(Error::new(ErrorKind::Internal, "a panic: see the log")),
+                    Err(_) => Err(Error::new(ErrorKind::Unavailable, format!("not done within {most:?}"))),
+                }
+            })
+        });
+        let report = task.await.unwrap_or_else(|error| {
+            Err(Error::new(ErrorKind::Internal, format!("a step was lost: {error}")))
+        });
+        self.running.store(0, Ordering::Relaxed);
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        match report {
+            Ok(report) => {
+                self.done.fetch_add(report.done, Ordering::Relaxed);
+                self.errors_in_a_row.store(0, Ordering::Relaxed);
+                *self.last_error.lock() = None;
+                if report.done > 0 {
+                    tracing::debug!(
+                        worker = self.name,
+                        done = report.done,
+                        more = report.more,
+                        "worker step"
+                    );
+                }
+                let asked = Duration::from_millis(report.pause_ms);
+                if report.more { asked } else { asked.max(varied(settings.interval)) }
+            }
+            Err(error) => {
+                self.errors.fetch_add(1, Ordering::Relaxed);
+                let in_a_row = self.errors_in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
+                let pause = back_off(settings, in_a_row);
+                tracing::warn!(
+                    worker = self.name,
+                    %error,
+                    in_a_row,
+                    pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                    "worker step failed"
+                );
+                *self.last_error.lock() = Some(error.to_string());
+                varied(pause)
+            }
+        }
+    }
+}
+
+/// The interval, doubled with every error in a row, up to the bound.
+fn back_off(settings: &WorkerSettings, errors_in_a_row: u64) -> Duration {
+    let doublings = u32::try_from(errors_in_a_row).unwrap_or(u32::MAX).min(30);
+    settings.interval.saturating_mul(1 << doublings).min(settings.back_off_max.max(settings.interval))
+}
+
+/// A time up to a fifth shorter or longer.
+fn varied(time: Duration) -> Duration {
+    let mut random = [0u8; 1];
+    // Without randomness there is no variation; nothing else depends on it.
+    let part = if getrandom::fill(&mut random).is_ok() { f64::from(random[0]) / 255.0 } else { 0.5 };
+    time.mul_f64(0.8 + 0.4 * part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn back_off_doubles_up_to_its_bound() {
+        let settings = WorkerSettings {
+            interval: Duration::from_secs(5),
+            back_off_max: Duration::from_secs(60),
+            ..WorkerSettings::default()
+        };
+        let seconds: Vec<u64> =
+            [1, 2, 3, 4, 100, u64::MAX].map(|errors| back_off(&settings, errors).as_secs()).to_vec();
+        assert_eq!(seconds, [10, 20, 40, 60, 60, 60]);
+    }
+
+    #[test]
+    fn variation_stays_within_a_fifth() {
+        for _ in 0..1000 {
+            let time = varied(Duration::from_secs(10));
+            assert!((Duration::from_secs(8)..=Duration::from_secs(12)).contains(&time), "{time:?}");
+        }
+    }
+
+    #[test]
+    fn a_worker_is_stopped_by_its_name() {
+        let book = WorkerBook::new();
+        book.enable("trash-purge", false).unwrap();
+        assert_eq!(book.part().notes, ["trash-purge is stopped"]);
+        book.enable("trash-purge", true).unwrap();
+        assert!(book.part().notes.is_empty());
+        assert_eq!(book.enable("nonsense", true).unwrap_err().kind, ErrorKind::NotFound);
+    }
+}

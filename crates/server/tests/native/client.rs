@@ -1,0 +1,210 @@
+//! A client that says exactly what a test wants said, frame by frame.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exacat_model::{Answer, Error, Operation, OperationId};
+use exacat_wire::native::{
+    Authenticate, Credentials, Frame, FrameDecoder, Hello, HelloAck, Identity, Request, RequestOptions,
+    Secret, encode_frame, encode_request,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::world::World;
+
+/// Nothing a test waits for takes longer.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// What the client accepts.
+pub const FRAME_BYTES_MAX: usize = exacat_wire::native::limits::FRAME_BYTES_MAX;
+
+/// Anything a client can talk over.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+pub struct Client {
+    pub stream: Box<dyn Stream>,
+    decoder: FrameDecoder,
+    next: u64,
+}
+
+/// A wait that ends: what a test waits for comes, or the test fails.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited in vain for {what}"),
+    }
+}
+
+/// Asks again and again until it holds.
+pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    soon(what, async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+/// A fresh operation id.
+pub fn new_id() -> OperationId {
+    let mut id = OperationId([0; 16]);
+    getrandom::fill(&mut id.0).unwrap();
+    id
+}
+
+pub async fn tls(world: &World, certificate: &Path) -> std::io::Result<Client> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(certificate).unwrap()).unwrap();
+    let config =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+    let stream = TcpStream::connect(world.server.addresses.native.unwrap()).await?;
+    stream.set_nodelay(true)?;
+    let name = ServerName::try_from("localhost").unwrap();
+    let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    Ok(Client::new(stream))
+}
+
+impl Client {
+    pub fn new(stream: impl Stream + 'static) -> Self {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_frame_bytes_max(FRAME_BYTES_MAX);
+        Client { stream: Box::new(stream), decoder, next: 1 }
+    }
+
+    /// Connected to the local socket, nothing said.
+    pub async fn connect(world: &World) -> Self {
+        let path = world.server.addresses.socket.clone().unwrap();
+        Client::new(UnixStream::connect(path).await.unwrap())
+    }
+
+    /// Connected to the local socket, as the administrator.
+    pub async fn admin(world: &World) -> Self {
+        let mut client = Client::connect(world).await;
+        client.hello().await;
+        client.authenticate(Credentials::Local).await.unwrap();
+        client
+    }
+
+    /// Connected to the local socket, with a token.
+    pub async fn with_token(world: &World, secret: &str) -> Self {
+        let mut client = Client::connect(world).await;
+        client.hello().await;
+        client.authenticate(Credentials::Token(Secret::new(secret))).await.unwrap();
+        client
+    }
+
+    pub async fn write(&mut self, bytes: &[u8]) {
+        soon("the server to read", self.stream.write_all(bytes)).await.unwrap();
+        soon("the server to read", self.stream.flush()).await.unwrap();
+    }
+
+    pub async fn send(&mut self, request: u64, frame: Frame) {
+        let mut bytes = Vec::new();
+        encode_frame(&mut bytes, FRAME_BYTES_MAX, request, &frame).unwrap();
+        self.write(&bytes).await;
+    }
+
+    /// The next frame; none if the server closed the connection.
+    pub async fn next(&mut self) -> Option<(u64, Frame)> {
+        soon("a frame", async {
+            loop {
+                if let Some(raw) = self.decoder.next_frame().unwrap() {
+                    return Some((raw.request, raw.decode().unwrap()));
+                }
+                match self.stream.read_buf(self.decoder.buffer_mut()).await {
+                    Ok(0) | Err(_) => return None,
+                    Ok(_) => {}
+                }
+            }
+        })
+        .await
+    }
+
+    /// The next frame, which must be there.
+    pub async fn expect(&mut self) -> (u64, Frame) {
+        self.next().await.expect("the server closed the connection")
+    }
+
+    /// The server says that something is wrong with the connection, and closes it.
+    pub async fn expect_refusal(&mut self) -> Error {
+        match self.next().await {
+            Some((0, Frame::Error(error))) => {
+                assert_eq!(self.next().await, None, "after an error of the connection, it is closed");
+                error
+            }
+            other => panic!("not a refusal: {other:?}"),
+        }
+    }
+
+    pub async fn hello(&mut self) -> HelloAck {
+        self.send(0, Frame::Hello(Hello::new("test/1"))).await;
+        match self.expect().await {
+            (0, Frame::HelloAck(ack)) => ack,
+            other => panic!("not an answer to hello: {other:?}"),
+        }
+    }
+
+    pub async fn authenticate(&mut self, credentials: Credentials) -> Result<Identity, Error> {
+        self.authenticate_as(Authenticate { credentials, act_as: None }).await
+    }
+
+    pub async fn authenticate_as(&mut self, shown: Authenticate) -> Result<Identity, Error> {
+        self.send(0, Frame::Authenticate(shown)).await;
+        match self.expect().await {
+            (0, Frame::Authenticated(identity)) => Ok(identity),
+            (0, Frame::Error(error)) => {
+                assert_eq!(self.next().await, None, "whoever is refused is disconnected");
+                Err(error)
+            }
+            other => panic!("not an answer to who I am: {other:?}"),
+        }
+    }
+
+    /// Sends a request, and gives its number.
+    pub async fn ask_with(&mut self, options: RequestOptions, operation: Operation) -> u64 {
+        let request = self.next;
+        self.next += 1;
+        self.send(request, Frame::Request(Request { options, operation })).await;
+        request
+    }
+
+    /// Sends a request, with an operation id if it needs one, and gives its number.
+    pub async fn ask(&mut self, operation: Operation) -> u64 {
+        let operation_id = operation.writes().then(new_id);
+        self.ask_with(RequestOptions { operation_id, ..RequestOptions::default() }, operation).await
+    }
+
+    /// The outcome of a request, which must come next.
+    pub async fn outcome(&mut self, request: u64) -> Result<Answer, Error> {
+        match self.expect().await {
+            (id, Frame::Answer(answer)) if id == request => Ok(answer),
+            (id, Frame::Error(error)) if id == request => Err(error),
+            other => panic!("not the outcome of request {request}: {other:?}"),
+        }
+    }
+
+    /// Asks, and waits for the outcome.
+    pub async fn call(&mut self, operation: Operation) -> Result<Answer, Error> {
+        let request = self.ask(operation).await;
+        self.outcome(request).await
+    }
+
+    /// Many requests in one write: numbers `from ..`.
+    pub fn pipelined(from: u64, operations: impl IntoIterator<Item = Operation>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (request, operation) in (from..).zip(operations) {
+            let options =
+                RequestOptions { operation_id: operation.writes().then(new_id), ..RequestOptions::default() };
+            encode_request(&mut bytes, FRAME_BYTES_MAX, request, &options, &operation).unwrap();
+        }
+        bytes
+    }
+}

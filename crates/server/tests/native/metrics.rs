@@ -1,0 +1,105 @@
+//! Metrics and health over plain HTTP.
+
+use std::time::Duration;
+
+use exacat_model::Operation;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::client::{Client, soon};
+use crate::world::{World, lfn};
+
+/// Status and body.
+pub async fn http(world: &World, method: &str, path: &str) -> (u16, String) {
+    soon("an HTTP answer", async {
+        let mut stream = TcpStream::connect(world.server.addresses.metrics.unwrap()).await.unwrap();
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        let body = text.split_once("\r\n\r\n").unwrap().1.to_owned();
+        (status, body)
+    })
+    .await
+}
+
+fn value(metrics: &str, name: &str) -> Option<f64> {
+    metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_tell_what_was_asked_and_how_it_went() {
+    let world = World::new().await;
+    world.files("/d", 3).await;
+    let mut client = Client::admin(&world).await;
+    for _ in 0..5 {
+        client.call(Operation::Stat { lfns: vec![lfn("/d"), lfn("/missing")], follow: true }).await.unwrap();
+    }
+    client.call(Operation::Move { from: lfn("/missing"), to: lfn("/x") }).await.unwrap_err();
+    let (status, metrics) = http(&world, "GET", "/metrics").await;
+    assert_eq!(status, 200);
+    assert!(metrics.ends_with("# EOF\n"));
+    for (name, expected) in [
+        ("exacat_requests_total{operation=\"stat\",outcome=\"ok\"}", 5.0),
+        ("exacat_request_items_total{operation=\"stat\"}", 10.0),
+        ("exacat_requests_total{operation=\"move\",outcome=\"not-found\"}", 1.0),
+        ("exacat_request_seconds_count{operation=\"stat\"}", 5.0),
+        ("exacat_held{bound=\"connections\"}", 1.0),
+        ("exacat_serving", 1.0),
+        ("exacat_lane_running{lane=\"heavy\"}", 0.0),
+        ("exacat_worker_errors{worker=\"trash-purge\"}", 0.0),
+    ] {
+        assert_eq!(value(&metrics, name), Some(expected), "{name} in\n{metrics}");
+    }
+    for above_zero in ["exacat_received_bytes_total", "exacat_sent_bytes_total", "exacat_store_entries"] {
+        assert!(value(&metrics, above_zero).unwrap() > 0.0, "{above_zero}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_told() {
+    let world = World::new().await;
+    assert_eq!(http(&world, "GET", "/health/live").await, (200, "alive\n".to_owned()));
+    assert_eq!(http(&world, "GET", "/health/ready").await, (200, "ready\n".to_owned()));
+    assert_eq!(http(&world, "HEAD", "/health/ready").await, (200, String::new()));
+    assert_eq!(http(&world, "GET", "/nothing").await.0, 404);
+    assert_eq!(http(&world, "POST", "/health/live").await.0, 405);
+    world.server.catalogue().store().close().await.unwrap();
+    let (status, body) = http(&world, "GET", "/health/ready").await;
+    assert_eq!((status, body.as_str()), (503, "not ready: the store refuses\n"));
+    assert_eq!(http(&world, "GET", "/health/live").await.0, 200);
+    assert_eq!(http(&world, "GET", "/metrics").await.0, 200, "metrics without a store");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_to_metrics_are_bounded() {
+    let world = World::with_limits(|limits| limits.metrics_connections_max = 1).await;
+    let address = world.server.addresses.metrics.unwrap();
+    let holding = TcpStream::connect(address).await.unwrap();
+    soon("the second to be closed", async {
+        loop {
+            let mut second = TcpStream::connect(address).await.unwrap();
+            let mut byte = [0u8; 1];
+            // Nothing is asked: an answer can only be the end.
+            let closed = tokio::time::timeout(Duration::from_millis(200), second.read(&mut byte)).await;
+            if matches!(closed, Ok(Ok(0) | Err(_))) {
+                return;
+            }
+        }
+    })
+    .await;
+    drop(holding);
+    soon("a free place", async {
+        loop {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let _ =
+                stream.write_all(b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+            let mut text = String::new();
+            if stream.read_to_string(&mut text).await.is_ok() && text.starts_with("HTTP/1.1 200") {
+                return;
+            }
+        }
+    })
+    .await;
+}

@@ -1,0 +1,196 @@
+//! Streams: page by page as credit is granted, whole, cancelled, within frames.
+
+use std::sync::atomic::Ordering;
+
+use exacat_model::{Answer, ErrorKind, Operation};
+use exacat_wire::native::{Frame, RequestOptions};
+
+use crate::client::{Client, eventually};
+use crate::world::{World, lfn};
+
+fn list(limit: u32) -> Operation {
+    Operation::List { lfn: lfn("/d"), cursor: Default::default(), limit }
+}
+
+fn streamed(credit: u32) -> RequestOptions {
+    RequestOptions { stream: Some(credit), ..Default::default() }
+}
+
+/// Everything to the end: the names, and how many parts they came in.
+async fn rest(client: &mut Client, request: u64, credit_each: u32) -> (Vec<String>, u64) {
+    let mut names = Vec::new();
+    let mut parts = 0;
+    loop {
+        match client.expect().await {
+            (id, Frame::Part(Answer::Entries { items, .. })) if id == request => {
+                parts += 1;
+                names.extend(items.into_iter().map(|stat| stat.lfn.to_string()));
+                if credit_each > 0 {
+                    client.send(request, Frame::Credit { parts: credit_each }).await;
+                }
+            }
+            (id, Frame::End { parts: said }) if id == request => {
+                assert_eq!(said, parts);
+                return (names, parts);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_goes_as_far_as_its_credit() {
+    let world = World::new().await;
+    let files = world.files("/d", 2500).await;
+    let mut client = Client::admin(&world).await;
+    let request = client.ask_with(streamed(2), list(100)).await;
+    for _ in 0..2 {
+        assert!(matches!(client.expect().await, (id, Frame::Part(_)) if id == request));
+    }
+    // Nothing of it comes before what is asked later: there is no credit.
+    client.call(Operation::Whoami).await.unwrap();
+    assert_eq!(world.hooks.lists.load(Ordering::SeqCst), 2, "no page is made in advance");
+    client.send(request, Frame::Credit { parts: 1 }).await;
+    assert!(matches!(client.expect().await, (id, Frame::Part(_)) if id == request));
+    client.send(request, Frame::Credit { parts: 1 }).await;
+    let (names, parts) = rest(&mut client, request, 1).await;
+    assert_eq!(names.len(), files.len() - 300);
+    assert_eq!(parts + 3, 25);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_gives_everything_once_in_bounded_parts() {
+    let world = World::new().await;
+    let files = world.files("/d", 5500).await;
+    let mut client = Client::admin(&world).await;
+    let request = client.ask_with(streamed(1000), list(0)).await;
+    let (names, parts) = rest(&mut client, request, 0).await;
+    assert_eq!(names, files.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert_eq!(parts, 6, "a part has a thousand items at most");
+    assert_eq!(world.server.catalogue().store().revision().await.unwrap().0 > 0, true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_credit_nothing_is_done_until_it_comes() {
+    let world = World::new().await;
+    world.files("/d", 10).await;
+    let mut client = Client::admin(&world).await;
+    let request = client.ask_with(streamed(0), list(100)).await;
+    client.call(Operation::Whoami).await.unwrap();
+    assert_eq!(world.hooks.lists.load(Ordering::SeqCst), 0);
+    client.send(request, Frame::Credit { parts: 1 }).await;
+    let (names, _) = rest(&mut client, request, 0).await;
+    assert_eq!(names.len(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_cancelled_where_it_waits() {
+    let world = World::new().await;
+    world.files("/d", 1000).await;
+    let mut client = Client::admin(&world).await;
+    // For credit.
+    let request = client.ask_with(streamed(1), list(10)).await;
+    assert!(matches!(client.expect().await, (id, Frame::Part(_)) if id == request));
+    client.send(request, Frame::Cancel).await;
+    assert_eq!(client.outcome(request).await.unwrap_err().kind, ErrorKind::Unavailable);
+    // For the store.
+    let begun = world.hooks.lists_begun.load(Ordering::SeqCst);
+    world.hooks.hold_lists.send_replace(true);
+    let request = client.ask_with(streamed(100), list(10)).await;
+    eventually("a page to be begun", || world.hooks.lists_begun.load(Ordering::SeqCst) > begun).await;
+    client.send(request, Frame::Cancel).await;
+    assert_eq!(client.outcome(request).await.unwrap_err().kind, ErrorKind::Unavailable);
+    world.hooks.hold_lists.send_replace(false);
+    client.call(list(5)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_ends_a_stream() {
+    let world = World::new().await;
+    let mut client = Client::admin(&world).await;
+    let request = client.ask_with(streamed(10), list(10)).await;
+    assert_eq!(client.outcome(request).await.unwrap_err().kind, ErrorKind::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_no_pages_is_not_streamed() {
+    let world = World::new().await;
+    let mut client = Client::admin(&world).await;
+    let request = client.ask_with(streamed(10), Operation::Whoami).await;
+    assert_eq!(client.outcome(request).await.unwrap_err().kind, ErrorKind::Invalid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_are_made_smaller_until_they_fit_a_frame() {
+    let world = World::with_limits(|limits| {
+        limits.frame_bytes_max = exacat_wire::native::limits::FRAME_BYTES_MAX_LEAST;
+    })
+    .await;
+    let files = world.files("/d", 3000).await;
+    let mut client = Client::admin(&world).await;
+    let request = client.ask_with(streamed(1000), list(0)).await;
+    let (names, parts) = rest(&mut client, request, 0).await;
+    assert_eq!(names.len(), files.len());
+    assert!(parts > 3, "{parts}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purge_is_streamed_each_step_with_an_id_of_its_own() {
+    let world = World::with(|settings| settings.catalogue.purge_step_entries = 100).await;
+    world.files("/d", 950).await;
+    let mut client = Client::admin(&world).await;
+    let removed =
+        client.call(Operation::Remove { lfn: lfn("/d"), recursive: true, directory: false }).await.unwrap();
+    let Answer::Removed { id } = removed else { panic!("{removed:?}") };
+    let purge = Operation::TrashPurge { id, cursor: Default::default() };
+    let options = RequestOptions { operation_id: Some(crate::client::new_id()), ..streamed(1000) };
+    let request = client.ask_with(options, purge).await;
+    let (mut purged, mut parts) = (0, 0);
+    loop {
+        match client.expect().await {
+            (id, Frame::Part(Answer::Purged { entries, .. })) if id == request => {
+                purged += entries;
+                parts += 1;
+            }
+            (id, Frame::End { .. }) if id == request => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(purged, 951);
+    assert!(parts >= 10, "{parts}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_are_bounded_by_connection_and_in_all() {
+    let world = World::with_limits(|limits| {
+        limits.streams_per_connection_max = 2;
+        limits.streams_max = 3;
+    })
+    .await;
+    world.files("/d", 10).await;
+    let mut first = Client::admin(&world).await;
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        open.push(first.ask_with(streamed(0), list(1)).await);
+    }
+    let refused = first.ask_with(streamed(0), list(1)).await;
+    assert_eq!(first.outcome(refused).await.unwrap_err().kind, ErrorKind::Busy);
+    let mut second = Client::admin(&world).await;
+    second.ask_with(streamed(0), list(1)).await;
+    let refused = second.ask_with(streamed(0), list(1)).await;
+    assert_eq!(second.outcome(refused).await.unwrap_err().kind, ErrorKind::Busy);
+    // One that ends makes room.
+    first.send(open[0], Frame::Cancel).await;
+    assert_eq!(first.outcome(open[0]).await.unwrap_err().kind, ErrorKind::Unavailable);
+    crate::client::soon("room for a stream", async {
+        loop {
+            let request = second.ask_with(streamed(100), list(10)).await;
+            match second.expect().await {
+                (id, Frame::Part(_)) if id == request => return,
+                (id, Frame::Error(error)) if id == request => assert_eq!(error.kind, ErrorKind::Busy),
+                other => panic!("{other:?}"),
+            }
+        }
+    })
+    .await;
+}
