@@ -64,14 +64,28 @@ impl RecordPlan {
     }
 }
 
+fn account_gone() -> Error {
+    Error::new(ErrorKind::Unauthenticated, "your account was disabled or dropped")
+}
+
 impl Catalogue {
+    /// Refuses a caller whose account was disabled or dropped since it was known: what it would make would belong to
+    /// nobody.
+    pub(crate) fn check_account(&self, caller: &Caller) -> Result<()> {
+        let id = caller.check_known()?;
+        match self.registry.names().users.get(&id) {
+            Some(user) if !user.disabled => Ok(()),
+            _ => Err(account_gone()),
+        }
+    }
+
     pub(crate) async fn whoami(&self, caller: &Caller) -> Result<Answer> {
         let names = self.registry.names();
         let user = match caller.user() {
             None => None,
             Some(id) => match names.users.get(&id) {
-                Some(user) => Some(user_info(&names, user, true)),
-                None => return Err(Error::new(ErrorKind::Unauthenticated, "your account is gone")),
+                Some(user) if !user.disabled => Some(user_info(&names, user, true)),
+                _ => return Err(account_gone()),
             },
         };
         Ok(Answer::Whoami { user, scope: caller.scope().clone(), write: caller.may_write() })

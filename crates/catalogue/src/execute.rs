@@ -22,6 +22,9 @@ impl Catalogue {
                 Some(_) => Error::denied("this token is for reading only"),
             });
         }
+        if operation.writes() {
+            self.check_account(caller)?;
+        }
         match operation {
             Operation::Whoami => self.whoami(caller).await,
             Operation::Stat { lfns, follow } => self.stat(caller, lfns, follow).await,

@@ -39,7 +39,7 @@ impl Catalogue {
             .iter()
             .map(|booking| Mutation::Release { guid: booking.guid, se: None, only_expired: true })
             .collect();
-        self.step(releases).await
+        self.step(releases, due.bookings.len() >= STEP_ITEMS_MAX).await
     }
 
     /// Moves entries that have expired to the trash. One whose expiry was changed meanwhile stays.
@@ -61,7 +61,7 @@ impl Catalogue {
                 lfn,
             });
         }
-        self.step(removals).await
+        self.step(removals, due.entries.len() >= STEP_ITEMS_MAX).await
     }
 
     /// Ends items that were in the trash for longer than [`Settings::trash_seconds`](crate::Settings), oldest first.
@@ -121,22 +121,21 @@ impl Catalogue {
             .iter()
             .map(|token| Mutation::DropRecord { key: RecordKey::Token(token.id), expect: ExpectRecord::Any })
             .collect();
-        let report = self.step(drops).await?;
-        Ok(StepReport { more: more && report.done > 0, ..report })
+        self.step(drops, more).await
     }
 
     /// Applies the mutations of a step. A refused one was overtaken by somebody: it is looked at again if it is still
-    /// due.
-    async fn step(&self, mutations: Vec<Mutation>) -> Result<StepReport> {
+    /// due. `more` is due beyond these.
+    async fn step(&self, mutations: Vec<Mutation>, more: bool) -> Result<StepReport> {
         if mutations.is_empty() {
             return Ok(StepReport::default());
         }
-        let full = mutations.len() >= STEP_ITEMS_MAX;
         let mut operation = OperationId([0; 16]);
         fill_random(&mut operation.0)?;
         let outcomes = self.apply(&self.service()?, operation, mutations).await?;
         let done = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Applied { .. })).count() as u64;
-        Ok(StepReport { done, more: full && done > 0, pause_ms: 0 })
+        // Without progress, coming back at once would only spin.
+        Ok(StepReport { done, more: more && done > 0, pause_ms: 0 })
     }
 
     /// Who does what happens by itself: the account `admin`.
