@@ -1,6 +1,6 @@
 //! What is said of entries: owner, mode, times, size, checksums, replicas; and links.
 
-use exacat_model::limits::{EDITS_PER_UPDATE_MAX, REPLICAS_PER_FILE_MAX};
+use exacat_model::limits::REPLICAS_PER_FILE_MAX;
 use exacat_model::operation::{Attribute, NewReplica, ReplicaEdit};
 use exacat_model::{
     Answer, Body, Edit, Entry, Error, ErrorKind, Expect, File, FileRef, Guid, Lfn, Location, Mode, Mutation,
@@ -13,6 +13,13 @@ use crate::directories::vacant;
 use crate::registry::Names;
 use crate::repeat::MUTATION_BYTES;
 use crate::resolve::{Resolved, check_parent_writable};
+
+/// Attributes set by one request: each kind, each checksum, and some to spare.
+const ATTRIBUTES_MAX: usize = 32;
+/// Bytes of an attribute when encoded, at most.
+const ATTRIBUTE_BYTES: usize = 80;
+/// Changes to the replicas of one file in one request: each of them a few times.
+const REPLICA_EDITS_MAX: usize = 4 * REPLICAS_PER_FILE_MAX;
 
 /// The mode of a link: it is never looked at, as in POSIX.
 const LINK_MODE: u16 = 0o777;
@@ -49,8 +56,8 @@ impl Catalogue {
         lfns: Vec<Lfn>,
         attributes: Vec<Attribute>,
     ) -> Result<Answer> {
-        if attributes.len() > EDITS_PER_UPDATE_MAX {
-            return Err(Error::limit("the number of attributes to set", attributes.len(), EDITS_PER_UPDATE_MAX));
+        if attributes.len() > ATTRIBUTES_MAX {
+            return Err(Error::limit("the number of attributes to set", attributes.len(), ATTRIBUTES_MAX));
         }
         let names = self.registry.names();
         let mut edits = Vec::with_capacity(attributes.len());
@@ -67,8 +74,7 @@ impl Catalogue {
             let expect = Expect::entry(resolved.entry.id());
             Ok(Mutation::Update { at: at.clone(), expect, edits: edits.clone() })
         });
-        let bytes = MUTATION_BYTES * (1 + attributes.len());
-        let items = items.collect();
+        let bytes = MUTATION_BYTES + ATTRIBUTE_BYTES * attributes.len();
         let done = self.apply_each_done(caller, id, items, bytes, |index| lfns[index].clone()).await?;
         Ok(Answer::EachDone(done))
     }
@@ -209,9 +215,9 @@ fn plan_replicas(
     let Resolved { lfn, entry, .. } = resolved;
     check_writable(caller, &entry, &lfn)?;
     let file = file_of(&entry, &lfn)?;
-    if asked.len() > EDITS_PER_UPDATE_MAX.min(8 * REPLICAS_PER_FILE_MAX) {
-        let max = EDITS_PER_UPDATE_MAX.min(8 * REPLICAS_PER_FILE_MAX);
-        return Err(Error::limit("the number of changes to the replicas of one file", asked.len(), max));
+    if asked.len() > REPLICA_EDITS_MAX {
+        let what = "the number of changes to the replicas of one file";
+        return Err(Error::limit(what, asked.len(), REPLICA_EDITS_MAX));
     }
     let mut edits = Vec::with_capacity(asked.len());
     for edit in asked {

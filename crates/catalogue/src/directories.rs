@@ -252,7 +252,6 @@ impl Catalogue {
                 check_parent_writable(caller, vacancy.gates.last(), lfn)?;
                 Ok(new_directory(caller, at, mode))
             });
-            let items = items.collect();
             let step = step_id(id, level as u64);
             let made = self
                 .apply_each_done(caller, step, items, MUTATION_BYTES, |position| paths[position].clone())

@@ -19,6 +19,9 @@ use crate::{Catalogue, step_id};
 /// mutations are estimated.
 const PART_BYTES_MAX: usize = 4 << 20;
 
+/// Encoded bytes of all mutations of one operation, at most: bounds what a short request can ask to be written.
+const OPERATION_BYTES_MAX: usize = 64 << 20;
+
 /// Bytes of a mutation of one name without lists or texts, at most, generously.
 pub(crate) const MUTATION_BYTES: usize = 400;
 
@@ -28,6 +31,18 @@ const PARTS: u64 = 1 << 32;
 /// A mutation that every store refuses, for no directory has the number 0: holds a position.
 pub(crate) fn nothing() -> Mutation {
     Mutation::Update { at: At { parent: DirId(0), name: Name::root() }, expect: Expect::ANY, edits: Vec::new() }
+}
+
+/// Refuses an operation that asks for the same long thing for too many entries.
+pub(crate) fn check_bytes(items: usize, bytes_each: usize) -> Result<()> {
+    match items.saturating_mul(bytes_each) {
+        bytes if bytes > OPERATION_BYTES_MAX => Err(Error::limit(
+            "what one request asks to be written, in bytes over all its entries,",
+            bytes,
+            OPERATION_BYTES_MAX,
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A refusal as the caller sees it: about what.
@@ -78,16 +93,17 @@ impl Catalogue {
 
     /// Applies one mutation for each item, where there is one; an item without gets its error, unless it was applied
     /// before. `bytes_each` is what one encoded mutation takes at most; it must follow from the operation alone,
-    /// for it decides how a long list is cut into requests.
+    /// for it decides how a long list is cut into requests. Mutations are made a request at a time, so that a
+    /// large one repeated for many items is not held as often.
     pub(crate) async fn apply_each(
         &self,
         caller: &Caller,
         operation: OperationId,
-        items: Vec<Result<Mutation>>,
+        items: impl IntoIterator<Item = Result<Mutation>, IntoIter: Send>,
         bytes_each: usize,
     ) -> Result<Vec<Result<Outcome>>> {
         let part_items = (PART_BYTES_MAX / bytes_each.max(1)).clamp(1, BATCH_MUTATIONS_MAX);
-        let mut results = Vec::with_capacity(items.len());
+        let mut results = Vec::new();
         let mut items = items.into_iter();
         let mut part = 0;
         loop {
@@ -120,7 +136,7 @@ impl Catalogue {
         &self,
         caller: &Caller,
         operation: OperationId,
-        items: Vec<Result<Mutation>>,
+        items: impl IntoIterator<Item = Result<Mutation>, IntoIter: Send> + Send,
         bytes_each: usize,
         what: impl Fn(usize) -> D + Send,
     ) -> Result<Vec<Result<()>>> {

@@ -11,7 +11,7 @@ use exacat_model::{
 use crate::Catalogue;
 use crate::attributes::check_writable;
 use crate::caller::Caller;
-use crate::repeat::MUTATION_BYTES;
+use crate::repeat::{MUTATION_BYTES, check_bytes};
 use crate::resolve::Resolved;
 
 impl Catalogue {
@@ -37,6 +37,7 @@ impl Catalogue {
             bytes += exacat_model::codec::Encode::to_bytes(tag).len() + 2;
         }
         bytes += unset.iter().map(|key| key.as_str().len() + 4).sum::<usize>();
+        check_bytes(lfns.len(), bytes)?;
         // First taken away, so that the limit of tags counts what is there in the end.
         let edits: Vec<Edit> =
             unset.into_iter().map(Edit::UnsetTag).chain(set.into_iter().map(Edit::SetTag)).collect();
@@ -48,7 +49,6 @@ impl Catalogue {
             let expect = Expect::entry(entry.id());
             Ok(Mutation::Update { at: entry.at, expect, edits: edits.clone() })
         });
-        let items = items.collect();
         let done = self.apply_each_done(caller, id, items, bytes, |index| lfns[index].clone()).await?;
         Ok(Answer::EachDone(done))
     }
