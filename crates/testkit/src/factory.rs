@@ -7,6 +7,8 @@ use async_trait::async_trait;
 use exacat_model::{Change, Revision};
 use exacat_store::Store;
 use exacat_store::memory::MemoryStore;
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
+use tempfile::TempDir;
 
 use crate::clock::TestClock;
 
@@ -80,5 +82,65 @@ pub async fn all_changes(store: &dyn Store) -> Vec<Change> {
         }
         after = page.up_to;
         changes.extend(page.changes);
+    }
+}
+
+/// Embedded stores, each in a temporary directory of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddedFactory {
+    /// Bytes of a segment of the log; few, so that there are many segments.
+    pub segment_bytes: u64,
+    /// Bytes of log between checkpoints; few, so that there are many.
+    pub checkpoint_after_bytes: u64,
+}
+
+impl EmbeddedFactory {
+    /// Segments and checkpoints so small that a short test has many of them.
+    pub const SMALL: EmbeddedFactory =
+        EmbeddedFactory { segment_bytes: 16 << 10, checkpoint_after_bytes: 24 << 10 };
+
+    /// As many as a test of many thousands of changes can bear.
+    pub const LARGE: EmbeddedFactory =
+        EmbeddedFactory { segment_bytes: 4 << 20, checkpoint_after_bytes: 16 << 20 };
+}
+
+struct Embedded {
+    /// None only while it is opened again.
+    store: Option<Arc<EmbeddedStore>>,
+    settings: EmbeddedSettings,
+    clock: TestClock,
+    /// Removed with the test.
+    _directory: TempDir,
+}
+
+#[async_trait]
+impl StoreFactory for EmbeddedFactory {
+    async fn open(&self, clock: &TestClock) -> Box<dyn UnderTest> {
+        let directory = TempDir::with_prefix("exacat-test-").expect("a temporary directory");
+        let settings = EmbeddedSettings {
+            segment_bytes: self.segment_bytes,
+            checkpoint_after_bytes: self.checkpoint_after_bytes,
+            ..EmbeddedSettings::at(directory.path())
+        };
+        let store = EmbeddedStore::open(settings.clone(), clock.shared()).expect("a store opens");
+        Box::new(Embedded { store: Some(store), settings, clock: clock.clone(), _directory: directory })
+    }
+}
+
+#[async_trait]
+impl UnderTest for Embedded {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone().expect("it is open")
+    }
+
+    async fn reopen(&mut self, end: End) {
+        let store = self.store.take().expect("it is open");
+        if end == End::Close {
+            store.close().await.expect("a store closes");
+        }
+        let store = Arc::into_inner(store).expect("the test still holds the store it has opened again");
+        drop(store);
+        let again = EmbeddedStore::open(self.settings.clone(), self.clock.shared());
+        self.store = Some(again.expect("a store opens on what it left"));
     }
 }

@@ -28,7 +28,7 @@ pub mod winners;
 
 pub use clock::TestClock;
 pub use dump::Dump;
-pub use factory::{End, MemoryFactory, StoreFactory, UnderTest};
+pub use factory::{EmbeddedFactory, End, MemoryFactory, StoreFactory, UnderTest};
 pub use scene::Scene;
 
 /// How many times the usual length a test shall have: the number in `EXACAT_TEST_ROUNDS`, or 1.

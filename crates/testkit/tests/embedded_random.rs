@@ -1,0 +1,17 @@
+//! Random sequences on the embedded store and the reference: all outcomes, all state, and what it left when it is opened
+//! again, over many small segments and checkpoints.
+
+use exacat_testkit::random::{self, Settings, Tally};
+use exacat_testkit::{EmbeddedFactory, rounds};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_does_what_the_reference_does() {
+    let mut tally = Tally::default();
+    for seed in 1000..1000 + 12 * rounds() {
+        match random::run(&EmbeddedFactory::SMALL, Settings::seeded(seed)).await {
+            Ok(one) => tally.add(&one),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    assert!(tally.0.len() > 60, "not much was tried: {tally:?}");
+}
