@@ -56,11 +56,13 @@ async fn requests_of_a_user_are_bounded_over_all_its_connections() {
     let mut one = Client::with_token(&world, &secret).await;
     let mut two = Client::with_token(&world, &secret).await;
     let mut bob = Client::with_token(&world, &other).await;
-    one.ask(wait()).await;
-    let waiting = two.ask(wait()).await;
+    world.files("/d", 1).await;
+    world.hooks.hold_lists.send_replace(true);
+    one.ask(list(1)).await;
+    let waiting = two.ask(list(1)).await;
     // Each is taken on before the next is read, but on different connections only when it has come.
     eventually_held(&world, 2).await;
-    let refused = one.ask(wait()).await;
+    let refused = one.ask(list(1)).await;
     expect_busy(&mut one, refused).await;
     let refused = two.ask(stat("/")).await;
     expect_busy(&mut two, refused).await;

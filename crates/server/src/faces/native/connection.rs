@@ -34,8 +34,10 @@ use crate::admission::{Bounded, Class, Held, Step, busy};
 use crate::instruments::{OperationIndex, count};
 use crate::service::{Cancel, Phase, Service, Work};
 
-/// Bytes read at once.
-const READ_BYTES: usize = 128 << 10;
+/// Bytes there is room for when reading, at least: what a quiet connection holds.
+const READ_BYTES_MIN: usize = 8 << 10;
+/// Bytes read at once, at most. The room grows towards it while it is used up, and shrinks when it is not.
+const READ_BYTES_MAX: usize = 256 << 10;
 /// Work without a pause, before other connections of the thread get their turn.
 const TURN: Duration = Duration::from_micros(500);
 /// After everything was said, how long the client may take to close its end, so that it gets what was said.
@@ -96,6 +98,7 @@ pub(super) struct Connection<S> {
     written: usize,
     unflushed: bool,
     eof: bool,
+    read_bytes: usize,
     outbox: Outbox,
     replies: mpsc::Receiver<Reply>,
     in_flight: HashMap<u64, InFlight>,
@@ -147,6 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             written: 0,
             unflushed: false,
             eof: false,
+            read_bytes: READ_BYTES_MIN,
             outbox,
             replies,
             in_flight: HashMap::new(),
@@ -211,13 +215,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// connection has ended.
     fn poll_io(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
         loop {
-            while !self.output_is_full()
-                && let Poll::Ready(Some(reply)) = self.replies.poll_recv(context)
-            {
-                self.take_over(reply);
+            let mut no_replies = false;
+            while !self.output_is_full() && !no_replies {
+                match self.replies.poll_recv(context) {
+                    Poll::Ready(Some(reply)) => self.take_over(reply),
+                    // None cannot be: the outbox has a sender.
+                    Poll::Ready(None) | Poll::Pending => no_replies = true,
+                }
             }
             if self.poll_write(context).is_err() {
                 return Poll::Ready(Some(End::Gone));
+            }
+            if !no_replies && !self.output_is_full() {
+                // The write made room. Nobody would wake us for the replies that were not looked for.
+                continue;
             }
             self.tell_output();
             self.look_at_phase(context);
@@ -318,7 +329,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Poll::Pending;
         }
         let buffer = self.decoder.buffer_mut();
-        buffer.reserve(READ_BYTES);
+        buffer.reserve(self.read_bytes);
         let read = std::pin::pin!(self.stream.read_buf(buffer));
         match read.poll(context) {
             Poll::Pending => Poll::Pending,
@@ -335,6 +346,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Poll::Ready(Ok(bytes)) => {
                 self.heard = Instant::now();
                 self.backlog = true;
+                if bytes >= self.read_bytes {
+                    self.read_bytes = (2 * self.read_bytes).min(READ_BYTES_MAX);
+                } else if bytes < self.read_bytes / 8 {
+                    self.read_bytes = (self.read_bytes / 2).max(READ_BYTES_MIN);
+                }
                 self.service.instruments.counts.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
                 Poll::Ready(Ok(()))
             }
