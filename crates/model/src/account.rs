@@ -211,9 +211,12 @@ impl Mode {
 
     /// Reads octal digits: `755`, `0644`.
     pub fn parse(text: &str) -> Result<Self> {
-        let bits = u16::from_str_radix(text, 8)
-            .map_err(|_| Error::invalid(format!("not an octal mode: {text:.20?}")))?;
-        Mode::new(bits)
+        let bad = || Error::invalid(format!("not an octal mode: {text:.20?}"));
+        // A sign, which the number's own parser would accept, is no digit.
+        if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(bad());
+        }
+        Mode::new(u16::from_str_radix(text, 8).map_err(|_| bad())?)
     }
 
     /// The bits.

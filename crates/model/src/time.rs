@@ -20,7 +20,10 @@ impl TimeMs {
         let trimmed = text.trim();
         if !trimmed.is_empty() && trimmed.bytes().all(|byte| byte.is_ascii_digit()) {
             let seconds: u64 = trimmed.parse().map_err(|_| bad())?;
-            return seconds.checked_mul(1000).map(TimeMs).ok_or_else(bad);
+            let milliseconds = seconds.checked_mul(1000).ok_or_else(bad)?;
+            // Not beyond the year 9999, where the other forms end.
+            let printable = i64::try_from(milliseconds).ok().map(jiff::Timestamp::from_millisecond);
+            return if matches!(printable, Some(Ok(_))) { Ok(TimeMs(milliseconds)) } else { Err(bad()) };
         }
         let milliseconds = if let Ok(timestamp) = trimmed.parse::<jiff::Timestamp>() {
             timestamp.as_millisecond()
@@ -61,7 +64,7 @@ mod tests {
         ] {
             assert_eq!(TimeMs::parse(text).unwrap(), TimeMs(ms), "{text}");
         }
-        for bad in ["", "yesterday", "1960-01-01T00:00:00Z", "99999999999999999999"] {
+        for bad in ["", "yesterday", "1960-01-01T00:00:00Z", "99999999999999999999", "999999999999999"] {
             assert!(TimeMs::parse(bad).is_err(), "{bad}");
         }
         assert_eq!(TimeMs(1_414_153_225_000).to_string(), "2014-10-24T12:20:25Z");
