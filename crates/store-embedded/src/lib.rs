@@ -36,3 +36,6 @@ mod writer;
 
 pub use settings::EmbeddedSettings;
 pub use store::EmbeddedStore;
+
+#[cfg(test)]
+mod tests;

@@ -73,6 +73,7 @@ impl EmbeddedStore {
             bytes_since_checkpoint: replayed_bytes,
             checkpoint_bytes: checkpoint.bytes,
             group: Group::default(),
+            short_of_space: false,
             _lock: lock,
         };
         let thread = std::thread::Builder::new().name("exacat-writer".to_owned()).spawn(move || {

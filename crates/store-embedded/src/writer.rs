@@ -73,6 +73,8 @@ pub(crate) struct Writer {
     pub checkpoint_bytes: u64,
     /// Records not written yet; what they are of.
     pub group: Group,
+    /// The last request was refused for lack of it.
+    pub short_of_space: bool,
     /// Held while the thread lives.
     pub _lock: Box<dyn Send + Sync>,
 }
@@ -286,7 +288,13 @@ impl Writer {
             }
             needed.min(RESERVE_BYTES_MAX)
         };
-        if self.log.fits(self.group.bytes.len() + needed) { Ok(()) } else { self.make_space(needed) }
+        if !self.log.fits(self.group.bytes.len() + needed) {
+            self.make_space(needed)?;
+        }
+        if std::mem::take(&mut self.short_of_space) {
+            self.shared.figures.clear(LOG_SPACE);
+        }
+        Ok(())
     }
 
     /// Writes what there is, and begins a segment if so many bytes do not fit into this one.
@@ -308,10 +316,10 @@ impl Writer {
                 if self.log.segment().first_revision != before {
                     self.shared.history.push(Arc::clone(self.log.segment()));
                 }
-                self.shared.figures.clear(LOG_SPACE);
                 Ok(())
             }
             Err(error) => {
+                self.short_of_space = true;
                 self.shared.figures.warn(LOG_SPACE, &error.message);
                 Err(format!("no space for the log, nothing was done: {error}"))
             }

@@ -1,0 +1,177 @@
+//! What the engine promises beyond the contract: one process, answers asked again after a restart, bounded pages,
+//! what it says of itself.
+
+use exacat_model::{DirId, ErrorKind, Revision, SeNumber};
+use exacat_store::{Outcome, Store};
+
+use super::simulated::SimulatedDisk;
+use super::{TestClock, apply, assert_sound, file, history, mkdir, open, request, settings, try_open};
+use crate::{EmbeddedSettings, EmbeddedStore};
+
+#[tokio::test]
+async fn a_directory_is_one_process_s_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = EmbeddedSettings { segment_bytes: 64 << 10, ..EmbeddedSettings::at(directory.path()) };
+    let clock = std::sync::Arc::new(TestClock::default());
+    let store = EmbeddedStore::open(settings.clone(), clock.clone()).unwrap();
+    let error = EmbeddedStore::open(settings.clone(), clock.clone()).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.message.contains("another process"), "{error}");
+    apply(&store, 1, vec![mkdir(DirId::ROOT, "a")]).await;
+    store.close().await.unwrap();
+    // Closed is enough: whoever still holds the old one holds nothing.
+    let again = EmbeddedStore::open(settings, clock).unwrap();
+    assert_eq!(again.revision().await.unwrap(), Revision(1));
+    assert!(store.revision().await.is_err());
+    assert!(store.apply(request(2, Vec::new())).await.is_err());
+}
+
+/// Goal: clause A6 to the letter, across a restart: applied mutations get the outcome they had, refused ones are
+/// decided anew, whether the restart had a checkpoint or not.
+#[tokio::test]
+async fn an_answer_can_be_asked_again_after_a_restart() {
+    for close in [true, false] {
+        let disk = SimulatedDisk::new();
+        let store = open(&disk);
+        let mutations = vec![mkdir(DirId::ROOT, "a"), mkdir(DirId(3), "below"), mkdir(DirId::ROOT, "b")];
+        let first = store.apply(request(1, mutations.clone())).await.unwrap();
+        assert!(matches!(first[1], Outcome::Refused(_)));
+        assert_eq!(store.apply(request(1, mutations[..1].to_vec())).await.unwrap(), first[..1]);
+        if close {
+            store.close().await.unwrap();
+        }
+        drop(store);
+        let store = open(&disk);
+        let second = store.apply(request(1, mutations.clone())).await.unwrap();
+        assert_eq!((&second[0], &second[2]), (&first[0], &first[2]));
+        assert!(matches!(second[1], Outcome::Applied { revision: Revision(3), .. }), "{second:?}");
+        assert_eq!(store.apply(request(1, mutations.clone())).await.unwrap(), second);
+        drop(store);
+        let store = open(&disk);
+        assert_eq!(store.apply(request(1, mutations)).await.unwrap(), second);
+        assert_eq!(history(&store, 10).await.len(), 3);
+    }
+}
+
+/// Goal: one group may hold a request and its repetition. Method: a sync held while both arrive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_and_its_repetition_may_come_together() {
+    let disk = SimulatedDisk::new();
+    let store = open(&disk);
+    disk.hold_syncs(true);
+    let ask = |number: u64, name: &'static str| {
+        let store = store.clone();
+        tokio::spawn(
+            async move { store.apply(request(number, vec![mkdir(DirId::ROOT, name)])).await.unwrap() },
+        )
+    };
+    let first = ask(1, "a");
+    disk.wait_for_held_sync();
+    let tasks = [ask(2, "b"), ask(2, "b"), ask(2, "b"), ask(1, "a")];
+    disk.hold_syncs(false);
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.unwrap());
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0], answers[2]);
+    assert_eq!(answers[3], first.await.unwrap());
+    assert_eq!(history(&store, 10).await.len(), 2);
+}
+
+/// Goal: `changes` gives the same whatever the page, from any place, across many segments, live and reopened.
+#[tokio::test]
+async fn changes_page_across_segments() {
+    let disk = SimulatedDisk::new();
+    let store = open(&disk);
+    for number in 0..60 {
+        let mutations =
+            (0..7).map(|item| file(DirId::ROOT, &format!("f{number}-{item}"), number * 7 + item)).collect();
+        apply(&store, number, mutations).await;
+    }
+    let all = history(&store, 10_000).await;
+    assert_eq!(all.len(), 420);
+    assert!(disk.files(".log").len() > 10);
+    for round in 0..2 {
+        let store = if round == 0 { store.clone() } else { open(&disk.copy()) };
+        for limit in [1, 6, 7, 8, 100] {
+            assert_eq!(history(&store, limit).await, all, "pages of {limit}");
+        }
+        for after in 0..=421 {
+            let page = store.changes(Revision(after), 3).await.unwrap();
+            let from = (after as usize).min(420);
+            assert_eq!(page.changes, all[from..(from + 3).min(420)]);
+            assert!(page.up_to.0 <= 420.max(after) && page.oldest == Revision(1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_bounds_what_is_replayed() {
+    let disk = SimulatedDisk::new();
+    let settings = EmbeddedSettings { checkpoint_after_bytes: 8 << 10, ..settings() };
+    let clock = std::sync::Arc::new(TestClock::default());
+    let store = EmbeddedStore::open_on(disk.shared(), settings, clock).unwrap();
+    for number in 0..300 {
+        apply(&store, number, vec![file(DirId::ROOT, &format!("f{number}"), number)]).await;
+    }
+    let checkpoints = disk.files(".checkpoint");
+    assert_eq!(checkpoints.len(), 2, "the last two are kept: {checkpoints:?}");
+    let status = store.status().await.unwrap();
+    let figure = |name: &str| status.figures.iter().find(|(other, _)| other == name).unwrap().1;
+    assert!(figure("checkpoint_revision") > 100);
+    // As large as the state, so written more and more rarely: all of them together are not more than the log is.
+    let log: usize = disk.files(".log").iter().map(|path| disk.bytes(path).len()).sum();
+    assert!(figure("checkpoint_bytes") < log as u64);
+    drop(store);
+    assert_sound(&open(&disk)).await;
+}
+
+#[tokio::test]
+async fn settings_out_of_range_and_foreign_files_are_refused() {
+    let clock = std::sync::Arc::new(TestClock::default());
+    for (bytes, good) in [(4095, false), (4096, true), (1 << 30, true), ((1 << 30) + 1, false)] {
+        let disk = SimulatedDisk::new();
+        let settings = EmbeddedSettings { segment_bytes: bytes, ..settings() };
+        if bytes == 1 << 30 {
+            continue; // It would take the memory it says.
+        }
+        assert_eq!(EmbeddedStore::open_on(disk.shared(), settings, clock.clone()).is_ok(), good, "{bytes}");
+    }
+    let (one, other) = (SimulatedDisk::new(), SimulatedDisk::new());
+    for disk in [&one, &other] {
+        apply(&open(disk), 1, vec![mkdir(DirId::ROOT, "a")]).await;
+    }
+    let (theirs, ours) = (other.files(".log").remove(0), one.files(".log").remove(0));
+    let bytes = other.bytes(&theirs);
+    one.damage(&ours, |ours| *ours = bytes);
+    assert_eq!(try_open(&one).err().unwrap().kind, ErrorKind::Corrupt, "another catalogue's log");
+    let catalogue = other.files("CATALOGUE").remove(0);
+    other.vanish(&catalogue);
+    assert_eq!(try_open(&other).err().unwrap().kind, ErrorKind::Corrupt, "a log that is nobody's");
+}
+
+#[tokio::test]
+async fn memory_for_entries_is_bounded() {
+    let disk = SimulatedDisk::new();
+    let settings = EmbeddedSettings { entry_bytes_max: 24 << 20, segment_bytes: 1 << 20, ..settings() };
+    let clock = std::sync::Arc::new(TestClock::default());
+    let store = EmbeddedStore::open_on(disk.shared(), settings, clock).unwrap();
+    let mut made = 0;
+    for number in 0.. {
+        let mutations = (0..2000)
+            .map(|item| file(DirId::ROOT, &format!("{:0>200}", number * 2000 + item), number * 2000 + item));
+        match store.apply(request(number, mutations.collect())).await {
+            Ok(_) => made += 2000,
+            Err(error) => {
+                assert!(matches!(error, exacat_store::ApplyError::Unavailable(_)), "{error:?}");
+                break;
+            }
+        }
+        assert!(made < 100_000);
+    }
+    assert!(made >= 10_000, "{made}");
+    let (page, _) = store.replicas_on(SeNumber(1), &[], 10).await.unwrap();
+    assert!(page.items.is_empty());
+    assert_eq!(store.status().await.unwrap().entries, made);
+}

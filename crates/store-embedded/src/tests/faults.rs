@@ -1,0 +1,192 @@
+//! Disks that fail and fill up: what is refused, what is unknown, and what goes on.
+
+use std::io;
+
+use exacat_model::{DirId, EntryId, ErrorKind, Lfn};
+use exacat_store::{ApplyError, Outcome, Store, WalkEnd};
+
+use super::simulated::{Fault, SimulatedDisk};
+use super::workload::Workload;
+use super::{apply, assert_sound, file, history, mkdir, open, request, try_open};
+
+async fn is_there(store: &dyn Store, path: &str) -> bool {
+    let walk = store.walk(&[Lfn::parse(path).unwrap()]).await.unwrap().remove(0);
+    matches!(walk.end, WalkEnd::Found(_))
+}
+
+/// Goal: a full disk refuses changes and nothing else, and is over when space is back.
+#[tokio::test]
+async fn a_full_disk_refuses_changes_and_recovers() {
+    let disk = SimulatedDisk::new();
+    let store = open(&disk);
+    disk.set_full(true);
+    let mut number = 0;
+    let refused = loop {
+        number += 1;
+        let name = format!("directory-{number}");
+        match store
+            .apply(request(number, vec![mkdir(DirId::ROOT, &name), mkdir(DirId::ROOT, &format!("{name}b"))]))
+            .await
+        {
+            Ok(_) => assert!(number < 1000, "the segment never fills"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, ApplyError::Unavailable(_)), "{refused:?}");
+    assert!(!is_there(&*store, &format!("/directory-{number}")).await);
+    assert!(is_there(&*store, "/directory-1").await);
+    assert_eq!(store.status().await.unwrap().warnings.len(), 1);
+    assert_sound(&store).await;
+    disk.set_full(false);
+    apply(&store, number, vec![mkdir(DirId::ROOT, &format!("directory-{number}"))]).await;
+    assert!(store.status().await.unwrap().warnings.is_empty());
+    let before = (history(&store, 1000).await, store.digest().await.unwrap());
+    assert_eq!(before.0.len() as u64, 2 * (number - 1) + 1);
+    drop(store);
+    let store = open(&disk);
+    assert_eq!((history(&store, 1000).await, store.digest().await.unwrap()), before);
+}
+
+/// Goal: a request that is larger than what is left gets a segment of its own size; one that runs out of disk half way
+/// says so, and can be asked again.
+#[tokio::test]
+async fn a_request_may_be_larger_than_a_segment() {
+    let disk = SimulatedDisk::new();
+    let store = open(&disk);
+    let many = (0..500).map(|number| file(DirId::ROOT, &format!("file-{number}"), number)).collect();
+    let outcomes = apply(&store, 1, many).await;
+    assert_eq!(outcomes.len(), 500);
+    assert!(disk.files(".log").iter().any(|path| disk.bytes(path).len() > 40_000));
+    let changes = history(&store, 33).await;
+    assert_eq!(changes.iter().map(|change| change.index).collect::<Vec<_>>(), (0..500).collect::<Vec<_>>());
+    drop(store);
+    assert_eq!(history(&open(&disk), 1000).await, changes);
+}
+
+/// Goal: after a failed write or sync the store does not guess. Method: each operation of the disk fails in turn, each
+/// way; whatever was answered must be there when it is opened again, and nothing that was `Unavailable`.
+#[tokio::test]
+async fn every_operation_of_the_disk_may_fail_once() {
+    let mut poisoned = 0;
+    for number in 1.. {
+        let mut past_the_end = false;
+        let kinds = [
+            Fault::Once(number, io::ErrorKind::Other),
+            Fault::Once(number, io::ErrorKind::StorageFull),
+            Fault::Short(number),
+        ];
+        for fault in kinds {
+            let disk = SimulatedDisk::new();
+            disk.set_fault(Some(fault));
+            let Ok(store) = try_open(&disk) else {
+                disk.set_fault(None);
+                assert_sound(&open(&disk)).await;
+                continue;
+            };
+            let mut workload = Workload::new(11);
+            let mut answered = 0;
+            let mut refused = Vec::new();
+            let mut unknown = 0;
+            for round in 0..25 {
+                let request = workload.request();
+                let operation = request.operation;
+                match store.apply(request).await {
+                    Ok(outcomes) => {
+                        assert_eq!(unknown, 0, "{fault:?}: work went on after a failed sync");
+                        answered += outcomes
+                            .iter()
+                            .filter(|outcome| matches!(outcome, Outcome::Applied { .. }))
+                            .count();
+                    }
+                    Err(ApplyError::Unavailable(_)) => refused.push(operation),
+                    Err(ApplyError::Unknown(_)) => unknown += 1,
+                    Err(error) => panic!("{error:?}"),
+                }
+                if round == 12 {
+                    // It may fail: that is no reason to stop.
+                    let _may_fail = store.checkpoint().await;
+                }
+            }
+            if unknown > 0 {
+                poisoned += 1;
+                let error = store.walk(&[Lfn::root()]).await.unwrap_err();
+                assert_eq!(error.kind, ErrorKind::Unavailable, "{fault:?}: what is not durable was shown");
+            }
+            drop(store);
+            disk.set_fault(None);
+            let store = open(&disk);
+            assert_sound(&store).await;
+            let changes = history(&store, 1000).await;
+            assert!(
+                changes.len() >= answered,
+                "{fault:?}: {answered} were answered, {} are left",
+                changes.len()
+            );
+            assert!(unknown > 0 || changes.len() == answered, "{fault:?}: something not answered is there");
+            assert!(
+                !changes.iter().any(|change| refused.contains(&change.operation)),
+                "{fault:?}: done though refused"
+            );
+            past_the_end = disk.operations() < number;
+        }
+        if past_the_end || number > 400 {
+            break;
+        }
+    }
+    assert!(poisoned > 20, "writes and syncs failed in few places: {poisoned}");
+}
+
+/// Goal: no answer shows what could still be lost (decision D6). Method: a sync that does not return.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_waits_until_what_it_saw_is_durable() {
+    let disk = SimulatedDisk::new();
+    let store = open(&disk);
+    apply(&store, 1, vec![mkdir(DirId::ROOT, "a")]).await;
+    disk.hold_syncs(true);
+    let writing = tokio::spawn({
+        let store = store.clone();
+        async move { store.apply(request(2, vec![mkdir(DirId::ROOT, "b")])).await }
+    });
+    disk.wait_for_held_sync();
+    let mut reading = tokio::spawn({
+        let store = store.clone();
+        async move { is_there(&*store, "/b").await }
+    });
+    let early = tokio::time::timeout(std::time::Duration::from_millis(50), &mut reading).await;
+    assert!(early.is_err(), "the read did not wait");
+    assert_eq!(store.revision().await.unwrap().0, 1);
+    assert_eq!(history(&store, 10).await.len(), 1);
+    disk.hold_syncs(false);
+    assert!(reading.await.unwrap());
+    assert!(writing.await.unwrap().is_ok());
+    assert_eq!(store.locate(&[EntryId::Directory(DirId(3))]).await.unwrap().len(), 1);
+}
+
+/// Goal: the queue is bounded; who finds it full waits, and everyone is answered. Method: as above, with more
+/// requests than there are places.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_wait_for_a_place_in_the_queue() {
+    let disk = SimulatedDisk::new();
+    let settings =
+        crate::EmbeddedSettings { queue_requests_max: 4, queue_bytes_max: 64 << 10, ..super::settings() };
+    let clock = std::sync::Arc::new(super::TestClock::default());
+    let store = crate::EmbeddedStore::open_on(disk.shared(), settings, clock).unwrap();
+    disk.hold_syncs(true);
+    let tasks: Vec<_> = (0..200u64)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                store.apply(request(number, vec![mkdir(DirId::ROOT, &format!("d{number}"))])).await
+            })
+        })
+        .collect();
+    disk.wait_for_held_sync();
+    disk.hold_syncs(false);
+    for task in tasks {
+        assert!(task.await.unwrap().is_ok());
+    }
+    assert_eq!(history(&store, 1000).await.len(), 200);
+    let status = store.status().await.unwrap();
+    let most = status.figures.iter().find(|(name, _)| name == "group_requests_max").unwrap().1;
+    assert!(most <= 64, "a group of {most} out of a queue of 4 and 64 KiB");
+}

@@ -1,0 +1,144 @@
+//! The log's format is final: a segment written once must be read for ever, to the same changes.
+//!
+//! `golden/log-v1.segment` was written by the first release. If this test fails, the format changed: that takes a new
+//! version, and a reader of this one that stays.
+
+use exacat_model::codec::Encode;
+use exacat_model::{
+    At, Body, Change, Checksum, Checksums, DirId, Effect, Entry, EntryId, FieldChange, File, GroupId, Guid,
+    Lfn, Location, Mode, Name, OperationId, Pfn, Replica, ReplicaState, Revision, SeNumber, Tag, TimeMs,
+    UserId,
+};
+
+use crate::record::{Head, RecordWriter, encode_effect, read_changes, read_head};
+use crate::segment::{Ending, HEADER_BYTES, Header, Records};
+
+const GOLDEN: &[u8] = include_bytes!("golden/log-v1.segment");
+
+fn header() -> Header {
+    Header {
+        catalogue: *b"golden catalogue",
+        first_revision: Revision(42),
+        created: TimeMs(1_790_000_000_000),
+        salt: 0x0123_4567_89ab_cdef,
+        digest: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
+    }
+}
+
+fn changes() -> Vec<Vec<Change>> {
+    let at = At { parent: DirId(7), name: Name::parse("AOD żółć.root").unwrap() };
+    let guid = Guid(*b"0123456789abcdef");
+    let derived = Replica { se: SeNumber(300), state: ReplicaState::Available, location: Location::Derived };
+    let pfn = Pfn::parse("root://host//path/file").unwrap();
+    let explicit =
+        Replica { se: SeNumber(5), state: ReplicaState::Suspect, location: Location::Explicit(pfn) };
+    let entry = Entry {
+        at: at.clone(),
+        owner: UserId(10),
+        group: GroupId(20),
+        mode: Mode::FILE,
+        created: TimeMs(1_790_000_000_123),
+        modified: TimeMs(1_414_153_225_000),
+        revision: Revision(42),
+        expires: Some(TimeMs(1_800_000_000_000)),
+        tags: vec![Tag::parse("run=600123").unwrap()],
+        body: Body::File(File {
+            guid,
+            size: Some(1 << 40),
+            checksums: Checksums::one(Checksum::parse("adler32:67b54f3").unwrap()),
+            job: Some(9),
+            replicas: vec![explicit, derived],
+        }),
+    };
+    let change = |revision: u64, operation: u8, index: u32, effect: Effect| Change {
+        revision: Revision(revision),
+        time: TimeMs(1_790_000_000_123 + revision),
+        who: UserId(3),
+        operation: OperationId([operation; 16]),
+        index,
+        effect,
+    };
+    let fields = vec![FieldChange::Mode { before: Mode::FILE, after: Mode::new(0o600).unwrap() }];
+    let id = EntryId::Object(guid);
+    let lfn = Lfn::parse("/a/AOD żółć.root").unwrap();
+    let mut first = vec![
+        change(42, 1, 0, Effect::Created { entry: Box::new(entry) }),
+        change(43, 1, 5, Effect::Updated { at: at.clone(), id, fields }),
+    ];
+    // One time per record.
+    first[1].time = first[0].time;
+    vec![first, vec![change(44, 2, 0, Effect::Removed { id, at, lfn })]]
+}
+
+fn written() -> Vec<u8> {
+    let mut group = Vec::new();
+    let mut effect = Vec::new();
+    for changes in changes() {
+        let first = &changes[0];
+        let head = Head {
+            first_revision: first.revision,
+            time: first.time,
+            operation: first.operation,
+            who: first.who,
+            count: 0,
+        };
+        let mut record = RecordWriter::begin(&mut group, head);
+        for change in &changes {
+            encode_effect(&change.effect, &mut effect);
+            record.add(&mut group, change.index, &effect);
+        }
+        record.end(&mut group, header().salt);
+    }
+    let mut segment = header().encode().to_vec();
+    segment.extend(group);
+    segment.resize(1024, 0);
+    segment
+}
+
+#[test]
+fn the_segment_of_the_first_release_is_read() {
+    assert_eq!(Header::decode("golden", GOLDEN).unwrap(), header());
+    let mut records = Records::new(GOLDEN, header().salt, HEADER_BYTES);
+    let mut read = Vec::new();
+    while let Some((_, body)) = records.next_record() {
+        let mut changes = Vec::new();
+        read_changes(body, Revision(0), |change| {
+            changes.push(change);
+            Ok::<bool, exacat_model::codec::DecodeError>(true)
+        })
+        .unwrap();
+        assert_eq!(read_head(body).unwrap().count as usize, changes.len());
+        read.push(changes);
+    }
+    assert_eq!(read, changes());
+    assert_eq!(records.ending("golden", false).unwrap(), Ending::Clean);
+}
+
+#[test]
+fn this_release_writes_the_same_bytes() {
+    let written = written();
+    assert_eq!(written.len(), GOLDEN.len());
+    if let Some(at) = written.iter().zip(GOLDEN).position(|(one, other)| one != other) {
+        panic!("byte {at} is {} now, and was {}", written[at], GOLDEN[at]);
+    }
+}
+
+/// The places the document names, by its numbers.
+#[test]
+fn the_bytes_are_where_the_document_says() {
+    assert_eq!(&GOLDEN[0..8], b"exacatLG");
+    assert_eq!(GOLDEN[8..12], [1, 0, 96, 0]);
+    assert_eq!(&GOLDEN[16..32], b"golden catalogue");
+    assert_eq!(GOLDEN[32..40], 42u64.to_le_bytes());
+    assert_eq!(GOLDEN[48..56], 0x0123_4567_89ab_cdefu64.to_le_bytes());
+    let record = &GOLDEN[96..];
+    assert_eq!(record[8..16], [0, 0, 0, 0, 1, 0, 0, 0], "the first of its group; changes; no flags");
+    assert_eq!(record[16..24], 42u64.to_le_bytes());
+    assert_eq!(record[32..48], [1; 16]);
+    assert_eq!(record[48..52], 3u32.to_le_bytes());
+    assert_eq!(record[52..56], 2u32.to_le_bytes());
+    assert_eq!(record[56], 0, "the first change is of mutation 0");
+    let length = changes()[0][0].effect.to_bytes().len();
+    assert_eq!(usize::from(record[57]), length);
+    assert_eq!(record[58], 1, "an effect `Created`");
+}

@@ -1,0 +1,140 @@
+//! Tests of the engine as a whole, on a simulated disk: what the conformance suite cannot see.
+
+mod behaviour;
+mod crash;
+mod damage;
+mod faults;
+mod golden;
+mod simulated;
+mod workload;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use exacat_model::{
+    At, Change, Checksums, DirId, Expect, File, GroupId, Guid, Lfn, Mode, Mutation, Name, NewBody, NewEntry,
+    OperationId, Revision, Se, SeName, SeNumber, SeStatus, TimeMs, UserId,
+};
+use exacat_store::{Clock, Outcome, Request, Store};
+
+use crate::{EmbeddedSettings, EmbeddedStore};
+use simulated::SimulatedDisk;
+
+/// A clock that goes on by a second each time it is asked.
+#[derive(Default)]
+pub struct TestClock(AtomicU64);
+
+impl Clock for TestClock {
+    fn now(&self) -> TimeMs {
+        TimeMs(1_790_000_000_000 + 1000 * self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Small segments, so that a few requests fill one.
+pub fn settings() -> EmbeddedSettings {
+    EmbeddedSettings { segment_bytes: 4096, checkpoint_after_bytes: 1 << 40, ..EmbeddedSettings::at("/data") }
+}
+
+pub fn open(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
+    try_open(disk).unwrap()
+}
+
+pub fn try_open(disk: &SimulatedDisk) -> exacat_model::Result<Arc<EmbeddedStore>> {
+    EmbeddedStore::open_on(disk.shared(), settings(), Arc::new(TestClock::default()))
+}
+
+pub fn operation(number: u64) -> OperationId {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&number.to_le_bytes());
+    OperationId(id)
+}
+
+pub fn request(number: u64, mutations: Vec<Mutation>) -> Request {
+    Request { operation: operation(number), who: UserId(0), mutations }
+}
+
+pub fn at(parent: DirId, name: &str) -> At {
+    At { parent, name: Name::parse(name).unwrap() }
+}
+
+pub fn new_entry(parent: DirId, name: &str, body: NewBody) -> Mutation {
+    Mutation::Create(Box::new(NewEntry {
+        at: at(parent, name),
+        owner: UserId(0),
+        group: GroupId(0),
+        mode: Mode::FILE,
+        created: None,
+        modified: None,
+        expires: None,
+        tags: Vec::new(),
+        body,
+    }))
+}
+
+pub fn mkdir(parent: DirId, name: &str) -> Mutation {
+    new_entry(parent, name, NewBody::Directory)
+}
+
+pub fn guid(number: u64) -> Guid {
+    let mut guid = [0; 16];
+    guid[..8].copy_from_slice(&number.to_be_bytes());
+    Guid(guid)
+}
+
+pub fn file(parent: DirId, name: &str, number: u64) -> Mutation {
+    let file = File {
+        guid: guid(number),
+        size: Some(number),
+        checksums: Checksums::none(),
+        job: None,
+        replicas: Vec::new(),
+    };
+    new_entry(parent, name, NewBody::File(file))
+}
+
+pub fn se(number: u16) -> Mutation {
+    let record = exacat_model::Record::Se(Se {
+        number: SeNumber(number),
+        name: SeName::parse(&format!("SE{number}")).unwrap(),
+        prefix: "root://host/".trim_end_matches('/').to_owned(),
+        qos: Vec::new(),
+        status: SeStatus::Online,
+        distances: Vec::new(),
+    });
+    Mutation::SetRecord { record: Box::new(record), expect: exacat_model::ExpectRecord::Any }
+}
+
+pub fn remove(parent: DirId, name: &str) -> Mutation {
+    let lfn = Lfn::parse("/somewhere").unwrap();
+    Mutation::Remove { at: at(parent, name), expect: Expect::ANY, only_empty: false, lfn }
+}
+
+/// Applies one request that must be applied wholly.
+pub async fn apply(store: &EmbeddedStore, number: u64, mutations: Vec<Mutation>) -> Vec<Outcome> {
+    let outcomes = store.apply(request(number, mutations)).await.unwrap();
+    for outcome in &outcomes {
+        assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+    }
+    outcomes
+}
+
+/// The whole history, in pages of `limit`.
+pub async fn history(store: &EmbeddedStore, limit: usize) -> Vec<Change> {
+    let mut changes: Vec<Change> = Vec::new();
+    loop {
+        let after = changes.last().map_or(Revision(0), |change| change.revision);
+        let page = store.changes(after, limit).await.unwrap();
+        assert!(page.changes.len() <= limit);
+        if page.changes.is_empty() {
+            return changes;
+        }
+        assert_eq!(page.up_to, page.changes.last().unwrap().revision);
+        changes.extend(page.changes);
+    }
+}
+
+/// No index and no counter is wrong.
+pub async fn assert_sound(store: &EmbeddedStore) {
+    let audit = store.audit().await.unwrap();
+    assert_eq!(audit.findings_total, 0, "{:?}", audit.findings);
+}
