@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::error::Error;
 use crate::input::BytesRead;
-use crate::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, BATCHES_READ_AHEAD_MAX};
+use crate::limits::{BATCH_BYTES_MAX, BATCHES_READ_AHEAD_MAX};
 use crate::listing::{Listing, Repeats, RowKind};
 use crate::records::{Fields, Record};
 use crate::reject::{Complaint, Reason, Reject};
@@ -107,8 +107,8 @@ impl Batch {
         complaint.of_row(row.line, self.raw(row))
     }
 
-    fn is_full(&self) -> bool {
-        self.items >= BATCH_ROWS_MAX
+    fn is_full(&self, batch_rows: usize) -> bool {
+        self.items >= batch_rows
             || self.bytes >= BATCH_BYTES_MAX
             || self.rows.end - self.rows.start >= ROWS_PER_BATCH_MAX
     }
@@ -181,6 +181,8 @@ pub(crate) struct Reading {
     pub(crate) from: (Pass, u64),
     /// Are rows that refer to others put off?
     pub(crate) two_passes: bool,
+    /// Rows of a batch, at most.
+    pub(crate) batch_rows: usize,
 }
 
 /// Begins to read. The thread ends when the listing does, or when the receiver is dropped.
@@ -291,7 +293,7 @@ impl Reader<'_> {
                     }
                 }
             }
-            if batch.is_full() {
+            if batch.is_full(self.reading.batch_rows) {
                 let next = Batch::new(pass, batch.rows.end);
                 self.send(std::mem::replace(&mut batch, next))?;
                 occurrences.clear();

@@ -15,7 +15,7 @@ use crate::batches::{self, Batch, Pass, Read, Reading};
 use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::input::BytesRead;
-use crate::limits::{BATCHES_IN_FLIGHT_MAX, ROWS_PER_STATE};
+use crate::limits::{BATCH_ROWS_MAX, BATCHES_IN_FLIGHT_MAX, ROWS_PER_STATE};
 use crate::listing::{Listing, ListingOptions};
 use crate::progress::Progress;
 use crate::reject::{Reason, Reject, RejectSink};
@@ -39,6 +39,8 @@ pub struct ImportOptions {
     pub restart: bool,
     /// Make the SEs, users and groups that an export says its rows need, where they are not there.
     pub restore: bool,
+    /// Rows sent at once: 1 to [`BATCH_ROWS_MAX`].
+    pub batch_rows: usize,
 }
 
 impl Default for ImportOptions {
@@ -50,6 +52,7 @@ impl Default for ImportOptions {
             state: StateAt::Beside,
             restart: false,
             restore: false,
+            batch_rows: BATCH_ROWS_MAX,
         }
     }
 }
@@ -134,6 +137,9 @@ pub async fn import<C: Catalogue>(
     progress: impl FnMut(&Progress) + Send,
 ) -> Result<ImportReport, Error> {
     let started = Instant::now();
+    if !(1..=BATCH_ROWS_MAX).contains(&options.batch_rows) {
+        return Err(Error::options(format!("rows are sent 1 to {BATCH_ROWS_MAX} at once, not {}", options.batch_rows)));
+    }
     let mut listing = Listing::open(path, options.listing.clone())?;
     let mut report = ImportReport::default();
     let mut counts = Counts::default();
@@ -149,8 +155,8 @@ pub async fn import<C: Catalogue>(
     let from = keeper.from();
     let count = BytesRead::default();
     let listing = Arc::new(listing);
-    let reads =
-        batches::read(Arc::clone(&listing), Reading { from, two_passes: true }, count.clone())?;
+    let reading = Reading { from, two_passes: true, batch_rows: options.batch_rows };
+    let reads = batches::read(Arc::clone(&listing), reading, count)?;
     let sender = Sender {
         catalogue,
         listing: Arc::clone(&listing),
@@ -266,8 +272,7 @@ impl<C: Catalogue, P: FnMut(&Progress) + Send> Importing<'_, C, P> {
         }
         self.keeper.before_sending(&batch, &mut self.sink, self.counts)?;
         let again = self.keeper.may_be_sent_already(&batch);
-        self.sender.register_ses(&batch.new_ses).await?;
-        self.counts.ses_registered += batch.new_ses.len() as u64;
+        self.counts.ses_registered += self.sender.register_ses(&batch.new_ses).await?;
         let directories = self.sender.make_directories(&mut batch, again).await?;
         for name in &batch.names {
             *self.flying_names.entry(*name).or_default() += 1;
@@ -352,9 +357,13 @@ impl Keeper {
             return Ok((keeper, fresh_sink()?));
         };
         let fingerprint = fingerprint(options);
-        if !options.restart
-            && let Some(state) = State::load(&path)?
-        {
+        let found = match State::load(&path) {
+            _ if options.restart => None,
+            // Where nothing can be written, nothing can be read either; the note comes with the writing.
+            Err(Error::File { .. }) if options.state == StateAt::Beside => None,
+            found => found?,
+        };
+        if let Some(state) = found {
             state.check(&path, identity, &fingerprint)?;
             let mut sink = match &options.rejects {
                 Some(rejects) => RejectSink::resume(rejects, state.reject_bytes)?,

@@ -98,14 +98,14 @@ pub struct Identity {
 }
 
 /// A listing on disk.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Input {
     path: PathBuf,
     compression: Compression,
     /// None if it is no regular file (a pipe).
     identity: Option<Identity>,
     /// Of a pipe: what was read to look at it, and the rest; taken by the one reader it can have.
-    pipe: Arc<Mutex<Option<(Vec<u8>, File)>>>,
+    pipe: Arc<Mutex<Option<(Vec<u8>, Box<dyn Read + Send>)>>>,
 }
 
 impl Input {
@@ -132,9 +132,25 @@ impl Input {
             let head = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&head));
             input.identity = Some(Identity { size: metadata.len(), modified_ns, head });
         } else {
-            *input.pipe.lock() = Some((head, file));
+            *input.pipe.lock() = Some((head, Box::new(file)));
         }
         Ok(input)
+    }
+
+    /// What a reader gives, as a pipe would; `name` stands for it in errors and may tell the format.
+    pub fn of_reader(
+        name: &Path,
+        mut reader: Box<dyn Read + Send>,
+        compression: Option<Compression>,
+    ) -> Result<Self, Error> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        (&mut reader)
+            .take(HEAD_BYTES as u64)
+            .read_to_end(&mut head)
+            .map_err(|error| Error::file("read", name, error))?;
+        let compression = compression.unwrap_or_else(|| Compression::detect(&head));
+        let pipe = Arc::new(Mutex::new(Some((head, reader))));
+        Ok(Input { path: name.to_owned(), compression, identity: None, pipe })
     }
 
     /// Where it is.
@@ -202,6 +218,17 @@ impl Input {
             .read_to_end(&mut head)
             .map_err(|error| Error::file("read", &self.path, error))?;
         Ok(head)
+    }
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Input { path, compression, identity, .. } = self;
+        f.debug_struct("Input")
+            .field("path", path)
+            .field("compression", compression)
+            .field("identity", identity)
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,6 +5,7 @@
 //! * [`import`](import::import) sends it, many batches in flight, and goes on after an interruption.
 //! * [`verify`](verify::verify) proves that each row is in the catalogue as given.
 //! * [`export`](export::export) writes everything below a path so that it can be imported again.
+//! * [`generate`](generate::generate) makes a sample catalogue out of a seed.
 //!
 //! This crate knows no server and no network: it asks a [`Catalogue`], which the client is.
 
@@ -15,6 +16,7 @@ pub mod columns;
 pub mod error;
 pub mod escape;
 pub mod export;
+pub mod generate;
 pub mod import;
 pub mod input;
 pub mod json_tags;
@@ -32,6 +34,7 @@ pub mod row;
 pub mod se_rules;
 mod seen;
 mod sending;
+pub mod tree;
 pub mod verify;
 
 pub use catalogue::Catalogue;

@@ -19,6 +19,7 @@ use crate::records::{Fields, Flaw, Format, Record, Records};
 use crate::reject::{Complaint, Reason};
 use crate::row::{Assembler, Draft, Row};
 use crate::se_rules::SeMap;
+use crate::seen::Seen;
 
 /// What kind of row it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +113,8 @@ pub struct ListingOptions {
     pub se: Option<SeName>,
     /// Which PFN or location is on which SE.
     pub se_map: SeMap,
-    /// Make up names of SEs from hosts and locations, and register those that are not.
+    /// Make up names of SEs from hosts and locations, and register those that are not: read-only, and with the
+    /// prefix `unknown://NAME` until somebody sets the one they have.
     pub se_auto: bool,
     /// What `=` as a PFN stands for: this, and the LFN as the row gives it.
     pub pfn_same: Option<String>,
@@ -221,8 +223,19 @@ impl Listing {
     /// Looks at a file and finds out what was not said.
     pub fn open(path: &Path, options: ListingOptions) -> Result<Self, Error> {
         let input = Input::open(path, options.compression)?;
+        Listing::of_input(input, options)
+    }
+
+    /// Looks at what a reader gives; it is read once.
+    pub fn of_reader(name: &Path, reader: Box<dyn io::Read + Send>, options: ListingOptions) -> Result<Self, Error> {
+        let input = Input::of_reader(name, reader, options.compression)?;
+        Listing::of_input(input, options)
+    }
+
+    fn of_input(input: Input, options: ListingOptions) -> Result<Self, Error> {
+        let path = input.path();
         let head = input.content_head()?;
-        let format = options.format.unwrap_or_else(|| detect_format(&head, path));
+        let format = options.format.unwrap_or_else(|| detect_format(&head, path, options.columns.as_ref()));
         let delimiter = options.delimiter.unwrap_or(format.delimiter());
         if matches!(delimiter, b'\n' | b'\r' | b'"' | 0x80..) {
             return Err(Error::options("the delimiter is one ASCII character, not a quote or a line end"));
@@ -441,9 +454,9 @@ fn text_plan(
     Ok((layout, header))
 }
 
-/// JSON by its first byte; else by the name; else CSV if the first line has commas, no tab and a header's
-/// words; else TSV.
-fn detect_format(head: &[u8], path: &Path) -> Format {
+/// JSON by its first byte; else by the name; else CSV if the first line has commas, no tab, and reads as a
+/// header or has as many fields as there are columns; else TSV.
+fn detect_format(head: &[u8], path: &Path, columns: Option<&Columns>) -> Format {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     if head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
         return Format::JsonLines;
@@ -459,8 +472,50 @@ fn detect_format(head: &[u8], path: &Path) -> Format {
     let first = head.split(|byte| *byte == b'\n').find(|line| !line.starts_with(PREAMBLE_KEY.as_bytes()));
     let first = String::from_utf8_lossy(first.unwrap_or_default());
     let fields: Vec<&str> = first.trim_end().split(',').map(|field| field.trim_matches('"')).collect();
-    if !first.contains('\t') && fields.len() > 1 && columns::looks_like_header(&fields) {
-        return Format::Csv;
+    if first.contains('\t') || fields.len() < 2 {
+        return Format::Tsv;
     }
-    Format::Tsv
+    let fits = match columns {
+        Some(Columns::InOrder(roles)) => roles.len() == fields.len(),
+        Some(Columns::Named(assigned)) => assigned.iter().any(|(name, _)| fields.contains(&name.as_str())),
+        None => false,
+    };
+    if fits || columns::looks_like_header(&fields) { Format::Csv } else { Format::Tsv }
+}
+
+/// What becomes of the rows of a listing before any catalogue is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Examined {
+    /// Rows.
+    pub rows: u64,
+    /// Rows that can be asked for.
+    pub accepted: u64,
+    /// Rejected rows and parts left out, by reason.
+    pub rejects: Vec<(Reason, u64)>,
+}
+
+impl Listing {
+    /// Reads all rows and counts what an import would reject without asking.
+    pub fn examine(&self) -> Result<Examined, Error> {
+        let mut examined = Examined::default();
+        let mut seen = Seen::new(self.options.repeats);
+        let mut fields = Fields::default();
+        let mut counts = [0u64; Reason::ALL.len()];
+        let mut records = self.records(&BytesRead::default())?;
+        while let Some(record) = records.next().map_err(|error| Error::file("read", self.input.path(), error))? {
+            examined.rows += 1;
+            match self.row(record, &mut fields).and_then(|row| seen.take(&row.item).map(|_| row)) {
+                Ok(row) => {
+                    examined.accepted += 1;
+                    for dropped in row.dropped {
+                        counts[dropped.reason as usize] += 1;
+                    }
+                }
+                Err(complaint) => counts[complaint.reason as usize] += 1,
+            }
+        }
+        let met = |reason: &Reason| counts[*reason as usize] > 0;
+        examined.rejects = Reason::ALL.into_iter().filter(met).map(|reason| (reason, counts[reason as usize])).collect();
+        Ok(examined)
+    }
 }

@@ -13,6 +13,8 @@ pub struct Progress {
     pub bytes_read: u64,
     /// Bytes of the file; none for a pipe, or where it is not known yet.
     pub bytes_total: Option<u64>,
+    /// Rows in all, where that is known and bytes are not.
+    pub rows_total: Option<u64>,
     /// Rows that were rejected or differ.
     pub rejected: u64,
     /// Is it the second reading of rows that refer to others?
@@ -30,8 +32,12 @@ impl Progress {
 
     /// What part is done, from 0 to 1; none if the whole is not known.
     pub fn fraction(&self) -> Option<f64> {
-        let total = self.bytes_total.filter(|total| *total > 0)?;
-        Some((self.bytes_read as f64 / total as f64).min(1.0))
+        let (done, total) = match (self.bytes_total, self.rows_total) {
+            (Some(bytes), _) => (self.bytes_read, bytes),
+            (None, Some(rows)) => (self.rows, rows),
+            (None, None) => return None,
+        };
+        (total > 0).then(|| (done as f64 / total as f64).min(1.0))
     }
 
     /// Time left at the rate of this run; none if it cannot be told yet.
@@ -59,6 +65,7 @@ mod tests {
         assert_eq!(progress.left(), Some(Duration::from_secs(30)));
         assert_eq!(Progress::default().left(), None);
         assert_eq!(Progress::default().rows_per_second(), 0.0);
-        assert_eq!(Progress { bytes_total: Some(0), ..progress }.fraction(), None);
+        assert_eq!(Progress { bytes_total: Some(0), ..progress.clone() }.fraction(), None);
+        assert_eq!(Progress { bytes_total: None, rows_total: Some(600), ..progress }.fraction(), Some(0.5));
     }
 }

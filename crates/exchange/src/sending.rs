@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exacat_model::operation::{Existing, NewFile, Registered, SeSettings};
-use exacat_model::{Answer, Error as ModelError, ErrorKind, FileRef, Lfn, Operation, SeName};
+use exacat_model::{Answer, Error as ModelError, ErrorKind, FileRef, Lfn, Operation, SeName, SeStatus};
 use parking_lot::Mutex;
 
 use crate::batches::{Batch, FileGroup, RowAt};
@@ -73,21 +73,44 @@ impl<C: Catalogue> Sender<C> {
         }
     }
 
-    /// Registers the SEs that the batch names for the first time.
-    pub(crate) async fn register_ses(&self, ses: &[SeName]) -> Result<(), ModelError> {
+    /// Asks for something to be made. Where it may have been made, and nobody can tell, this is an error: found
+    /// there when asked again, it would look like somebody else's. The next run, which knows, goes on with it.
+    async fn ask_to_make(&self, operation: Operation) -> Result<Answer, ModelError> {
+        let mut attempt = 0;
+        loop {
+            match self.catalogue.call(operation.clone()).await {
+                Err(error) if matches!(error.kind, ErrorKind::Busy | ErrorKind::Unavailable) => {
+                    before_retry(&mut attempt, error).await?;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Registers the SEs that the batch names for the first time; gives how many were new.
+    ///
+    /// Where they are is not known: their prefix is `unknown://NAME`, so that replicas without a PFN can stand on
+    /// them, and they are read-only, so that no upload is sent there. Whoever knows better sets both.
+    pub(crate) async fn register_ses(&self, ses: &[SeName]) -> Result<u64, ModelError> {
+        let mut registered = 0;
         for name in ses {
-            self.ask(Operation::SeSet(SeSettings {
+            let settings = SeSettings {
                 name: name.clone(),
                 number: None,
-                prefix: None,
+                prefix: Some(format!("unknown://{name}")),
                 qos: None,
-                status: None,
+                status: Some(SeStatus::ReadOnly),
                 distances: Vec::new(),
-                only_new: false,
-            }))
-            .await?;
+                only_new: true,
+            };
+            match self.ask(Operation::SeSet(settings)).await {
+                Ok(_) => registered += 1,
+                // By somebody else, or by an answer that was lost.
+                Err(error) if error.kind == ErrorKind::Exists => {}
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
+        Ok(registered)
     }
 
     /// Sends what of the batch may be in flight beside other batches. `again` says that an interrupted run may
@@ -292,12 +315,12 @@ impl<C: Catalogue> Sender<C> {
 
     /// Asks for something that makes `lfn`; if its directory is missing, makes that and asks again.
     pub(crate) async fn ask_with_parent(&self, operation: Operation, lfn: &Lfn) -> Result<Answer, ModelError> {
-        match self.ask(operation.clone()).await {
+        match self.ask_to_make(operation.clone()).await {
             Err(error) if error.kind == ErrorKind::NotFound => {
                 let Some(parent) = lfn.parent() else { return Err(error) };
                 let answer = self.ask(Operation::Mkdir { lfns: vec![parent], parents: true, mode: None }).await?;
                 each_done(answer, 1, "mkdir")?.into_iter().collect::<Result<(), _>>()?;
-                self.ask(operation).await
+                self.ask_to_make(operation).await
             }
             answer => answer,
         }

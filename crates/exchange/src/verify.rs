@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::escape::push_field;
 use crate::import::registered_ses;
 use crate::input::BytesRead;
-use crate::limits::{BATCHES_IN_FLIGHT_MAX, DIFFERENCES_SHOWN_MAX, MEMBERS_CACHED_MAX};
+use crate::limits::{BATCH_ROWS_MAX, BATCHES_IN_FLIGHT_MAX, DIFFERENCES_SHOWN_MAX, MEMBERS_CACHED_MAX};
 use crate::listing::{Listing, ListingOptions};
 use crate::others::{Gap, gap};
 use crate::progress::Progress;
@@ -133,7 +133,7 @@ pub async fn verify<C: Catalogue>(
     let mut listing = Listing::open(path, options.clone())?;
     listing.know_ses(registered_ses(&*catalogue).await?);
     let listing = Arc::new(listing);
-    let reading = Reading { from: (Pass::First, 0), two_passes: false };
+    let reading = Reading { from: (Pass::First, 0), two_passes: false, batch_rows: BATCH_ROWS_MAX };
     let mut reads = batches::read(Arc::clone(&listing), reading, BytesRead::default())?;
     let verifier = Arc::new(Verifier {
         catalogue,
@@ -177,6 +177,7 @@ pub async fn verify<C: Catalogue>(
             rows_now: rows,
             bytes_read,
             bytes_total: listing.input().size(),
+            rows_total: None,
             rejected: rejects.rejected() + report.different + report.missing,
             second_pass: false,
             elapsed: started.elapsed(),

@@ -147,7 +147,11 @@ impl Direct {
     pub async fn dump_given(&self) -> String {
         let columns = "kind,lfn,size,checksum,owner,group,mode,job,replicas,tags,target";
         let options = ExportOptions { columns: Some(columns_of(columns)), ..ExportOptions::default() };
-        self.export(&options).await.0
+        // Members come in the order of their GUIDs.
+        let mut lines: Vec<String> = self.export(&options).await.0.lines().map(str::to_owned).collect();
+        let members = lines.iter().position(|line| line.starts_with("member\t")).unwrap_or(lines.len());
+        lines[members..].sort();
+        lines.join("\n") + "\n"
     }
 
     /// The counters and indices are right.
@@ -296,4 +300,15 @@ pub fn real_data(name: &str) -> Option<PathBuf> {
     }
     eprintln!("skipped: {name} is not there; EXACAT_REAL_DATA names the directory of the real listings");
     None
+}
+
+/// Compares long texts, and shows the first lines that differ rather than all.
+#[track_caller]
+pub fn assert_same_lines(found: &str, wanted: &str, about: &dyn std::fmt::Debug) {
+    if found == wanted {
+        return;
+    }
+    let mut lines = found.lines().zip(wanted.lines()).enumerate();
+    let first = lines.find(|(_, (found, wanted))| found != wanted);
+    panic!("{about:?}: {} lines, not {}; first difference {first:?}", found.lines().count(), wanted.lines().count());
 }
