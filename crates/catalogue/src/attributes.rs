@@ -34,7 +34,12 @@ pub(crate) fn check_writable(caller: &Caller, entry: &Entry, lfn: &Lfn) -> Resul
 
 /// Where a replica is: at the PFN given, or at the one that follows from the SE. A file may have been registered with
 /// one and be asked for by the other, so where a replica is known and its PFN is the one given, it is that.
-pub(crate) fn location_on(se: &Se, guid: Guid, pfn: Option<Pfn>, known: Option<&Replica>) -> Result<Location> {
+pub(crate) fn location_on(
+    se: &Se,
+    guid: Guid,
+    pfn: Option<Pfn>,
+    known: Option<&Replica>,
+) -> Result<Location> {
     match pfn {
         Some(pfn) => match known {
             Some(replica) if replica.pfn(guid, Some(se)) == pfn.as_str() => Ok(replica.location.clone()),

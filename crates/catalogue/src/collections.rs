@@ -1,12 +1,12 @@
 //! Collections: named sets of files; and the files that are inside an archive.
 
+use exacat_model::Effect;
 use exacat_model::answer::Member;
 use exacat_model::limits::{EDITS_PER_UPDATE_MAX, TAGS_PER_ENTRY_MAX};
 use exacat_model::{
-    Answer, Body, Cursor, Edit, Entry, EntryId, Error, ErrorKind, Expect, FieldChange, FileRef, Guid, Lfn, Mode,
-    Mutation, NewBody, NewEntry, OperationId, Result, Revision, Tag,
+    Answer, Body, Cursor, Edit, Entry, EntryId, Error, ErrorKind, Expect, FieldChange, FileRef, Guid, Lfn,
+    Mode, Mutation, NewBody, NewEntry, OperationId, Result, Revision, Tag,
 };
-use exacat_model::Effect;
 use exacat_store::{Located, Outcome, Place, Refusal};
 
 use crate::Catalogue;
@@ -94,7 +94,10 @@ impl Catalogue {
             };
             return Ok(Answer::CollectionEdited { added, removed, refused });
         }
-        Err(Error::new(ErrorKind::Conflict, format!("{lfn}: files went away while they were added: try again")))
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!("{lfn}: files went away while they were added: try again"),
+        ))
     }
 
     async fn plan_members(
@@ -185,7 +188,10 @@ impl Catalogue {
         let items = page.items.into_iter().zip(located).map(|(guid, located)| {
             let stat = match located {
                 Some(Located { entry, place: Place::Tree(lfn), gates })
-                    if caller.check_scope(&lfn).and_then(|()| check_passage(caller, &gates, &lfn)).is_ok() =>
+                    if caller
+                        .check_scope(&lfn)
+                        .and_then(|()| check_passage(caller, &gates, &lfn))
+                        .is_ok() =>
                 {
                     Some(stat_of(&names, caller, lfn, entry))
                 }

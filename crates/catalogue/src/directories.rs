@@ -143,7 +143,8 @@ impl Catalogue {
                 Ok(Spot::Vacant(vacancy)) => {
                     let asked = lfn.components().rev();
                     let missing = vacancy.missing.iter().rev().map(|name| Some(name.as_str()));
-                    if missing.eq(asked.map(Some).chain(std::iter::repeat(None)).take(vacancy.missing.len())) {
+                    if missing.eq(asked.map(Some).chain(std::iter::repeat(None)).take(vacancy.missing.len()))
+                    {
                         Progress::Missing(vacancy)
                     } else {
                         let error = format!("{lfn}: a link leads to {}, which is not there", vacancy.lfn);
@@ -175,7 +176,8 @@ impl Catalogue {
         let mut items: Vec<Result<Mutation>> = positions.iter().map(|_| idle()).collect();
         let mut modes = vec![mode; items.len()];
         for index in due {
-            let (Progress::Missing(vacancy), Some(path)) = (&progress[*index], prefix(&lfns[*index], level)) else {
+            let (Progress::Missing(vacancy), Some(path)) = (&progress[*index], prefix(&lfns[*index], level))
+            else {
                 continue;
             };
             let position = positions[path];
@@ -191,7 +193,8 @@ impl Catalogue {
                 .map(|at| new_directory(caller, at, modes[position]));
         }
         // Nothing after the last that is due needs to hold a position.
-        let last = due.iter().filter_map(|index| prefix(&lfns[*index], level)).map(|path| positions[path]).max();
+        let last =
+            due.iter().filter_map(|index| prefix(&lfns[*index], level)).map(|path| positions[path]).max();
         items.truncate(last.map_or(0, |last| last + 1));
         let outcomes = self.apply_each(caller, step_id(id, level as u64), items, MUTATION_BYTES).await?;
         for index in due {
@@ -247,7 +250,10 @@ impl Catalogue {
         for (level, indices) in levels {
             let paths: Vec<Lfn> = indices.iter().map(|index| lfns[*index].clone()).collect();
             let spots = self.spots(caller, &paths, false).await?;
-            let items = spots.into_iter().zip(&paths).map(|(spot, lfn)| {
+            // By position and not zipped with the paths: a closure over borrowed items would keep the future
+            // from being sent between threads.
+            let items = spots.into_iter().enumerate().map(|(position, spot)| {
+                let lfn = &paths[position];
                 let (vacancy, at) = vacant(spot?, lfn)?;
                 check_parent_writable(caller, vacancy.gates.last(), lfn)?;
                 Ok(new_directory(caller, at, mode))

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 
 use exacat_model::answer::Stat;
 use exacat_model::{
-    Answer, Body, Cursor, DirId, Entry, EntryId, Error, ErrorKind, Filter, Guid, Lfn, Location, Matcher, Name,
-    Result, Tag, TagExpression,
+    Answer, Body, Cursor, DirId, Entry, EntryId, Error, ErrorKind, Filter, Guid, Lfn, Location, Matcher,
+    Name, Result, Tag, TagExpression,
 };
 use exacat_store::{Gate, Walk, WalkEnd};
 
@@ -139,7 +139,9 @@ impl Catalogue {
         if let Some(names) = position {
             // No entry below another has the root's name: a path with it would lead elsewhere.
             if names.contains(&Name::root()) {
-                return Err(Error::invalid("the cursor is not one that this operation gave: start again without"));
+                return Err(Error::invalid(
+                    "the cursor is not one that this operation gave: start again without",
+                ));
             }
             self.go_to(&mut search, &start, names).await?;
         }
@@ -262,10 +264,8 @@ impl Search<'_> {
     fn look_at(&mut self, mut entry: Entry) {
         let wanted = self.wants(&entry);
         let deeper = self.depth_max.is_none_or(|max| self.levels.len() < max as usize);
-        let enter = entry
-            .directory()
-            .filter(|_| deeper && self.caller.has_entry(&entry, READ | PASS))
-            .map(|directory| {
+        let enter = entry.directory().filter(|_| deeper && self.caller.has_entry(&entry, READ | PASS)).map(
+            |directory| {
                 let tags = if !self.asks_for_tags() {
                     Vec::new()
                 } else if wanted {
@@ -274,7 +274,8 @@ impl Search<'_> {
                     std::mem::take(&mut entry.tags)
                 };
                 (directory, entry.at.name.clone(), tags)
-            });
+            },
+        );
         if wanted {
             let name = entry.at.name.as_str();
             let path = self.path.split('/').filter(|component| !component.is_empty());

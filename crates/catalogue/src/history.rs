@@ -6,8 +6,8 @@ use std::time::Duration;
 use exacat_model::answer::ChangeInfo;
 use exacat_model::codec::Encode;
 use exacat_model::{
-    Answer, At, Change, Cursor, DirId, Effect, EntryId, Error, ErrorKind, Lfn, Result, Revision, canonical_enum,
-    canonical_struct,
+    Answer, At, Change, Cursor, DirId, Effect, EntryId, Error, ErrorKind, Lfn, Result, Revision,
+    canonical_enum, canonical_struct,
 };
 use exacat_store::{ChangePage, Located, Place};
 
@@ -270,12 +270,7 @@ fn never_there(lfn: &Lfn) -> Error {
 }
 
 /// Keeps track of what last came to stand at each component of a path.
-fn follow(
-    names: &[&str],
-    stood: &mut [Option<EntryId>],
-    purged: &mut Option<Revision>,
-    change: &Change,
-) {
+fn follow(names: &[&str], stood: &mut [Option<EntryId>], purged: &mut Option<Revision>, change: &Change) {
     let came: Option<(&At, EntryId)> = match &change.effect {
         Effect::Created { entry } => Some((&entry.at, entry.id())),
         Effect::Moved { id, to, .. } | Effect::Restored { id, to, .. } => Some((to, *id)),

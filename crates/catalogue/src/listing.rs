@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::answer::Stat;
+use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{Answer, Body, Cursor, Entry, Error, ErrorKind, Guid, Lfn, Name, Result, SeNumber, Usage};
 use exacat_store::{UsageOf, WalkEnd};
 

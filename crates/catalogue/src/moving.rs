@@ -43,13 +43,7 @@ impl Catalogue {
 
     /// Where an entry goes that is to stand at `to`: in a directory of that path, if there is one, under `name`;
     /// otherwise at that path. `spot` is what stands there, links at the end not followed.
-    pub(crate) async fn destination(
-        &self,
-        caller: &Caller,
-        to: &Lfn,
-        name: &Name,
-        spot: Spot,
-    ) -> Result<At> {
+    pub(crate) async fn destination(&self, caller: &Caller, to: &Lfn, name: &Name, spot: Spot) -> Result<At> {
         let exists = || Err(Error::new(ErrorKind::Exists, format!("{to} is there already")));
         let directory = match spot {
             Spot::Vacant(_) => {

@@ -9,7 +9,9 @@
 use std::fmt::Display;
 
 use exacat_model::limits::BATCH_MUTATIONS_MAX;
-use exacat_model::{At, DirId, EntryId, Error, ErrorKind, Expect, Mutation, Name, OperationId, Result, Revision};
+use exacat_model::{
+    At, DirId, EntryId, Error, ErrorKind, Expect, Mutation, Name, OperationId, Result, Revision,
+};
 use exacat_store::{Outcome, Refusal};
 
 use crate::caller::Caller;
@@ -30,7 +32,11 @@ const PARTS: u64 = 1 << 32;
 
 /// A mutation that every store refuses, for no directory has the number 0: holds a position.
 pub(crate) fn nothing() -> Mutation {
-    Mutation::Update { at: At { parent: DirId(0), name: Name::root() }, expect: Expect::ANY, edits: Vec::new() }
+    Mutation::Update {
+        at: At { parent: DirId(0), name: Name::root() },
+        expect: Expect::ANY,
+        edits: Vec::new(),
+    }
 }
 
 /// Refuses an operation that asks for the same long thing for too many entries.

@@ -43,7 +43,12 @@ pub(crate) enum Spot {
 impl Catalogue {
     /// Finds each path. Links in the middle are followed always, at the end if `follow`. Whoever has no right to
     /// pass a directory learns nothing of what is in it.
-    pub(crate) async fn spots(&self, caller: &Caller, lfns: &[Lfn], follow: bool) -> Result<Vec<Result<Spot>>> {
+    pub(crate) async fn spots(
+        &self,
+        caller: &Caller,
+        lfns: &[Lfn],
+        follow: bool,
+    ) -> Result<Vec<Result<Spot>>> {
         if lfns.len() > READ_BATCH_MAX {
             return Err(Error::limit("the number of paths in one request", lfns.len(), READ_BATCH_MAX));
         }
@@ -64,7 +69,12 @@ impl Catalogue {
     }
 
     /// Finds the entry of each path.
-    pub(crate) async fn resolve_all(&self, caller: &Caller, lfns: &[Lfn], follow: bool) -> Result<Vec<Result<Resolved>>> {
+    pub(crate) async fn resolve_all(
+        &self,
+        caller: &Caller,
+        lfns: &[Lfn],
+        follow: bool,
+    ) -> Result<Vec<Result<Resolved>>> {
         let spots = self.spots(caller, lfns, follow).await?;
         Ok(spots.into_iter().zip(lfns).map(|(spot, lfn)| taken(spot?, lfn)).collect())
     }
@@ -84,7 +94,11 @@ impl Catalogue {
     }
 
     /// Finds entries in the tree by GUID, and checks that the caller may pass all directories above each.
-    pub(crate) async fn resolve_guids(&self, caller: &Caller, guids: &[Guid]) -> Result<Vec<Result<Resolved>>> {
+    pub(crate) async fn resolve_guids(
+        &self,
+        caller: &Caller,
+        guids: &[Guid],
+    ) -> Result<Vec<Result<Resolved>>> {
         if guids.len() > READ_BATCH_MAX {
             return Err(Error::limit("the number of GUIDs in one request", guids.len(), READ_BATCH_MAX));
         }
@@ -131,18 +145,26 @@ impl Catalogue {
             let next = match walk.end {
                 WalkEnd::Found(entry) => match (&entry.body, follow) {
                     (Body::Link { target, .. }, true) => target.clone(),
-                    _ => return Ok(Spot::Taken(Box::new(Resolved { lfn, entry: *entry, gates: walk.gates }))),
+                    _ => {
+                        return Ok(Spot::Taken(Box::new(Resolved { lfn, entry: *entry, gates: walk.gates })));
+                    }
                 },
                 WalkEnd::Missing { components } => {
-                    let missing: Result<Vec<Name>> = lfn.components().skip(components).map(Name::parse).collect();
+                    let missing: Result<Vec<Name>> =
+                        lfn.components().skip(components).map(Name::parse).collect();
                     return Ok(Spot::Vacant(Vacancy { missing: missing?, gates: walk.gates, lfn }));
                 }
                 WalkEnd::Stopped { entry, components } => match &entry.body {
                     Body::Link { target, .. } => {
                         let rest = lfn.components().skip(components);
-                        let joined = target.components().chain(rest).map(|name| name.len() + 1).sum::<usize>();
+                        let joined =
+                            target.components().chain(rest).map(|name| name.len() + 1).sum::<usize>();
                         if joined > LFN_BYTES_MAX {
-                            return Err(Error::limit("the length of an LFN behind links", joined, LFN_BYTES_MAX));
+                            return Err(Error::limit(
+                                "the length of an LFN behind links",
+                                joined,
+                                LFN_BYTES_MAX,
+                            ));
                         }
                         Lfn::from_names(target.components().chain(lfn.components().skip(components)))
                     }
@@ -160,7 +182,9 @@ impl Catalogue {
                 .ok_or_else(|| Error::new(ErrorKind::Internal, "the store gave no walk"))?;
             lfn = next;
         }
-        Err(Error::invalid(format!("{lfn}: more than {LINKS_FOLLOWED_MAX} links on the way; do they form a loop?")))
+        Err(Error::invalid(format!(
+            "{lfn}: more than {LINKS_FOLLOWED_MAX} links on the way; do they form a loop?"
+        )))
     }
 }
 

@@ -65,7 +65,8 @@ impl Catalogue {
             for part in directories.chunks(exacat_model::limits::READ_BATCH_MAX) {
                 let ids: Vec<EntryId> = part.iter().map(|id| EntryId::Directory(*id)).collect();
                 let located = self.store.locate(&ids).await?;
-                let tagged = part.iter().zip(located).filter_map(|(id, found)| Some((*id, found?.entry.tags)));
+                let tagged =
+                    part.iter().zip(located).filter_map(|(id, found)| Some((*id, found?.entry.tags)));
                 above.extend(tagged.filter(|(_, tags)| !tags.is_empty()));
             }
         }

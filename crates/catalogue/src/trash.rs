@@ -2,8 +2,8 @@
 
 use exacat_model::limits::BATCH_MUTATIONS_MAX;
 use exacat_model::{
-    Answer, At, Body, Cursor, DirId, EntryId, Error, ErrorKind, Expect, Lfn, Mutation, Name, OperationId, PurgeTarget,
-    Result, TrashId, TrashItem,
+    Answer, At, Body, Cursor, DirId, EntryId, Error, ErrorKind, Expect, Lfn, Mutation, Name, OperationId,
+    PurgeTarget, Result, TrashId, TrashItem,
 };
 use exacat_store::{Outcome, Refusal, Request};
 
@@ -81,7 +81,8 @@ impl Catalogue {
                 {
                     file.replicas = Vec::new();
                 }
-                let who = names.users.get(&item.removed_by).map_or_else(String::new, |user| user.name.to_string());
+                let who =
+                    names.users.get(&item.removed_by).map_or_else(String::new, |user| user.name.to_string());
                 items.push((item, who));
             }
         }

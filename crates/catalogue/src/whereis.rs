@@ -96,7 +96,8 @@ impl Catalogue {
             answers.push(found.and_then(|(lfn, entry)| {
                 let file = readable_file(caller, &lfn, entry)?;
                 let File { guid, size, checksums, replicas, .. } = file;
-                if let [Replica { location: Location::Member { archive, member }, state, .. }] = &replicas[..] {
+                if let [Replica { location: Location::Member { archive, member }, state, .. }] = &replicas[..]
+                {
                     if offered(*state) {
                         members.push(MemberOf { index, archive: *archive, member: member.clone() });
                     }

@@ -91,9 +91,13 @@ async fn with_parents() {
     );
     f.plant_directory("/alice/closed", 1, 0o700).await;
     let denied = Some(ErrorKind::Denied);
-    assert_eq!(kinds(&f, &f.bob, mkdir(["/alice/closed/a", "/alice/closed/a/b"], true)).await, [denied, denied]);
+    assert_eq!(
+        kinds(&f, &f.bob, mkdir(["/alice/closed/a", "/alice/closed/a/b"], true)).await,
+        [denied, denied]
+    );
     // Whoever makes a directory it may not enter makes nothing in it.
-    let locked = Operation::Mkdir { lfns: lfns(["/alice/l", "/alice/l/m"]), parents: true, mode: Some(mode(0o400)) };
+    let locked =
+        Operation::Mkdir { lfns: lfns(["/alice/l", "/alice/l/m"]), parents: true, mode: Some(mode(0o400)) };
     assert_eq!(kinds(&f, &f.alice, locked).await, [None, denied]);
     f.audit().await;
 }
@@ -155,7 +159,11 @@ async fn a_repeat_after_an_interruption_at_any_level_does_the_rest() {
             f.catalogue.execute(&f.alice, id, part).await.unwrap();
         }
         let whole = Operation::Mkdir { lfns: vec![lfn(&path(3))], parents: true, mode: None };
-        assert_eq!(kinds_of(f.catalogue.execute(&f.alice, id, whole).await.unwrap()), [None], "{made_before}");
+        assert_eq!(
+            kinds_of(f.catalogue.execute(&f.alice, id, whole).await.unwrap()),
+            [None],
+            "{made_before}"
+        );
         assert!(f.is_there(&path(3)).await, "{made_before}");
         f.audit().await;
     }
@@ -171,7 +179,9 @@ async fn many_at_once_and_their_limits() {
     assert_eq!(f.refusal(&f.alice, operation(READ_BATCH_MAX + 1)).await, ErrorKind::Limit);
     let without = Operation::Mkdir { lfns: many(READ_BATCH_MAX + 1), parents: false, mode: None };
     assert_eq!(f.refusal(&f.alice, without).await, ErrorKind::Limit);
-    assert!(kinds(&f, &f.alice, Operation::Mkdir { lfns: vec![], parents: true, mode: None }).await.is_empty());
+    assert!(
+        kinds(&f, &f.alice, Operation::Mkdir { lfns: vec![], parents: true, mode: None }).await.is_empty()
+    );
     let deepest = format!("/alice{}", "/x".repeat(DEPTH_MAX - 1));
     assert_eq!(kinds(&f, &f.alice, mkdir([&deepest], true)).await, [None]);
 }

@@ -18,7 +18,8 @@ use fixture::{Fixture, derived, guid, lfn, mode};
 async fn walk_all(f: &Fixture, below: &str) -> Vec<(String, Entry)> {
     let mut found = Vec::new();
     let start = f.entry(below).await.unwrap().directory().unwrap();
-    let mut stack: Vec<(String, DirId, Option<Entry>)> = vec![(below.trim_end_matches('/').to_owned(), start, None)];
+    let mut stack: Vec<(String, DirId, Option<Entry>)> =
+        vec![(below.trim_end_matches('/').to_owned(), start, None)];
     while let Some((path, directory, entry)) = stack.pop() {
         if let Some(entry) = entry {
             let child = entry.directory();
@@ -44,8 +45,14 @@ async fn plant_tree(f: &Fixture) {
     }
     for (path, files) in [("a", 3), ("a/b/c", 12), ("b/x", 1), ("b/x/y/z", 2), ("", 4), ("d/e", 9)] {
         for n in 0..files {
-            f.plant_file(&format!("/alice/t/{path}/f{n}"), 1, 0o644, n, vec![derived(1, ReplicaState::Available)])
-                .await;
+            f.plant_file(
+                &format!("/alice/t/{path}/f{n}"),
+                1,
+                0o644,
+                n,
+                vec![derived(1, ReplicaState::Available)],
+            )
+            .await;
         }
     }
 }
@@ -114,7 +121,8 @@ async fn each_condition_holds() {
     f.plant_file("/alice/t/late.root", 1, 0o644, 1 << 40, vec![derived(2, ReplicaState::Available)]).await;
     f.plant("/alice/t/link", 1, 0o777, NewBody::Link { guid: guid(900), target: lfn("/alice/t/a") }).await;
     f.plant("/alice/t/set", 2, 0o644, NewBody::Collection { guid: guid(901) }).await;
-    f.edit("/alice/t/a/f0", vec![Edit::Job(Some(42)), Edit::Group(GroupId(10)), Edit::Modified(TimeMs(5))]).await;
+    f.edit("/alice/t/a/f0", vec![Edit::Job(Some(42)), Edit::Group(GroupId(10)), Edit::Modified(TimeMs(5))])
+        .await;
     let all = walk_all(&f, "/alice/t").await;
     let check = async |filter: Filter, name: &str, admits: &dyn Fn(&str, &Entry) -> bool| {
         let expected: Vec<String> =
@@ -144,15 +152,19 @@ async fn each_condition_holds() {
         entry.size().is_some_and(|size| (2..=5).contains(&size))
     })
     .await;
-    check(Filter { created_from: Some(late), ..base() }, "created from", &|_, entry| entry.created >= late).await;
-    check(Filter { created_before: Some(late), ..base() }, "created before", &|_, entry| entry.created < late)
+    check(Filter { created_from: Some(late), ..base() }, "created from", &|_, entry| entry.created >= late)
         .await;
+    check(Filter { created_before: Some(late), ..base() }, "created before", &|_, entry| {
+        entry.created < late
+    })
+    .await;
     check(Filter { modified_before: Some(TimeMs(6)), ..base() }, "modified", &|_, entry| {
         entry.modified < TimeMs(6)
     })
     .await;
     check(Filter { owner: Some(UserId(2)), ..base() }, "owner", &|_, entry| entry.owner == UserId(2)).await;
-    check(Filter { group: Some(GroupId(10)), ..base() }, "group", &|_, entry| entry.group == GroupId(10)).await;
+    check(Filter { group: Some(GroupId(10)), ..base() }, "group", &|_, entry| entry.group == GroupId(10))
+        .await;
     check(Filter { se: Some(SeNumber(2)), ..base() }, "se", &|path, _| path.ends_with("late.root")).await;
     check(Filter { job: Some(42), ..base() }, "job", &|path, _| path == "/alice/t/a/f0").await;
     for depth in 1..4u32 {
@@ -187,9 +199,23 @@ async fn tags_are_inherited_and_the_nearest_counts() {
         ("/alice/t", "good=false", vec!["/alice/t/d/e/f0"]),
         // The start's own tags and those of the directories above it are in force below it.
         ("/alice/t/c", "run=1", vec![]),
-        ("/alice/t/b/x", "run=1", vec!["/alice/t/b/x/f0", "/alice/t/b/x/y", "/alice/t/b/x/y/z", "/alice/t/b/x/y/z/f0", "/alice/t/b/x/y/z/f1"]),
+        (
+            "/alice/t/b/x",
+            "run=1",
+            vec![
+                "/alice/t/b/x/f0",
+                "/alice/t/b/x/y",
+                "/alice/t/b/x/y/z",
+                "/alice/t/b/x/y/z/f0",
+                "/alice/t/b/x/y/z/f1",
+            ],
+        ),
         ("/alice/t/a/b", "run=2 and not exists good", vec![]),
-        ("/alice/t/a", "run=2 and not exists good", vec!["/alice/t/a/b", "/alice/t/a/f0", "/alice/t/a/f1", "/alice/t/a/f2"]),
+        (
+            "/alice/t/a",
+            "run=2 and not exists good",
+            vec!["/alice/t/a/b", "/alice/t/a/f0", "/alice/t/a/f1", "/alice/t/a/f2"],
+        ),
         ("/alice/t/a/b/c", "run=1", vec![]),
     ] {
         let filter = Filter { tags: Some(TagExpression::parse(expression).unwrap()), ..Filter::default() };
@@ -206,7 +232,8 @@ async fn closed_directories_are_passed_over_without_a_word() {
     for (path, bits) in [("/alice/t/a", 0o700), ("/alice/t/b", 0o711), ("/alice/t/d", 0o744)] {
         f.edit(path, vec![Edit::Mode(mode(bits))]).await;
     }
-    let closed = |path: &str| ["a", "b", "d"].iter().any(|name| path.starts_with(&format!("/alice/t/{name}/")));
+    let closed =
+        |path: &str| ["a", "b", "d"].iter().any(|name| path.starts_with(&format!("/alice/t/{name}/")));
     let all = walk_all(&f, "/alice/t").await;
     let expected: Vec<String> = paths(&all).into_iter().filter(|path| !closed(path)).collect();
     for limit in [0, 1, 3] {
@@ -301,7 +328,12 @@ async fn what_stays_is_found_once_whatever_comes_and_goes() {
 async fn a_cursor_outlives_what_it_points_at() {
     let f = Fixture::new().await;
     plant_tree(&f).await;
-    let find = |cursor: Cursor| Operation::Find { lfn: lfn("/alice/t"), filter: Filter::default(), cursor, limit: 1 };
+    let find = |cursor: Cursor| Operation::Find {
+        lfn: lfn("/alice/t"),
+        filter: Filter::default(),
+        cursor,
+        limit: 1,
+    };
     // Go to the third file of a/b/c.
     let mut cursor = Cursor::default();
     loop {
@@ -323,9 +355,8 @@ async fn a_cursor_outlives_what_it_points_at() {
     };
     let all = rest(&f, &f.alice).await;
     assert_eq!(all.first().unwrap(), "/alice/t/a/b/c/f11");
-    let without = |gone: &str| -> Vec<String> {
-        all.iter().filter(|path| !path.starts_with(gone)).cloned().collect()
-    };
+    let without =
+        |gone: &str| -> Vec<String> { all.iter().filter(|path| !path.starts_with(gone)).cloned().collect() };
     // The entry itself goes.
     f.remove(&f.alice, "/alice/t/a/b/c/f10").await.unwrap();
     assert_eq!(rest(&f, &f.alice).await, all);
@@ -363,7 +394,12 @@ async fn made_up_cursors_lead_nowhere_else() {
     };
     let name = |text: &str| Name::parse(text).unwrap();
     let scoped = f.scoped("alice", "/alice/t", false);
-    let find = |cursor: Cursor| Operation::Find { lfn: lfn("/alice/t"), filter: Filter::default(), cursor, limit: 0 };
+    let find = |cursor: Cursor| Operation::Find {
+        lfn: lfn("/alice/t"),
+        filter: Filter::default(),
+        cursor,
+        limit: 0,
+    };
     assert_eq!(f.refusal(&scoped, find(made_up(&[Name::root()]))).await, ErrorKind::Invalid);
     assert_eq!(f.refusal(&scoped, find(made_up(&[name("a"), Name::root()]))).await, ErrorKind::Invalid);
     for names in [vec![], vec![name("zzz"), name("x")], vec![name("0"); 5000], vec![name("f0"), name("x")]] {
@@ -382,7 +418,8 @@ async fn made_up_cursors_lead_nowhere_else() {
 async fn the_members_of_an_archive_are_found_below_a_directory() {
     let f = Fixture::with(Settings { find_scan_entries: 4, ..Settings::default() }).await;
     plant_tree(&f).await;
-    let archive = f.plant_file("/alice/t/a.zip", 1, 0o644, 99, vec![derived(1, ReplicaState::Available)]).await;
+    let archive =
+        f.plant_file("/alice/t/a.zip", 1, 0o644, 99, vec![derived(1, ReplicaState::Available)]).await;
     let other = f.plant_file("/alice/t/b.zip", 1, 0o600, 99, vec![derived(1, ReplicaState::Available)]).await;
     let member = |archive: Guid| {
         let location = Location::Member { archive, member: "m".to_owned() };
@@ -395,7 +432,8 @@ async fn the_members_of_an_archive_are_found_below_a_directory() {
     f.plant_file("/bob/m5", 2, 0o644, 1, member(archive)).await;
     let members = async |caller: &Caller, archive: FileRef, under: &str, limit| {
         let mut found = Vec::new();
-        let operation = Operation::ArchiveMembers { archive, under: lfn(under), cursor: Cursor::default(), limit };
+        let operation =
+            Operation::ArchiveMembers { archive, under: lfn(under), cursor: Cursor::default(), limit };
         f.pages(caller, operation, |answer| match answer {
             Answer::Entries { items, .. } => found.extend(items.into_iter().map(|stat| stat.lfn.to_string())),
             answer => panic!("{answer:?}"),

@@ -7,8 +7,8 @@ mod fixture;
 use exacat_model::answer::{Stat, Whereis};
 use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{
-    AccountName, Answer, Cursor, ErrorKind, FileRef, Guid, Location, NewBody, Operation, Replica, ReplicaState,
-    Result, SeNumber, Usage,
+    AccountName, Answer, Cursor, ErrorKind, FileRef, Guid, Location, NewBody, Operation, Replica,
+    ReplicaState, Result, SeNumber, Usage,
 };
 use fixture::{Fixture, account, derived, explicit, guid, lfn, lfns};
 
@@ -60,9 +60,13 @@ async fn a_batch_has_one_answer_each_in_order() {
     f.plant_directory("/alice/closed", 1, 0o700).await;
     f.plant_file("/alice/closed/f", 1, 0o644, 1, vec![]).await;
     f.plant_file("/alice/f", 1, 0o644, 1, vec![]).await;
-    let asked = lfns(["/alice/f", "/alice/missing", "/alice/closed/f", "/alice/closed/missing", "/alice/f/x", "/"]);
-    let Answer::Stats(items) = f.get(&f.bob, Operation::Stat { lfns: asked, follow: false }).await else { panic!() };
-    let kinds: Vec<Option<ErrorKind>> = items.iter().map(|item| item.as_ref().err().map(|e| e.kind)).collect();
+    let asked =
+        lfns(["/alice/f", "/alice/missing", "/alice/closed/f", "/alice/closed/missing", "/alice/f/x", "/"]);
+    let Answer::Stats(items) = f.get(&f.bob, Operation::Stat { lfns: asked, follow: false }).await else {
+        panic!()
+    };
+    let kinds: Vec<Option<ErrorKind>> =
+        items.iter().map(|item| item.as_ref().err().map(|e| e.kind)).collect();
     // What is and what is not behind a closed directory looks the same.
     let denied = Some(ErrorKind::Denied);
     let expected = [None, Some(ErrorKind::NotFound), denied, denied, Some(ErrorKind::NotDirectory), None];
@@ -91,7 +95,9 @@ async fn batches_are_bounded_at_their_limit() {
     ] {
         assert_eq!(f.refusal(&f.alice, operation).await, ErrorKind::Limit);
     }
-    let Answer::Stats(none) = f.get(&f.alice, Operation::Stat { lfns: vec![], follow: true }).await else { panic!() };
+    let Answer::Stats(none) = f.get(&f.alice, Operation::Stat { lfns: vec![], follow: true }).await else {
+        panic!()
+    };
     assert!(none.is_empty());
 }
 
@@ -113,7 +119,9 @@ async fn links_are_followed_in_the_middle_always_and_at_the_end_if_asked() {
     assert_eq!(stat(&f, &f.bob, "/bob/nowhere/x", false).await.unwrap_err().kind, ErrorKind::NotFound);
     assert_eq!(stat(&f, &f.bob, "/bob/loop", true).await.unwrap_err().kind, ErrorKind::Invalid);
     assert_eq!(whereis(&f, &f.bob, by_lfn("/bob/to-f"), None).await.unwrap().replicas.len(), 1);
-    let Answer::Usages(usages) = f.get(&f.bob, Operation::Du { lfns: lfns(["/bob/to-d", "/bob/nowhere"]) }).await else {
+    let Answer::Usages(usages) =
+        f.get(&f.bob, Operation::Du { lfns: lfns(["/bob/to-d", "/bob/nowhere"]) }).await
+    else {
         panic!()
     };
     assert_eq!(usages[0].as_ref().unwrap().bytes, 5);
@@ -135,7 +143,13 @@ async fn replicas_come_best_first() {
     let f = Fixture::new().await;
     use ReplicaState::{Available, Copying, Lost, Suspect};
     let guid = f
-        .plant_file("/alice/f", 1, 0o644, 7, vec![derived(1, Available), derived(2, Available), derived(3, Available)])
+        .plant_file(
+            "/alice/f",
+            1,
+            0o644,
+            7,
+            vec![derived(1, Available), derived(2, Available), derived(3, Available)],
+        )
         .await;
     let order = async |site: Option<&str>| -> Vec<String> {
         let found = whereis(&f, &f.bob, by_lfn("/alice/f"), site.map(account)).await.unwrap();
@@ -150,7 +164,8 @@ async fn replicas_come_best_first() {
     // The tape knows no distance to FNAL: farthest.
     assert_eq!(order(Some("FNAL")).await, [far, disk, tape]);
 
-    let replicas = vec![derived(1, Suspect), derived(2, Available), derived(3, Copying), derived(4, Available)];
+    let replicas =
+        vec![derived(1, Suspect), derived(2, Available), derived(3, Copying), derived(4, Available)];
     f.plant_file("/alice/g", 1, 0o644, 7, replicas).await;
     let found = whereis(&f, &f.bob, by_lfn("/alice/g"), Some(account("CERN"))).await.unwrap();
     let order: Vec<(&str, ReplicaState)> =
@@ -165,8 +180,9 @@ async fn replicas_come_best_first() {
 async fn pfns_are_derived_or_as_given() {
     let f = Fixture::new().await;
     let given = "srm://x/y?SFN=/a b";
-    let guid =
-        f.plant_file("/alice/f", 1, 0o644, 7, vec![derived(1, ReplicaState::Available), explicit(2, given)]).await;
+    let guid = f
+        .plant_file("/alice/f", 1, 0o644, 7, vec![derived(1, ReplicaState::Available), explicit(2, given)])
+        .await;
     let mut expected = String::from("root://cern//d");
     guid.push_storage_path(&mut expected);
     for file in [by_lfn("/alice/f"), FileRef::Guid(guid)] {
@@ -195,7 +211,10 @@ async fn whereis_is_for_who_may_read_the_file() {
     }
     let scoped = f.scoped("alice", "/alice/d", false);
     whereis(&f, &scoped, FileRef::Guid(inside), None).await.unwrap();
-    assert_eq!(whereis(&f, &scoped, FileRef::Guid(closed), None).await.unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(
+        whereis(&f, &scoped, FileRef::Guid(closed), None).await.unwrap_err().kind,
+        ErrorKind::NotFound
+    );
     assert_eq!(whereis(&f, &scoped, by_lfn("/alice/f"), None).await.unwrap_err().kind, ErrorKind::Denied);
 }
 
@@ -203,7 +222,13 @@ async fn whereis_is_for_who_may_read_the_file() {
 async fn members_are_where_their_archive_is() {
     let f = Fixture::new().await;
     let archive = f
-        .plant_file("/alice/a.zip", 1, 0o644, 99, vec![derived(2, ReplicaState::Available), explicit(1, "root://h//z")])
+        .plant_file(
+            "/alice/a.zip",
+            1,
+            0o644,
+            99,
+            vec![derived(2, ReplicaState::Available), explicit(1, "root://h//z")],
+        )
         .await;
     let member = |archive: Guid, name: &str| {
         let location = Location::Member { archive, member: name.to_owned() };
@@ -245,13 +270,15 @@ async fn lfns_of_guids() {
     f.get(&f.alice, Operation::Move { from: lfn("/alice/g"), to: lfn("/alice/h") }).await;
     let gone = f.plant_file("/alice/x", 1, 0o600, 7, vec![]).await;
     f.remove(&f.alice, "/alice/x").await.unwrap();
-    let ask = async |caller: &exacat_catalogue::Caller| {
-        match f.get(caller, Operation::Lfns { guids: vec![inside, moved, gone, Guid([3; 16])] }).await {
-            Answer::Lfns(items) => {
-                items.into_iter().map(|item| item.map(|lfn| lfn.to_string()).map_err(|e| e.kind)).collect::<Vec<_>>()
-            }
-            answer => panic!("{answer:?}"),
-        }
+    let ask = async |caller: &exacat_catalogue::Caller| match f
+        .get(caller, Operation::Lfns { guids: vec![inside, moved, gone, Guid([3; 16])] })
+        .await
+    {
+        Answer::Lfns(items) => items
+            .into_iter()
+            .map(|item| item.map(|lfn| lfn.to_string()).map_err(|e| e.kind))
+            .collect::<Vec<_>>(),
+        answer => panic!("{answer:?}"),
     };
     let unknown = || Err(ErrorKind::NotFound);
     assert_eq!(ask(&f.alice).await, [Ok("/alice/d/f".into()), Ok("/alice/h".into()), unknown(), unknown()]);
@@ -324,7 +351,8 @@ async fn what_is_no_directory_is_listed_itself() {
 #[tokio::test]
 async fn listing_takes_r_and_x_on_the_directory_and_x_on_the_way() {
     let f = Fixture::new().await;
-    for (bits, allowed) in [(0o755, true), (0o744, false), (0o711, false), (0o700, false), (0o705, true), (0o750, false)]
+    for (bits, allowed) in
+        [(0o755, true), (0o744, false), (0o711, false), (0o700, false), (0o705, true), (0o750, false)]
     {
         let path = format!("/alice/{bits:o}");
         f.plant_directory(&path, 1, bits).await;
@@ -357,20 +385,25 @@ async fn cursors_that_were_not_given_are_refused() {
     f.plant_file("/alice/f", 1, 0o644, 1, vec![]).await;
     f.plant_file("/alice/g", 1, 0o644, 1, vec![]).await;
     let list = |cursor: Cursor| Operation::List { lfn: lfn("/alice"), cursor, limit: 1 };
-    let find = |cursor: Cursor| Operation::Find { lfn: lfn("/"), filter: Default::default(), cursor, limit: 1 };
+    let find =
+        |cursor: Cursor| Operation::Find { lfn: lfn("/"), filter: Default::default(), cursor, limit: 1 };
     let good = f.get(&f.alice, list(Cursor::default())).await.next().unwrap().clone();
     let of_find = f.get(&f.alice, find(Cursor::default())).await.next().unwrap().clone();
     for bytes in [vec![0], vec![1], vec![255; 40], good.0[..good.0.len() - 1].to_vec(), of_find.0.clone()] {
         assert_eq!(f.refusal(&f.alice, list(Cursor(bytes.clone()))).await, ErrorKind::Invalid, "{bytes:?}");
     }
-    for bytes in [vec![0], vec![2], vec![255; 40], of_find.0[..of_find.0.len() - 1].to_vec(), good.0.clone()] {
+    for bytes in [vec![0], vec![2], vec![255; 40], of_find.0[..of_find.0.len() - 1].to_vec(), good.0.clone()]
+    {
         assert_eq!(f.refusal(&f.alice, find(Cursor(bytes.clone()))).await, ErrorKind::Invalid, "{bytes:?}");
     }
     for bytes in [vec![0], vec![255; 40], good.0.clone()] {
         let cursor = Cursor(bytes.clone());
         for operation in [
             Operation::TrashList { cursor: cursor.clone(), limit: 1 },
-            Operation::TrashPurge { id: exacat_model::TrashId(exacat_model::Revision(1)), cursor: cursor.clone() },
+            Operation::TrashPurge {
+                id: exacat_model::TrashId(exacat_model::Revision(1)),
+                cursor: cursor.clone(),
+            },
             Operation::Log { lfn: lfn("/alice"), cursor: cursor.clone(), limit: 1 },
             Operation::CollectionMembers { lfn: lfn("/alice"), cursor: cursor.clone(), limit: 1 },
             Operation::ArchiveMembers { archive: by_lfn("/alice/f"), under: lfn("/"), cursor, limit: 1 },
@@ -384,14 +417,28 @@ async fn cursors_that_were_not_given_are_refused() {
 async fn du_is_exact_and_below() {
     let f = Fixture::new().await;
     f.plant_directory("/alice/d", 1, 0o755).await;
-    f.plant_file("/alice/d/f", 1, 0o600, 10, vec![derived(1, ReplicaState::Available), derived(2, ReplicaState::Lost)])
-        .await;
+    f.plant_file(
+        "/alice/d/f",
+        1,
+        0o600,
+        10,
+        vec![derived(1, ReplicaState::Available), derived(2, ReplicaState::Lost)],
+    )
+    .await;
     f.plant_file("/alice/g", 1, 0o644, 5, vec![]).await;
     f.plant("/alice/c", 1, 0o644, NewBody::Collection { guid: guid(5555) }).await;
-    let operation = Operation::Du { lfns: lfns(["/alice", "/alice/g", "/alice/d", "/bob", "/alice/none", "/alice/c"]) };
+    let operation =
+        Operation::Du { lfns: lfns(["/alice", "/alice/g", "/alice/d", "/bob", "/alice/none", "/alice/c"]) };
     let Answer::Usages(usages) = f.get(&f.bob, operation).await else { panic!() };
-    let whole =
-        Usage { directories: 1, files: 2, others: 1, replicas: 1, bytes: 15, replica_bytes: 10, ..Usage::default() };
+    let whole = Usage {
+        directories: 1,
+        files: 2,
+        others: 1,
+        replicas: 1,
+        bytes: 15,
+        replica_bytes: 10,
+        ..Usage::default()
+    };
     assert_eq!(usages[0].as_ref().unwrap(), &whole);
     assert_eq!(usages[1].as_ref().unwrap(), &Usage { files: 1, bytes: 5, ..Usage::default() });
     assert_eq!(
@@ -412,11 +459,17 @@ async fn anonymous_callers_read_only_where_that_is_configured() {
     f.get(&f.anonymous, operation).await;
     f.plant_file("/alice/f", 1, 0o640, 1, vec![]).await;
     f.plant_file("/alice/g", 1, 0o644, 1, vec![]).await;
-    assert_eq!(whereis(&f, &f.anonymous, by_lfn("/alice/f"), None).await.unwrap_err().kind, ErrorKind::Denied);
+    assert_eq!(
+        whereis(&f, &f.anonymous, by_lfn("/alice/f"), None).await.unwrap_err().kind,
+        ErrorKind::Denied
+    );
     assert!(whereis(&f, &f.anonymous, by_lfn("/alice/g"), None).await.is_ok());
     let mkdir = Operation::Mkdir { lfns: lfns(["/open/x"]), parents: false, mode: None };
     assert_eq!(f.refusal(&f.anonymous, mkdir).await, ErrorKind::Unauthenticated);
     // The admin group's bits are not for nobody.
     f.plant_file("/alice/h", 0, 0o640, 1, vec![]).await;
-    assert_eq!(whereis(&f, &f.anonymous, by_lfn("/alice/h"), None).await.unwrap_err().kind, ErrorKind::Denied);
+    assert_eq!(
+        whereis(&f, &f.anonymous, by_lfn("/alice/h"), None).await.unwrap_err().kind,
+        ErrorKind::Denied
+    );
 }

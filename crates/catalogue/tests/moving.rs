@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use exacat_catalogue::{Caller, Settings};
 use exacat_model::limits::LFN_BYTES_MAX;
-use exacat_model::{Answer, Cursor, Edit, EntryId, ErrorKind, GroupId, NewBody, Operation, Revision, TrashId};
+use exacat_model::{
+    Answer, Cursor, Edit, EntryId, ErrorKind, GroupId, NewBody, Operation, Revision, TrashId,
+};
 use exacat_store::Store;
 use fixture::{Fixture, guid, lfn, mode};
 
@@ -114,7 +116,8 @@ async fn moving_to_itself_changes_nothing() {
 #[tokio::test]
 async fn both_directories_take_w_and_x() {
     let f = Fixture::new().await;
-    for (bits, allowed) in [(0o777, true), (0o775, false), (0o773, true), (0o772, false), (0o776, false), (0o771, false)]
+    for (bits, allowed) in
+        [(0o777, true), (0o775, false), (0o773, true), (0o772, false), (0o776, false), (0o771, false)]
     {
         let source = format!("/open/s{bits:o}");
         f.plant_directory(&source, 1, bits).await;
@@ -356,7 +359,9 @@ async fn of_many_movers_one_wins() {
         for n in 0..8 {
             let f = f.clone();
             tasks.push(tokio::spawn(async move {
-                f.ask(&f.alice, mv(&format!("/alice/{round}"), &format!("/alice/{round}-{n}"))).await.map_err(|e| e.kind)
+                f.ask(&f.alice, mv(&format!("/alice/{round}"), &format!("/alice/{round}-{n}")))
+                    .await
+                    .map_err(|e| e.kind)
             }));
         }
         let mut won = 0;

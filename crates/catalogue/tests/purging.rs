@@ -118,7 +118,11 @@ async fn the_last_step_asked_again_from_the_start_is_no_error() {
     assert_eq!(first, Answer::Purged { entries: 1, next: None });
     let again = f.catalogue.execute(&f.alice, id, purge(item)).await.unwrap();
     assert_eq!(again, Answer::Purged { entries: 0, next: None });
-    assert_eq!(f.refusal(&f.alice, purge(item)).await, ErrorKind::NotFound, "another operation did not end it");
+    assert_eq!(
+        f.refusal(&f.alice, purge(item)).await,
+        ErrorKind::NotFound,
+        "another operation did not end it"
+    );
 }
 
 /// A half-purged item can be brought back with what is left, and purged again.
