@@ -1,0 +1,206 @@
+//! Commands that take listings in and give them out.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::ExistingArg;
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    /// A row is a line, fields end at tabs
+    Tsv,
+    /// Fields may be quoted (RFC 4180)
+    Csv,
+    /// A row is a JSON object
+    Jsonl,
+}
+
+/// How a listing is to be read.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "How the listing is read")]
+pub struct ListingArgs {
+    /// Begin with the options of a kind of listing that is met often; what is said besides counts. One of:
+    /// lfn-list, odp-files, odp-datasets, odp-members, annex, dune-transfers, rucio-replicas
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// How rows are written [default: as it looks]
+    #[arg(long, value_enum)]
+    pub format: Option<FormatArg>,
+    /// plain, gzip or zstd [default: as it looks]
+    #[arg(long)]
+    pub compression: Option<String>,
+    /// What separates fields, one character [default: a tab, in CSV a comma]
+    #[arg(long, value_name = "CHARACTER")]
+    pub delimiter: Option<String>,
+    /// The first row is a header: yes, no [default: if it reads like one]
+    #[arg(long, value_name = "yes|no")]
+    pub header: Option<String>,
+    /// What the columns are: all in order (lfn,size,checksum,pfn), or some by name or number (name=lfn,5=se).
+    /// Roles: lfn, size, checksum, pfn, pfns, replicas, se, guid, owner, group, mode, mtime, expires, job, tags,
+    /// tag:KEY, collection, kind, target, ignore [default: what the header says]
+    #[arg(long, value_name = "ROLES")]
+    pub columns: Option<String>,
+    /// Columns without a role in --columns have none, even if the header reads like one
+    #[arg(long)]
+    pub only_columns: bool,
+    /// Columns without a role become tags
+    #[arg(long)]
+    pub rest_as_tags: bool,
+    /// Backslash escapes are read: yes, no [default: in exports only]
+    #[arg(long, value_name = "yes|no")]
+    pub escapes: Option<String>,
+    /// What rows are that do not say: file, directory, collection, link, member [default: file]
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// Put before each LFN
+    #[arg(long, value_name = "LFN")]
+    pub prefix: Option<String>,
+    /// Put before each collection
+    #[arg(long, value_name = "LFN")]
+    pub collection_prefix: Option<String>,
+    /// The storage element of PFNs of which it is not known otherwise; if the listing has no PFNs, each file has
+    /// a replica there
+    #[arg(long)]
+    pub se: Option<String>,
+    /// Which PFN or location is on which storage element: the beginning of PFNs (root://host//path=SE), a host,
+    /// or a location as the listing names it; may be repeated
+    #[arg(long = "se-map", value_name = "PATTERN=SE")]
+    pub se_map: Vec<String>,
+    /// A file of such rules, one a line, fields separated by tabs: pattern, SE and, for locations, what PFNs
+    /// begin with and what to take off the LFN before
+    #[arg(long, value_name = "FILE")]
+    pub se_map_file: Option<PathBuf>,
+    /// Make up names of storage elements from hosts and locations, and register them
+    #[arg(long)]
+    pub se_auto: bool,
+    /// What '=' as a PFN stands for: this, and the LFN as the row gives it
+    #[arg(long, value_name = "PREFIX")]
+    pub pfn_same: Option<String>,
+    /// An LFN may stand in several rows: each adds to the file; otherwise the first counts
+    #[arg(long)]
+    pub repeats: bool,
+}
+
+/// `exacat import`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Listings are TSV, CSV or JSON lines, plain or compressed with gzip or zstd. Bad rows do not stop the others:
+they are counted, and with --rejects written to a file with line and reason. A second run of the same import
+changes nothing and says so. An interrupted one goes on where it stopped (what is done is noted beside the
+listing, or where --state says). Exit status 18 (invalid) if rows were rejected.
+
+Examples:
+  exacat import files.tsv.zst --columns lfn,size,checksum,pfn --se MY::SITE::DISK
+  exacat import files.csv --columns path=lfn,bytes=size --prefix /imported --rejects bad.tsv
+  exacat import transfers.tsv --columns name=lfn,dst=se --se-auto --repeats --existing merge --prefix /dune
+  exacat import datasets.jsonl --kind collection --columns id=lfn --rest-as-tags --prefix /sets
+  exacat import saved.tsv.zst --restore          an export, with its storage elements and accounts")]
+pub struct ImportArgs {
+    /// Listings
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub listing: Box<ListingArgs>,
+    /// What to do where an entry is there already [default: same]
+    #[arg(long, value_enum)]
+    pub existing: Option<ExistingArg>,
+    /// Where to write rejected rows, with line and reason
+    #[arg(long, value_name = "FILE")]
+    pub rejects: Option<PathBuf>,
+    /// Where to note what is done; none not to [default: beside the listing]
+    #[arg(long, value_name = "FILE|none")]
+    pub state: Option<PathBuf>,
+    /// Begin with the first row though an interrupted import could be gone on with
+    #[arg(long)]
+    pub restart: bool,
+    /// Of an export: make the storage elements, users and groups it needs, where they are not there
+    #[arg(long)]
+    pub restore: bool,
+}
+
+/// `exacat verify`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Give the options the listing was imported with. Exit status 19 (conflict) if something differs.
+
+Examples:
+  exacat verify files.tsv.zst --columns lfn,size,checksum,pfn --se MY::SITE::DISK
+  exacat verify saved.tsv.zst --differences differences.tsv")]
+pub struct VerifyArgs {
+    /// Listings
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub listing: Box<ListingArgs>,
+    /// Where to write rows that differ, with line and difference
+    #[arg(long, value_name = "FILE")]
+    pub differences: Option<PathBuf>,
+}
+
+/// `exacat export`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+An export has everything about every entry, storage elements and accounts included, and can be imported again.
+With --columns it is a plain listing of what was asked for. A file appears under its name when it is whole.
+
+Examples:
+  exacat export / -o saved.tsv.zst
+  exacat export /demo --columns lfn,size,checksum,pfn > files.tsv
+  exacat export /demo/data --format csv -o data.csv.gz --type f --tag run=246087")]
+pub struct ExportArgs {
+    /// What is below this directory
+    #[arg(value_name = "DIR")]
+    pub directory: String,
+    /// Of that, what has a name like this
+    pub pattern: Option<String>,
+    /// Where to write; compressed if it ends with .zst or .gz [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// How rows are written [default: as the file is named, or tsv]
+    #[arg(long, value_enum)]
+    pub format: Option<FormatArg>,
+    /// plain, gzip or zstd [default: as the file is named]
+    #[arg(long)]
+    pub compression: Option<String>,
+    /// What separates fields, one character [default: a tab, in CSV a comma]
+    #[arg(long, value_name = "CHARACTER")]
+    pub delimiter: Option<String>,
+    /// Only these, in this order; roles as for import
+    #[arg(long, value_name = "ROLES", value_delimiter = ',')]
+    pub columns: Option<Vec<String>>,
+    /// No header before plain listings
+    #[arg(long, requires = "columns")]
+    pub no_header: bool,
+    /// Write a PFN that is this and the LFN as '='
+    #[arg(long, value_name = "PREFIX")]
+    pub pfn_same: Option<String>,
+    #[command(flatten)]
+    pub conditions: Box<super::Conditions>,
+}
+
+/// `exacat generate`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Makes an experiment-like tree: raw data by year, period and run, reconstructed and simulated data with several
+replicas, users' homes, archives with members, collections, tags. The same seed makes the same tree.
+
+Examples:
+  exacat generate --entries 100000
+  exacat generate --entries 1M --seed 7 --prefix /big
+  exacat generate --entries 1000 --listing sample.jsonl    a file instead, without a server")]
+pub struct GenerateArgs {
+    /// How many entries, about
+    #[arg(long, value_name = "NUMBER", default_value = "100000")]
+    pub entries: String,
+    /// Below this directory
+    #[arg(long, value_name = "LFN", default_value = "/demo")]
+    pub prefix: String,
+    /// Another seed makes another tree
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Write a listing to this file instead of the catalogue
+    #[arg(long, value_name = "FILE")]
+    pub listing: Option<PathBuf>,
+}

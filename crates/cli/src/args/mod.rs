@@ -1,0 +1,234 @@
+//! The command line: what can be written, and the help for it. What it does stands in `commands`.
+
+mod exchange;
+mod names;
+mod registry;
+mod service;
+mod sets;
+mod writing;
+
+pub use exchange::*;
+pub use names::*;
+pub use registry::*;
+pub use service::*;
+pub use sets::*;
+pub use writing::*;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// The file catalogue for exabyte-scale science: which logical files there are, and where their bytes are.
+#[derive(Debug, Parser)]
+#[command(
+    name = "exacat",
+    version,
+    about,
+    max_term_width = 110,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    disable_help_subcommand = false,
+    after_help = "\
+LFNs are absolute: they begin with '/'. Where a command takes LFNs, '-' reads them from standard input, one
+per line (with -0: each ended by NUL).
+
+Exit status: 0 done, 1 wrong use or a local error, 10 and above by kind of error: 11 not found, 12 exists,
+13 not a directory, 14 not a file, 15 not empty, 16 denied, 17 unauthenticated, 18 invalid, 19 conflict,
+20 quota, 21 limit, 22 busy, 23 unavailable, 24 unknown (it may have been done), 25 corrupt, 26 internal,
+130 interrupted. If some of several names fail, each failure is on standard error and the last one's status
+is given.
+
+Examples:
+  exacat serve                                   start the service on this machine
+  exacat ls -l /                                 look around
+  exacat find /demo 'AOD*.root' --size +1G       search
+  exacat --json stat /demo | jq .revision        for scripts
+  source <(exacat completions bash)              completion in the shell"
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Output")]
+pub struct Global {
+    /// JSON: one document per item, one item per line
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Names are ended by NUL instead of a line end, printed and read
+    #[arg(short = '0', long = "null", global = true)]
+    pub null: bool,
+    /// Sizes with a unit in powers of 1000: 1.2G
+    #[arg(short = 'H', long = "human-readable", global = true)]
+    pub units: bool,
+    /// Say what was done
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    /// Say nothing that was not asked for: no progress, no counts
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Progress on standard error even if that is no terminal
+    #[arg(long, global = true, hide_short_help = true, conflicts_with = "quiet")]
+    pub progress: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// Where the server is, and who asks.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Connection")]
+pub struct Connection {
+    /// The server: unix:PATH, or exacat://HOST:PORT over TLS [default: the socket in the data directory]
+    #[arg(long, global = true, env = "EXACAT_SERVER", value_name = "URL", hide_short_help = true, hide_env_values = true)]
+    pub server: Option<String>,
+    /// The data directory of the server on this machine [default: $XDG_DATA_HOME/exacat or
+    /// ~/.local/share/exacat]
+    #[arg(long, global = true, env = "EXACAT_DATA", value_name = "DIR", hide_short_help = true, hide_env_values = true)]
+    pub data: Option<PathBuf>,
+    /// The file with the token to present; EXACAT_TOKEN holds the token itself
+    #[arg(long, global = true, env = "EXACAT_TOKEN_FILE", value_name = "FILE", hide_short_help = true, hide_env_values = true)]
+    pub token_file: Option<PathBuf>,
+    /// Certificates (PEM) to trust instead of the one in the data directory
+    #[arg(long, global = true, env = "EXACAT_CA", value_name = "FILE", hide_short_help = true, hide_env_values = true)]
+    pub ca: Option<PathBuf>,
+    /// Trust the server whose certificate has this SHA-256 fingerprint (hex)
+    #[arg(long, global = true, env = "EXACAT_FINGERPRINT", value_name = "HEX", hide_short_help = true, hide_env_values = true, conflicts_with = "ca")]
+    pub fingerprint: Option<String>,
+    /// Act as another account, if you may
+    #[arg(long = "as", global = true, value_name = "USER", hide_short_help = true)]
+    pub act_as: Option<String>,
+    /// Give up on a request after so long: 30s, 5m [default: 60s]
+    #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
+    pub timeout: Option<String>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List directories
+    Ls(LsArgs),
+    /// Show everything about entries
+    Stat(StatArgs),
+    /// Show where the replicas of files are, best first
+    Whereis(WhereisArgs),
+    /// Show the LFNs of GUIDs
+    Lfn(LfnArgs),
+    /// Search below a directory
+    Find(FindArgs),
+    /// Show what entries count, with all that is below them
+    Du(DuArgs),
+    /// Make directories
+    Mkdir(MkdirArgs),
+    /// Move or rename entries
+    Mv(MvArgs),
+    /// Move entries to the trash
+    Rm(RmArgs),
+    /// Remove empty directories
+    Rmdir(RmdirArgs),
+    /// Make a link
+    Ln(LnArgs),
+    /// Set permissions
+    Chmod(ChmodArgs),
+    /// Set the owner (and group)
+    Chown(ChownArgs),
+    /// Set the group
+    Chgrp(ChgrpArgs),
+    /// Register empty files, or set when the content of existing ones was made
+    Touch(TouchArgs),
+    /// Set when entries go to the trash by themselves
+    Expire(ExpireArgs),
+    /// Register files that exist on storage
+    Register(RegisterArgs),
+    /// Add, drop and mark replicas of a file
+    #[command(subcommand)]
+    Replica(ReplicaCommand),
+    /// Book, commit and give up uploads
+    #[command(subcommand)]
+    Upload(UploadCommand),
+    /// Set, get and search tags
+    #[command(subcommand)]
+    Tag(TagCommand),
+    /// Make collections of files and change what is in them
+    #[command(subcommand)]
+    Collection(CollectionCommand),
+    /// Look into archives
+    #[command(subcommand)]
+    Archive(ArchiveCommand),
+    /// List, restore and purge what was removed
+    #[command(subcommand)]
+    Trash(TrashCommand),
+    /// Show the history of a name
+    Log(LogArgs),
+    /// Show the history of the catalogue, or follow it
+    Changes(ChangesArgs),
+    /// Storage elements and what is on them
+    #[command(subcommand)]
+    Se(SeCommand),
+    /// Limits, and what is used of them
+    #[command(subcommand)]
+    Quota(QuotaCommand),
+    /// Users
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Groups
+    #[command(subcommand)]
+    Group(GroupCommand),
+    /// Bearer tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Show who you are and what you may do
+    Whoami(WhoamiArgs),
+    /// Import a listing
+    Import(ImportArgs),
+    /// Prove that the catalogue has what a listing says
+    Verify(VerifyArgs),
+    /// Write a listing of what is below a directory
+    Export(ExportArgs),
+    /// Make a sample catalogue
+    Generate(GenerateArgs),
+    /// Check every counter and index against the entries
+    Fsck(FsckArgs),
+    /// Show figures of the running service
+    Status(StatusArgs),
+    /// Measure how fast the catalogue is on this machine
+    Bench(BenchArgs),
+    /// Run the service
+    Serve(ServeArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    /// Help without an example is half a help.
+    #[test]
+    fn every_command_has_examples() {
+        fn check(command: &clap::Command, path: &str) {
+            for child in command.get_subcommands().filter(|child| child.get_name() != "help") {
+                let path = format!("{path} {}", child.get_name());
+                if child.has_subcommands() {
+                    check(child, &path);
+                    continue;
+                }
+                let help = child.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("Examples:\n") && help.contains(&path), "no example of {path}");
+                assert!(child.get_about().is_some(), "{path} does not say what it does");
+            }
+        }
+        let mut command = Cli::command();
+        command.build();
+        check(&command, "exacat");
+    }
+}

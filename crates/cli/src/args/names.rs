@@ -1,0 +1,234 @@
+//! Commands that look things up.
+
+use clap::{ArgAction, Args};
+
+/// `exacat ls`
+#[derive(Args, Debug)]
+#[command(
+    disable_help_flag = true,
+    after_help = "\
+A long listing shows: kind and permissions, replicas (of a collection: members), owner, group, size, time
+(UTC), name.
+
+Examples:
+  exacat ls /demo
+  exacat ls -lh /demo/data/2026
+  exacat ls -R -0 /demo | xargs -0 -n1 echo
+  exacat --json ls /demo | jq -r .lfn"
+)]
+pub struct LsArgs {
+    /// What to list; '-' reads LFNs from standard input
+    #[arg(value_name = "LFN", default_value = "/")]
+    pub lfns: Vec<String>,
+    /// Everything about each entry
+    #[arg(short, long)]
+    pub long: bool,
+    /// Directories themselves, not what is in them
+    #[arg(short, long)]
+    pub directory: bool,
+    /// Directories below too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Sizes with a unit, as -H
+    #[arg(short = 'h')]
+    pub short_units: bool,
+    /// Nothing is hidden in a catalogue: accepted because fingers type it
+    #[arg(short = 'a', long = "all", hide = true)]
+    pub all: bool,
+    /// Show this help
+    #[arg(long, action = ArgAction::Help)]
+    pub help: Option<bool>,
+}
+
+/// `exacat stat`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  exacat stat /demo/data/2026/run.root
+  exacat stat -L /demo/latest                       what the link leads to
+  exacat --json stat /demo/data | jq .revision")]
+pub struct StatArgs {
+    /// Which entries; '-' reads LFNs from standard input
+    #[arg(value_name = "LFN", required = true)]
+    pub lfns: Vec<String>,
+    /// Of a link, show what it leads to
+    #[arg(short = 'L', long)]
+    pub follow: bool,
+}
+
+/// `exacat whereis`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Available replicas come before suspect ones, near before far; lost ones are not shown.
+
+Examples:
+  exacat whereis /demo/data/2026/run.root
+  exacat whereis 5d9a8f1e-5607-11ee-90f9-6c02e09897e9 --site CERN
+  exacat find /demo 'AOD*' | exacat --json whereis -")]
+pub struct WhereisArgs {
+    /// Which files, by LFN or GUID; '-' reads them from standard input
+    #[arg(value_name = "LFN|GUID", required = true)]
+    pub files: Vec<String>,
+    /// Nearest to this site first
+    #[arg(long)]
+    pub site: Option<String>,
+    /// The best URL of each file only
+    #[arg(short = '1', long)]
+    pub best: bool,
+}
+
+/// `exacat lfn`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  exacat lfn 5d9a8f1e-5607-11ee-90f9-6c02e09897e9
+  cut -f1 guids.tsv | exacat lfn -")]
+pub struct LfnArgs {
+    /// Which; '-' reads GUIDs from standard input
+    #[arg(value_name = "GUID", required = true)]
+    pub guids: Vec<String>,
+}
+
+/// Conditions of a search.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Conditions (all must hold)")]
+pub struct Conditions {
+    /// PATTERN is a regular expression found anywhere in the whole LFN, not a shell pattern for the name
+    #[arg(long, requires = "pattern")]
+    pub regex: bool,
+    /// Tags, inherited ones included: 'run=246087', 'energy>6 and not exists bad'; may be repeated
+    #[arg(long = "tag", value_name = "EXPR")]
+    pub tags: Vec<String>,
+    /// Size: +1G at least, -10M at most, 5k..1M between, 100 exactly
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    pub size: Vec<String>,
+    /// Modified then or later: a time, or so long ago (2d)
+    #[arg(long, value_name = "TIME")]
+    pub newer: Option<String>,
+    /// Modified before then
+    #[arg(long, value_name = "TIME")]
+    pub older: Option<String>,
+    /// Came into the catalogue then or later
+    #[arg(long, value_name = "TIME")]
+    pub created_after: Option<String>,
+    /// Came into the catalogue before then
+    #[arg(long, value_name = "TIME")]
+    pub created_before: Option<String>,
+    /// Owned by this user
+    #[arg(long, value_name = "USER")]
+    pub owner: Option<String>,
+    /// Of this group
+    #[arg(long)]
+    pub group: Option<String>,
+    /// A replica is on this storage element
+    #[arg(long, value_name = "SE")]
+    pub se: Option<String>,
+    /// Of this kind: d(irectory), f(ile), c(ollection), l(ink); may be repeated
+    #[arg(long = "type", short = 't', value_name = "KIND", value_delimiter = ',')]
+    pub kinds: Vec<String>,
+    /// Made by this job
+    #[arg(long)]
+    pub job: Option<u64>,
+    /// Levels below DIR, at most
+    #[arg(long, value_name = "LEVELS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub depth: Option<u32>,
+}
+
+/// `exacat find`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Entries come depth first, each directory before what is in it. A pattern without --regex is a shell pattern
+that the whole name must match: * ? [a-z] {a,b}.
+
+Examples:
+  exacat find /demo 'AOD*.root' --size +1G
+  exacat find /demo --tag 'run >= 246000 and run < 247000' -l
+  exacat find /demo --type f --older 365d --se VO::SITE::DISK --count
+  exacat find / '/run\\d+/' --regex -0 | xargs -0 -n 100 exacat stat
+  exacat find /demo/tmp --newer 1h --json")]
+pub struct FindArgs {
+    /// Below which directory
+    #[arg(value_name = "DIR")]
+    pub directory: String,
+    /// The name matches
+    pub pattern: Option<String>,
+    #[command(flatten)]
+    pub conditions: Conditions,
+    /// Everything about each entry
+    #[arg(short, long)]
+    pub long: bool,
+    /// How many there are, and their size
+    #[arg(short, long, conflicts_with = "long")]
+    pub count: bool,
+    /// Stop after so many
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<u64>,
+}
+
+/// `exacat du`
+#[derive(Args, Debug)]
+#[command(
+    disable_help_flag = true,
+    after_help = "\
+Shows logical bytes, files and the LFN. The figures are counters kept exact at every change, not a scan: they
+come at once whatever is below.
+
+Examples:
+  exacat du -h /demo
+  exacat du -l /demo/data /demo/sim                 all figures
+  exacat --json du / | jq .usage.replica_bytes"
+)]
+pub struct DuArgs {
+    /// Which entries; '-' reads LFNs from standard input
+    #[arg(value_name = "LFN", required = true)]
+    pub lfns: Vec<String>,
+    /// All figures, with headings
+    #[arg(short, long)]
+    pub long: bool,
+    /// Sizes with a unit, as -H
+    #[arg(short = 'h')]
+    pub short_units: bool,
+    /// Only a total is kept: accepted because fingers type it
+    #[arg(short = 's', hide = true)]
+    pub summarize: bool,
+    /// Show this help
+    #[arg(long, action = ArgAction::Help)]
+    pub help: Option<bool>,
+}
+
+/// `exacat log`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Shows the history of what stands at the name now, through all its moves, oldest first; of a name that is gone,
+that of what stood there last.
+
+Examples:
+  exacat log /demo/data/2026/run.root
+  exacat --json log /demo/data")]
+pub struct LogArgs {
+    /// Which entry
+    #[arg(value_name = "LFN")]
+    pub lfn: String,
+}
+
+/// `exacat changes`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  exacat changes --limit 20
+  exacat changes --after 1000 --under /demo
+  exacat --json changes --after last --follow       from now on, as they happen")]
+pub struct ChangesArgs {
+    /// After this revision; 'last' for those to come
+    #[arg(long, value_name = "REVISION", default_value = "0")]
+    pub after: String,
+    /// Only what stands below this directory now
+    #[arg(long, value_name = "DIR")]
+    pub under: Option<String>,
+    /// Wait for more at the end
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Stop after so many
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<u64>,
+}

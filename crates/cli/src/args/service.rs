@@ -1,0 +1,165 @@
+//! Commands that run and look after the service.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Where the catalogue's state is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum StoreArg {
+    /// In the data directory
+    #[default]
+    Embedded,
+    /// In memory: everything is gone when the server ends
+    Memory,
+}
+
+/// How the log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// For machines
+    Json,
+}
+
+/// `exacat serve`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The data directory holds everything: the catalogue, a certificate made at the first start, the admin's token
+(admin.token, readable by its owner only) and the socket for clients on this machine (exacat.sock). Where it
+listens stands in server.json there, and is printed when it is ready. SIGINT or SIGTERM ends it: requests in
+flight are finished first.
+
+Examples:
+  exacat serve
+  exacat serve --data /srv/exacat --listen 0.0.0.0:7420 --name catalogue.example.org
+  exacat serve --listen 127.0.0.1:0 --metrics 127.0.0.1:9420 --log-format json
+  EXACAT_LOG=debug exacat serve --store memory --data /tmp/try")]
+pub struct ServeArgs {
+    /// Where to speak the native protocol over TLS; port 0 takes a free one; none for nowhere
+    #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "127.0.0.1:7420")]
+    pub listen: String,
+    /// Where to serve Prometheus metrics and health over HTTP; port 0 takes a free one; none for nowhere
+    #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]
+    pub metrics: String,
+    /// Where the catalogue's state is
+    #[arg(long, value_enum, default_value_t)]
+    pub store: StoreArg,
+    /// Those without a token may read what modes give to others
+    #[arg(long)]
+    pub anonymous_reads: bool,
+    /// No socket in the data directory
+    #[arg(long)]
+    pub no_socket: bool,
+    /// Permissions of the socket: 666 lets in other accounts of this machine that are users (uid:NUMBER)
+    #[arg(long, value_name = "MODE", default_value = "600")]
+    pub socket_mode: String,
+    /// A certificate to use instead of the self-signed one: its chain in PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// Its private key in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// A further name or address in the self-signed certificate, when it is made; may be repeated
+    #[arg(long)]
+    pub name: Vec<String>,
+    /// How long what was removed stays in the trash before it is purged by itself; never to keep it
+    #[arg(long, value_name = "DURATION|never", default_value = "30d")]
+    pub trash_keep: String,
+    /// How long an upload stays booked if the client does not say
+    #[arg(long, value_name = "DURATION", default_value = "1d")]
+    pub booking_lifetime: String,
+    /// How long a token may last
+    #[arg(long, value_name = "DURATION", default_value = "366d")]
+    pub token_lifetime_max: String,
+    /// Connections at once
+    #[arg(long, value_name = "NUMBER")]
+    pub connections: Option<usize>,
+    /// A user whose share of the server counts NUMBER times as much; may be repeated
+    #[arg(long, value_name = "USER=NUMBER")]
+    pub weight: Vec<String>,
+    /// How long a stop waits for requests in flight
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub stop_time: String,
+    /// What is logged: error, warn, info, debug, trace, or by part (info,exacat_server=debug)
+    #[arg(long, value_name = "LEVEL", env = "EXACAT_LOG", default_value = "info")]
+    pub log: String,
+    /// How the log looks
+    #[arg(long, value_enum, default_value_t)]
+    pub log_format: LogFormat,
+}
+
+/// An address to listen at, or `none`.
+pub fn listener(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| format!("not an address to listen at (IP:PORT, [IPV6]:PORT or none): {text:?}"))
+}
+
+/// `exacat fsck`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Recomputes every counter and every index from the entries and compares. The running server does it beside its
+other work; --offline does it on a data directory without a server. Exit status 25 (corrupt) if something is
+wrong.
+
+Examples:
+  exacat fsck
+  exacat fsck --offline --data /srv/exacat
+  exacat --json fsck | jq .findings_total")]
+pub struct FsckArgs {
+    /// On the data directory itself; no server may be running on it
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// `exacat status`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  exacat status
+  exacat --json status | jq 'select(.part == \"store\").figures'")]
+pub struct StatusArgs {}
+
+/// `exacat completions`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  source <(exacat completions bash)
+  exacat completions zsh > ~/.zfunc/_exacat
+  exacat completions fish > ~/.config/fish/completions/exacat.fish")]
+pub struct CompletionsArgs {
+    /// For which shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `exacat bench`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Starts a server of its own on a temporary data directory, loads it over the network, then does the same in
+this process without network. Load generator and server share the machine; CPU time is that of both. Ends what
+it started and removes what it wrote.
+
+Examples:
+  exacat bench
+  exacat bench --entries 1M --network
+  exacat --json bench --entries 100k --in-process --directory /var/tmp")]
+pub struct BenchArgs {
+    /// Files to register
+    #[arg(long, value_name = "NUMBER", default_value = "1M")]
+    pub entries: String,
+    /// Only over the network
+    #[arg(long, conflicts_with = "in_process")]
+    pub network: bool,
+    /// Only in process
+    #[arg(long)]
+    pub in_process: bool,
+    /// Where temporary stores are made [default: the system's place for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+}

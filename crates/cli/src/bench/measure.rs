@@ -1,0 +1,167 @@
+//! Measuring: operations, wall time, CPU time of both sides, and the distribution of single calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use exacat_model::{Answer, Error, Operation};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::target::Target;
+
+/// Longest single call the histogram tells apart; longer ones count as this.
+const LATENCY_US_MAX: u64 = 600_000_000;
+
+/// One line of the table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sample {
+    /// `in process` or `network`.
+    pub target: String,
+    /// What was measured.
+    pub what: String,
+    /// Items done: files, look-ups, entries given.
+    pub items: u64,
+    /// Calls they were done in.
+    pub calls: u64,
+    /// Wall time, seconds.
+    pub wall_s: f64,
+    /// CPU time of load generator and server, seconds.
+    pub cpu_s: f64,
+    /// Single calls, microseconds.
+    pub p50_us: u64,
+    /// See `p50_us`.
+    pub p99_us: u64,
+    /// See `p50_us`.
+    pub p999_us: u64,
+    /// See `p50_us`.
+    pub max_us: u64,
+}
+
+impl Sample {
+    /// Items a second of wall time.
+    pub fn rate(&self) -> f64 {
+        self.items as f64 / self.wall_s.max(1e-9)
+    }
+
+    /// CPU time per item, microseconds.
+    pub fn cpu_us(&self) -> f64 {
+        self.cpu_s * 1e6 / self.items.max(1) as f64
+    }
+}
+
+/// How calls are sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Connections (in process: groups of tasks).
+    pub lanes: usize,
+    /// Calls in flight on each.
+    pub depth: usize,
+    /// Calls in all.
+    pub calls: u64,
+    /// Items in each.
+    pub items_per_call: u64,
+}
+
+/// Sends `load.calls` calls, the n-th being `make(n)`, and measures. The first error ends it.
+pub async fn drive(
+    target: &Arc<Target>,
+    what: &str,
+    load: Load,
+    make: impl Fn(u64) -> Result<Operation, Error> + Send + Sync + 'static,
+    check: impl Fn(&Answer) -> Result<(), Error> + Send + Sync + 'static,
+) -> Result<Sample, Error> {
+    let next = Arc::new(AtomicU64::new(0));
+    let make = Arc::new(make);
+    let check = Arc::new(check);
+    let cpu = target.cpu_s();
+    let start = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for lane in 0..load.lanes {
+        for _ in 0..load.depth {
+            let (target, next, make, check) = (target.clone(), next.clone(), make.clone(), check.clone());
+            tasks.spawn(async move {
+                let mut latency = histogram()?;
+                loop {
+                    let call = next.fetch_add(1, Ordering::Relaxed);
+                    if call >= load.calls {
+                        return Ok::<_, Error>(latency);
+                    }
+                    let operation = make(call)?;
+                    let sent = Instant::now();
+                    let answer = target.call(lane, operation).await?;
+                    record(&mut latency, sent.elapsed());
+                    check(&answer)?;
+                }
+            });
+        }
+    }
+    let mut latency = histogram()?;
+    while let Some(done) = tasks.join_next().await {
+        let part = done.map_err(|error| internal(&error))??;
+        latency.add(part).map_err(|error| internal(&error))?;
+    }
+    Ok(sample(target, what, load.calls * load.items_per_call, start.elapsed(), target.cpu_s() - cpu, &latency))
+}
+
+/// Measures one thing done once, or a few times: each duration in `latency`.
+pub fn sample(
+    target: &Target,
+    what: &str,
+    items: u64,
+    wall: Duration,
+    cpu_s: f64,
+    latency: &Histogram<u64>,
+) -> Sample {
+    Sample {
+        target: target.name().to_owned(),
+        what: what.to_owned(),
+        items,
+        calls: latency.len(),
+        wall_s: wall.as_secs_f64(),
+        cpu_s,
+        p50_us: latency.value_at_quantile(0.5),
+        p99_us: latency.value_at_quantile(0.99),
+        p999_us: latency.value_at_quantile(0.999),
+        max_us: latency.max(),
+    }
+}
+
+/// An empty distribution of microseconds.
+pub fn histogram() -> Result<Histogram<u64>, Error> {
+    Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).map_err(|error| internal(&error))
+}
+
+/// Adds one duration.
+pub fn record(latency: &mut Histogram<u64>, took: Duration) {
+    let us = u64::try_from(took.as_micros()).unwrap_or(LATENCY_US_MAX);
+    latency.saturating_record(us.clamp(1, LATENCY_US_MAX));
+}
+
+fn internal(error: &dyn std::fmt::Display) -> Error {
+    Error::new(exacat_model::ErrorKind::Internal, error.to_string())
+}
+
+/// CPU time of this process so far, user and system, seconds.
+pub fn own_cpu_s() -> f64 {
+    process_cpu_s("self")
+}
+
+/// CPU time of a process so far, seconds; 0 if it cannot be read.
+pub fn process_cpu_s(pid: &str) -> f64 {
+    // Fields 14 and 15 of /proc/PID/stat, counted from behind the command's name, which may hold blanks.
+    // Linux gives them in ticks of 1/100 s to user space, whatever the kernel counts in.
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0.0 };
+    let Some((_, fields)) = stat.rsplit_once(')') else { return 0.0 };
+    let ticks = |index: usize| fields.split_whitespace().nth(index).and_then(|field| field.parse::<f64>().ok());
+    (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
+}
+
+/// Resident memory of a process, bytes; 0 if it cannot be read.
+pub fn process_memory_bytes(pid: &str) -> u64 {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return 0 };
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .map_or(0, |kib| kib * 1024)
+}

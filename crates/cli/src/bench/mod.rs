@@ -1,0 +1,148 @@
+//! `exacat bench`: how fast the catalogue is on this machine, in process and over the network, in one run.
+//!
+//! Load generator and server share the machine; CPU time is that of both, so that a noisy machine shows. Every
+//! figure is of durable changes and exact answers: answers are checked, and an error ends the run.
+
+mod measure;
+mod scenarios;
+mod table;
+mod target;
+mod workload;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use exacat_model::{Answer, Error, ErrorKind};
+
+use measure::{Sample, histogram, own_cpu_s, record, sample};
+use target::{StartedServer, Target};
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct BenchSettings {
+    /// Files to register.
+    pub entries: u64,
+    /// Below here temporary stores are made; none for the system's place for temporary files.
+    pub directory: Option<PathBuf>,
+    /// Leave out what is in process.
+    pub network_only: bool,
+    /// Leave out the network.
+    pub in_process_only: bool,
+    /// A JSON line per measurement instead of a table.
+    pub json: bool,
+}
+
+/// Measures and prints as it goes.
+pub async fn run(settings: &BenchSettings, out: &mut (impl Write + Send)) -> Result<(), Error> {
+    let files = settings.entries.next_multiple_of(workload::FILES_PER_DIRECTORY);
+    let place = match &settings.directory {
+        Some(directory) => tempfile::tempdir_in(directory),
+        None => tempfile::tempdir(),
+    }
+    .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no place for a temporary store: {error}")))?;
+    if !settings.json {
+        let cores = std::thread::available_parallelism().map_or(0, usize::from);
+        print(writeln!(out, "{files} files, {cores} cores for load generator and server together\n"))?;
+        print(table::print_head(out))?;
+    }
+    if !settings.in_process_only {
+        network(settings, files, &place.path().join("network"), out).await?;
+    }
+    if !settings.network_only {
+        in_process(settings, files, &place.path().join("in-process"), out).await?;
+    }
+    Ok(())
+}
+
+async fn network(settings: &BenchSettings, files: u64, data: &Path, out: &mut (impl Write + Send)) -> Result<(), Error> {
+    let (server, took) = StartedServer::start(data).await?;
+    let target = Arc::new(server.target(scenarios::CONNECTIONS).await?);
+    show(out, settings, &once(&target, "start to serving, empty", 1, took, 0.0)?)?;
+    let memory_empty = target.memory_bytes();
+    scenarios::writes(&target, files, &mut |sample| show(out, settings, sample)).await?;
+    let memory = target.memory_bytes().saturating_sub(memory_empty);
+    scenarios::reads(&target, files, &mut |sample| show(out, settings, sample)).await?;
+    let wide = Arc::new(server.target(scenarios::CONNECTIONS_UNPIPELINED).await?);
+    scenarios::unpipelined(&wide, files, &mut |sample| show(out, settings, sample)).await?;
+    drop(wide);
+    scenarios::import(&server, &target, &data.with_extension("tsv"), files, &mut |sample| {
+        show(out, settings, sample)
+    })
+    .await?;
+    let figures = scenarios::figures(&target).await?;
+    scenarios::trees(&target, files, &mut |sample| show(out, settings, sample)).await?;
+    server.kill()?;
+    drop(target);
+    let (server, took) = StartedServer::start(data).await?;
+    let target = server.target(1).await?;
+    show(out, settings, &once(&target, "start to serving after kill -9, full", 1, took, 0.0)?)?;
+    if !settings.json {
+        print(writeln!(out))?;
+        let per_entry = |bytes: u64| bytes as f64 / figures.entries.max(1) as f64;
+        print(writeln!(
+            out,
+            "{} entries: {:.0} bytes of log each, {:.0} bytes of the server's memory each after the writes",
+            figures.entries,
+            per_entry(figures.log_bytes),
+            per_entry(memory)
+        ))?;
+        for (name, value) in &figures.memory {
+            print(writeln!(out, "  {name:<40} {value:>14}  {:>6.1} an entry", per_entry(*value)))?;
+        }
+        print(writeln!(out))?;
+    }
+    Ok(())
+}
+
+async fn in_process(settings: &BenchSettings, files: u64, data: &Path, out: &mut (impl Write + Send)) -> Result<(), Error> {
+    std::fs::create_dir_all(data).map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
+    let (start, cpu) = (Instant::now(), own_cpu_s());
+    let target = Arc::new(target::open_in_process(data).await?);
+    show(out, settings, &once(&target, "open, empty", 1, start.elapsed(), own_cpu_s() - cpu)?)?;
+    scenarios::writes(&target, files, &mut |sample| show(out, settings, sample)).await?;
+    scenarios::reads(&target, files, &mut |sample| show(out, settings, sample)).await?;
+    scenarios::trees(&target, files, &mut |sample| show(out, settings, sample)).await?;
+    if let Target::InProcess { catalogue, .. } = &*target {
+        catalogue.store().close().await?;
+    }
+    drop(target);
+    let (start, cpu) = (Instant::now(), own_cpu_s());
+    let target = target::open_in_process(data).await?;
+    show(out, settings, &once(&target, "open after a clean stop, full", 1, start.elapsed(), own_cpu_s() - cpu)?)
+}
+
+fn once(
+    target: &Target,
+    what: &str,
+    items: u64,
+    took: std::time::Duration,
+    cpu_s: f64,
+) -> Result<Sample, Error> {
+    let mut latency = histogram()?;
+    record(&mut latency, took);
+    Ok(sample(target, what, items, took, cpu_s, &latency))
+}
+
+fn show(out: &mut (impl Write + Send), settings: &BenchSettings, sample: &Sample) -> Result<(), Error> {
+    print(table::print(out, sample, settings.json))?;
+    print(out.flush())
+}
+
+fn print(result: std::io::Result<()>) -> Result<(), Error> {
+    result.map_err(|error| Error::new(ErrorKind::Unavailable, format!("cannot print: {error}")))
+}
+
+/// Every item of an answer that has one outcome per item must be a success.
+fn all_good(answer: &Answer) -> Result<(), Error> {
+    let failed = match answer {
+        Answer::Registered(items) => items.iter().find_map(|item| item.as_ref().err()),
+        Answer::Whereis(items) => items.iter().find_map(|item| item.as_ref().err()),
+        Answer::Stats(items) => items.iter().find_map(|item| item.as_ref().err()),
+        Answer::EachDone(items) => items.iter().find_map(|item| item.as_ref().err()),
+        Answer::Usages(items) => items.iter().find_map(|item| item.as_ref().err()),
+        _ => None,
+    };
+    failed.cloned().map_or(Ok(()), Err)
+}

@@ -1,0 +1,247 @@
+//! What is measured, in order: writes, reads, unpipelined reads, import, whole trees.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exacat_exchange::ImportOptions;
+use exacat_exchange::resume::StateAt;
+use exacat_model::operation::SeSettings;
+use exacat_model::{Answer, Cursor, Error, ErrorKind, Filter, Lfn, Operation, Pattern};
+
+use super::measure::{Load, Sample, drive, histogram, record, sample};
+use super::target::{StartedServer, Target};
+use super::workload::{self, FILES_PER_DIRECTORY};
+
+/// Connections of the pipelined loads.
+pub const CONNECTIONS: usize = 4;
+/// Connections of the unpipelined load.
+pub const CONNECTIONS_UNPIPELINED: usize = 64;
+/// Files in one registration.
+const BATCH: u64 = 1000;
+/// Look-ups in one batch.
+const LOOKUPS: u64 = 128;
+
+type Show<'a> = &'a mut (dyn FnMut(&Sample) -> Result<(), Error> + Send);
+
+/// Makes the SEs, creates files one by one and in batches.
+pub async fn writes(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(), Error> {
+    for number in 0..workload::SES {
+        let settings = SeSettings {
+            name: workload::se(number)?,
+            number: None,
+            prefix: Some(format!("root://se{number:02}.bench.example:1094//bench")),
+            qos: Some(vec![exacat_model::AccountName::parse("disk")?]),
+            status: None,
+            distances: Vec::new(),
+            only_new: false,
+        };
+        target.call(0, Operation::SeSet(settings)).await?;
+    }
+    // The last tenth goes in one by one, the rest in batches of a directory each; batches are first, so
+    // that single creates meet directories that exist.
+    let single = (files / 10).min(100_000) / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
+    let batched = files - single;
+    let load = Load { lanes: CONNECTIONS, depth: 2, calls: batched / BATCH, items_per_call: BATCH };
+    let make = |call: u64| workload::register(call * BATCH, (call + 1) * BATCH);
+    show(&drive(target, "register in batches of 1000, durable", load, make, super::all_good).await?)?;
+    if single > 0 {
+        let lfns = (batched..files)
+            .step_by(FILES_PER_DIRECTORY as usize)
+            .map(|file| Lfn::parse(&workload::directory(file)))
+            .collect::<Result<Vec<_>, _>>()?;
+        target.call(0, Operation::Mkdir { lfns, parents: true, mode: None }).await?;
+        let load = Load { lanes: CONNECTIONS, depth: 256, calls: single, items_per_call: 1 };
+        let make = move |call: u64| workload::register(batched + call, batched + call + 1);
+        show(&drive(target, "create, single, durable, 4 x 256 in flight", load, make, super::all_good).await?)?;
+    }
+    Ok(())
+}
+
+/// Look-ups, listings, finds.
+pub async fn reads(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(), Error> {
+    let singles = (files * 2).clamp(20_000, 1_000_000);
+    let load = Load { lanes: CONNECTIONS, depth: 256, calls: singles, items_per_call: 1 };
+    let make = move |call: u64| workload::whereis([workload::scatter(call) % files].into_iter());
+    show(&drive(target, "whereis, single, 4 x 256 in flight", load, make, super::all_good).await?)?;
+    let make = move |call: u64| {
+        Ok(Operation::Stat { lfns: vec![workload::lfn(workload::scatter(call) % files)?], follow: true })
+    };
+    show(&drive(target, "stat, single, 4 x 256 in flight", load, make, super::all_good).await?)?;
+
+    let calls = (singles / 16).max(1000);
+    let load = Load { lanes: CONNECTIONS, depth: 4, calls, items_per_call: LOOKUPS };
+    let make = move |call: u64| {
+        workload::whereis((0..LOOKUPS).map(move |index| workload::scatter(call * LOOKUPS + index) % files))
+    };
+    show(&drive(target, "whereis, batches of 128, random", load, make, super::all_good).await?)?;
+    let make = move |call: u64| {
+        let first = workload::scatter(call) % files / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
+        workload::whereis((0..LOOKUPS).map(move |index| first + (workload::scatter(index) % FILES_PER_DIRECTORY)))
+    };
+    show(&drive(target, "whereis, batches of 128, of one directory", load, make, super::all_good).await?)?;
+
+    let calls = (files / 200).clamp(200, 5000);
+    let load = Load { lanes: CONNECTIONS, depth: 2, calls, items_per_call: FILES_PER_DIRECTORY };
+    let make = move |call: u64| {
+        let lfn = Lfn::parse(&workload::directory(workload::scatter(call) % files))?;
+        Ok(Operation::List { lfn, cursor: Cursor::default(), limit: 0 })
+    };
+    let check = |answer: &Answer| match answer {
+        Answer::Entries { items, .. } if items.len() as u64 == FILES_PER_DIRECTORY => Ok(()),
+        _ => Err(Error::new(ErrorKind::Internal, "a listing has not all entries")),
+    };
+    show(&drive(target, "ls, directories of 1000", load, make, check).await?)?;
+
+    let mut latency = histogram()?;
+    let (start, cpu) = (Instant::now(), target.cpu_s());
+    let mut operation = Operation::Find {
+        lfn: Lfn::root(),
+        filter: Filter { pattern: Some(Pattern::Glob("*77.*.root".to_owned())), ..Filter::default() },
+        cursor: Cursor::default(),
+        limit: 0,
+    };
+    loop {
+        let sent = Instant::now();
+        let answer = target.call(0, operation.clone()).await?;
+        record(&mut latency, sent.elapsed());
+        match answer.next().and_then(|next| operation.resumed(next.clone())) {
+            Some(resumed) => operation = resumed,
+            None => break,
+        }
+    }
+    show(&sample(target, "find by name, entries looked at", files, start.elapsed(), target.cpu_s() - cpu, &latency))
+}
+
+/// One look-up at a time on each of many connections.
+pub async fn unpipelined(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(), Error> {
+    let load = Load {
+        lanes: CONNECTIONS_UNPIPELINED,
+        depth: 1,
+        calls: files.clamp(20_000, 500_000),
+        items_per_call: 1,
+    };
+    let make = move |call: u64| workload::whereis([workload::scatter(call) % files].into_iter());
+    show(&drive(target, "whereis, single, 64 x 1 in flight", load, make, super::all_good).await?)
+}
+
+/// Moves and removes directories with more and more below them: the time must not depend on it.
+pub async fn trees(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(), Error> {
+    const ROUNDS: u64 = 20;
+    let root = Lfn::parse("/bench-trees")?;
+    target.call(0, Operation::Mkdir { lfns: vec![root], parents: true, mode: None }).await?;
+    for below in [10, 10_000, 1_000_000] {
+        if below > files.max(10_000) {
+            continue;
+        }
+        let directory = Lfn::parse(&format!("/bench-trees/{below}"))?;
+        grow(target, &directory, below).await?;
+        let other = Lfn::parse(&format!("/bench-trees/{below}-moved"))?;
+        let (mut from, mut to) = (directory, other);
+        let (mut latency, start, cpu) = (histogram()?, Instant::now(), target.cpu_s());
+        for _ in 0..ROUNDS {
+            let sent = Instant::now();
+            target.call(0, Operation::Move { from: from.clone(), to: to.clone() }).await?;
+            record(&mut latency, sent.elapsed());
+            std::mem::swap(&mut from, &mut to);
+        }
+        let what = format!("mv of a directory with {below} files below");
+        show(&sample(target, &what, ROUNDS, start.elapsed(), target.cpu_s() - cpu, &latency))?;
+
+        let (mut latency, mut took, cpu) = (histogram()?, Duration::ZERO, target.cpu_s());
+        for _ in 0..ROUNDS {
+            let sent = Instant::now();
+            let removal = Operation::Remove { lfn: from.clone(), recursive: true, directory: false };
+            let Answer::Removed { id } = target.call(0, removal).await? else {
+                return Err(Error::new(ErrorKind::Internal, "a removal without a trash item"));
+            };
+            record(&mut latency, sent.elapsed());
+            took += sent.elapsed();
+            target.call(0, Operation::TrashRestore { id, to: None }).await?;
+        }
+        let what = format!("rm -r of a directory with {below} files below");
+        show(&sample(target, &what, ROUNDS, took, target.cpu_s() - cpu, &latency))?;
+    }
+    Ok(())
+}
+
+/// Registers `count` files below a directory, a thousand to each of its own directories.
+async fn grow(target: &Arc<Target>, directory: &Lfn, count: u64) -> Result<(), Error> {
+    let mut done = 0;
+    while done < count {
+        let end = (done + BATCH).min(count);
+        let mut files = Vec::new();
+        for file in done..end {
+            let mut new = workload::new_file(file)?;
+            new.lfn = Lfn::parse(&format!("{directory}/{:06}/{:09}.root", done / BATCH, file))?;
+            files.push(new);
+        }
+        let existing = exacat_model::operation::Existing::Refuse;
+        let answer = target.call(0, Operation::Register { files, parents: true, existing }).await?;
+        super::all_good(&answer)?;
+        done = end;
+    }
+    Ok(())
+}
+
+/// Writes a listing and imports it through the importer, as `exacat import` does.
+pub async fn import(
+    server: &StartedServer,
+    target: &Arc<Target>,
+    listing: &Path,
+    files: u64,
+    show: Show<'_>,
+) -> Result<(), Error> {
+    write_listing(listing, files)
+        .map_err(|error| Error::new(ErrorKind::Unavailable, format!("cannot write a listing: {error}")))?;
+    let (start, cpu) = (Instant::now(), target.cpu_s());
+    let mut options = ImportOptions { state: StateAt::Nowhere, ..ImportOptions::default() };
+    options.listing.se = Some(workload::se(0)?);
+    let client = Arc::new(server.connect().await?);
+    let report = exacat_exchange::import(client, listing, &options, |_| ())
+        .await
+        .map_err(|error| Error::new(error.kind().unwrap_or(ErrorKind::Internal), error.to_string()))?;
+    let imported = report.counts.created;
+    if imported != files {
+        return Err(Error::new(ErrorKind::Internal, format!("{imported} of {files} rows were imported")));
+    }
+    let latency = histogram()?;
+    show(&sample(target, "import of a listing (rows)", files, start.elapsed(), target.cpu_s() - cpu, &latency))
+}
+
+fn write_listing(listing: &Path, files: u64) -> std::io::Result<()> {
+    let mut out = std::io::BufWriter::new(std::fs::File::create(listing)?);
+    writeln!(out, "lfn\tsize\tchecksum\tpfn")?;
+    for file in 0..files {
+        let name = workload::lfn(file).map_err(std::io::Error::other)?;
+        let name = name.as_str().trim_start_matches("/bench");
+        let (size, sum) = (1_000_000 + file, workload::scatter(file) as u32);
+        writeln!(out, "/imported{name}\t{size}\tadler32:{sum:08x}\troot://se00.bench.example:1094//bench{name}")?;
+    }
+    out.flush()
+}
+
+/// What the store says of its own size.
+pub struct Figures {
+    /// Entries in all.
+    pub entries: u64,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Memory by part.
+    pub memory: Vec<(String, u64)>,
+}
+
+/// Asks for them.
+pub async fn figures(target: &Arc<Target>) -> Result<Figures, Error> {
+    let Answer::Status(parts) = target.call(0, Operation::Status).await? else {
+        return Err(Error::new(ErrorKind::Internal, "a status without parts"));
+    };
+    let all: Vec<(String, u64)> = parts.into_iter().flat_map(|part| part.figures).collect();
+    let value = |name: &str| all.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
+    Ok(Figures {
+        entries: value("entries"),
+        log_bytes: value("log_bytes"),
+        memory: all.iter().filter(|(name, _)| name.starts_with("memory_")).cloned().collect(),
+    })
+}

@@ -1,0 +1,53 @@
+//! The table of measurements, for people and as JSON lines.
+
+use std::io::Write;
+
+use super::measure::Sample;
+
+/// Column heads, and what stands under each.
+pub fn print_head(out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "{:<11} {:<46} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "target", "what", "items", "items/s", "CPU µs/it", "p50 µs", "p99 µs", "p99.9 µs", "max µs"
+    )
+}
+
+/// One line.
+pub fn print(out: &mut impl Write, sample: &Sample, json: bool) -> std::io::Result<()> {
+    if json {
+        let line = serde_json::to_string(sample).map_err(std::io::Error::other)?;
+        return writeln!(out, "{line}");
+    }
+    writeln!(
+        out,
+        "{:<11} {:<46} {:>11} {:>12} {:>9.2} {:>9} {:>9} {:>9} {:>9}",
+        sample.target,
+        sample.what,
+        sample.items,
+        rounded(sample.rate()),
+        sample.cpu_us(),
+        sample.p50_us,
+        sample.p99_us,
+        sample.p999_us,
+        sample.max_us
+    )
+}
+
+/// Three significant digits are all a shared machine is good for.
+fn rounded(rate: f64) -> String {
+    if rate < 1000.0 {
+        return format!("{rate:.0}");
+    }
+    let scale = 10f64.powi(rate.log10().floor() as i32 - 2);
+    let whole = ((rate / scale).round() * scale) as u64;
+    let digits = whole.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            grouped.push(' ');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}

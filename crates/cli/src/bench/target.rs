@@ -1,0 +1,158 @@
+//! What is measured: the catalogue in this process, or a server over the network.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exacat_catalogue::{Caller, Catalogue, Settings};
+use exacat_client::{Client, ClientSettings, Credentials, Endpoint};
+use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId};
+use exacat_store::{Store, SystemClock};
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
+
+use super::measure::{own_cpu_s, process_cpu_s, process_memory_bytes};
+
+/// How long a started server may take to answer.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// A catalogue to send operations to.
+pub enum Target {
+    /// In this process: no network, no frames.
+    InProcess {
+        /// The rules over an embedded store.
+        catalogue: Arc<Catalogue>,
+        /// An admin.
+        caller: Box<Caller>,
+    },
+    /// A server of its own process, over its Unix socket or TCP.
+    Network {
+        /// One connection each.
+        clients: Vec<Client>,
+        /// The server, if it was started here.
+        pid: Option<u32>,
+    },
+}
+
+impl Target {
+    /// Its name in the table.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Target::InProcess { .. } => "in process",
+            Target::Network { .. } => "network",
+        }
+    }
+
+    /// Sends one operation.
+    pub async fn call(&self, lane: usize, operation: Operation) -> Result<Answer, Error> {
+        match self {
+            Target::InProcess { catalogue, caller } => {
+                let mut id = [0u8; 16];
+                getrandom::fill(&mut id).map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+                catalogue.execute(caller, OperationId(id), operation).await
+            }
+            Target::Network { clients, .. } => clients[lane % clients.len()].call(operation).await,
+        }
+    }
+
+    /// CPU time of both sides so far, seconds.
+    pub fn cpu_s(&self) -> f64 {
+        let server = match self {
+            Target::Network { pid: Some(pid), .. } => process_cpu_s(&pid.to_string()),
+            _ => 0.0,
+        };
+        own_cpu_s() + server
+    }
+
+    /// Resident memory of what holds the state, bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        match self {
+            Target::InProcess { .. } => process_memory_bytes("self"),
+            Target::Network { pid: Some(pid), .. } => process_memory_bytes(&pid.to_string()),
+            Target::Network { pid: None, .. } => 0,
+        }
+    }
+}
+
+/// Opens the embedded store in `directory` in this process.
+pub async fn open_in_process(directory: &Path) -> Result<Target, Error> {
+    let clock = Arc::new(SystemClock);
+    let settings = EmbeddedSettings { directory: directory.to_owned(), ..EmbeddedSettings::default() };
+    let store: Arc<dyn Store> = tokio::task::spawn_blocking({
+        let clock = clock.clone();
+        move || EmbeddedStore::open(settings, clock)
+    })
+    .await
+    .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))??;
+    let catalogue = Catalogue::open(store, clock, Settings::default()).await?;
+    let caller = catalogue.caller_named(&exacat_model::AccountName::parse("admin")?).await?;
+    Ok(Target::InProcess { catalogue, caller: Box::new(caller) })
+}
+
+/// A server started for the measurement; ends with it.
+pub struct StartedServer {
+    child: Child,
+    data: PathBuf,
+}
+
+impl StartedServer {
+    /// Starts this binary as a server in `data`, and waits until it answers. Gives the time that took.
+    pub async fn start(data: &Path) -> Result<(Self, Duration), Error> {
+        let failed = |error: std::io::Error| Error::new(ErrorKind::Unavailable, format!("cannot start a server: {error}"));
+        let binary = std::env::current_exe().map_err(failed)?;
+        let start = Instant::now();
+        let child = Command::new(binary)
+            .args(["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .env("RUST_LOG", "warn")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let mut server = StartedServer { child, data: data.to_owned() };
+        while server.connect().await.is_err() {
+            if let Some(status) = server.child.try_wait().map_err(failed)? {
+                return Err(Error::new(ErrorKind::Unavailable, format!("the server ended at once: {status}")));
+            }
+            if start.elapsed() > START_LIMIT {
+                return Err(Error::new(ErrorKind::Unavailable, "the server does not answer"));
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok((server, start.elapsed()))
+    }
+
+    /// One connection to it.
+    pub async fn connect(&self) -> Result<Client, Error> {
+        let target = exacat_client::Target::new(vec![Endpoint::Unix(self.data.join("exacat.sock"))])?;
+        Client::connect(target, Credentials::local(), ClientSettings::default()).await
+    }
+
+    /// As a target, over so many connections.
+    pub async fn target(&self, connections: usize) -> Result<Target, Error> {
+        let mut clients = Vec::new();
+        for _ in 0..connections {
+            clients.push(self.connect().await?);
+        }
+        Ok(Target::Network { clients, pid: Some(self.child.id()) })
+    }
+
+    /// Ends it without warning, as a power cut would.
+    pub fn kill(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        let failed = |error: std::io::Error| Error::new(ErrorKind::Internal, format!("cannot end the server: {error}"));
+        self.child.kill().map_err(failed)?;
+        self.child.wait().map_err(failed)?;
+        Ok(())
+    }
+}
+
+impl Drop for StartedServer {
+    fn drop(&mut self) {
+        // Ended already, if `kill` was called; an error says just that.
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,369 @@
+//! `quota`, `user`, `group`, `token`, `whoami`: who may do what, and how much.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+
+use exacat_model::answer::{QuotaInfo, UserInfo};
+use exacat_model::operation::UserSettings;
+use exacat_model::{AccountName, Answer, Error, Lfn, Operation, Role};
+
+use crate::args::{GroupCommand, QuotaCommand, TokenCommand, UserCommand, UserOptions};
+use crate::context::Context;
+use crate::failure::{Failure, say};
+use crate::output::human::{UNKNOWN, minute};
+use crate::output::{Align, Table, json};
+use crate::parse;
+
+/// `exacat quota`
+pub async fn quota(context: &mut Context, command: QuotaCommand) -> Result<(), Failure> {
+    match command {
+        QuotaCommand::Get { owners } => {
+            let owners = owners.iter().map(|text| parse::owner(text)).collect::<Result<_, _>>()?;
+            let list = quotas(context, owners).await?;
+            show_quotas(context, &list)
+        }
+        QuotaCommand::Set { owner, files, bytes, replica_bytes } => {
+            if files.is_none() && bytes.is_none() && replica_bytes.is_none() {
+                return Err(Failure::local("nothing to set: give --files, --bytes or --replica-bytes"));
+            }
+            let text = owner;
+            let owner = parse::owner(&text)?;
+            let wanted = |given: &Option<String>, read: fn(&str) -> exacat_model::Result<u64>| {
+                given.as_deref().map(|text| parse::limit(text, read)).transpose()
+            };
+            let (files, bytes, replica_bytes) = (
+                wanted(&files, parse::count)?,
+                wanted(&bytes, parse::bytes)?,
+                wanted(&replica_bytes, parse::bytes)?,
+            );
+            // Limits are set together, so those not given are taken from what is.
+            let known = quotas(context, vec![owner.clone()]).await.map_err(|failure| match failure {
+                Failure::Catalogue { error, .. } => Failure::about(&text, error),
+                other => other,
+            })?;
+            let known = known.first();
+            let set = Operation::QuotaSet {
+                owner,
+                files: files.unwrap_or_else(|| known.and_then(|info| info.files)),
+                bytes: bytes.unwrap_or_else(|| known.and_then(|info| info.bytes)),
+                replica_bytes: replica_bytes.unwrap_or_else(|| known.and_then(|info| info.replica_bytes)),
+            };
+            context.call_about(&text, set).await?;
+            Ok(())
+        }
+    }
+}
+
+async fn quotas(context: &Context, owners: Vec<exacat_model::operation::Owner>) -> Result<Vec<QuotaInfo>, Failure> {
+    match context.call(Operation::QuotaGet { owners }).await? {
+        Answer::Quotas(list) => Ok(list),
+        other => Err(Failure::unexpected(&other)),
+    }
+}
+
+fn show_quotas(context: &mut Context, list: &[QuotaInfo]) -> Result<(), Failure> {
+    if context.out.style.json {
+        return list.iter().try_for_each(|info| context.out.json(&json::quota(info)));
+    }
+    let mut table = Table::headed([
+        ("OWNER", Align::Left),
+        ("WHAT", Align::Left),
+        ("USED", Align::Right),
+        ("RESERVED", Align::Right),
+        ("LIMIT", Align::Right),
+    ]);
+    for info in list {
+        let (used, reserved) = (&info.used, &info.reserved);
+        let size = |bytes: u128| context.out.size(bytes);
+        let rows = [
+            (
+                "files",
+                used.objects().to_string(),
+                reserved.objects().to_string(),
+                info.files.map(|limit| limit.to_string()),
+            ),
+            (
+                "bytes",
+                size(used.bytes + used.member_bytes),
+                size(reserved.bytes + reserved.member_bytes),
+                info.bytes.map(|limit| size(u128::from(limit))),
+            ),
+            (
+                "replica-bytes",
+                size(used.replica_bytes),
+                size(reserved.replica_bytes),
+                info.replica_bytes.map(|limit| size(u128::from(limit))),
+            ),
+        ];
+        for (what, used, reserved, limit) in rows {
+            let limit = limit.unwrap_or_else(|| UNKNOWN.to_owned());
+            table.row([json::owner(&info.owner), what.to_owned(), used, reserved, limit]);
+        }
+    }
+    context.out.table(&table)
+}
+
+async fn accounts(context: &Context) -> Result<(Vec<UserInfo>, Vec<(u32, AccountName)>), Failure> {
+    match context.call(Operation::AccountList).await? {
+        Answer::Accounts { users, groups } => Ok((users, groups)),
+        other => Err(Failure::unexpected(&other)),
+    }
+}
+
+fn user_settings(
+    text: &str,
+    options: &UserOptions,
+    disabled: Option<bool>,
+    only_new: bool,
+) -> exacat_model::Result<UserSettings> {
+    // An empty list takes all away.
+    let names = |list: &Option<Vec<String>>| {
+        list.as_ref()
+            .map(|list| list.iter().filter(|name| !name.is_empty()).map(|name| AccountName::parse(name)).collect())
+            .transpose()
+    };
+    let roles = options.roles.as_ref().map(|list| {
+        list.iter().filter(|name| !name.is_empty()).map(|name| Role::parse(name)).collect::<Result<Vec<_>, _>>()
+    });
+    Ok(UserSettings {
+        name: AccountName::parse(text)?,
+        group: options.group.as_deref().map(AccountName::parse).transpose()?,
+        groups: names(&options.groups)?,
+        roles: roles.transpose()?,
+        may_become: names(&options.may_become)?,
+        subjects: options.subject.clone(),
+        home: options.home.as_deref().map(parse::lfn).transpose()?,
+        disabled,
+        only_new,
+    })
+}
+
+/// `exacat user`
+pub async fn user(context: &mut Context, command: UserCommand) -> Result<(), Failure> {
+    match command {
+        UserCommand::Add { name, options } => {
+            let settings = user_settings(&name, &options, None, true)?;
+            context.call_about(&name, Operation::UserSet(settings)).await?;
+        }
+        UserCommand::Set { name, options, disable, enable } => {
+            let disabled = if disable { Some(true) } else { enable.then_some(false) };
+            let settings = user_settings(&name, &options, disabled, false)?;
+            let (users, _) = accounts(context).await?;
+            if !users.iter().any(|user| user.name == settings.name) {
+                // Setting would make it.
+                let error = Error::not_found("there is no such user; 'exacat user add' makes one");
+                return Err(Failure::about(&name, error));
+            }
+            context.call_about(&name, Operation::UserSet(settings)).await?;
+        }
+        UserCommand::Rm { name } => {
+            context.call_about(&name, Operation::UserDrop { name: AccountName::parse(&name)? }).await?;
+        }
+        UserCommand::Ls => {
+            let (users, _) = accounts(context).await?;
+            if context.out.style.json {
+                return users.iter().try_for_each(|user| context.out.json(&json::user(user)));
+            }
+            let mut table = Table::headed([
+                ("USER", Align::Left),
+                ("ID", Align::Right),
+                ("GROUP", Align::Left),
+                ("GROUPS", Align::Left),
+                ("ROLES", Align::Left),
+                ("STATE", Align::Left),
+                ("HOME", Align::Left),
+            ]);
+            for user in &users {
+                table.row(user_row(context, user));
+            }
+            context.out.table(&table)?;
+        }
+    }
+    Ok(())
+}
+
+fn user_row(context: &Context, user: &UserInfo) -> Vec<String> {
+    let joined = |names: Vec<&str>| if names.is_empty() { UNKNOWN.to_owned() } else { names.join(",") };
+    vec![
+        user.name.to_string(),
+        user.id.to_string(),
+        user.group.to_string(),
+        joined(user.groups.iter().map(AccountName::as_str).collect()),
+        joined(user.roles.iter().map(|role| role.name()).collect()),
+        if user.disabled { "disabled" } else { "enabled" }.to_owned(),
+        user.home.as_ref().map_or(UNKNOWN.into(), |home| context.out.name(home.as_str()).to_string()),
+    ]
+}
+
+/// `exacat group`
+pub async fn group(context: &mut Context, command: GroupCommand) -> Result<(), Failure> {
+    match command {
+        GroupCommand::Add { name } => {
+            context.call_about(&name, Operation::GroupAdd { name: AccountName::parse(&name)? }).await?;
+        }
+        GroupCommand::Rm { name } => {
+            context.call_about(&name, Operation::GroupDrop { name: AccountName::parse(&name)? }).await?;
+        }
+        GroupCommand::Ls => {
+            let (users, groups) = accounts(context).await?;
+            let mut table = Table::headed([("GROUP", Align::Left), ("ID", Align::Right), ("USERS", Align::Left)]);
+            for (number, name) in &groups {
+                let members: Vec<&str> = users
+                    .iter()
+                    .filter(|user| user.group == *name || user.groups.contains(name))
+                    .map(|user| user.name.as_str())
+                    .collect();
+                if context.out.style.json {
+                    context.out.json(
+                        &serde_json::json!({"group": name.as_str(), "id": number, "users": members}),
+                    )?;
+                } else {
+                    table.row([name.to_string(), number.to_string(), members.join(",")]);
+                }
+            }
+            if !context.out.style.json {
+                context.out.table(&table)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `exacat token`
+pub async fn token(context: &mut Context, command: TokenCommand) -> Result<(), Failure> {
+    match command {
+        TokenCommand::Issue { user, scope, write, lifetime, note, out } => {
+            let issue = Operation::TokenIssue {
+                user: user.as_deref().map(AccountName::parse).transpose()?,
+                scope: parse::lfn(&scope).map_err(|error| Failure::about(&scope, error))?,
+                write,
+                lifetime_seconds: parse::duration_ms(&lifetime)? / 1000,
+                note,
+            };
+            issue_token(context, issue, out.as_deref()).await?;
+        }
+        TokenCommand::Revoke { ids } => {
+            for text in ids {
+                let revoked = match parse::token_id(&text) {
+                    Ok(id) => context.call(Operation::TokenRevoke { id }).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = revoked {
+                    context.fail(&text, &error);
+                }
+            }
+        }
+        TokenCommand::Ls => {
+            let answer = context.call(Operation::TokenList).await?;
+            let Answer::Tokens(tokens) = answer else { return Err(Failure::unexpected(&answer)) };
+            if context.out.style.json {
+                return tokens.iter().try_for_each(|token| context.out.json(&json::token(token)));
+            }
+            let mut table = Table::headed([
+                ("ID", Align::Right),
+                ("USER", Align::Left),
+                ("MAY", Align::Left),
+                ("EXPIRES", Align::Left),
+                ("SCOPE", Align::Left),
+                ("NOTE", Align::Left),
+            ]);
+            for token in &tokens {
+                table.row([
+                    token.id.0.to_string(),
+                    token.user.to_string(),
+                    may(token.write).to_owned(),
+                    minute(token.expires),
+                    context.out.name(token.scope.as_str()).to_string(),
+                    context.out.name(&token.note).to_string(),
+                ]);
+            }
+            context.out.table(&table)?;
+        }
+    }
+    Ok(())
+}
+
+fn may(write: bool) -> &'static str {
+    if write { "read,write" } else { "read" }
+}
+
+async fn issue_token(
+    context: &mut Context,
+    issue: Operation,
+    file: Option<&std::path::Path>,
+) -> Result<(), Failure> {
+    // The file first: a secret that cannot be written would be lost.
+    let file = match file {
+        Some(path) => {
+            let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            Some((path, opened.map_err(|error| Failure::local(format!("cannot make {}: {error}", path.display())))?))
+        }
+        None => None,
+    };
+    let answer = match context.call(issue).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            if let Some((path, _)) = file {
+                // Nothing is in it.
+                let _ = std::fs::remove_file(path);
+            }
+            return Err(error.into());
+        }
+    };
+    let Answer::TokenIssued { token, secret } = answer else { return Err(Failure::unexpected(&answer)) };
+    if let Some((path, mut file)) = file {
+        writeln!(file, "{secret}")
+            .and_then(|()| file.sync_all())
+            .map_err(|error| Failure::local(format!("cannot write {}: {error}", path.display())))?;
+        if context.out.style.json {
+            return context.out.json(&json::token(&token));
+        }
+    } else if context.out.style.json {
+        let mut shown = json::token(&token);
+        shown["secret"] = serde_json::json!(secret);
+        return context.out.json(&shown);
+    } else {
+        context.out.line(&secret)?;
+        context.out.flush()?;
+    }
+    if !context.out.style.quiet {
+        let scope = crate::output::quoted(token.scope.as_str());
+        say(&format!(
+            "token {} of {}: {} below {scope} until {}",
+            token.id.0,
+            token.user,
+            may(token.write),
+            token.expires
+        ));
+    }
+    Ok(())
+}
+
+/// `exacat whoami`
+pub async fn whoami(context: &mut Context) -> Result<(), Failure> {
+    let answer = context.call(Operation::Whoami).await?;
+    let Answer::Whoami { user, scope, write } = answer else { return Err(Failure::unexpected(&answer)) };
+    if context.out.style.json {
+        let mut shown = user.as_ref().map_or_else(|| serde_json::json!({}), json::user);
+        shown["anonymous"] = serde_json::json!(user.is_none());
+        shown["scope"] = serde_json::json!(scope.as_str());
+        shown["write"] = serde_json::json!(write);
+        return context.out.json(&shown);
+    }
+    let mut table = Table::new([Align::Left, Align::Left]);
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    match &user {
+        None => row("user", "anonymous".to_owned()),
+        Some(user) => {
+            let shown = user_row(context, user);
+            for (name, value) in ["user", "id", "group", "groups", "roles"].into_iter().zip(shown) {
+                row(name, value);
+            }
+        }
+    }
+    row("may", may(write).to_owned());
+    if scope != Lfn::root() {
+        row("below", context.out.name(scope.as_str()).to_string());
+    }
+    context.out.table(&table)
+}

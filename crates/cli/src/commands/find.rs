@@ -1,0 +1,166 @@
+//! `find`: searching below a directory.
+
+use exacat_model::answer::Stat;
+use exacat_model::{
+    AccountName, Answer, Cursor, Error, Filter, GroupId, Kind, Lfn, Operation, Pattern, SeName,
+    TagExpression, Usage, UserId,
+};
+
+use super::listing::{self, Named};
+use crate::args::{Conditions, FindArgs};
+use crate::connect::Pages;
+use crate::context::{Context, PAGE_ITEMS};
+use crate::failure::Failure;
+use crate::output::json;
+use crate::parse::{self, Direction};
+
+/// `exacat find`
+pub async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> {
+    let directory = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
+    let filter = filter(context, args.pattern.as_deref(), &args.conditions).await?;
+    let mut found = Found::below(context, directory, filter, args.limit);
+    if args.count {
+        return count(context, found).await;
+    }
+    while let Some(items) = found.next(context).await? {
+        let named: Vec<Named> = items.into_iter().map(|stat| (stat.lfn.to_string(), stat)).collect();
+        listing::show(context, named, args.long).await?;
+        // Some finds look at much and show little: what is found is shown at once.
+        context.out.flush()?;
+    }
+    Ok(())
+}
+
+async fn count(context: &mut Context, mut found: Found) -> Result<(), Failure> {
+    let mut total = Usage::default();
+    while let Some(items) = found.next(context).await? {
+        for stat in &items {
+            total.add(&Usage::of(&stat.entry));
+        }
+    }
+    if context.out.style.json {
+        return context.out.json(&json::usage(&total));
+    }
+    let entries = total.objects() + total.directories;
+    let bytes = context.out.size(total.bytes + total.member_bytes);
+    context.out.line(format!("{entries} {bytes}"))
+}
+
+/// What is found, page by page.
+pub struct Found {
+    directory: Lfn,
+    pages: Pages,
+    left: u64,
+}
+
+impl Found {
+    /// Below this directory, at most `limit` entries.
+    pub fn below(context: &Context, directory: Lfn, filter: Filter, limit: Option<u64>) -> Self {
+        let left = limit.unwrap_or(u64::MAX);
+        let page = u32::try_from(left.clamp(1, u64::from(PAGE_ITEMS))).unwrap_or(PAGE_ITEMS);
+        let pages = context.pages(Operation::Find {
+            lfn: directory.clone(),
+            filter,
+            cursor: Cursor::default(),
+            limit: page,
+        });
+        Found { directory, pages, left }
+    }
+
+    /// The next ones; there may be none of them and yet more to come.
+    pub async fn next(&mut self, context: &mut Context) -> Result<Option<Vec<Stat>>, Failure> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        match self.pages.next().await {
+            Ok(Some(Answer::Entries { mut items, ses, .. })) => {
+                context.learn(&ses);
+                items.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+                self.left -= items.len() as u64;
+                Ok(Some(items))
+            }
+            Ok(Some(other)) => Err(Failure::unexpected(&other)),
+            Ok(None) => Ok(None),
+            Err(error) => Err(Failure::about(self.directory.as_str(), error)),
+        }
+    }
+}
+
+/// Reads the conditions; asks the server for the numbers of names.
+pub async fn filter(
+    context: &mut Context,
+    pattern: Option<&str>,
+    conditions: &Conditions,
+) -> Result<Filter, Failure> {
+    let mut filter = Filter::default();
+    if let Some(text) = pattern {
+        let pattern =
+            if conditions.regex { Pattern::Regex(text.to_owned()) } else { Pattern::Glob(text.to_owned()) };
+        // A bad pattern is refused here, before anything is asked.
+        pattern.compile()?;
+        filter.pattern = Some(pattern);
+    }
+    for text in &conditions.kinds {
+        let kind = Kind::parse(text)?;
+        if !filter.kinds.contains(&kind) {
+            filter.kinds.push(kind);
+        }
+    }
+    for text in &conditions.size {
+        let (min, max) = parse::size_range(text)?;
+        filter.size_min = filter.size_min.max(min);
+        filter.size_max = match (filter.size_max, max) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+    let time = |text: &Option<String>| text.as_deref().map(|text| parse::time(text, Direction::Past)).transpose();
+    filter.modified_from = time(&conditions.newer)?;
+    filter.modified_before = time(&conditions.older)?;
+    filter.created_from = time(&conditions.created_after)?;
+    filter.created_before = time(&conditions.created_before)?;
+    filter.job = conditions.job;
+    filter.depth_max = conditions.depth;
+    filter.tags = match conditions.tags.as_slice() {
+        [] => None,
+        [one] => Some(TagExpression::parse(one)?),
+        several => {
+            // Each must be an expression by itself, so that no bracket closes another's.
+            several.iter().try_for_each(|text| TagExpression::parse(text).map(drop))?;
+            let all: Vec<String> = several.iter().map(|text| format!("({text})")).collect();
+            Some(TagExpression::parse(&all.join(" and "))?)
+        }
+    };
+    if let Some(name) = &conditions.owner {
+        filter.owner = Some(UserId(number_of_user(context, &AccountName::parse(name)?).await?));
+    }
+    if let Some(name) = &conditions.group {
+        filter.group = Some(GroupId(number_of_group(context, &AccountName::parse(name)?).await?));
+    }
+    if let Some(name) = &conditions.se {
+        let name = SeName::parse(name)?;
+        let number = context.ses().await?.number(&name);
+        filter.se = Some(number.ok_or_else(|| Error::not_found(format!("there is no SE {name}")))?);
+    }
+    Ok(filter)
+}
+
+async fn number_of_user(context: &Context, name: &AccountName) -> Result<u32, Failure> {
+    // Anyone may know who they are; the list of all may not be for everyone.
+    if let Answer::Whoami { user: Some(user), .. } = context.call(Operation::Whoami).await?
+        && user.name == *name
+    {
+        return Ok(user.id);
+    }
+    let answer = context.call(Operation::AccountList).await?;
+    let Answer::Accounts { users, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+    let found = users.iter().find(|user| user.name == *name).map(|user| user.id);
+    Ok(found.ok_or_else(|| Error::not_found(format!("there is no user {name}")))?)
+}
+
+async fn number_of_group(context: &Context, name: &AccountName) -> Result<u32, Failure> {
+    let answer = context.call(Operation::AccountList).await?;
+    let Answer::Accounts { groups, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+    let found = groups.iter().find(|(_, known)| known == name).map(|(number, _)| *number);
+    Ok(found.ok_or_else(|| Error::not_found(format!("there is no group {name}")))?)
+}

@@ -1,0 +1,251 @@
+//! `ls` and `stat`: entries and everything about them.
+
+use std::collections::VecDeque;
+
+use exacat_model::answer::Stat;
+use exacat_model::{Answer, Body, Cursor, Filter, Kind, Lfn, Operation};
+
+use crate::args::{LsArgs, StatArgs};
+use crate::context::{Context, PAGE_ITEMS};
+use crate::failure::Failure;
+use crate::output::human::{self, UNKNOWN};
+use crate::output::{Align, Table, json};
+
+/// An entry, and the name to show it under.
+pub type Named = (String, Stat);
+
+/// `exacat ls`
+pub async fn ls(context: &mut Context, args: LsArgs) -> Result<(), Failure> {
+    let mut names = context.names(&args.lfns);
+    let mut sections = Sections { wanted: args.recursive || names.may_be_several(), shown: false };
+    while let Some(batch) = names.next_batch().await? {
+        let lfns = context.lfns(batch);
+        let stats = stats(context, lfns, !args.directory).await?;
+        // As ls does: first what is not a directory, then each directory.
+        let (directories, others): (Vec<_>, Vec<_>) =
+            stats.into_iter().partition(|(_, stat)| !args.directory && stat.entry.kind() == Kind::Directory);
+        let others: Vec<Named> = others.into_iter().map(|(asked, stat)| (asked.to_string(), stat)).collect();
+        if !others.is_empty() {
+            sections.shown = true;
+            show(context, others, args.long).await?;
+        }
+        for (asked, _) in directories {
+            list(context, &asked, args.long, &mut sections).await?;
+            if args.recursive {
+                list_below(context, asked, args.long, &mut sections).await?;
+            }
+        }
+        context.out.flush()?;
+    }
+    Ok(())
+}
+
+/// Headings of directories, and the blank lines between them.
+struct Sections {
+    wanted: bool,
+    shown: bool,
+}
+
+impl Sections {
+    fn begin(&mut self, context: &mut Context, directory: &Lfn) -> Result<(), Failure> {
+        if self.wanted && !context.out.style.json && !context.out.style.null {
+            if self.shown {
+                context.out.line("")?;
+            }
+            let heading = format!("{}:", context.out.name(directory.as_str()));
+            context.out.line(heading)?;
+        }
+        self.shown = true;
+        Ok(())
+    }
+}
+
+/// Shows what is in one directory.
+async fn list(
+    context: &mut Context,
+    directory: &Lfn,
+    long: bool,
+    sections: &mut Sections,
+) -> Result<(), Failure> {
+    sections.begin(context, directory)?;
+    let whole = context.out.style.null && sections.wanted;
+    let mut pages =
+        context.pages(Operation::List { lfn: directory.clone(), cursor: Cursor::default(), limit: PAGE_ITEMS });
+    loop {
+        match pages.next().await {
+            Ok(Some(Answer::Entries { items, ses, .. })) => {
+                context.learn(&ses);
+                let named = items.into_iter().map(|stat| {
+                    // Without headings, -0 has to say whole LFNs.
+                    let name = stat.lfn.file_name().filter(|_| !whole);
+                    (name.map_or_else(|| stat.lfn.to_string(), |name| name.to_string()), stat)
+                });
+                show(context, named.collect(), long).await?;
+            }
+            Ok(Some(other)) => return Err(Failure::unexpected(&other)),
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                context.fail(directory.as_str(), &error);
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Shows what is in all directories below one, each before those in it. Memory is bounded: of each directory
+/// on the way down, one page of its subdirectories.
+async fn list_below(context: &mut Context, top: Lfn, long: bool, sections: &mut Sections) -> Result<(), Failure> {
+    let mut way = vec![Subdirectories::of(top)];
+    loop {
+        let is_top = way.len() == 1;
+        let Some(level) = way.last_mut() else { return Ok(()) };
+        match level.next(context).await {
+            Ok(Some(directory)) => {
+                list(context, &directory, long, sections).await?;
+                way.push(Subdirectories::of(directory));
+            }
+            Ok(None) => {
+                way.pop();
+            }
+            Err(error) => {
+                // What may not be listed was reported when it was listed.
+                if is_top || error.kind != exacat_model::ErrorKind::Denied {
+                    let subject = level.lfn.to_string();
+                    context.fail(&subject, &error);
+                }
+                way.pop();
+            }
+        }
+    }
+}
+
+/// The directories in a directory, asked for a page at a time: not a stream, for there may be one for each
+/// level of the tree.
+struct Subdirectories {
+    lfn: Lfn,
+    waiting: VecDeque<Lfn>,
+    cursor: Option<Cursor>,
+}
+
+impl Subdirectories {
+    fn of(lfn: Lfn) -> Self {
+        Subdirectories { lfn, waiting: VecDeque::new(), cursor: Some(Cursor::default()) }
+    }
+
+    async fn next(&mut self, context: &Context) -> exacat_model::Result<Option<Lfn>> {
+        while self.waiting.is_empty() {
+            let Some(cursor) = self.cursor.take() else { return Ok(None) };
+            let filter = Filter { kinds: vec![Kind::Directory], depth_max: Some(1), ..Filter::default() };
+            let find = Operation::Find { lfn: self.lfn.clone(), filter, cursor, limit: PAGE_ITEMS };
+            if let Answer::Entries { items, next, .. } = context.call(find).await? {
+                self.waiting.extend(items.into_iter().map(|stat| stat.lfn));
+                self.cursor = next;
+            }
+        }
+        Ok(self.waiting.pop_front())
+    }
+}
+
+/// Shows entries under the names given.
+pub async fn show(context: &mut Context, items: Vec<Named>, long: bool) -> Result<(), Failure> {
+    if context.out.style.json {
+        let ses = context.ses().await?;
+        return items.iter().try_for_each(|(_, stat)| context.out.json(&json::entry(stat, &ses)));
+    }
+    if long {
+        let mut table = human::long_table();
+        for (name, stat) in &items {
+            table.row(human::long_row(&context.out, stat, name));
+        }
+        return context.out.table(&table);
+    }
+    items.iter().try_for_each(|(name, _)| context.out.name_line(name))
+}
+
+/// Everything about these, with how each was asked for; what fails is reported.
+pub async fn stats(context: &mut Context, lfns: Vec<Lfn>, follow: bool) -> Result<Vec<(Lfn, Stat)>, Failure> {
+    if lfns.is_empty() {
+        return Ok(Vec::new());
+    }
+    let answer = context.call(Operation::Stat { lfns: lfns.clone(), follow }).await?;
+    let Answer::Stats(answers) = answer else { return Err(Failure::unexpected(&answer)) };
+    let mut found = Vec::with_capacity(lfns.len());
+    context.each(&lfns, answers, Lfn::to_string, |_, asked, stat| {
+        found.push((asked.clone(), stat));
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// `exacat stat`
+pub async fn stat(context: &mut Context, args: StatArgs) -> Result<(), Failure> {
+    let mut names = context.names(&args.lfns);
+    let mut first = true;
+    while let Some(batch) = names.next_batch().await? {
+        let lfns = context.lfns(batch);
+        let found = stats(context, lfns, args.follow).await?;
+        let ses = context.ses().await?;
+        for (_, stat) in &found {
+            if context.out.style.json {
+                context.out.json(&json::entry(stat, &ses))?;
+                continue;
+            }
+            if !std::mem::take(&mut first) {
+                context.out.line("")?;
+            }
+            let table = everything(context, stat, &ses);
+            context.out.table(&table)?;
+        }
+        context.out.flush()?;
+    }
+    Ok(())
+}
+
+/// All fields of an entry, one a line.
+fn everything(context: &Context, stat: &Stat, ses: &crate::names_of_ses::SeNames) -> Table {
+    let out = &context.out;
+    let entry = &stat.entry;
+    let mut table = Table::new([Align::Left, Align::Left]);
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    row("lfn", out.name(stat.lfn.as_str()).to_string());
+    row("kind", entry.kind().name().to_owned());
+    match &entry.body {
+        Body::Directory(id) => row("directory", id.0.to_string()),
+        Body::File(file) => {
+            row("size", file.size.map_or(UNKNOWN.into(), |bytes| out.size(u128::from(bytes))));
+            row("guid", file.guid.to_string());
+            for checksum in file.checksums.iter() {
+                row("checksum", checksum.to_string());
+            }
+            if let Some(job) = file.job {
+                row("job", job.to_string());
+            }
+            for replica in &file.replicas {
+                let shown = json::replica(entry, replica, ses);
+                let pfn = out.name(&shown.pfn).to_string();
+                row("replica", format!("{}  {}  {pfn}", shown.se.as_deref().unwrap_or("in archive"), shown.state));
+            }
+        }
+        Body::Collection { guid, members } => {
+            row("guid", guid.to_string());
+            row("members", members.to_string());
+        }
+        Body::Link { guid, target } => {
+            row("guid", guid.to_string());
+            row("target", out.name(target.as_str()).to_string());
+        }
+    }
+    row("owner", stat.owner.to_string());
+    row("group", stat.group.to_string());
+    row("mode", format!("{} {}", entry.mode, entry.mode.text()));
+    row("created", entry.created.to_string());
+    row("modified", entry.modified.to_string());
+    if let Some(expires) = entry.expires {
+        row("expires", expires.to_string());
+    }
+    for tag in &entry.tags {
+        row("tag", out.name(&human::tag(tag)).to_string());
+    }
+    row("revision", entry.revision.0.to_string());
+    table
+}

@@ -1,0 +1,160 @@
+//! `mkdir`, `mv`, `rm`, `rmdir`, `ln`: the tree itself.
+
+use exacat_model::{Answer, ErrorKind, Kind, Lfn, Mode, Operation, Result as ModelResult};
+use futures::stream::{self, StreamExt};
+
+use crate::args::{LnArgs, MkdirArgs, MvArgs, RmArgs, RmdirArgs};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::parse;
+
+/// Removals asked for at once, where their order does not matter.
+const REMOVALS_AT_ONCE: usize = 64;
+
+/// `exacat mkdir`
+pub async fn mkdir(context: &mut Context, args: MkdirArgs) -> Result<(), Failure> {
+    let mode = args.mode.as_deref().map(Mode::parse).transpose()?;
+    let mut names = context.names(&args.lfns);
+    while let Some(batch) = names.next_batch().await? {
+        let lfns = context.lfns(batch);
+        if lfns.is_empty() {
+            continue;
+        }
+        let answer = context.call(Operation::Mkdir { lfns: lfns.clone(), parents: args.parents, mode }).await?;
+        context.done(&lfns, answer, Lfn::to_string)?;
+    }
+    Ok(())
+}
+
+/// `exacat mv`
+pub async fn mv(context: &mut Context, args: MvArgs) -> Result<(), Failure> {
+    let to = parse::lfn(&args.to).map_err(|error| Failure::about(&args.to, error))?;
+    let several = args.from.len() > 1;
+    if several && args.no_target_directory {
+        return Err(Failure::local("several names move into a directory: -T is for one"));
+    }
+    let into = !args.no_target_directory && is_directory(context, &to).await?;
+    if several && !into {
+        let error = exacat_model::Error::new(ErrorKind::NotDirectory, "several names move into a directory, and this is none");
+        return Err(Failure::about(to.as_str(), error));
+    }
+    for from in context.lfns(args.from) {
+        let target = match from.file_name() {
+            Some(name) if into => to.join(&name),
+            _ => to.clone(),
+        };
+        match context.call(Operation::Move { from: from.clone(), to: target.clone() }).await {
+            Ok(Answer::Done { revision }) => {
+                if context.out.style.json {
+                    let moved = serde_json::json!({
+                        "from": from.as_str(), "to": target.as_str(), "revision": revision.0
+                    });
+                    context.out.json(&moved)?;
+                } else if context.out.style.verbose {
+                    let line = format!("{} -> {}", context.out.name(from.as_str()), context.out.name(target.as_str()));
+                    context.out.line(line)?;
+                }
+            }
+            Ok(other) => return Err(Failure::unexpected(&other)),
+            // What is wrong may be either; the message says which.
+            Err(error) => context.fail(from.as_str(), &error),
+        }
+    }
+    Ok(())
+}
+
+async fn is_directory(context: &Context, lfn: &Lfn) -> Result<bool, Failure> {
+    let answer = context.call(Operation::Stat { lfns: vec![lfn.clone()], follow: true }).await?;
+    match answer {
+        Answer::Stats(answers) => match answers.into_iter().next() {
+            Some(Ok(stat)) => Ok(stat.entry.kind() == Kind::Directory),
+            _ => Ok(false),
+        },
+        other => Err(Failure::unexpected(&other)),
+    }
+}
+
+/// `exacat rm`
+pub async fn rm(context: &mut Context, args: RmArgs) -> Result<(), Failure> {
+    let mut names = context.names(&args.lfns);
+    while let Some(batch) = names.next_batch().await? {
+        let lfns = context.lfns(batch);
+        remove(context, lfns, args.recursive, false, args.force).await?;
+    }
+    Ok(())
+}
+
+/// `exacat rmdir`
+pub async fn rmdir(context: &mut Context, args: RmdirArgs) -> Result<(), Failure> {
+    let mut names = context.names(&args.lfns);
+    while let Some(batch) = names.next_batch().await? {
+        let lfns = context.lfns(batch);
+        remove(context, lfns, false, true, false).await?;
+    }
+    Ok(())
+}
+
+/// Removes in the order given; several at once if none is below another.
+async fn remove(
+    context: &mut Context,
+    lfns: Vec<Lfn>,
+    recursive: bool,
+    directory: bool,
+    force: bool,
+) -> Result<(), Failure> {
+    let at_once = if independent(&lfns) { REMOVALS_AT_ONCE } else { 1 };
+    let session = &context.session;
+    let answers: Vec<ModelResult<Answer>> = stream::iter(lfns.iter().cloned())
+        .map(|lfn| session.call(Operation::Remove { lfn, recursive, directory }))
+        .buffered(at_once)
+        .collect()
+        .await;
+    for (lfn, answer) in lfns.iter().zip(answers) {
+        match answer {
+            Ok(Answer::Removed { id }) => {
+                if context.out.style.json {
+                    context.out.json(&serde_json::json!({"lfn": lfn.as_str(), "trash": id.0.0}))?;
+                } else if context.out.style.verbose {
+                    let line = format!("{} is item {} of the trash", context.out.name(lfn.as_str()), id.0.0);
+                    context.out.line(line)?;
+                }
+            }
+            Ok(other) => return Err(Failure::unexpected(&other)),
+            Err(error) if force && error.kind == ErrorKind::NotFound => {}
+            Err(error) => context.fail(lfn.as_str(), &error),
+        }
+    }
+    Ok(())
+}
+
+/// Is no name the same as another, or below it?
+fn independent(lfns: &[Lfn]) -> bool {
+    let mut sorted: Vec<Vec<&str>> = lfns.iter().map(|lfn| lfn.components().collect()).collect();
+    // By components, for then what is below a name comes right after it.
+    sorted.sort_unstable();
+    !sorted.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
+}
+
+/// `exacat ln`
+pub async fn ln(context: &mut Context, args: LnArgs) -> Result<(), Failure> {
+    let target = parse::lfn(&args.target).map_err(|error| Failure::about(&args.target, error))?;
+    let lfn = parse::lfn(&args.lfn).map_err(|error| Failure::about(&args.lfn, error))?;
+    context.call_about(&args.lfn, Operation::Link { lfn, target }).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_below_one_another_keep_their_order() {
+        let lfns = |names: &[&str]| -> Vec<Lfn> { names.iter().map(|name| Lfn::parse(name).unwrap()).collect() };
+        assert!(independent(&lfns(&["/a/b", "/a/c", "/ab", "/a b"])));
+        assert!(!independent(&lfns(&["/a/b", "/x", "/a"])));
+        // A blank sorts before a slash: by bytes these two would not be neighbours.
+        assert!(!independent(&lfns(&["/a", "/a b", "/a/b"])));
+        assert!(!independent(&lfns(&["/a", "/a"])));
+        assert!(independent(&lfns(&[])));
+    }
+}

@@ -1,0 +1,217 @@
+//! `serve`: the service itself, and the check of a data directory without one.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exacat_model::{AccountName, Error, ErrorKind, Mode};
+use exacat_server::{Addresses, CertificateFiles, Server, ServerSettings, StoreChoice};
+use exacat_store::{Store, SystemClock};
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{self, Connection, LogFormat, ServeArgs, StoreArg};
+use crate::connect::data_directory;
+use crate::failure::{Failure, say};
+use crate::output::{Align, Out, Style, Table};
+use crate::parse;
+
+/// `exacat serve`
+pub async fn serve(args: ServeArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
+    let directory = data_directory(connection)?;
+    let settings = settings(&args, &directory)?;
+    log(&args)?;
+    let mut signals = Signals::new()?;
+    let server = tokio::select! {
+        started = Server::start(settings) => started.map_err(|error| Failure::about(shown(&directory), error))?,
+        // Opening a large catalogue takes time; nothing is lost by giving it up.
+        name = signals.next() => {
+            say(&format!("exacat: {name} before it was serving"));
+            return Ok(0);
+        }
+    };
+    announce(&server.addresses, &directory, style)?;
+    let stop = server.stop_handle();
+    let ended = server.wait();
+    tokio::pin!(ended);
+    tokio::select! {
+        ended = &mut ended => return finish(ended),
+        name = signals.next() => {
+            if !style.quiet {
+                say(&format!("exacat: {name}: finishing what is in flight; once more ends it at once"));
+            }
+            stop.shutdown();
+        }
+    }
+    tokio::select! {
+        ended = ended => finish(ended),
+        name = signals.next() => {
+            // What was answered is durable; the next start replays it.
+            say(&format!("exacat: {name} again: ended at once"));
+            Ok(crate::failure::STATUS_INTERRUPTED)
+        }
+    }
+}
+
+fn finish(ended: exacat_model::Result<()>) -> Result<u8, Failure> {
+    ended?;
+    Ok(0)
+}
+
+fn shown(directory: &Path) -> String {
+    directory.display().to_string()
+}
+
+/// SIGINT and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::local(format!("cannot watch for signals: {error}"));
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failure> {
+    let mut settings = ServerSettings::new(directory);
+    settings.native = args::listener(&args.listen).map_err(|error| Failure::local(format!("--listen: {error}")))?;
+    settings.metrics =
+        args::listener(&args.metrics).map_err(|error| Failure::local(format!("--metrics: {error}")))?;
+    settings.store = match args.store {
+        StoreArg::Embedded => StoreChoice::Embedded,
+        StoreArg::Memory => StoreChoice::Memory,
+    };
+    settings.socket = !args.no_socket;
+    settings.socket_mode = u32::from(Mode::parse(&args.socket_mode)?.bits());
+    if let (Some(chain), Some(key)) = (&args.certificate, &args.key) {
+        settings.certificate = Some(CertificateFiles { chain: chain.clone(), key: key.clone() });
+    }
+    settings.names = args.name.clone();
+    let seconds = |text: &str| Ok::<u64, Failure>(parse::duration_ms(text)? / 1000);
+    settings.catalogue.anonymous_reads = args.anonymous_reads;
+    settings.catalogue.trash_seconds = match args.trash_keep.as_str() {
+        "never" => None,
+        text => Some(seconds(text)?),
+    };
+    settings.catalogue.booking_seconds = seconds(&args.booking_lifetime)?;
+    settings.catalogue.booking_seconds_max =
+        settings.catalogue.booking_seconds_max.max(settings.catalogue.booking_seconds);
+    settings.catalogue.token_seconds_max = seconds(&args.token_lifetime_max)?;
+    if let Some(connections) = args.connections {
+        settings.limits.connections_max = connections;
+    }
+    for text in &args.weight {
+        let (user, weight): (AccountName, u32) = parse::counted(text, None)?;
+        settings.limits.user_weights.insert(user, weight);
+    }
+    settings.limits.stop_time = Duration::from_millis(parse::duration_ms(&args.stop_time)?);
+    if settings.native.is_none() && !settings.socket {
+        return Err(Failure::local("with --listen none and --no-socket nobody could connect"));
+    }
+    Ok(settings)
+}
+
+fn log(args: &ServeArgs) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&args.log)
+        .map_err(|error| Failure::local(format!("--log: not a level or list of levels: {error}")))?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match args.log_format {
+        LogFormat::Text => {
+            let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            subscriber.with_ansi(colours).try_init()
+        }
+        LogFormat::Json => subscriber.json().try_init(),
+    };
+    started.map_err(|error| Failure::local(format!("cannot start the log: {error}")))
+}
+
+/// Says where it listens. Who started it may not read that: then nobody needs it.
+fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(), Failure> {
+    let mut out = Out::new(style);
+    let native = addresses.native.map(|address| format!("exacat://{address}"));
+    let socket = addresses.socket.as_ref().map(|path| format!("unix:{}", path.display()));
+    let metrics = addresses.metrics.map(|address| format!("http://{address}/metrics"));
+    let written = if style.json {
+        out.json(&serde_json::json!({
+            "data": shown(directory),
+            "native": native,
+            "socket": socket,
+            "metrics": metrics,
+            "certificate": shown(&addresses.certificate),
+            "admin_token": shown(&addresses.admin_token),
+        }))
+    } else if style.quiet {
+        return Ok(());
+    } else {
+        let mut table = Table::new([Align::Left, Align::Left]);
+        table.row(["serving".to_owned(), shown(directory)]);
+        for (name, place) in [("socket", socket), ("network", native), ("metrics", metrics)] {
+            if let Some(place) = place {
+                table.row([format!("  {name}"), place]);
+            }
+        }
+        table.row(["  admin token".to_owned(), shown(&addresses.admin_token)]);
+        table.row(["  certificate".to_owned(), shown(&addresses.certificate)]);
+        out.table(&table)
+    };
+    match written.and_then(|()| out.flush()) {
+        Err(Failure::OutputClosed) => Ok(()),
+        other => other,
+    }
+}
+
+/// `exacat fsck --offline`
+pub async fn fsck_offline(connection: &Connection, style: Style) -> Result<u8, Failure> {
+    let directory = data_directory(connection)?;
+    let about = |error: Error| Failure::about(shown(&directory), error);
+    let store = directory.join("store");
+    if !store.is_dir() {
+        return Err(about(Error::not_found("no catalogue is here")));
+    }
+    // The same lock a server holds: opening replays the log, and two must not.
+    let lock = directory.join("server.lock");
+    let lock = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&lock)
+        .map_err(|error| Failure::local(format!("cannot open {}: {error}", lock.display())))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let message = "a server uses this data directory: 'exacat fsck' without --offline asks it";
+            return Err(about(Error::new(ErrorKind::Unavailable, message)));
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            return Err(Failure::local(format!("cannot lock {}: {error}", shown(&directory))));
+        }
+    }
+    let settings = EmbeddedSettings { directory: store, ..EmbeddedSettings::default() };
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(settings, Arc::new(SystemClock)));
+    let store = opened
+        .await
+        .map_err(|error| Failure::local(format!("opening the store failed: {error}")))?
+        .map_err(about)?;
+    let audit = store.audit().await.map_err(about);
+    let closed = store.close().await.map_err(about);
+    let mut out = Out::new(style);
+    let shown = super::service::show_audit(&mut out, &audit?);
+    out.flush()?;
+    shown?;
+    closed?;
+    Ok(0)
+}

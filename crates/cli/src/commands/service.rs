@@ -1,0 +1,162 @@
+//! `fsck`, `status`, `completions`: looking after the service.
+
+use clap::CommandFactory;
+use exacat_model::{Answer, Audit, ErrorKind, Operation};
+
+use crate::args::{BenchArgs, Cli, CompletionsArgs};
+use crate::bench::BenchSettings;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::human::plural;
+use crate::output::{Align, Out, Table, json};
+
+/// `exacat fsck`
+pub async fn fsck(context: &mut Context) -> Result<(), Failure> {
+    match context.call(Operation::Fsck).await? {
+        Answer::Fsck(audit) => show_audit(&mut context.out, &audit),
+        other => Err(Failure::unexpected(&other)),
+    }
+}
+
+/// What a check found; an error if something is wrong.
+pub fn show_audit(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
+    if out.style.json {
+        let checked: serde_json::Map<String, serde_json::Value> =
+            audit.checked.iter().map(|(what, count)| (what.clone(), serde_json::json!(count))).collect();
+        let findings: Vec<serde_json::Value> = audit
+            .findings
+            .iter()
+            .map(|item| serde_json::json!({"what": item.what, "which": item.which, "detail": item.detail}))
+            .collect();
+        out.json(&serde_json::json!({
+            "revision": audit.revision.0,
+            "checked": checked,
+            "findings": findings,
+            "findings_total": audit.findings_total,
+        }))?;
+    } else {
+        let mut table = Table::new([Align::Right, Align::Left]);
+        for (what, count) in &audit.checked {
+            table.row([count.to_string(), what.clone()]);
+        }
+        out.table(&table)?;
+        for item in &audit.findings {
+            let line = format!("WRONG {}: {}: {}", item.what, out.name(&item.which), out.name(&item.detail));
+            out.line(line)?;
+        }
+    }
+    if audit.findings_total > 0 {
+        let wrong = plural(audit.findings_total, "finding");
+        let message = format!("{wrong} at revision {}: stored data contradict each other", audit.revision.0);
+        return Err(exacat_model::Error::new(ErrorKind::Corrupt, message).into());
+    }
+    if !out.style.json && !out.style.quiet {
+        out.line(format!("everything agrees at revision {}", audit.revision.0))?;
+    }
+    Ok(())
+}
+
+/// `exacat status`
+pub async fn status(context: &mut Context) -> Result<(), Failure> {
+    let answer = context.call(Operation::Status).await?;
+    let Answer::Status(parts) = answer else { return Err(Failure::unexpected(&answer)) };
+    if context.out.style.json {
+        return parts.iter().try_for_each(|part| context.out.json(&json::status(part)));
+    }
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            context.out.line("")?;
+        }
+        context.out.line(format!("{}:", part.part))?;
+        let table = by_thing(&context.out, &part.figures).unwrap_or_else(|| {
+            let mut table = Table::new([Align::Left, Align::Right]);
+            for (name, value) in &part.figures {
+                table.row([format!("  {name}"), figure(&context.out, name, *value)]);
+            }
+            table
+        });
+        context.out.table(&table)?;
+        for note in &part.notes {
+            let line = format!("  {}", context.out.name(note));
+            context.out.line(line)?;
+        }
+    }
+    Ok(())
+}
+
+fn figure(out: &Out, name: &str, value: u64) -> String {
+    if name.ends_with("bytes") { out.size(u128::from(value)) } else { value.to_string() }
+}
+
+/// Figures that are the same measures of several things (`list_p50_us`, `find_p50_us` …) as a table with a row
+/// for each thing.
+fn by_thing(out: &Out, figures: &[(String, u64)]) -> Option<Table> {
+    let split: Vec<(&str, &str, u64)> = figures
+        .iter()
+        .map(|(name, value)| name.split_once('_').map(|(thing, measure)| (thing, measure, *value)))
+        .collect::<Option<_>>()?;
+    let first = split.first()?.0;
+    let measures: Vec<&str> =
+        split.iter().take_while(|(thing, ..)| *thing == first).map(|(_, measure, _)| *measure).collect();
+    if measures.len() < 2 || split.len() == measures.len() || !split.len().is_multiple_of(measures.len()) {
+        return None;
+    }
+    let mut columns = vec![Align::Left];
+    columns.extend(vec![Align::Right; measures.len()]);
+    let mut table = Table::new(columns);
+    let mut heading = vec![String::new()];
+    heading.extend(measures.iter().map(|measure| measure.to_uppercase()));
+    table.row(heading);
+    for group in split.chunks_exact(measures.len()) {
+        let thing = group[0].0;
+        let same = group.iter().zip(&measures).all(|((of, measure, _), wanted)| *of == thing && measure == wanted);
+        if !same {
+            return None;
+        }
+        let mut row = vec![format!("  {thing}")];
+        row.extend(group.iter().map(|(_, measure, value)| figure(out, measure, *value)));
+        table.row(row);
+    }
+    Some(table)
+}
+
+/// `exacat completions`
+pub fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "exacat", &mut script);
+    let mut out = Out::new(crate::output::Style::default());
+    out.text(&String::from_utf8_lossy(&script))?;
+    out.flush()?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_measures_of_several_things_become_a_table() {
+        let out = Out::new(crate::output::Style::default());
+        let figures = |names: &[&str]| -> Vec<(String, u64)> {
+            names.iter().map(|name| ((*name).to_owned(), 1)).collect()
+        };
+        assert!(by_thing(&out, &figures(&["ls_count", "ls_p50_us", "tag-get_count", "tag-get_p50_us"])).is_some());
+        assert!(by_thing(&out, &figures(&["ls_count", "ls_p50_us"])).is_none());
+        assert!(by_thing(&out, &figures(&["ls_count", "ls_p50_us", "rm_count", "mv_p50_us"])).is_none());
+        assert!(by_thing(&out, &figures(&["revision", "entries"])).is_none());
+        assert!(by_thing(&out, &[]).is_none());
+    }
+}
+
+/// `exacat bench`
+pub async fn bench(args: BenchArgs, style: crate::output::Style) -> Result<u8, Failure> {
+    let settings = BenchSettings {
+        entries: crate::parse::count(&args.entries)?,
+        directory: args.directory,
+        network_only: args.network,
+        in_process_only: args.in_process,
+        json: style.json,
+    };
+    crate::bench::run(&settings, &mut std::io::stdout()).await?;
+    Ok(0)
+}

@@ -1,0 +1,109 @@
+//! `tag`: typed key-value pairs on entries.
+
+use exacat_model::{Answer, Error, Lfn, Operation, Result as ModelResult, TagKey};
+
+use crate::args::{Conditions, FindArgs, TagCommand};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{Align, Table, human, json};
+use crate::parse;
+
+/// `exacat tag`
+pub async fn tag(context: &mut Context, command: TagCommand) -> Result<(), Failure> {
+    match command {
+        TagCommand::Set { items } => {
+            let (lfns, tags) = split(&items, parse::tag)?;
+            if tags.is_empty() {
+                return Err(Error::invalid("no tag is given (KEY=VALUE)").into());
+            }
+            change(context, &lfns, |lfns| Operation::TagSet { lfns, set: tags.clone(), unset: Vec::new() }).await
+        }
+        TagCommand::Rm { items } => {
+            let (lfns, keys) = split(&items, TagKey::parse)?;
+            if keys.is_empty() {
+                return Err(Error::invalid("no tag's key is given").into());
+            }
+            change(context, &lfns, |lfns| Operation::TagSet { lfns, set: Vec::new(), unset: keys.clone() }).await
+        }
+        TagCommand::Get { items, own } => get(context, &items, own).await,
+        TagCommand::Find { directory, expression, pattern, conditions, long, count, limit } => {
+            let mut tags = vec![expression];
+            tags.extend(conditions.tags.iter().cloned());
+            let conditions = Conditions { tags, ..*conditions };
+            super::find::find(context, FindArgs { directory, pattern, conditions, long, count, limit }).await
+        }
+    }
+}
+
+/// Tells LFNs (and `-`) from tags or keys, which never begin with a slash.
+fn split<T>(items: &[String], parse: impl Fn(&str) -> ModelResult<T>) -> Result<(Vec<String>, Vec<T>), Failure> {
+    let (lfns, others): (Vec<&String>, Vec<&String>) =
+        items.iter().partition(|item| item.starts_with('/') || *item == "-");
+    if lfns.is_empty() {
+        return Err(Error::invalid("no entry is given: an LFN begins with '/'").into());
+    }
+    let others = others.into_iter().map(|item| parse(item)).collect::<ModelResult<_>>()?;
+    Ok((lfns.into_iter().cloned().collect(), others))
+}
+
+async fn change(
+    context: &mut Context,
+    lfns: &[String],
+    operation: impl Fn(Vec<Lfn>) -> Operation,
+) -> Result<(), Failure> {
+    let mut names = context.names(lfns);
+    while let Some(batch) = names.next_batch().await? {
+        let lfns = context.lfns(batch);
+        if lfns.is_empty() {
+            continue;
+        }
+        let answer = context.call(operation(lfns.clone())).await?;
+        context.done(&lfns, answer, Lfn::to_string)?;
+    }
+    Ok(())
+}
+
+async fn get(context: &mut Context, items: &[String], own: bool) -> Result<(), Failure> {
+    let (lfns, keys) = split(items, TagKey::parse)?;
+    let mut names = context.names(&lfns);
+    let headings = names.may_be_several();
+    while let Some(batch) = names.next_batch().await? {
+        let lfns = context.lfns(batch);
+        if lfns.is_empty() {
+            continue;
+        }
+        let answer = context.call(Operation::TagGet { lfns: lfns.clone(), own }).await?;
+        let Answer::Tags(answers) = answer else { return Err(Failure::unexpected(&answer)) };
+        context.each(&lfns, answers, Lfn::to_string, |context, asked, tags| {
+            let wanted = tags.iter().filter(|found| keys.is_empty() || keys.contains(&found.tag.key));
+            if context.out.style.json {
+                for found in wanted {
+                    context.out.json(&serde_json::json!({
+                        "lfn": asked.as_str(),
+                        "key": found.tag.key.as_str(),
+                        "type": found.tag.value.type_name(),
+                        "value": json::tag_value(&found.tag.value),
+                        "from": found.from.as_str(),
+                    }))?;
+                }
+                return Ok(());
+            }
+            if headings {
+                let heading = format!("{}:", context.out.name(asked.as_str()));
+                context.out.line(heading)?;
+            }
+            let mut table = Table::new([Align::Left, Align::Left]);
+            for found in wanted {
+                let from = if found.from == *asked {
+                    String::new()
+                } else {
+                    format!("(from {})", context.out.name(found.from.as_str()))
+                };
+                table.row([context.out.name(&human::tag(&found.tag)).to_string(), from]);
+            }
+            context.out.table(&table)
+        })?;
+        context.out.flush()?;
+    }
+    Ok(())
+}

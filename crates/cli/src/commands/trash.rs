@@ -1,0 +1,156 @@
+//! `trash`: what was removed, until it is purged.
+
+use std::collections::HashMap;
+
+use exacat_model::{Answer, Cursor, Error, Lfn, Operation, TrashId, TrashItem};
+
+use crate::args::TrashCommand;
+use crate::context::{Context, PAGE_ITEMS};
+use crate::failure::Failure;
+use crate::output::human::{self, plural};
+use crate::output::{Align, Table, json};
+use crate::parse;
+
+/// `exacat trash`
+pub async fn trash(context: &mut Context, command: TrashCommand) -> Result<(), Failure> {
+    match command {
+        TrashCommand::Ls => list(context).await,
+        TrashCommand::Restore { items, to } => restore(context, &items, to.as_deref()).await,
+        TrashCommand::Purge { items, all: false, .. } => purge(context, &items).await,
+        TrashCommand::Purge { .. } => purge_all(context).await,
+    }
+}
+
+async fn list(context: &mut Context) -> Result<(), Failure> {
+    let mut pages = context.pages(Operation::TrashList { cursor: Cursor::default(), limit: PAGE_ITEMS });
+    while let Some(answer) = pages.next().await? {
+        let Answer::Trash { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+        if context.out.style.json {
+            items.iter().try_for_each(|(item, who)| context.out.json(&json::trash(item, who)))?;
+            continue;
+        }
+        let mut table = Table::new([Align::Right, Align::Left, Align::Left, Align::Left, Align::Left]);
+        for (item, who) in &items {
+            table.row([
+                item.id.0.0.to_string(),
+                human::minute(item.removed),
+                who.clone(),
+                human::usage(&context.out, &item.usage),
+                context.out.name(item.lfn.as_str()).to_string(),
+            ]);
+        }
+        context.out.table(&table)?;
+    }
+    Ok(())
+}
+
+/// Calls `look` for every item of the trash that may be seen.
+async fn every_item(context: &Context, mut look: impl FnMut(&TrashItem)) -> Result<(), Failure> {
+    let mut pages = context.pages(Operation::TrashList { cursor: Cursor::default(), limit: PAGE_ITEMS });
+    while let Some(answer) = pages.next().await? {
+        let Answer::Trash { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+        items.iter().for_each(|(item, _)| look(item));
+    }
+    Ok(())
+}
+
+async fn restore(context: &mut Context, items: &[String], to: Option<&str>) -> Result<(), Failure> {
+    let mut names = context.names(items);
+    if to.is_some() && names.may_be_several() {
+        return Err(Failure::local("--to is for one item: several cannot have one name"));
+    }
+    let to = to.map(|text| parse::lfn(text).map_err(|error| Failure::about(text, error))).transpose()?;
+    while let Some(batch) = names.next_batch().await? {
+        let by_name: Vec<Lfn> = batch.iter().filter_map(|text| parse::lfn(text).ok()).collect();
+        let latest = latest(context, &by_name).await?;
+        for text in batch {
+            let id = match parse::lfn(&text) {
+                Ok(lfn) => latest
+                    .get(&lfn)
+                    .copied()
+                    .ok_or_else(|| Error::not_found("nothing of that name is in the trash, as far as you may see")),
+                Err(_) if text.starts_with('/') => parse::lfn(&text).map(|_| TrashId(exacat_model::Revision(0))),
+                Err(_) => parse::trash_id(&text),
+            };
+            let restored = match id {
+                Ok(id) => context.call(Operation::TrashRestore { id, to: to.clone() }).await,
+                Err(error) => Err(error),
+            };
+            match restored {
+                Ok(Answer::Done { revision }) if context.out.style.json => {
+                    context.out.json(&serde_json::json!({"item": text, "revision": revision.0}))?;
+                }
+                Ok(_) => {}
+                Err(error) => context.fail(&text, &error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Of each name, the item that was removed last.
+async fn latest(context: &Context, names: &[Lfn]) -> Result<HashMap<Lfn, TrashId>, Failure> {
+    let mut latest = HashMap::new();
+    if names.is_empty() {
+        return Ok(latest);
+    }
+    every_item(context, |item| {
+        if names.contains(&item.lfn) {
+            latest.entry(item.lfn.clone()).and_modify(|id: &mut TrashId| *id = item.id.max(*id)).or_insert(item.id);
+        }
+    })
+    .await?;
+    Ok(latest)
+}
+
+async fn purge(context: &mut Context, items: &[String]) -> Result<(), Failure> {
+    let mut names = context.names(items);
+    while let Some(batch) = names.next_batch().await? {
+        for text in batch {
+            match parse::trash_id(&text) {
+                Ok(id) => purge_one(context, &text, id).await?,
+                Err(error) => context.fail(&text, &error),
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn purge_all(context: &mut Context) -> Result<(), Failure> {
+    // What comes into the trash meanwhile was not meant.
+    let mut ids = Vec::new();
+    every_item(context, |item| ids.push(item.id)).await?;
+    for id in ids {
+        purge_one(context, &id.0.0.to_string(), id).await?;
+    }
+    Ok(())
+}
+
+/// Step by step until nothing of the item is left.
+async fn purge_one(context: &mut Context, text: &str, id: TrashId) -> Result<(), Failure> {
+    let mut total = 0;
+    let mut cursor = Cursor::default();
+    loop {
+        match context.call(Operation::TrashPurge { id, cursor }).await {
+            Ok(Answer::Purged { entries, next }) => {
+                total += entries;
+                match next {
+                    Some(next) => cursor = next,
+                    None => break,
+                }
+            }
+            Ok(other) => return Err(Failure::unexpected(&other)),
+            Err(error) => {
+                context.fail(text, &error);
+                return Ok(());
+            }
+        }
+    }
+    if context.out.style.json {
+        return context.out.json(&serde_json::json!({"id": id.0.0, "entries": total}));
+    }
+    if context.out.style.verbose {
+        return context.out.line(format!("item {text}: {} purged", plural(total, "entry")));
+    }
+    Ok(())
+}

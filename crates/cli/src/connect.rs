@@ -1,0 +1,182 @@
+//! The way to the server: where it is, who asks, and what helps when it is not there.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use exacat_client::{AnswerStream, Client, ClientSettings, Credentials, Endpoint, Target, Trust};
+use exacat_model::{AccountName, Answer, Error, ErrorKind, Operation, Result};
+use futures::StreamExt;
+
+use crate::args::Connection;
+use crate::failure::Failure;
+use crate::parse;
+
+/// Bytes of a file with a token.
+const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
+/// How long a request may take if not said.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The environment's token.
+const TOKEN_VARIABLE: &str = "EXACAT_TOKEN";
+/// The environment's file with a token.
+const TOKEN_FILE_VARIABLE: &str = "EXACAT_TOKEN_FILE";
+
+/// The data directory: the one given, or the user's.
+pub fn data_directory(connection: &Connection) -> std::result::Result<PathBuf, Failure> {
+    if let Some(directory) = &connection.data {
+        return Ok(directory.clone());
+    }
+    // As the XDG base directory specification has it: a relative path there is to be ignored.
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(home) = absolute("XDG_DATA_HOME") {
+        return Ok(home.join("exacat"));
+    }
+    match absolute("HOME") {
+        Some(home) => Ok(home.join(".local/share/exacat")),
+        None => Err(Failure::local("no data directory: give --data DIR (there is no HOME)")),
+    }
+}
+
+/// The way to the server.
+#[derive(Clone, Debug)]
+pub struct Session {
+    client: Client,
+}
+
+impl Session {
+    /// Connects as the options and the environment say.
+    pub async fn open(connection: &Connection) -> std::result::Result<Self, Failure> {
+        let target = target(connection)?;
+        let over_socket = target.endpoints().iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
+        let credentials = credentials(connection, over_socket)?;
+        let deadline = match &connection.timeout {
+            Some(text) => Duration::from_millis(parse::duration_ms(text)?),
+            None => TIMEOUT,
+        };
+        let settings = ClientSettings {
+            name: concat!("exacat/", env!("CARGO_PKG_VERSION")).to_owned(),
+            deadline,
+            ..ClientSettings::default()
+        };
+        match Client::connect(target.clone(), credentials, settings).await {
+            Ok(client) => Ok(Session { client }),
+            Err(error) => {
+                let hint = hint(&target, &error);
+                Err(Failure::Catalogue { subject: None, error, hint })
+            }
+        }
+    }
+
+    /// The client, for what drives it itself.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Asks.
+    pub async fn call(&self, operation: Operation) -> Result<Answer> {
+        self.client.call(operation).await
+    }
+
+    /// Asks for all pages.
+    pub fn pages(&self, operation: Operation) -> Pages {
+        Pages { stream: self.client.stream(operation) }
+    }
+
+    /// Ends it.
+    pub async fn close(&self) {
+        self.client.close().await;
+    }
+}
+
+/// The pages of a long answer.
+#[derive(Debug)]
+pub struct Pages {
+    stream: AnswerStream,
+}
+
+impl Pages {
+    /// The next page; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Answer>> {
+        self.stream.next().await.transpose()
+    }
+}
+
+fn target(connection: &Connection) -> std::result::Result<Target, Failure> {
+    let Some(server) = &connection.server else {
+        let socket = data_directory(connection)?.join("exacat.sock");
+        return Ok(Target::new(vec![Endpoint::Unix(socket)])?);
+    };
+    let target = Target::parse(server)?;
+    let trust = match (&connection.ca, &connection.fingerprint) {
+        (Some(file), _) => Trust::CertificateFile(file.clone()),
+        (None, Some(fingerprint)) => Trust::fingerprint(fingerprint)?,
+        // A server on this machine has its certificate where its data are.
+        (None, None) => match data_directory(connection).map(|directory| directory.join("server.crt")) {
+            Ok(certificate) if certificate.exists() => Trust::CertificateFile(certificate),
+            _ => Trust::Nothing,
+        },
+    };
+    Ok(target.trusting(trust))
+}
+
+fn credentials(connection: &Connection, over_socket: bool) -> std::result::Result<Credentials, Failure> {
+    let shown = match token(connection)? {
+        Some(token) => Credentials::token(token),
+        None if over_socket => Credentials::local(),
+        None => Credentials::anonymous(),
+    };
+    match &connection.act_as {
+        Some(account) => Ok(shown.acting_as(AccountName::parse(account)?)),
+        None => Ok(shown),
+    }
+}
+
+/// The token: of the option, else of the environment, else of the environment's file.
+fn token(connection: &Connection) -> std::result::Result<Option<String>, Failure> {
+    let file = match &connection.token_file {
+        Some(file) => file.clone(),
+        None => {
+            let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+            if let Some(token) = variable(TOKEN_VARIABLE) {
+                return Ok(Some(token));
+            }
+            match variable(TOKEN_FILE_VARIABLE) {
+                Some(file) => PathBuf::from(file),
+                None => return Ok(None),
+            }
+        }
+    };
+    let text = read_small_file(&file, TOKEN_FILE_BYTES_MAX)?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(Failure::local(format!("{}: there is no token in it", file.display())));
+    }
+    Ok(Some(token.to_owned()))
+}
+
+/// The whole text of a file of at most `max` bytes.
+pub fn read_small_file(path: &Path, max: u64) -> std::result::Result<String, Failure> {
+    let failed = |error: std::io::Error| Failure::local(format!("cannot read {}: {error}", path.display()));
+    let mut text = String::new();
+    std::fs::File::open(path).map_err(failed)?.take(max + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > max {
+        return Err(Failure::local(format!("{}: more than {max} bytes", path.display())));
+    }
+    Ok(text)
+}
+
+/// What could help where no connection came about.
+fn hint(target: &Target, error: &Error) -> Option<&'static str> {
+    let local = target.endpoints().iter().all(|endpoint| match endpoint {
+        Endpoint::Unix(_) => true,
+        Endpoint::Tls { host, .. } => matches!(host.as_str(), "localhost" | "127.0.0.1" | "::1"),
+    });
+    match error.kind {
+        ErrorKind::Unavailable if local => Some(
+            "is the service running? 'exacat serve' starts it ('make run' with a sample catalogue); --data or \
+             --server say where it is",
+        ),
+        ErrorKind::Unavailable => Some("--server (or EXACAT_SERVER) says where the service is"),
+        _ => None,
+    }
+}

@@ -1,0 +1,58 @@
+//! The names of storage elements behind the numbers that entries carry.
+
+use std::collections::HashMap;
+
+use exacat_model::answer::SeUsage;
+use exacat_model::{Guid, Location, Replica, Se, SeName, SeNumber};
+
+/// Storage elements by number, as far as they are known here.
+#[derive(Clone, Debug, Default)]
+pub struct SeNames {
+    ses: HashMap<SeNumber, Se>,
+    names: HashMap<SeNumber, SeName>,
+}
+
+impl SeNames {
+    /// Learns all storage elements.
+    pub fn learn_all(&mut self, list: &[SeUsage]) {
+        for item in list {
+            self.names.insert(item.se.number, item.se.name.clone());
+            self.ses.insert(item.se.number, item.se.clone());
+        }
+    }
+
+    /// Is the name of this one known?
+    pub fn knows(&self, number: SeNumber) -> bool {
+        self.names.contains_key(&number)
+    }
+
+    /// Learns names that came with an answer.
+    pub fn learn(&mut self, names: &[(u16, SeName)]) {
+        for (number, name) in names {
+            if !self.names.contains_key(&SeNumber(*number)) {
+                self.names.insert(SeNumber(*number), name.clone());
+            }
+        }
+    }
+
+    /// The name; the number if the name is not known.
+    pub fn name(&self, number: SeNumber) -> String {
+        match self.names.get(&number) {
+            Some(name) => name.to_string(),
+            None => format!("#{}", number.0),
+        }
+    }
+
+    /// The number of this name, in any case of letters.
+    pub fn number(&self, name: &SeName) -> Option<SeNumber> {
+        self.names.iter().find(|(_, known)| known.as_str().eq_ignore_ascii_case(name.as_str())).map(|(number, _)| *number)
+    }
+
+    /// The URL of a replica; empty if it follows from a prefix that is not known.
+    pub fn pfn(&self, guid: Guid, replica: &Replica) -> String {
+        match (&replica.location, self.ses.get(&replica.se)) {
+            (Location::Derived, None) => String::new(),
+            (_, se) => replica.pfn(guid, se),
+        }
+    }
+}

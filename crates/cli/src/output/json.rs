@@ -1,0 +1,608 @@
+//! What is printed with `--json`: the shapes and names of fields that scripts may rely on.
+//!
+//! One document per item, one item per line. A field that is not known or does not apply is left out. Sizes,
+//! counts and revisions are numbers (sums of bytes may exceed 64 bits), times RFC 3339 in UTC, modes octal
+//! text, GUIDs and checksums (`algorithm:hex`) text. New fields may come; those that are here stay.
+
+use std::collections::BTreeMap;
+
+use exacat_model::answer::{
+    ChangeInfo, DeletionAt, Member, QuotaInfo, ReplicaAt, SeUsage, Stat, StatusPart, TokenInfo, Upload,
+    UserInfo, Whereis,
+};
+use exacat_model::operation::{FileRef, Owner};
+use exacat_model::{
+    Body, Checksums, DeletionId, Effect, Entry, FieldChange, Location, Record, Replica, Tag, TagValue,
+    TrashItem, Usage,
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::names_of_ses::SeNames;
+
+/// An entry.
+#[derive(Debug, Default, Serialize)]
+pub struct EntryOut {
+    /// Its path.
+    pub lfn: String,
+    /// `directory`, `file`, `collection` or `link`.
+    pub kind: &'static str,
+    /// Its owner.
+    pub owner: String,
+    /// Its group.
+    pub group: String,
+    /// Octal.
+    pub mode: String,
+    /// When it came into the catalogue.
+    pub created: String,
+    /// When its content was made.
+    pub modified: String,
+    /// The change that last touched it.
+    pub revision: u64,
+    /// It goes to the trash by itself from then on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// A directory's number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<u64>,
+    /// What stays the same of anything else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guid: Option<String>,
+    /// Bytes of a file, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Of a file: those that are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checksums: Option<Vec<String>>,
+    /// Of a file: the job that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<u64>,
+    /// Of a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<Vec<ReplicaOut>>,
+    /// Of a collection: how many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub members: Option<u64>,
+    /// Of a link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// Its own tags.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub tags: Map<String, Value>,
+}
+
+/// A replica.
+#[derive(Debug, Serialize)]
+pub struct ReplicaOut {
+    /// The SE's name; of an archive member, none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub se: Option<String>,
+    /// `available`, `copying`, `suspect` or `lost`.
+    pub state: &'static str,
+    /// Its URL; left out if it follows from a prefix that the caller may not see.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub pfn: String,
+}
+
+/// The texts of checksums.
+pub fn checksums(checksums: &Checksums) -> Vec<String> {
+    checksums.iter().map(ToString::to_string).collect()
+}
+
+/// A tag's value in JSON's own types; times as text.
+pub fn tag_value(value: &TagValue) -> Value {
+    match value {
+        TagValue::Text(text) => json!(text),
+        TagValue::Integer(number) => json!(number),
+        // JSON has no infinity.
+        TagValue::Real(number) if !number.is_finite() => json!(number.to_string()),
+        TagValue::Real(number) => json!(number),
+        TagValue::Time(time) => json!(time.to_string()),
+        TagValue::Boolean(truth) => json!(truth),
+    }
+}
+
+/// Tags as one object.
+pub fn tags(tags: &[Tag]) -> Map<String, Value> {
+    tags.iter().map(|tag| (tag.key.to_string(), tag_value(&tag.value))).collect()
+}
+
+/// A replica as it stands in an entry.
+pub fn replica(entry: &Entry, replica: &Replica, ses: &SeNames) -> ReplicaOut {
+    ReplicaOut {
+        se: (!replica.is_member()).then(|| ses.name(replica.se)),
+        state: replica.state.name(),
+        pfn: entry.guid().map_or_else(String::new, |guid| ses.pfn(guid, replica)),
+    }
+}
+
+/// An entry with its path.
+pub fn entry(stat: &Stat, ses: &SeNames) -> EntryOut {
+    let entry = &stat.entry;
+    let mut out = EntryOut {
+        lfn: stat.lfn.to_string(),
+        kind: entry.kind().name(),
+        owner: stat.owner.to_string(),
+        group: stat.group.to_string(),
+        mode: entry.mode.to_string(),
+        created: entry.created.to_string(),
+        modified: entry.modified.to_string(),
+        revision: entry.revision.0,
+        expires: entry.expires.map(|time| time.to_string()),
+        guid: entry.guid().map(|guid| guid.to_string()),
+        tags: tags(&entry.tags),
+        ..EntryOut::default()
+    };
+    match &entry.body {
+        Body::Directory(id) => out.directory = Some(id.0),
+        Body::File(file) => {
+            out.size = file.size;
+            out.checksums = Some(checksums(&file.checksums));
+            out.job = file.job;
+            out.replicas = Some(file.replicas.iter().map(|one| replica(entry, one, ses)).collect());
+        }
+        Body::Collection { members, .. } => out.members = Some(*members),
+        Body::Link { target, .. } => out.target = Some(target.to_string()),
+    }
+    out
+}
+
+/// Where a file is.
+#[derive(Debug, Serialize)]
+pub struct WhereisOut<'a> {
+    /// As asked for, if by LFN.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lfn: Option<&'a str>,
+    /// Its identity.
+    pub guid: String,
+    /// Bytes, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Those that are known.
+    pub checksums: Vec<String>,
+    /// Best first.
+    pub replicas: Vec<ReplicaOut>,
+}
+
+/// Where a file is.
+pub fn whereis<'a>(asked: &'a FileRef, found: &Whereis) -> WhereisOut<'a> {
+    WhereisOut {
+        lfn: match asked {
+            FileRef::Lfn(lfn) => Some(lfn.as_str()),
+            FileRef::Guid(_) => None,
+        },
+        guid: found.guid.to_string(),
+        size: found.size,
+        checksums: checksums(&found.checksums),
+        replicas: found.replicas.iter().map(replica_at).collect(),
+    }
+}
+
+fn replica_at(replica: &ReplicaAt) -> ReplicaOut {
+    ReplicaOut {
+        se: replica.se.as_ref().map(ToString::to_string),
+        state: replica.state.name(),
+        pfn: replica.pfn.clone(),
+    }
+}
+
+/// What entries add up to.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs, reason = "named as in the model's Usage")]
+pub struct UsageOut {
+    pub directories: u64,
+    pub files: u64,
+    pub members: u64,
+    pub others: u64,
+    pub replicas: u64,
+    pub bytes: u128,
+    pub member_bytes: u128,
+    pub replica_bytes: u128,
+}
+
+/// What entries add up to.
+pub fn usage(usage: &Usage) -> UsageOut {
+    UsageOut {
+        directories: usage.directories,
+        files: usage.files,
+        members: usage.members,
+        others: usage.others,
+        replicas: usage.replicas,
+        bytes: usage.bytes,
+        member_bytes: usage.member_bytes,
+        replica_bytes: usage.replica_bytes,
+    }
+}
+
+/// What one LFN counts.
+#[derive(Debug, Serialize)]
+pub struct DuOut<'a> {
+    /// Which.
+    pub lfn: &'a str,
+    /// With all that is below.
+    pub usage: UsageOut,
+}
+
+/// An item of the trash.
+#[derive(Debug, Serialize)]
+pub struct TrashOut {
+    /// Its number, for restore and purge.
+    pub id: u64,
+    /// The path it had.
+    pub lfn: String,
+    /// What kind of entry.
+    pub kind: &'static str,
+    /// What stays the same.
+    pub entry: String,
+    /// Who removed it.
+    pub removed_by: String,
+    /// When.
+    pub removed: String,
+    /// What it counts.
+    pub usage: UsageOut,
+}
+
+/// An item of the trash.
+pub fn trash(item: &TrashItem, who: &str) -> TrashOut {
+    TrashOut {
+        id: item.id.0.0,
+        lfn: item.lfn.to_string(),
+        kind: item.entry.kind().name(),
+        entry: super::human::entry_id(item.entry.id()),
+        removed_by: who.to_owned(),
+        removed: item.removed.to_string(),
+        usage: usage(&item.usage),
+    }
+}
+
+/// An upload.
+pub fn upload(upload: &Upload) -> Value {
+    let booking = &upload.booking;
+    let targets: Vec<Value> =
+        upload.targets.iter().map(|target| json!({"se": target.se.as_str(), "pfn": target.pfn})).collect();
+    let mut out = json!({
+        "guid": booking.guid.to_string(),
+        "lfn": booking.lfn.as_str(),
+        "owner": upload.owner.as_str(),
+        "size": booking.size,
+        "checksums": checksums(&booking.checksums),
+        "created": booking.created.to_string(),
+        "expires": booking.expires.to_string(),
+        "exists": booking.exists,
+        "targets": targets,
+    });
+    if let Some(job) = booking.job {
+        out["job"] = json!(job);
+    }
+    out
+}
+
+/// A storage element and what is on it.
+#[derive(Debug, Serialize)]
+pub struct SeOut {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub number: u16,
+    /// What derived PFNs begin with.
+    pub prefix: String,
+    /// Its quality-of-service labels.
+    pub qos: Vec<String>,
+    /// `online`, `read-only` or `offline`.
+    pub status: &'static str,
+    /// By site.
+    pub distances: BTreeMap<String, u32>,
+    /// What is on it.
+    pub used: UsageOut,
+    /// What waits for deletion.
+    pub deletions: UsageOut,
+}
+
+/// A storage element and what is on it.
+pub fn se(item: &SeUsage) -> SeOut {
+    SeOut {
+        name: item.se.name.to_string(),
+        number: item.se.number.0,
+        prefix: item.se.prefix.clone(),
+        qos: item.se.qos.iter().map(ToString::to_string).collect(),
+        status: item.se.status.name(),
+        distances: item.se.distances.iter().map(|(site, distance)| (site.to_string(), *distance)).collect(),
+        used: usage(&item.used),
+        deletions: usage(&item.deletions),
+    }
+}
+
+/// The number of a deletion, as `se deleted` takes it.
+pub fn deletion_id(id: DeletionId) -> String {
+    format!("{}.{}", id.revision.0, id.index)
+}
+
+/// A physical copy to delete.
+pub fn deletion(item: &DeletionAt) -> Value {
+    let mut out = json!({
+        "id": deletion_id(item.id),
+        "guid": item.guid.to_string(),
+        "pfn": item.pfn,
+        "queued": item.queued.to_string(),
+    });
+    if let Some(size) = item.size {
+        out["size"] = json!(size);
+    }
+    out
+}
+
+/// A user.
+pub fn user(user: &UserInfo) -> Value {
+    let names = |names: &[exacat_model::AccountName]| -> Vec<String> { names.iter().map(ToString::to_string).collect() };
+    let mut out = json!({
+        "user": user.name.as_str(),
+        "id": user.id,
+        "group": user.group.as_str(),
+        "groups": names(&user.groups),
+        "roles": user.roles.iter().map(|role| role.name()).collect::<Vec<_>>(),
+        "may_become": names(&user.may_become),
+        "subjects": user.subjects,
+        "disabled": user.disabled,
+    });
+    if let Some(home) = &user.home {
+        out["home"] = json!(home.as_str());
+    }
+    out
+}
+
+/// A token, without its secret.
+pub fn token(token: &TokenInfo) -> Value {
+    json!({
+        "id": token.id.0,
+        "user": token.user.as_str(),
+        "issued": token.issued.to_string(),
+        "expires": token.expires.to_string(),
+        "scope": token.scope.as_str(),
+        "write": token.write,
+        "note": token.note,
+    })
+}
+
+/// Limits, and what is used of them.
+#[derive(Debug, Serialize)]
+pub struct QuotaOut {
+    /// `user:NAME` or `group:NAME`.
+    pub owner: String,
+    /// Limits; one that is left out does not limit.
+    pub limits: LimitsOut,
+    /// What is used.
+    pub used: UsageOut,
+    /// What bookings reserve.
+    pub reserved: UsageOut,
+}
+
+/// Limits.
+#[derive(Debug, Serialize)]
+pub struct LimitsOut {
+    /// Files, links and collections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Logical bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Bytes of replicas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replica_bytes: Option<u64>,
+}
+
+/// `user:NAME` or `group:NAME`.
+pub fn owner(owner: &Owner) -> String {
+    match owner {
+        Owner::User(name) => format!("user:{name}"),
+        Owner::Group(name) => format!("group:{name}"),
+    }
+}
+
+/// Limits, and what is used of them.
+pub fn quota(info: &QuotaInfo) -> QuotaOut {
+    QuotaOut {
+        owner: owner(&info.owner),
+        limits: LimitsOut { files: info.files, bytes: info.bytes, replica_bytes: info.replica_bytes },
+        used: usage(&info.used),
+        reserved: usage(&info.reserved),
+    }
+}
+
+/// A member of a collection.
+#[derive(Debug, Serialize)]
+pub struct MemberOut {
+    /// The file.
+    pub guid: String,
+    /// As it is; left out if it is gone or may not be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<EntryOut>,
+}
+
+/// A member of a collection.
+pub fn member(member: &Member, ses: &SeNames) -> MemberOut {
+    MemberOut { guid: member.guid.to_string(), entry: member.stat.as_ref().map(|stat| entry(stat, ses)) }
+}
+
+/// A group of figures.
+pub fn status(part: &StatusPart) -> Value {
+    let figures: Map<String, Value> =
+        part.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({"part": part.part, "figures": figures, "notes": part.notes})
+}
+
+/// A change: `revision`, `time`, `who`, `operation`, `index`, `effect`, where it stands now as `lfn`, and what
+/// the effect was.
+pub fn change(info: &ChangeInfo, ses: &SeNames) -> Value {
+    let change = &info.change;
+    let mut out = json!({
+        "revision": change.revision.0,
+        "time": change.time.to_string(),
+        "who": info.who,
+        "operation": format!("{:?}", change.operation),
+        "index": change.index,
+        "effect": change.effect.name(),
+    });
+    let mut set = |name: &str, value: Value| {
+        out[name] = value;
+    };
+    if let Some(lfn) = &info.lfn {
+        set("lfn", json!(lfn.as_str()));
+    }
+    if let Some(id) = change.effect.entry_id() {
+        set("entry", json!(super::human::entry_id(id)));
+    }
+    match &change.effect {
+        Effect::Created { entry } | Effect::Purged { entry, .. } => set("as", bare_entry(entry, ses)),
+        Effect::Updated { fields, .. } => {
+            set("fields", fields.iter().map(|change| field(change, ses)).collect());
+        }
+        Effect::Moved { from, to, .. } => {
+            set("from", at(from));
+            set("to", at(to));
+        }
+        Effect::Removed { lfn, .. } => set("removed_from", json!(lfn.as_str())),
+        Effect::Restored { trash, to, .. } => {
+            set("trash", json!(trash.0.0));
+            set("to", at(to));
+        }
+        Effect::Booked { booking, .. } => {
+            set("booked", json!({"lfn": booking.lfn.as_str(), "size": booking.size}));
+        }
+        Effect::Committed { replica, created, .. } => {
+            set("se", json!(ses.name(replica.se)));
+            set("created_file", json!(created.is_some()));
+        }
+        Effect::Released { booking, se } => {
+            set("booked", json!({"lfn": booking.lfn.as_str(), "size": booking.size}));
+            if let Some(se) = se {
+                set("se", json!(ses.name(*se)));
+            }
+        }
+        Effect::Dequeued { se, done } => {
+            set("se", json!(ses.name(*se)));
+            set("deleted", done.iter().map(|id| json!(deletion_id(*id))).collect());
+        }
+        Effect::Recorded { key, before, after } => {
+            set("record", json!(key.kind().name()));
+            let name = after.as_ref().or(before.as_ref()).and_then(|record| record_name(record));
+            if let Some(name) = name {
+                set("name", json!(name));
+            }
+            set("dropped", json!(after.is_none()));
+        }
+    }
+    out
+}
+
+/// A record's name, or what stands for it.
+pub fn record_name(record: &Record) -> Option<String> {
+    match record {
+        Record::Token(token) => Some(token.id.0.to_string()),
+        Record::Quota(quota) => Some(match quota.of {
+            exacat_model::QuotaOf::User(id) => format!("user number {}", id.0),
+            exacat_model::QuotaOf::Group(id) => format!("group number {}", id.0),
+        }),
+        named => named.unique_name().map(str::to_owned),
+    }
+}
+
+fn at(at: &exacat_model::At) -> Value {
+    json!({"directory": at.parent.0, "name": at.name.as_str()})
+}
+
+/// An entry as a change holds it: owner and group by number, its path not known.
+fn bare_entry(entry: &Entry, ses: &SeNames) -> Value {
+    let mut out = json!({
+        "kind": entry.kind().name(),
+        "directory": entry.at.parent.0,
+        "name": entry.at.name.as_str(),
+        "owner_number": entry.owner.0,
+        "group_number": entry.group.0,
+        "mode": entry.mode.to_string(),
+    });
+    if let Some(file) = entry.file() {
+        if let Some(size) = file.size {
+            out["size"] = json!(size);
+        }
+        out["checksums"] = json!(checksums(&file.checksums));
+        out["replicas"] = file
+            .replicas
+            .iter()
+            .map(|one| json!({"se": ses.name(one.se), "state": one.state.name(), "pfn": ses.pfn(file.guid, one)}))
+            .collect();
+    }
+    if let Body::Link { target, .. } = &entry.body {
+        out["target"] = json!(target.as_str());
+    }
+    if !entry.tags.is_empty() {
+        out["tags"] = Value::Object(tags(&entry.tags));
+    }
+    out
+}
+
+/// One changed field: its name, before and after.
+pub fn field(change: &FieldChange, ses: &SeNames) -> Value {
+    let pair = |field: &str, before: Value, after: Value| json!({"field": field, "before": before, "after": after});
+    let replica = |replica: &Option<Replica>| {
+        replica.as_ref().map(|one| {
+            let pfn = match &one.location {
+                Location::Explicit(pfn) => json!(pfn.as_str()),
+                _ => Value::Null,
+            };
+            json!({"se": ses.name(one.se), "state": one.state.name(), "pfn": pfn})
+        })
+    };
+    match change {
+        FieldChange::Owner { before, after } => pair("owner_number", json!(before.0), json!(after.0)),
+        FieldChange::Group { before, after } => pair("group_number", json!(before.0), json!(after.0)),
+        FieldChange::Mode { before, after } => pair("mode", json!(before.to_string()), json!(after.to_string())),
+        FieldChange::Modified { before, after } => {
+            pair("modified", json!(before.to_string()), json!(after.to_string()))
+        }
+        FieldChange::Expires { before, after } => pair(
+            "expires",
+            json!(before.map(|time| time.to_string())),
+            json!(after.map(|time| time.to_string())),
+        ),
+        FieldChange::Job { before, after } => pair("job", json!(before), json!(after)),
+        FieldChange::Size { after } => pair("size", Value::Null, json!(after)),
+        FieldChange::Checksum { after } => pair("checksum", Value::Null, json!(after.to_string())),
+        FieldChange::Replica { before, after, deletion } => {
+            let mut out = pair("replica", json!(replica(before)), json!(replica(after)));
+            if let Some(id) = deletion {
+                out["deletion"] = json!(deletion_id(*id));
+            }
+            out
+        }
+        FieldChange::Tag { key, before, after } => {
+            let mut out =
+                pair("tag", json!(before.as_ref().map(tag_value)), json!(after.as_ref().map(tag_value)));
+            out["key"] = json!(key.as_str());
+            out
+        }
+        FieldChange::Member { guid, added } => {
+            json!({"field": "member", "guid": guid.to_string(), "added": added})
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_beyond_64_bits_are_numbers() {
+        let mut sum = Usage { bytes: u128::from(u64::MAX), ..Usage::default() };
+        sum.bytes *= 4;
+        let text = serde_json::to_string(&DuOut { lfn: "/", usage: usage(&sum) }).unwrap();
+        assert!(text.contains("\"bytes\":73786976294838206460"), "{text}");
+    }
+
+    #[test]
+    fn tag_values_keep_their_json_type() {
+        assert_eq!(tag_value(&TagValue::Integer(-1)), json!(-1));
+        assert_eq!(tag_value(&TagValue::Boolean(true)), json!(true));
+        assert_eq!(tag_value(&TagValue::Text("7".into())), json!("7"));
+        assert_eq!(tag_value(&TagValue::Real(f64::INFINITY)), json!("inf"));
+    }
+}

@@ -1,0 +1,259 @@
+//! What is written where: answers to standard output, for people or as JSON; errors to standard error.
+
+pub mod human;
+pub mod json;
+
+use std::fmt::{self, Write as _};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Bytes gathered before they are written to standard output.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// How answers are to look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Style {
+    /// JSON: one document per item, one item per line.
+    pub json: bool,
+    /// Names end with NUL instead of a line end.
+    pub null: bool,
+    /// Sizes with a unit.
+    pub units: bool,
+    /// Say what was done.
+    pub verbose: bool,
+    /// Say nothing that was not asked for.
+    pub quiet: bool,
+}
+
+/// Standard output.
+pub struct Out {
+    writer: BufWriter<Stdout>,
+    /// How answers are to look.
+    pub style: Style,
+    escape: bool,
+}
+
+impl Out {
+    /// Standard output in this style.
+    pub fn new(style: Style) -> Self {
+        let stdout = io::stdout();
+        let escape = stdout.is_terminal() && !style.null;
+        Out { writer: BufWriter::with_capacity(BUFFER_BYTES, stdout), style, escape }
+    }
+
+    /// A name as it is to be shown here: with control characters escaped on a terminal, as it is elsewhere.
+    pub fn name<'a>(&self, text: &'a str) -> Shown<'a> {
+        Shown { text, escape: self.escape }
+    }
+
+    /// Writes one line, ended as the style says.
+    pub fn line(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
+        let end = if self.style.null { '\0' } else { '\n' };
+        Ok(write!(self.writer, "{text}{end}")?)
+    }
+
+    /// Writes one name as a line.
+    pub fn name_line(&mut self, text: &str) -> Result<(), Failure> {
+        let shown = self.name(text);
+        self.line(shown)
+    }
+
+    /// Writes one JSON document as a line.
+    pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        serde_json::to_writer(&mut self.writer, value).map_err(io::Error::from)?;
+        Ok(self.writer.write_all(b"\n")?)
+    }
+
+    /// Writes aligned rows.
+    pub fn table(&mut self, table: &Table) -> Result<(), Failure> {
+        Ok(table.write(&mut self.writer)?)
+    }
+
+    /// Writes text as it is.
+    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+        Ok(self.writer.write_all(text.as_bytes())?)
+    }
+
+    /// A number of bytes as the style wants it.
+    pub fn size(&self, bytes: u128) -> String {
+        if self.style.units { human::size(bytes) } else { bytes.to_string() }
+    }
+
+    /// Hands on what was gathered.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        Ok(self.writer.flush()?)
+    }
+}
+
+/// Text with control characters escaped, if they are to be.
+#[derive(Clone, Copy)]
+pub struct Shown<'a> {
+    text: &'a str,
+    escape: bool,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.escape || !self.text.contains(deceives) {
+            return f.write_str(self.text);
+        }
+        for character in self.text.chars() {
+            if deceives(character) {
+                write!(f, "{}", character.escape_default())?;
+            } else {
+                f.write_char(character)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Would a terminal do something else than show this character? Control characters, and those that turn the
+/// direction of writing.
+fn deceives(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(character, '\u{2028}' | '\u{2029}')
+}
+
+/// Text for an error message: control characters escaped, whatever standard error is.
+pub fn harmless(text: &str) -> Shown<'_> {
+    Shown { text, escape: true }
+}
+
+/// A name as a shell reads it back, for error messages: bare if it is plain, otherwise quoted.
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c) || (!c.is_ascii() && c.is_alphanumeric());
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    if !text.contains(deceives) {
+        return format!("'{}'", text.replace('\'', "'\\''"));
+    }
+    let mut quoted = String::from("$'");
+    for character in text.chars() {
+        match character {
+            '\'' => quoted.push_str("\\'"),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            other if deceives(other) => {
+                let mut bytes = [0; 4];
+                for byte in other.encode_utf8(&mut bytes).bytes() {
+                    let _ = write!(quoted, "\\x{byte:02x}");
+                }
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('\'');
+    quoted
+}
+
+/// How a column is aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// To the left.
+    Left,
+    /// To the right: numbers.
+    Right,
+}
+
+/// Rows to be aligned. Held in memory until written: of what is long, a page at a time.
+pub struct Table {
+    columns: Vec<Align>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// No rows yet.
+    pub fn new(columns: impl Into<Vec<Align>>) -> Self {
+        Table { columns: columns.into(), rows: Vec::new() }
+    }
+
+    /// With a line of headings.
+    pub fn headed<const N: usize>(columns: [(&str, Align); N]) -> Self {
+        let mut table = Table::new(columns.map(|(_, align)| align));
+        table.rows.push(columns.map(|(heading, _)| heading.to_owned()).into());
+        table
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl Into<Vec<String>>) {
+        self.rows.push(cells.into());
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut widths = vec![0; self.columns.len()];
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let mut line = String::new();
+        for row in &self.rows {
+            line.clear();
+            for (index, cell) in row.iter().enumerate() {
+                if index > 0 {
+                    line.push_str("  ");
+                }
+                let blanks = widths[index].saturating_sub(cell.chars().count());
+                match self.columns[index] {
+                    Align::Right => {
+                        line.extend(std::iter::repeat_n(' ', blanks));
+                        line.push_str(cell);
+                    }
+                    Align::Left => {
+                        line.push_str(cell);
+                        // Names may end with blanks of their own, so only what aligns is left out at the end.
+                        if index + 1 < row.len() {
+                            line.extend(std::iter::repeat_n(' ', blanks));
+                        }
+                    }
+                }
+            }
+            line.push('\n');
+            out.write_all(line.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_harmless_on_a_terminal() {
+        let shown = |text| Shown { text, escape: true }.to_string();
+        assert_eq!(shown("/a b/ż"), "/a b/ż");
+        assert_eq!(shown("/a\nb\x1b[31m"), "/a\\nb\\u{1b}[31m");
+        assert_eq!(shown("x\u{202e}y"), "x\\u{202e}y");
+        assert_eq!(Shown { text: "a\nb", escape: false }.to_string(), "a\nb");
+    }
+
+    #[test]
+    fn quoted_names_can_be_pasted_into_a_shell() {
+        assert_eq!(quoted("/plain/x-1.root"), "/plain/x-1.root");
+        assert_eq!(quoted("/żółć"), "/żółć");
+        assert_eq!(quoted("/a b"), "'/a b'");
+        assert_eq!(quoted("/it's"), "'/it'\\''s'");
+        assert_eq!(quoted("/a\nb'\\"), "$'/a\\nb\\'\\\\'");
+        assert_eq!(quoted("/\u{1b}"), "$'/\\x1b'");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("/x?C=D;O=A"), "'/x?C=D;O=A'");
+    }
+
+    #[test]
+    fn tables_align_and_keep_trailing_blanks_of_names() {
+        let mut table = Table::headed([("SIZE", Align::Right), ("NAME", Align::Left)]);
+        table.row(["5".to_owned(), "a ".to_owned()]);
+        table.row(["12345".to_owned(), "ż".to_owned()]);
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), " SIZE  NAME\n    5  a \n12345  ż\n");
+    }
+}

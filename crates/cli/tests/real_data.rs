@@ -1,0 +1,262 @@
+//! Real listings through the binary: in, verified, in again without effect, and out again as they were.
+//!
+//! They stand in a directory beside the checkout, or where `EXACAT_REAL_DATA` says; without them these tests say
+//! so and do nothing. Of the long ones the first rows are taken, with `EXACAT_TEST_ROUNDS` the whole.
+
+mod service;
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use exacat_model::Checksum;
+use serde_json::Value;
+use service::Service;
+
+/// Rows taken of a long listing, if not all.
+const ROWS: usize = 50_000;
+
+/// The directory with real listings, or none with a word about it.
+fn real_data() -> Option<PathBuf> {
+    let given = std::env::var_os("EXACAT_REAL_DATA").map(PathBuf::from);
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let directory = given.unwrap_or(beside);
+    if !directory.join("odp_files.tsv.zst").exists() {
+        println!("skipped: there are no real listings in {} (EXACAT_REAL_DATA)", directory.display());
+        return None;
+    }
+    Some(directory)
+}
+
+fn all_rows() -> bool {
+    std::env::var_os("EXACAT_TEST_ROUNDS").is_some()
+}
+
+fn lines(path: &Path) -> impl Iterator<Item = String> {
+    let file = std::fs::File::open(path).unwrap();
+    let reader: Box<dyn Read> = if path.extension().is_some_and(|extension| extension == "zst") {
+        Box::new(zstd::Decoder::new(file).unwrap())
+    } else {
+        Box::new(file)
+    };
+    BufReader::new(reader).lines().map(Result::unwrap)
+}
+
+/// A listing of the test's own: the first rows of a real one, or all, compressed again.
+fn taken(service: &Service, data: &Path, name: &str, rows: usize) -> String {
+    let rows = if all_rows() { usize::MAX } else { rows };
+    let path = service.place().join(name);
+    let mut out = zstd::Encoder::new(std::fs::File::create(&path).unwrap(), 1).unwrap();
+    for line in lines(&data.join(name)).take(rows.saturating_add(1)) {
+        out.write_all(line.as_bytes()).unwrap();
+        out.write_all(b"\n").unwrap();
+    }
+    out.finish().unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Imports a listing, verifies it, and imports it again, which changes nothing. Gives the first report.
+fn in_verified_in_again(service: &Service, listing: &str, options: &[&str]) -> Value {
+    let report = |command: &str, status: &[i32]| -> Value {
+        let mut args = vec!["--json", "--timeout", "5m", command, listing];
+        args.extend(options);
+        let ran = service.run(&args);
+        assert!(ran.status.is_some_and(|found| status.contains(&found)), "{}: {}{}", ran.asked, ran.out, ran.err);
+        serde_json::from_str(&ran.out).unwrap()
+    };
+    let imported = report("import", &[0, 18]);
+    println!("{listing}: {imported}");
+    let count = |report: &Value, field: &str| report[field].as_u64().unwrap();
+    let verified = report("verify", &[0]);
+    assert_eq!(verified["holds"], true, "{verified}");
+    assert_eq!(verified["rows"], imported["rows"]);
+    let again = report("import", &[0, 18]);
+    assert_eq!(again["changed"], false, "{again}");
+    assert_eq!(count(&again, "rejected"), count(&imported, "rejected"), "{again}");
+    assert_eq!(count(&again, "created") + count(&again, "merged"), 0, "{again}");
+    imported
+}
+
+fn count(report: &Value, field: &str) -> u64 {
+    report[field].as_u64().unwrap()
+}
+
+/// Rows of a listing by LFN, the columns wanted.
+fn rows_by_lfn(path: &Path, wanted: &[&str]) -> BTreeMap<String, Vec<String>> {
+    let mut lines = lines(path);
+    let header: Vec<String> = lines.next().unwrap().split('\t').map(str::to_owned).collect();
+    let at: Vec<usize> =
+        wanted.iter().map(|name| header.iter().position(|field| field == name).unwrap()).collect();
+    lines
+        .map(|line| {
+            let fields: Vec<&str> = line.split('\t').collect();
+            let row: Vec<String> = at.iter().map(|at| fields[*at].to_owned()).collect();
+            (row[0].clone(), row)
+        })
+        .collect()
+}
+
+fn export(service: &Service, args: &[&str]) -> PathBuf {
+    let path = service.place().join("out.tsv.zst");
+    let mut all = vec!["export", "-o", path.to_str().unwrap()];
+    all.extend(args);
+    service.run(&all).ok();
+    path
+}
+
+fn sound(service: &Service) {
+    let fsck = service.run(&["--json", "--timeout", "5m", "fsck"]).json();
+    assert_eq!(fsck[0]["findings_total"], 0, "{}", fsck[0]);
+}
+
+#[test]
+fn files_and_datasets_of_the_open_data_portal() {
+    let Some(data) = real_data() else { return };
+    let mut service = Service::start();
+    let files = taken(&service, &data, "odp_files.tsv.zst", ROWS);
+    let imported = in_verified_in_again(&service, &files, &["--preset", "odp-files"]);
+    assert_eq!(count(&imported, "created"), count(&imported, "rows"));
+    assert_eq!(count(&imported, "rejected"), 0);
+    // The very rows come out again, byte for byte.
+    let wanted = ["lfn", "size", "checksum", "pfn"];
+    let out = export(
+        &service,
+        &["/eos", "--type", "f", "--columns", &wanted.join(","), "--pfn-same", "root://eospublic.cern.ch/"],
+    );
+    let (given, found) = (rows_by_lfn(Path::new(&files), &wanted), rows_by_lfn(&out, &wanted));
+    assert_eq!(given.len() as u64, count(&imported, "rows"));
+    for (lfn, row) in &given {
+        assert_eq!(found.get(lfn), Some(row));
+    }
+    assert_eq!(found.len(), given.len());
+    // Counters are the sums of the rows.
+    let bytes: u128 = given.values().filter_map(|row| row[1].parse::<u128>().ok()).sum();
+    let usage = &service.json1("du /eos")["usage"];
+    assert_eq!((count(usage, "files"), usage["bytes"].to_string()), (given.len() as u64, bytes.to_string()));
+
+    let datasets = taken(&service, &data, "odp_datasets.jsonl.zst", 3_000);
+    let made = in_verified_in_again(&service, &datasets, &["--preset", "odp-datasets"]);
+    assert!(count(&made, "created") > 0, "{made}");
+    let members = in_verified_in_again(&service, &files, &["--preset", "odp-members"]);
+    assert_eq!(count(&members, "members_added"), given.len() as u64, "{members}");
+    let of: Vec<Value> =
+        service.run(&["--json", "find", "/collections/opendata", "--type", "c"]).json().into_iter().collect();
+    let in_all: u64 = of.iter().map(|collection| count(collection, "members")).sum();
+    assert_eq!(in_all, given.len() as u64);
+    assert!(of.iter().any(|collection| collection["tags"].as_object().is_some_and(|tags| tags.len() > 3)));
+    sound(&service);
+
+    // All of it survives the end of the process.
+    service.kill();
+    service.restart();
+    let mut args = vec!["--json", "--timeout", "5m", "verify", &files];
+    args.extend(["--preset", "odp-files"]);
+    assert_eq!(service.run(&args).json()[0]["holds"], true);
+}
+
+#[test]
+fn odd_checksums_of_the_open_data_portal() {
+    let Some(data) = real_data() else { return };
+    let service = Service::start();
+    // Both forms of one checksum, as two listings: the raw one goes in, the normalised one must verify.
+    let (mut raw, mut normal, mut expected) = (String::new(), String::new(), 0);
+    let mut seen = HashSet::new();
+    let (mut forms, mut refused) = (0, 0);
+    for line in lines(&data.join("odp_odd_values.tsv.zst")).skip(1) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [kind, uri, given, normalised] = fields[..] else { panic!("{line}") };
+        if kind != "checksum_format" {
+            continue;
+        }
+        forms += 1;
+        let lfn = uri.strip_prefix("root://eospublic.cern.ch/").unwrap_or(uri);
+        if Checksum::parse(given).is_err() {
+            refused += 1;
+        }
+        raw.push_str(&format!("{lfn}\t{given}\n"));
+        if !normalised.is_empty() && lfn.starts_with('/') && seen.insert(lfn.to_owned()) {
+            normal.push_str(&format!("{lfn}\t{normalised}\n"));
+            expected += 1;
+        }
+    }
+    assert!(forms > 900 && expected > 100, "{forms} {expected}");
+    let raw = service.file("raw.tsv", raw);
+    let normal = service.file("normal.tsv", normal);
+    let imported = in_verified_in_again(&service, &raw, &["--columns", "lfn,checksum", "--header", "no", "--prefix", "/odd"]);
+    println!("{imported}, {refused} of {forms} not to be read");
+    let ran = service.run(&["--json", "verify", &normal, "--columns", "lfn,checksum", "--header", "no", "--prefix", "/odd"]);
+    let verified: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(count(&verified, "different"), 0, "{verified}");
+    sound(&service);
+}
+
+#[test]
+fn files_of_git_annex_with_many_replicas() {
+    let Some(data) = real_data() else { return };
+    let service = Service::start();
+    let files = taken(&service, &data, "annex_files.tsv.zst", ROWS);
+    let imported = in_verified_in_again(&service, &files, &["--preset", "annex"]);
+    assert!(count(&imported, "created") + count(&imported, "rejected") == count(&imported, "rows"), "{imported}");
+    assert!(count(&imported, "created") * 100 > count(&imported, "rows") * 99, "{imported}");
+    // Every location that the listing names for a file is one of its replicas.
+    let wanted = ["lfn", "size", "checksum", "replicas"];
+    let given = rows_by_lfn(Path::new(&files), &wanted);
+    let sample: Vec<&Vec<String>> = given.values().step_by((given.len() / 500).max(1)).collect();
+    let names: Vec<&str> = sample.iter().map(|row| row[0].as_str()).collect();
+    let found = service.run_with(&["--json", "stat", "-"], names.join("\n")).json();
+    let mut several = 0;
+    for (row, stat) in sample.iter().zip(&found) {
+        assert_eq!(stat["lfn"], row[0].as_str());
+        assert_eq!(stat["size"].as_u64(), row[1].parse().ok(), "{row:?}");
+        let ses: HashSet<&str> =
+            stat["replicas"].as_array().unwrap().iter().filter_map(|replica| replica["se"].as_str()).collect();
+        for location in row[3].split(',').filter(|location| !location.is_empty()) {
+            assert!(ses.contains(location), "{row:?}: {ses:?}");
+        }
+        several += usize::from(ses.len() > 1);
+    }
+    assert!(several > sample.len() / 3, "{several}");
+    sound(&service);
+}
+
+#[test]
+fn bare_names() {
+    let Some(data) = real_data() else { return };
+    let service = Service::start();
+    let names = taken(&service, &data, "lfn_lists.tsv.zst", ROWS);
+    let imported = in_verified_in_again(&service, &names, &["--preset", "lfn-list"]);
+    let given: HashSet<String> = lines(Path::new(&names)).skip(1).map(|line| line.split('\t').next().unwrap().to_owned()).collect();
+    assert_eq!(count(&imported, "created"), given.len() as u64);
+    let found: HashSet<String> = service.ok("find / --type f").lines().map(str::to_owned).collect();
+    assert_eq!(found, given);
+    sound(&service);
+}
+
+#[test]
+fn transfers_as_new_replicas() {
+    let Some(data) = real_data() else { return };
+    let service = Service::start();
+    let transfers = taken(&service, &data, "dune_transfers.tsv.zst", ROWS);
+    let imported = in_verified_in_again(&service, &transfers, &["--preset", "dune-transfers"]);
+    let mut places: BTreeMap<String, HashSet<String>> = BTreeMap::new();
+    for line in lines(Path::new(&transfers)).skip(1) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        places.entry(format!("/dune/{}", fields[1])).or_default().insert(fields[4].to_owned());
+    }
+    let rejected = count(&imported, "rejected");
+    assert!(rejected * 1000 < count(&imported, "rows"), "{imported}");
+    let mut compared = 0;
+    for line in service.run(&["--json", "find", "/dune", "--type", "f"]).ok().lines() {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        let ses: HashSet<String> =
+            entry["replicas"].as_array().unwrap().iter().map(|one| one["se"].as_str().unwrap().to_owned()).collect();
+        let given = &places[entry["lfn"].as_str().unwrap()];
+        assert!(ses.is_subset(given), "{entry}");
+        if rejected == 0 {
+            assert_eq!(&ses, given, "{entry}");
+        }
+        compared += 1;
+    }
+    assert_eq!(compared, places.len());
+    sound(&service);
+}

@@ -1,0 +1,296 @@
+//! A real server process and the commands a user types at it: what the tests of the binary share.
+
+#![allow(dead_code, reason = "each test uses its own part of this")]
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The program under test.
+pub const EXACAT: &str = env!("CARGO_BIN_EXE_exacat");
+
+/// What the environment might say that a test must not hear.
+const VARIABLES: [&str; 8] = [
+    "EXACAT_SERVER",
+    "EXACAT_DATA",
+    "EXACAT_TOKEN",
+    "EXACAT_TOKEN_FILE",
+    "EXACAT_CA",
+    "EXACAT_FINGERPRINT",
+    "EXACAT_LOG",
+    "XDG_DATA_HOME",
+];
+
+/// The program, deaf to the environment.
+pub fn exacat() -> Command {
+    let mut command = Command::new(EXACAT);
+    for variable in VARIABLES {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Ran {
+    /// What was asked, for messages.
+    pub asked: String,
+    /// Its exit status; none if a signal ended it.
+    pub status: Option<i32>,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub err: String,
+}
+
+impl Ran {
+    /// Runs it to its end, with this on its standard input.
+    pub fn of(mut command: Command, input: &[u8]) -> Ran {
+        let asked = format!("{:?}", command.get_args().map(OsStr::to_string_lossy).collect::<Vec<_>>());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        let writer = std::thread::spawn(move || {
+            // A command that fails early does not read to the end.
+            let _ = stdin.write_all(&input);
+        });
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        Ran {
+            asked,
+            status: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// It must have succeeded; gives its output.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.status, Some(0), "{} failed: {}{}", self.asked, self.out, self.err);
+        self.out
+    }
+
+    /// It must have succeeded; gives the JSON it printed, one value a line.
+    #[track_caller]
+    pub fn json(self) -> Vec<Value> {
+        let asked = self.asked.clone();
+        let parse = |line: &str| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{asked}: not JSON ({error}): {line}"))
+        };
+        self.ok().lines().map(parse).collect()
+    }
+
+    /// It must have failed with this status; gives what it said.
+    #[track_caller]
+    pub fn fails(self, status: i32) -> String {
+        assert_eq!(self.status, Some(status), "{}: {}{}", self.asked, self.out, self.err);
+        assert!(self.err.lines().all(|line| line.starts_with("exacat: ")), "{}: {}", self.asked, self.err);
+        assert!(!self.err.is_empty(), "{} failed without a word", self.asked);
+        self.err
+    }
+}
+
+/// A server process on a data directory.
+pub struct Service {
+    child: Option<Child>,
+    place: PathBuf,
+    data: PathBuf,
+    /// Where it says it listens.
+    pub addresses: Value,
+    _directory: Option<TempDir>,
+}
+
+impl Service {
+    /// On a new data directory, listening at free ports.
+    pub fn start() -> Service {
+        Service::start_with(&[])
+    }
+
+    /// The same, with further options.
+    pub fn start_with(options: &[&str]) -> Service {
+        let directory = tempfile::tempdir().unwrap();
+        let mut service = Service::start_in(directory.path(), options);
+        service._directory = Some(directory);
+        service
+    }
+
+    /// With its data below a directory of the caller's.
+    pub fn start_in(place: &Path, options: &[&str]) -> Service {
+        let mut service = Service {
+            child: None,
+            place: place.to_owned(),
+            data: place.join("data"),
+            addresses: Value::Null,
+            _directory: None,
+        };
+        service.restart_with(options);
+        service
+    }
+
+    /// Starts it again after it was stopped or killed.
+    pub fn restart(&mut self) {
+        self.restart_with(&[]);
+    }
+
+    fn restart_with(&mut self, options: &[&str]) {
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.place.join("server.log"))
+            .unwrap();
+        let mut command = exacat();
+        command.args(["--json", "serve", "--listen", "127.0.0.1:0"]).args(options);
+        command.arg("--data").arg(&self.data);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        // It says so when it serves; if it ends before, the pipe does too.
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.child = Some(child);
+        self.addresses = serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("the server did not start ({error}): {line}{}", self.log()));
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.place.join("server.log")).unwrap_or_default()
+    }
+
+    /// Its data directory.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// A directory for the test's own files.
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// A file for the test's own use, with this in it.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.place.join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Its URL for clients over TLS.
+    pub fn url(&self) -> &str {
+        self.addresses["native"].as_str().unwrap()
+    }
+
+    /// Its Unix socket.
+    pub fn socket(&self) -> &str {
+        self.addresses["socket"].as_str().unwrap()
+    }
+
+    /// A command of a user on this machine.
+    pub fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
+        let mut command = exacat();
+        command.env("EXACAT_DATA", &self.data).args(args);
+        command
+    }
+
+    /// Runs a command as a user on this machine.
+    pub fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Ran {
+        Ran::of(self.command(args), b"")
+    }
+
+    /// Runs one with something on its standard input.
+    pub fn run_with<A: AsRef<OsStr>>(&self, args: &[A], input: impl AsRef<[u8]>) -> Ran {
+        Ran::of(self.command(args), input.as_ref())
+    }
+
+    /// Runs a command written as one line; for words without blanks.
+    #[track_caller]
+    pub fn ok(&self, line: &str) -> String {
+        self.run(&words(line)).ok()
+    }
+
+    /// Runs a command written as one line, with `--json`.
+    #[track_caller]
+    pub fn json(&self, line: &str) -> Vec<Value> {
+        let mut args = vec!["--json"];
+        args.extend(words(line));
+        self.run(&args).json()
+    }
+
+    /// Runs a command written as one line, with `--json`, that prints one value.
+    #[track_caller]
+    pub fn json1(&self, line: &str) -> Value {
+        let mut values = self.json(line);
+        assert_eq!(values.len(), 1, "{line}: {values:?}");
+        values.remove(0)
+    }
+
+    /// Runs a command written as one line, that must fail so.
+    #[track_caller]
+    pub fn fails(&self, line: &str, status: i32) -> String {
+        self.run(&words(line)).fails(status)
+    }
+
+    /// Runs a command over TLS with this token.
+    pub fn over_tls(&self, token: Option<&str>, line: &str) -> Ran {
+        let mut command = self.command(&words(line));
+        command.env("EXACAT_SERVER", self.url());
+        if let Some(token) = token {
+            command.env("EXACAT_TOKEN", token);
+        }
+        Ran::of(command, b"")
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// Ends it as an operator does, and gives the exit status.
+    pub fn stop(&mut self) -> Option<i32> {
+        let mut child = self.child.take().unwrap();
+        signal(child.id(), "TERM");
+        child.wait().unwrap().code()
+    }
+
+    /// Starts it and kills it after so long, wherever it is by then.
+    pub fn start_and_kill(&mut self, after: std::time::Duration) {
+        let mut command = exacat();
+        command.args(["--json", "serve", "--listen", "127.0.0.1:0", "--log", "error", "--data"]).arg(&self.data);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // Not a wait for something to happen: any moment is as good.
+        let (_never, elapsed) = std::sync::mpsc::channel::<()>();
+        let _ = elapsed.recv_timeout(after);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Ends it as a power cut does.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Sends a signal to one process.
+pub fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap();
+    assert!(status.success());
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
