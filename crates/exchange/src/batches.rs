@@ -288,7 +288,8 @@ impl Reader<'_> {
                         };
                         take_row(&mut batch, &record, row, group, &mut announced);
                     } else if put_off && once_only && here && pass == Pass::First {
-                        let why = "it refers to other rows, which takes a second reading: give a file, not a pipe";
+                        let why =
+                            "it refers to other rows, which takes a second reading: give a file, not a pipe";
                         batch.push_reject(Complaint::new(Reason::NeedsFile, why), &record);
                     }
                 }

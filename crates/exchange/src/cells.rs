@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use exacat_model::answer::Stat;
-use exacat_model::{Body, Entry, File, FileRef, Lfn, Location, Replica, ReplicaState, Se, TagValue};
+use exacat_model::{Body, Entry, File, FileRef, Kind, Lfn, Location, Replica, ReplicaState, Se, TagValue};
 use serde_json::Value;
 
 use crate::columns::Role;
@@ -93,6 +93,10 @@ impl Cells {
     fn scalar(&self, role: &Role, stat: &Stat, ses: &Ses) -> Option<String> {
         let entry = &stat.entry;
         let file = entry.file();
+        // Whatever is set on a link is set on what it stands for, so what a link has cannot be given back.
+        if entry.kind() == Kind::Link && !matches!(role, Role::Lfn | Role::Kind | Role::Target) {
+            return None;
+        }
         Some(match role {
             Role::Lfn => stat.lfn.as_str().to_owned(),
             Role::Kind => entry.kind().name().to_owned(),
@@ -161,7 +165,8 @@ impl Cells {
             }
             Role::Pfns => some_array(pfns(file?, ses).map(Value::from).collect())?,
             Role::Tags => {
-                let tags = stat.entry.tags.iter().map(|tag| (tag.key.to_string(), json_tags::to_json(&tag.value)));
+                let tags =
+                    stat.entry.tags.iter().map(|tag| (tag.key.to_string(), json_tags::to_json(&tag.value)));
                 let tags: serde_json::Map<String, Value> = tags.collect();
                 if tags.is_empty() {
                     return None;

@@ -156,7 +156,8 @@ pub struct Layout {
 /// Does the first row of a listing read as a header? It does if one of its fields is a role's name and none
 /// begins with a slash.
 pub fn looks_like_header(fields: &[&str]) -> bool {
-    fields.iter().any(|field| Role::of_header(field).is_some()) && !fields.iter().any(|field| field.starts_with('/'))
+    fields.iter().any(|field| Role::of_header(field).is_some())
+        && !fields.iter().any(|field| field.starts_with('/'))
 }
 
 /// Gives each column its role. `auto` lets header names speak for themselves where the user said nothing.
@@ -220,7 +221,8 @@ fn named_layout(
 fn check(layout: Layout) -> Result<Layout, Error> {
     let roles: Vec<&Role> = layout.columns.iter().flatten().collect();
     if !roles.contains(&&Role::Lfn) {
-        let has: Vec<&str> = layout.columns.iter().flat_map(|column| column.as_ref().err()).map(String::as_str).collect();
+        let has: Vec<&str> =
+            layout.columns.iter().flat_map(|column| column.as_ref().err()).map(String::as_str).collect();
         return Err(Error::options(format!(
             "no column is the LFN: say which one is, for example --columns NAME=lfn (columns without a role: {:.300})",
             has.join(", ")

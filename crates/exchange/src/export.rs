@@ -1,9 +1,10 @@
 //! Exporting: everything below a path, streamed into a listing.
 //!
 //! A full export begins with a preamble and gives everything back: imported into an empty catalogue and
-//! exported again, it is the same bytes. What it does not hold: when entries came into the catalogue, the
-//! history, the trash, bookings, quotas, roles and tokens. Entries come depth first, names in the order of their
-//! bytes, each directory before what is in it; after them, collection by collection, the members.
+//! exported again, it is the same bytes. What it does not hold: when entries came into the catalogue, whose links
+//! are and since when, GUIDs of collections and links, the history, the trash, bookings, quotas, roles and tokens.
+//! Entries come depth first, names in the order of their bytes, each directory before what is in it; after them,
+//! collection by collection, the members.
 //!
 //! It is no snapshot: an entry that is there during the whole of the export is in it exactly once, one that
 //! comes or goes meanwhile may or may not be.
@@ -191,13 +192,19 @@ fn cells(options: &ExportOptions) -> Result<Cells, Error> {
     if options.full && !columns.contains(&Role::Lfn) {
         return Err(Error::options("an export that can be imported has the column lfn"));
     }
-    if options.full && !options.columns.is_none() && !columns.contains(&Role::Kind) && options.filter.kinds != [Kind::File] {
+    if options.full
+        && !options.columns.is_none()
+        && !columns.contains(&Role::Kind)
+        && options.filter.kinds != [Kind::File]
+    {
         return Err(Error::options(
             "an export that can be imported has the column kind, unless it is of files only",
         ));
     }
     let delimiter = options.delimiter.unwrap_or(options.format.delimiter());
-    if matches!(delimiter, b'\n' | b'\r' | b'"' | b'\\' | 0x80..) || (options.format == Format::Tsv && delimiter != b'\t') {
+    if matches!(delimiter, b'\n' | b'\r' | b'"' | b'\\' | 0x80..)
+        || (options.format == Format::Tsv && delimiter != b'\t')
+    {
         return Err(Error::options("fields of TSV are separated by tabs, of CSV by one ASCII character"));
     }
     Ok(Cells { columns, format: options.format, delimiter, pfn_same: options.pfn_same.clone() })
@@ -205,9 +212,9 @@ fn cells(options: &ExportOptions) -> Result<Cells, Error> {
 
 async fn known_ses<C: Catalogue>(catalogue: &C) -> Result<Arc<Ses>, Error> {
     match catalogue.call(Operation::SeList).await? {
-        Answer::Ses(ses) => {
-            Ok(Arc::new(ses.into_iter().map(|usage| (usage.se.number.0, usage.se)).collect::<HashMap<_, _>>()))
-        }
+        Answer::Ses(ses) => Ok(Arc::new(
+            ses.into_iter().map(|usage| (usage.se.number.0, usage.se)).collect::<HashMap<_, _>>(),
+        )),
         _ => Err(unexpected("se-list").into()),
     }
 }

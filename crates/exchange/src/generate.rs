@@ -221,7 +221,8 @@ impl<C: Catalogue> Maker<C> {
                 by_owner.entry(owner).or_default().push(lfn.clone());
             }
         }
-        let tagged = by_tags.into_values().map(|(set, lfns)| Operation::TagSet { lfns, set, unset: Vec::new() });
+        let tagged =
+            by_tags.into_values().map(|(set, lfns)| Operation::TagSet { lfns, set, unset: Vec::new() });
         let owned = by_owner.into_iter().map(|(owner, lfns)| {
             // Every invented user has a group of its own name.
             let attributes = vec![Attribute::Owner(owner.clone()), Attribute::Group(owner.clone())];
@@ -354,7 +355,8 @@ fn preamble(settings: &TreeSettings) -> Result<Vec<Value>, ModelError> {
     let mut objects = vec![json!({ "export": EXPORT_VERSION, "under": settings.root.as_str() })];
     for se in storage_elements()? {
         let qos: Vec<&str> = se.qos.iter().flatten().map(AccountName::as_str).collect();
-        let distances: Vec<(&str, u32)> = se.distances.iter().map(|(site, far)| (site.as_str(), *far)).collect();
+        let distances: Vec<(&str, u32)> =
+            se.distances.iter().map(|(site, far)| (site.as_str(), *far)).collect();
         let status = se.status.map_or("online", |status| status.name());
         objects.push(json!({ "se": {
             "name": se.name.as_str(), "prefix": se.prefix, "qos": qos, "status": status, "distances": distances,

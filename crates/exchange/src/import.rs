@@ -93,7 +93,9 @@ impl Counts {
 
     /// Did nothing change in the catalogue?
     pub fn changed_nothing(&self) -> bool {
-        let Counts { created, merged, members_added, collections_made, ses_registered, accounts_made, .. } = self;
+        let Counts {
+            created, merged, members_added, collections_made, ses_registered, accounts_made, ..
+        } = self;
         created + merged + members_added + collections_made + ses_registered + accounts_made == 0
     }
 }
@@ -138,7 +140,10 @@ pub async fn import<C: Catalogue>(
 ) -> Result<ImportReport, Error> {
     let started = Instant::now();
     if !(1..=BATCH_ROWS_MAX).contains(&options.batch_rows) {
-        return Err(Error::options(format!("rows are sent 1 to {BATCH_ROWS_MAX} at once, not {}", options.batch_rows)));
+        return Err(Error::options(format!(
+            "rows are sent 1 to {BATCH_ROWS_MAX} at once, not {}",
+            options.batch_rows
+        )));
     }
     let mut listing = Listing::open(path, options.listing.clone())?;
     let mut report = ImportReport::default();
@@ -171,11 +176,7 @@ pub async fn import<C: Catalogue>(
         flying: VecDeque::new(),
         flying_names: HashMap::new(),
         rows: 0,
-        progress: Progress {
-            rows: from.1,
-            bytes_total: listing.input().size(),
-            ..Progress::default()
-        },
+        progress: Progress { rows: from.1, bytes_total: listing.input().size(), ..Progress::default() },
         report_progress: progress,
         started,
     };
@@ -343,8 +344,13 @@ struct Keeper {
 
 impl Keeper {
     /// Finds the state of an interrupted import, or begins a new one.
-    fn open(listing: &Listing, options: &ImportOptions, notes: &mut Vec<String>) -> Result<(Self, RejectSink), Error> {
-        let fresh_sink = || options.rejects.as_deref().map_or_else(|| Ok(RejectSink::counting()), RejectSink::create);
+    fn open(
+        listing: &Listing,
+        options: &ImportOptions,
+        notes: &mut Vec<String>,
+    ) -> Result<(Self, RejectSink), Error> {
+        let fresh_sink =
+            || options.rejects.as_deref().map_or_else(|| Ok(RejectSink::counting()), RejectSink::create);
         let start = (Pass::First, 0);
         let mut keeper = Keeper { state: None, from: start, sent_before: start, durable: start };
         let path = match &options.state {
@@ -419,7 +425,9 @@ impl Keeper {
     /// Writes the state if the batch goes beyond what it allows.
     fn before_sending(&mut self, batch: &Batch, sink: &mut RejectSink, counts: Counts) -> Result<(), Error> {
         let Some((_, state)) = &self.state else { return Ok(()) };
-        if (batch.pass, batch.rows.end) <= (state.pass, state.ceiling) || (batch.pass, batch.rows.end) <= self.from {
+        if (batch.pass, batch.rows.end) <= (state.pass, state.ceiling)
+            || (batch.pass, batch.rows.end) <= self.from
+        {
             return Ok(());
         }
         self.save(sink, counts, Some(batch.rows.end + ROWS_PER_STATE))

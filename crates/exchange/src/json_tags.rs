@@ -25,7 +25,10 @@ pub fn flatten(key: &str, value: &Value, tags: &mut Vec<Tag>, dropped: &mut Vec<
 fn flatten_at(key: &str, value: &Value, depth: usize, tags: &mut Vec<Tag>, dropped: &mut Vec<Complaint>) {
     // A key this long cannot become a tag's, and copying it for each member of a large object would take long.
     if depth > JSON_DEPTH_MAX || key.len() > JSON_KEY_BYTES_MAX {
-        dropped.push(Complaint::new(Reason::TagDropped, format!("{key:.200}: nested too deep, or too long a key")));
+        dropped.push(Complaint::new(
+            Reason::TagDropped,
+            format!("{key:.200}: nested too deep, or too long a key"),
+        ));
         return;
     }
     match value {
@@ -92,7 +95,8 @@ fn push(key: &str, value: TagValue, tags: &mut Vec<Tag>, dropped: &mut Vec<Compl
     if !clean.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') {
         clean.insert(0, '_');
     }
-    let added = TagKey::parse(&clean).and_then(|key| value.check().map(|()| key)).map_err(|error| error.message);
+    let added =
+        TagKey::parse(&clean).and_then(|key| value.check().map(|()| key)).map_err(|error| error.message);
     match added {
         Ok(key) if tags.iter().any(|tag| tag.key == key) => {
             dropped.push(Complaint::new(Reason::TagDropped, format!("{clean}: the key is there already")));
@@ -196,7 +200,8 @@ mod tests {
         let (tags, dropped) = flat(json!({ "a": "x".repeat(TAG_TEXT_BYTES_MAX + 1), "b": 1 }));
         assert_eq!((tags.len(), dropped.len()), (1, 1));
         assert!(dropped[0].starts_with("a: "));
-        let (tags, dropped) = flat(json!({ "k".repeat(TAG_KEY_BYTES_MAX): 1, "k".repeat(TAG_KEY_BYTES_MAX + 1): 1 }));
+        let (tags, dropped) =
+            flat(json!({ "k".repeat(TAG_KEY_BYTES_MAX): 1, "k".repeat(TAG_KEY_BYTES_MAX + 1): 1 }));
         assert_eq!((tags.len(), dropped.len()), (1, 1));
         let (tags, dropped) = flat(json!({ "a b": 1, "a_b": 2 }));
         assert_eq!((tags.len(), dropped.len()), (1, 1));

@@ -182,9 +182,14 @@ impl Preamble {
     }
 
     fn columns(&self) -> Result<Option<Columns>, Error> {
-        let Some(named) = self.objects.first().and_then(|first| first.get("columns")) else { return Ok(None) };
+        let Some(named) = self.objects.first().and_then(|first| first.get("columns")) else {
+            return Ok(None);
+        };
         let roles = named.as_array().map(|names| {
-            names.iter().map(|name| Role::parse(name.as_str().unwrap_or_default())).collect::<Result<Vec<_>, _>>()
+            names
+                .iter()
+                .map(|name| Role::parse(name.as_str().unwrap_or_default()))
+                .collect::<Result<Vec<_>, _>>()
         });
         roles
             .transpose()?
@@ -227,7 +232,11 @@ impl Listing {
     }
 
     /// Looks at what a reader gives; it is read once.
-    pub fn of_reader(name: &Path, reader: Box<dyn io::Read + Send>, options: ListingOptions) -> Result<Self, Error> {
+    pub fn of_reader(
+        name: &Path,
+        reader: Box<dyn io::Read + Send>,
+        options: ListingOptions,
+    ) -> Result<Self, Error> {
         let input = Input::of_reader(name, reader, options.compression)?;
         Listing::of_input(input, options)
     }
@@ -269,7 +278,18 @@ impl Listing {
         };
         let assembler = Assembler::new(&options, preamble.is_some(), plan.places());
         let rest = options.rest;
-        Ok(Listing { input, format, delimiter, escapes, rest, plan, preamble, rows_before, assembler, options })
+        Ok(Listing {
+            input,
+            format,
+            delimiter,
+            escapes,
+            rest,
+            plan,
+            preamble,
+            rows_before,
+            assembler,
+            options,
+        })
     }
 
     /// The file.
@@ -359,8 +379,8 @@ impl Listing {
     }
 
     fn json_row(&self, mapped: &[(Vec<String>, Role)], auto: bool, text: &str) -> Result<Row, Complaint> {
-        let value: Value =
-            serde_json::from_str(text).map_err(|error| Complaint::new(Reason::BadRow, format!("not JSON: {error}")))?;
+        let value: Value = serde_json::from_str(text)
+            .map_err(|error| Complaint::new(Reason::BadRow, format!("not JSON: {error}")))?;
         let Value::Object(members) = &value else {
             return Err(Complaint::new(Reason::BadRow, "not a JSON object"));
         };
@@ -434,7 +454,10 @@ fn text_plan(
         Err(_) => Vec::new(),
     };
     if names.len() > COLUMNS_MAX {
-        return Err(Error::options(format!("the listing has {} columns, the limit is {COLUMNS_MAX}", names.len())));
+        return Err(Error::options(format!(
+            "the listing has {} columns, the limit is {COLUMNS_MAX}",
+            names.len()
+        )));
     }
     let of_export = preamble.map(Preamble::columns).transpose()?.flatten();
     let columns = options.columns.as_ref().or(of_export.as_ref());
@@ -502,7 +525,9 @@ impl Listing {
         let mut fields = Fields::default();
         let mut counts = [0u64; Reason::ALL.len()];
         let mut records = self.records(&BytesRead::default())?;
-        while let Some(record) = records.next().map_err(|error| Error::file("read", self.input.path(), error))? {
+        while let Some(record) =
+            records.next().map_err(|error| Error::file("read", self.input.path(), error))?
+        {
             examined.rows += 1;
             match self.row(record, &mut fields).and_then(|row| seen.take(&row.item).map(|_| row)) {
                 Ok(row) => {
@@ -515,7 +540,8 @@ impl Listing {
             }
         }
         let met = |reason: &Reason| counts[*reason as usize] > 0;
-        examined.rejects = Reason::ALL.into_iter().filter(met).map(|reason| (reason, counts[reason as usize])).collect();
+        examined.rejects =
+            Reason::ALL.into_iter().filter(met).map(|reason| (reason, counts[reason as usize])).collect();
         Ok(examined)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use exacat_model::answer::Stat;
 use exacat_model::codec::Encode;
 use exacat_model::operation::{Attribute, Existing};
-use exacat_model::answer::Stat;
 use exacat_model::{Answer, Body, Error as ModelError, ErrorKind, Kind, Lfn, Operation, Tag};
 use futures::StreamExt;
 
@@ -260,7 +260,8 @@ impl<C: Catalogue> Sender<C> {
                 same.1.push(index);
             }
         }
-        let lfns = |indices: &[usize]| indices.iter().map(|index| rows[*index].1.lfn.clone()).collect::<Vec<_>>();
+        let lfns =
+            |indices: &[usize]| indices.iter().map(|index| rows[*index].1.lfn.clone()).collect::<Vec<_>>();
         let mut asked: Vec<(Vec<usize>, Operation)> = Vec::new();
         // Tags first: a mode may take the right to set them.
         for (_, (set, indices)) in by_tags {

@@ -79,7 +79,10 @@ pub(crate) fn place(assembler: &Assembler, given: &str, places: &mut Places<'_>)
     }
     let placed = placing.placed;
     if placed.member_of.is_some() && !placed.replicas.is_empty() {
-        return Err(Complaint::new(Reason::BadReplica, "a file inside an archive has no replicas of its own"));
+        return Err(Complaint::new(
+            Reason::BadReplica,
+            "a file inside an archive has no replicas of its own",
+        ));
     }
     if placed.replicas.len() > REPLICAS_PER_FILE_MAX {
         return Err(Complaint::new(
@@ -176,7 +179,8 @@ impl<'p> Placing<'p> {
     }
 
     fn mapped_pfn(&self, mapped: Option<&Mapped>) -> Checked<Option<Pfn>> {
-        let Some((mapped, prefix)) = mapped.and_then(|mapped| Some((mapped, mapped.pfn_prefix.as_ref()?))) else {
+        let Some((mapped, prefix)) = mapped.and_then(|mapped| Some((mapped, mapped.pfn_prefix.as_ref()?)))
+        else {
             return Ok(None);
         };
         let rest = self.given.strip_prefix(mapped.strip.as_str()).unwrap_or(self.given);

@@ -198,7 +198,11 @@ impl RejectSink {
         }
         file.set_len(bytes).map_err(cannot)?;
         file.seek(SeekFrom::End(0)).map_err(cannot)?;
-        Ok(RejectSink { file: Some((path.to_owned(), BufWriter::new(file))), bytes, ..RejectSink::counting() })
+        Ok(RejectSink {
+            file: Some((path.to_owned(), BufWriter::new(file))),
+            bytes,
+            ..RejectSink::counting()
+        })
     }
 
     /// Counts from an interrupted import.

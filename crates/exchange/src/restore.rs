@@ -62,7 +62,8 @@ pub(crate) async fn restore<C: Catalogue>(
             let settings = se_settings(se).ok_or_else(|| bad("SE"))?;
             (Operation::SeSet(settings), &mut counts.ses_registered)
         } else if let Some(group) = object.get("group") {
-            let name = group.as_str().and_then(|name| AccountName::parse(name).ok()).ok_or_else(|| bad("group"))?;
+            let name =
+                group.as_str().and_then(|name| AccountName::parse(name).ok()).ok_or_else(|| bad("group"))?;
             (Operation::GroupAdd { name }, &mut counts.accounts_made)
         } else if let Some(user) = object.get("user").and_then(Value::as_object) {
             let settings = user_settings(user).ok_or_else(|| bad("user"))?;

@@ -108,7 +108,9 @@ impl State {
     /// Ends it.
     pub(crate) fn remove(path: &Path) -> Result<(), Error> {
         match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", path, error)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::file("remove", path, error))
+            }
             _ => Ok(()),
         }
     }

@@ -18,8 +18,8 @@ use crate::columns::Role;
 use crate::escape;
 use crate::json_tags;
 use crate::listing::{ListingOptions, RowKind};
-use crate::reject::{Complaint, Reason};
 use crate::placing::{DraftReplica, Placed, Places, place};
+use crate::reject::{Complaint, Reason};
 use crate::se_rules::SeMap;
 
 /// Shorthand: a value, or why the row cannot have it.
@@ -120,17 +120,21 @@ impl<'a> Draft<'a> {
             Role::Replicas => self.take_replicas(text, escapes)?,
             Role::Se => self.places.se = Some(text),
             Role::Guid => {
-                self.guid = Some(Guid::parse(&text).map_err(|error| Complaint::new(Reason::BadGuid, error.message))?);
+                self.guid =
+                    Some(Guid::parse(&text).map_err(|error| Complaint::new(Reason::BadGuid, error.message))?);
             }
             Role::Owner => self.owner = Some(read_account(&text)?),
             Role::Group => self.group = Some(read_account(&text)?),
             Role::Mode => {
-                self.mode = Some(Mode::parse(&text).map_err(|error| Complaint::new(Reason::BadMode, error.message))?);
+                self.mode =
+                    Some(Mode::parse(&text).map_err(|error| Complaint::new(Reason::BadMode, error.message))?);
             }
             Role::Mtime => self.modified = Some(read_row_time(&text)?),
             Role::Expires => self.expires = Some(read_row_time(&text)?),
             Role::Job => {
-                let job = text.parse().map_err(|_| Complaint::new(Reason::BadJob, format!("not a job: {text:.100?}")));
+                let job = text
+                    .parse()
+                    .map_err(|_| Complaint::new(Reason::BadJob, format!("not a job: {text:.100?}")));
                 self.job = Some(job?);
             }
             Role::Tag(key) => self.take_tag(key.clone(), &text),
@@ -192,7 +196,8 @@ impl<'a> Draft<'a> {
             (Role::Checksum, Value::String(checksum)) => self.take_checksums(checksum)?,
             (Role::Replicas, Value::String(replica)) => self.take_replica(Cow::Borrowed(replica))?,
             (Role::Replicas, Value::Object(members)) => {
-                let text = |name: &str| members.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+                let text =
+                    |name: &str| members.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
                 let pfn = text("pfn").map(Cow::Borrowed);
                 let state = text("state").map_or(Ok(ReplicaState::Available), read_state)?;
                 match (text("se"), pfn) {
@@ -201,11 +206,19 @@ impl<'a> Draft<'a> {
                     }
                     (None, Some(pfn)) => self.places.pfns.push(pfn),
                     (None, None) => {
-                        return Err(Complaint::new(Reason::BadReplica, "a replica has neither an SE nor a PFN"));
+                        return Err(Complaint::new(
+                            Reason::BadReplica,
+                            "a replica has neither an SE nor a PFN",
+                        ));
                     }
                 }
             }
-            _ => return Err(Complaint::new(Reason::BadRow, format!("an item of the {} is no text", role.name()))),
+            _ => {
+                return Err(Complaint::new(
+                    Reason::BadRow,
+                    format!("an item of the {} is no text", role.name()),
+                ));
+            }
         }
         Ok(())
     }
@@ -445,7 +458,10 @@ impl Assembler {
             (Some(target), _) => FileRef::Lfn(self.target(target)?),
             (None, Some(guid)) => FileRef::Guid(guid),
             (None, None) => {
-                return Err(Complaint::new(Reason::BadTarget, "a member names neither its collection nor its file"));
+                return Err(Complaint::new(
+                    Reason::BadTarget,
+                    "a member names neither its collection nor its file",
+                ));
             }
         };
         Ok(Item::Member { collection: lfn, file })
@@ -470,10 +486,27 @@ impl Assembler {
                 format!("a {} has no size, checksum, replica, job or collection", kind.name()),
             ));
         }
+        let attributes = draft.owner.is_some()
+            || draft.group.is_some()
+            || draft.mode.is_some()
+            || draft.modified.is_some()
+            || draft.expires.is_some()
+            || !tags.is_empty();
+        // Whatever is set on a link is set on what it stands for.
+        if kind == RowKind::Link && attributes {
+            return Err(Complaint::new(
+                Reason::BadKind,
+                "a link has a target, and nothing else can be set on it",
+            ));
+        }
         let what = match (kind, &draft.target) {
             (RowKind::Link, Some(target)) => OtherKind::Link(self.target(target)?),
-            (RowKind::Link, None) => return Err(Complaint::new(Reason::BadTarget, "a link without a target")),
-            (_, Some(_)) => return Err(Complaint::new(Reason::BadKind, format!("a {} has no target", kind.name()))),
+            (RowKind::Link, None) => {
+                return Err(Complaint::new(Reason::BadTarget, "a link without a target"));
+            }
+            (_, Some(_)) => {
+                return Err(Complaint::new(Reason::BadKind, format!("a {} has no target", kind.name())));
+            }
             (RowKind::Collection, None) => OtherKind::Collection,
             (_, None) => OtherKind::Directory,
         };
@@ -505,10 +538,10 @@ fn finish_tags(draft: &mut Draft<'_>) -> Vec<Tag> {
     }
     if tags.len() > TAGS_PER_ENTRY_MAX {
         let left: Vec<&str> = tags[TAGS_PER_ENTRY_MAX..].iter().map(|tag| tag.key.as_str()).collect();
-        let detail = format!("{} tags, the limit is {TAGS_PER_ENTRY_MAX}; left out: {}", tags.len(), left.join(" "));
+        let detail =
+            format!("{} tags, the limit is {TAGS_PER_ENTRY_MAX}; left out: {}", tags.len(), left.join(" "));
         draft.dropped.push(Complaint::new(Reason::TooManyTags, detail));
         tags.truncate(TAGS_PER_ENTRY_MAX);
     }
     tags
 }
-

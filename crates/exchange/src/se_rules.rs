@@ -104,7 +104,10 @@ impl SeMap {
 
     /// The SEs the rules name.
     pub fn ses(&self) -> impl Iterator<Item = &SeName> {
-        self.beginnings.iter().map(|(_, mapped)| &mapped.se).chain(self.names.values().map(|mapped| &mapped.se))
+        self.beginnings
+            .iter()
+            .map(|(_, mapped)| &mapped.se)
+            .chain(self.names.values().map(|mapped| &mapped.se))
     }
 }
 
@@ -182,8 +185,10 @@ mod tests {
     #[test]
     fn a_file_of_rules_is_read_or_refused_by_line() {
         let mut map = SeMap::default();
-        map.add_file("# which is which\n\nh.example=A\nse-1\tB\nse-2\tC\thttps://x/ds\t/ds\nroot://q/?a=b\tD\n")
-            .unwrap();
+        map.add_file(
+            "# which is which\n\nh.example=A\nse-1\tB\nse-2\tC\thttps://x/ds\t/ds\nroot://q/?a=b\tD\n",
+        )
+        .unwrap();
         let mapped = map.of_location("se-2").unwrap();
         assert_eq!((mapped.pfn_prefix.as_deref(), mapped.strip.as_str()), (Some("https://x/ds"), "/ds"));
         assert_eq!(map.of_pfn("root://q/?a=b/c").unwrap().se.as_str(), "D");

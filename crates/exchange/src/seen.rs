@@ -68,7 +68,10 @@ impl Seen {
         let name = hash(lfn.as_str());
         let repeated = if directory { &self.directories } else { &self.leaves }.contains(&name);
         if repeated && (directory || self.repeats == Repeats::Reject) {
-            return Err(Complaint::new(Reason::Duplicate, format!("an earlier row has {:.200}", lfn.as_str())));
+            return Err(Complaint::new(
+                Reason::Duplicate,
+                format!("an earlier row has {:.200}", lfn.as_str()),
+            ));
         }
         if directory && self.leaves.contains(&name) {
             return Err(is_file(lfn.as_str()));

@@ -42,7 +42,11 @@ pub(crate) fn unexpected(asked: &str) -> ModelError {
 }
 
 /// One outcome for each of `count` things asked for.
-pub(crate) fn each_done(answer: Answer, count: usize, asked: &str) -> Result<Vec<Result<(), ModelError>>, ModelError> {
+pub(crate) fn each_done(
+    answer: Answer,
+    count: usize,
+    asked: &str,
+) -> Result<Vec<Result<(), ModelError>>, ModelError> {
     match answer {
         Answer::EachDone(items) if items.len() == count => Ok(items),
         Answer::Done { .. } => Ok(vec![Ok(()); count]),
@@ -242,9 +246,11 @@ impl<C: Catalogue> Sender<C> {
         let mut fields = Fields::default();
         wanted
             .iter()
-            .map(|index| match self.listing.row(batch.record(&rows[*index]), &mut fields).map(|row| row.item) {
-                Ok(Item::File(file, _)) => Ok(*file),
-                _ => Err(Error::Broken("reading a row again")),
+            .map(|index| {
+                match self.listing.row(batch.record(&rows[*index]), &mut fields).map(|row| row.item) {
+                    Ok(Item::File(file, _)) => Ok(*file),
+                    _ => Err(Error::Broken("reading a row again")),
+                }
             })
             .collect()
     }
@@ -304,21 +310,35 @@ impl<C: Catalogue> Sender<C> {
             return Ok(false);
         }
         let create = Operation::CollectionCreate { lfn: lfn.clone(), tags: Vec::new() };
-        let made = match self.ask_with_parent(create, lfn).await {
-            Ok(_) => true,
-            Err(error) if error.kind == ErrorKind::Exists => false,
-            Err(error) => return Err(error),
+        let mut attempt = 0;
+        let mut unknown = false;
+        let made = loop {
+            match self.ask_with_parent(create.clone(), lfn).await {
+                Ok(_) => break true,
+                Err(error) if error.kind == ErrorKind::Exists => break unknown,
+                // One that is there does as well as one that is made.
+                Err(error) if error.kind == ErrorKind::Unknown => {
+                    unknown = true;
+                    before_retry(&mut attempt, error).await?;
+                }
+                Err(error) => return Err(error),
+            }
         };
         self.collections.lock().insert(name);
         Ok(made)
     }
 
     /// Asks for something that makes `lfn`; if its directory is missing, makes that and asks again.
-    pub(crate) async fn ask_with_parent(&self, operation: Operation, lfn: &Lfn) -> Result<Answer, ModelError> {
+    pub(crate) async fn ask_with_parent(
+        &self,
+        operation: Operation,
+        lfn: &Lfn,
+    ) -> Result<Answer, ModelError> {
         match self.ask_to_make(operation.clone()).await {
             Err(error) if error.kind == ErrorKind::NotFound => {
                 let Some(parent) = lfn.parent() else { return Err(error) };
-                let answer = self.ask(Operation::Mkdir { lfns: vec![parent], parents: true, mode: None }).await?;
+                let answer =
+                    self.ask(Operation::Mkdir { lfns: vec![parent], parents: true, mode: None }).await?;
                 each_done(answer, 1, "mkdir")?.into_iter().collect::<Result<(), _>>()?;
                 self.ask_to_make(operation).await
             }

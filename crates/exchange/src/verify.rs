@@ -156,7 +156,11 @@ pub async fn verify<C: Catalogue>(
                     }
                     let verifier = Arc::clone(&verifier);
                     let (rows, bytes) = (batch.rows.end, batch.bytes_read);
-                    flying.push_back((rows, bytes, tokio::spawn(async move { verifier.batch(&batch).await })));
+                    flying.push_back((
+                        rows,
+                        bytes,
+                        tokio::spawn(async move { verifier.batch(&batch).await }),
+                    ));
                 }
                 Some(Read::Passed(_, rows)) => report.rows = rows,
                 Some(Read::Failed(error)) => return Err(error),
@@ -210,8 +214,10 @@ impl Verified {
         } else {
             self.different += 1;
         }
-        let tags =
-            gap.missing_tags.into_iter().map(|tag| ("tag", format!("{}={}", tag.key, tag.value), String::new()));
+        let tags = gap
+            .missing_tags
+            .into_iter()
+            .map(|tag| ("tag", format!("{}={}", tag.key, tag.value), String::new()));
         for (what, given, found) in gap.contradictions.into_iter().chain(tags) {
             let lfn = lfn.as_str().to_owned();
             self.differences.push(Difference { line: row.line, lfn, what, given, found });
@@ -331,7 +337,9 @@ impl<C: Catalogue> Verifier<C> {
         let found = match self.members_of(collection).await {
             Ok(members) if guid.is_some_and(|guid| members.contains(&guid)) => return Ok(()),
             Ok(_) => "no member".to_owned(),
-            Err(Error::Catalogue(error)) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::NotFile | ErrorKind::Invalid) => {
+            Err(Error::Catalogue(error))
+                if matches!(error.kind, ErrorKind::NotFound | ErrorKind::NotFile | ErrorKind::Invalid) =>
+            {
                 error.message
             }
             Err(error) => return Err(error),
@@ -412,13 +420,18 @@ fn file_gap(given: &NewFile, found: &Stat, ses: &HashMap<u16, Se>, gap: &mut Gap
     }
     if let Some((FileRef::Guid(archive), member)) = &given.member_of {
         let given = format!("guid:///{archive}?ZIP={member}");
-        let pfn = file.replicas.iter().find(|replica| replica.is_member()).map(|replica| replica.pfn(file.guid, None));
+        let pfn = file
+            .replicas
+            .iter()
+            .find(|replica| replica.is_member())
+            .map(|replica| replica.pfn(file.guid, None));
         gap.expect("archive", Some(&given), pfn.as_ref());
     }
 }
 
 fn replica_gap(given: &NewReplica, file: &exacat_model::File, ses: &HashMap<u16, Se>, gap: &mut Gap) {
-    let on_se = |replica: &&exacat_model::Replica| ses.get(&replica.se.0).is_some_and(|se| se.name == given.se);
+    let on_se =
+        |replica: &&exacat_model::Replica| ses.get(&replica.se.0).is_some_and(|se| se.name == given.se);
     let Some(replica) = file.replicas.iter().find(on_se) else {
         gap.contradictions.push(("replica", given.se.to_string(), "none there".to_owned()));
         return;

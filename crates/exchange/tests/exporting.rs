@@ -11,8 +11,8 @@ use exacat_exchange::input::Compression;
 use exacat_exchange::records::Format;
 use exacat_model::operation::{Attribute, Existing, NewFile, NewReplica, ReplicaEdit};
 use exacat_model::{
-    AccountName, Answer, Checksum, FileRef, Filter, Guid, Kind, Mode, Operation, Pfn, ReplicaState, Tag, TagKey,
-    TagValue, TimeMs,
+    AccountName, Answer, Checksum, FileRef, Filter, Guid, Kind, Mode, Operation, Pfn, ReplicaState, Tag,
+    TagKey, TagValue, TimeMs,
 };
 use support::{Desk, Direct, assert_same_lines, lfn, se_name};
 
@@ -95,7 +95,9 @@ async fn rich() -> Arc<Direct> {
         files.push(file);
     }
     // Archives stand after, between and before their members.
-    for (archive, member, number) in [("/z/archive.zip", "/a/in z", 201), ("/m/m.zip", "/m/a", 202), ("/a.zip", "/b", 203)] {
+    for (archive, member, number) in
+        [("/z/archive.zip", "/a/in z", 201), ("/m/m.zip", "/m/a", 202), ("/a.zip", "/b", 203)]
+    {
         let mut file = NewFile::named(lfn(archive));
         file.guid = Some(Guid([number; 16]));
         file.size = Some(1000);
@@ -106,12 +108,15 @@ async fn rich() -> Arc<Direct> {
         file.member_of = Some((FileRef::Lfn(lfn(archive)), format!("dir/{number}|;\\ name?ZIP=x")));
         files.push(file);
     }
-    let answer = catalogue.ask(Operation::Register { files, parents: true, existing: Existing::Refuse }).await;
+    let answer =
+        catalogue.ask(Operation::Register { files, parents: true, existing: Existing::Refuse }).await;
     let Answer::Registered(items) = answer else { panic!("{answer:?}") };
     assert!(items.iter().all(Result::is_ok), "{items:?}");
 
     let lost = ReplicaEdit::State(se_name("B"), ReplicaState::Lost);
-    catalogue.ask(Operation::SetReplicas { edits: vec![(FileRef::Lfn(lfn("/odd/lfn/lfn")), vec![lost])] }).await;
+    catalogue
+        .ask(Operation::SetReplicas { edits: vec![(FileRef::Lfn(lfn("/odd/lfn/lfn")), vec![lost])] })
+        .await;
     catalogue.ask(Operation::Mkdir { lfns: vec![lfn("/empty/below")], parents: true, mode: None }).await;
     let attributes = vec![
         Attribute::Owner(AccountName::parse("alice").unwrap()),
@@ -122,14 +127,21 @@ async fn rich() -> Arc<Direct> {
     ];
     catalogue.ask(Operation::SetAttributes { lfns: vec![lfn("/empty")], attributes }).await;
     let tag = |text: &str| Tag::parse(text).unwrap();
-    catalogue.ask(Operation::TagSet { lfns: vec![lfn("/odd")], set: vec![tag("k=v;w|x")], unset: vec![] }).await;
+    catalogue
+        .ask(Operation::TagSet { lfns: vec![lfn("/odd")], set: vec![tag("k=v;w|x")], unset: vec![] })
+        .await;
     // Collections before and after what they hold; links to what is there and what is not.
     for collection in ["/0 collection", "/zz", "/zzz empty"] {
         catalogue.ask(Operation::CollectionCreate { lfn: lfn(collection), tags: vec![tag("n=1")] }).await;
     }
     for collection in ["/0 collection", "/zz"] {
-        let add = vec![FileRef::Lfn(lfn("/odd/\"/\"")), FileRef::Lfn(lfn("/a/in z")), FileRef::Lfn(lfn("/odd/lfn/lfn"))];
-        let answer = catalogue.ask(Operation::CollectionEdit { lfn: lfn(collection), add, remove: vec![] }).await;
+        let add = vec![
+            FileRef::Lfn(lfn("/odd/\"/\"")),
+            FileRef::Lfn(lfn("/a/in z")),
+            FileRef::Lfn(lfn("/odd/lfn/lfn")),
+        ];
+        let answer =
+            catalogue.ask(Operation::CollectionEdit { lfn: lfn(collection), add, remove: vec![] }).await;
         assert!(matches!(answer, Answer::CollectionEdited { added: 3, .. }), "{answer:?}");
     }
     catalogue.ask(Operation::Link { lfn: lfn("/link"), target: lfn("/odd/lfn") }).await;
@@ -197,11 +209,15 @@ async fn an_export_is_in_the_order_of_find_and_of_what_is_asked_for() {
     assert_eq!(catalogue.export(&files).await.0, "lfn\n/a/b/c\n/a/z\n");
     // Nothing but names needs no columns to be read again.
     let copy = Direct::new().await;
-    let desk = Desk::new("names", catalogue.export(&ExportOptions { under: lfn("/"), header: false, ..files }).await.0);
+    let desk = Desk::new(
+        "names",
+        catalogue.export(&ExportOptions { under: lfn("/"), header: false, ..files }).await.0,
+    );
     assert_eq!(desk.import(&copy, &ImportOptions::default()).await.counts.created, 5);
     for bad in ["collection", "ignore"] {
         let options = ExportOptions { columns: Some(support::columns_of(bad)), ..plain.clone() };
-        let refused = exacat_exchange::export::export(&*catalogue, Box::new(Vec::new()), &options, |_| {}).await;
+        let refused =
+            exacat_exchange::export::export(&*catalogue, Box::new(Vec::new()), &options, |_| {}).await;
         assert!(refused.is_err());
     }
 }
@@ -226,7 +242,10 @@ async fn a_listing_comes_back_as_it_went_in() {
         ..ExportOptions::default()
     };
     assert_eq!(catalogue.export(&back).await.0, listing);
-    let wrong = listing.replace("sha1:fd7b", "sha1:0d7b").replace("\t5\t", "\t6\t").replace("/eos/a/2\t", "/eos/a/3\t");
+    let wrong = listing
+        .replace("sha1:fd7b", "sha1:0d7b")
+        .replace("\t5\t", "\t6\t")
+        .replace("/eos/a/2\t", "/eos/a/3\t");
     let desk = Desk::new("listing.tsv", wrong);
     let verified = desk.verify(&catalogue, &options).await;
     let what: Vec<_> = verified.shown.iter().map(|difference| (difference.line, difference.what)).collect();
@@ -243,15 +262,10 @@ async fn what_a_verification_finds_is_written_down() {
     let desk = Desk::new("after.tsv", after);
     let differences = desk.path("differences.tsv");
     let options = exacat_exchange::ListingOptions::default();
-    let report = exacat_exchange::verify(
-        Arc::clone(&catalogue),
-        &desk.listing,
-        &options,
-        Some(&differences),
-        |_| {},
-    )
-    .await
-    .unwrap();
+    let report =
+        exacat_exchange::verify(Arc::clone(&catalogue), &desk.listing, &options, Some(&differences), |_| {})
+            .await
+            .unwrap();
     assert_eq!((report.same, report.different, report.missing, report.rejected), (0, 2, 1, 1));
     assert_eq!(
         std::fs::read_to_string(differences).unwrap(),
@@ -299,7 +313,8 @@ async fn rows_written_are_the_rows_read() {
             files.push(file);
         }
         let count = files.len() as u64;
-        let answer = catalogue.ask(Operation::Register { files, parents: true, existing: Existing::Refuse }).await;
+        let answer =
+            catalogue.ask(Operation::Register { files, parents: true, existing: Existing::Refuse }).await;
         let Answer::Registered(items) = answer else { panic!("{answer:?}") };
         assert!(items.iter().all(Result::is_ok), "{items:?}");
         let format = Format::ALL[round % 3];
@@ -339,10 +354,11 @@ async fn an_export_that_fails_leaves_nothing_behind() {
     let (text, _) = catalogue.export(&options).await;
     let copy = Direct::new().await;
     let desk = Desk::new("plain", text);
-    let named: Vec<String> = "kind,lfn,guid,size,checksum,owner,group,mode,mtime,expires,job,replicas,tags,target"
-        .split(',')
-        .map(str::to_owned)
-        .collect();
+    let named: Vec<String> =
+        "kind,lfn,guid,size,checksum,owner,group,mode,mtime,expires,job,replicas,tags,target"
+            .split(',')
+            .map(str::to_owned)
+            .collect();
     let options = desk.options(|options| {
         options.listing.columns = Some(Columns::parse(&named.join(",")).unwrap());
         options.listing.escapes = Some(true);

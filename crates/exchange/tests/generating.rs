@@ -16,7 +16,8 @@ fn settings(entries: u64) -> TreeSettings {
 async fn a_sample_is_made_once_and_the_listing_of_it_is_the_same() {
     let catalogue = Direct::new().await;
     let mut seen = Vec::new();
-    let made = generate(Arc::clone(&catalogue), &settings(2500), |progress| seen.push(progress.rows)).await.unwrap();
+    let made =
+        generate(Arc::clone(&catalogue), &settings(2500), |progress| seen.push(progress.rows)).await.unwrap();
     assert_eq!((made.entries, made.created, made.unchanged), (2500, 2500, 0));
     assert_eq!(seen, [1000, 2000, 2500]);
     assert!(made.members > 10 && made.files > 1000, "{made:?}");

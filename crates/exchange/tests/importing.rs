@@ -26,8 +26,12 @@ async fn files(catalogue: &Direct) -> Vec<String> {
 
 #[tokio::test]
 async fn every_format_and_compression_says_the_same() {
-    let tsv = format!("lfn\tsize\tchecksum\tpfn\texp\n/a/b c\t12\t{ADLER}\troot://h.example//x,y\talice\n/a/d\t\t\t\t\n");
-    let csv = format!("LFN,size,checksum,pfn,exp\r\n/a/b c,12,{ADLER},\"root://h.example//x,y\",alice\r\n\"/a/d\",,,,\r\n");
+    let tsv = format!(
+        "lfn\tsize\tchecksum\tpfn\texp\n/a/b c\t12\t{ADLER}\troot://h.example//x,y\talice\n/a/d\t\t\t\t\n"
+    );
+    let csv = format!(
+        "LFN,size,checksum,pfn,exp\r\n/a/b c,12,{ADLER},\"root://h.example//x,y\",alice\r\n\"/a/d\",,,,\r\n"
+    );
     let json = format!(
         "{{\"lfn\":\"/a/b c\",\"size\":12,\"checksum\":\"{ADLER}\",\"pfn\":\"root://h.example//x,y\",\"exp\":\"alice\"}}\n{{\"lfn\":\"/a/d\",\"size\":null}}\n"
     );
@@ -138,7 +142,9 @@ async fn each_bad_row_is_rejected_with_its_line_and_reason_and_the_rest_goes_in(
     let report = desk.import(&catalogue, &options).await;
     // What the catalogue refused stands with what was bad before it, by line.
     assert_eq!(desk.rejected(), wanted);
-    let good = rows.iter().filter(|(_, reasons)| reasons.is_empty() || reasons.starts_with("tag")).count() as u64 + 1;
+    let good = rows.iter().filter(|(_, reasons)| reasons.is_empty() || reasons.starts_with("tag")).count()
+        as u64
+        + 1;
     assert_eq!(report.counts.created, good);
     assert_eq!((report.rejected + good, report.partial), (report.rows, 2));
     assert_eq!(report.rejects.iter().map(|(_, count)| count).sum::<u64>() as usize, wanted.len());
@@ -164,9 +170,15 @@ async fn json_rows_are_rejected_by_reason_too() {
         ("{\"lfn\":", "bad-row"),
         ("{\"lfn\":\"/a/new\\nline\"}", "control-characters"),
         ("{\"lfn\":\"/a/4\",\"replicas\":[{\"state\":\"lost\"}]}", "bad-replica"),
-        ("{\"lfn\":\"/a/5\",\"replicas\":[\"S1\",{\"se\":\"S2\",\"pfn\":\"root://x/1\",\"state\":\"suspect\"}]}", ""),
+        (
+            "{\"lfn\":\"/a/5\",\"replicas\":[\"S1\",{\"se\":\"S2\",\"pfn\":\"root://x/1\",\"state\":\"suspect\"}]}",
+            "",
+        ),
         ("{\"lfn\":\"/a/6\",\"tags\":{\"n\":1,\"t\":{\"time\":\"2014-10-24\"},\"bad\":[]}}", "tag-dropped"),
-        ("{\"lfn\":\"/a/7\",\"checksum\":[\"adler32:1\",\"md5:d41d8cd98f00b204e9800998ecf8427e\"],\"pfns\":[\"root://S1/x|y\"]}", ""),
+        (
+            "{\"lfn\":\"/a/7\",\"checksum\":[\"adler32:1\",\"md5:d41d8cd98f00b204e9800998ecf8427e\"],\"pfns\":[\"root://S1/x|y\"]}",
+            "",
+        ),
         ("{\"lfn\":\"/a/8\",\"checksum\":[1]}", "bad-row"),
     ];
     let text: String = rows.iter().map(|(row, _)| format!("{row}\n")).collect();
@@ -288,7 +300,13 @@ async fn columns_prefixes_and_se_rules_do_as_they_say() {
         (
             "/o/a b\n/o/%3f?C=D;O=A&x\n/o/żółć\n/o/\"q\" 'r'\n/o/back\\slash\n",
             Box::new(|_| {}),
-            &["/o/\"q\" 'r'    ", "/o/%3f?C=D;O=A&x    ", "/o/a b    ", "/o/back\\\\slash    ", "/o/żółć    "],
+            &[
+                "/o/\"q\" 'r'    ",
+                "/o/%3f?C=D;O=A&x    ",
+                "/o/a b    ",
+                "/o/back\\\\slash    ",
+                "/o/żółć    ",
+            ],
         ),
     ];
     for (text, change, wanted) in cases {
@@ -303,7 +321,8 @@ async fn columns_prefixes_and_se_rules_do_as_they_say() {
         assert!(again.changed_nothing(), "{text}: {again:?}");
         for top in ["/l", "/p", "/1", "/c", "/q", "/s", "/ds", "/t", "/o"] {
             if catalogue.stat(top).await.is_ok() {
-                let remove = exacat_model::Operation::Remove { lfn: lfn(top), recursive: true, directory: false };
+                let remove =
+                    exacat_model::Operation::Remove { lfn: lfn(top), recursive: true, directory: false };
                 catalogue.ask(remove).await;
             }
         }
@@ -316,11 +335,9 @@ async fn the_policy_for_what_is_there_counts() {
     let first = "lfn\tsize\treplicas\ttags\n/a/1\t5\tA\tx=1\n/a/2\t\tA\t\n";
     let second = "lfn\tsize\treplicas\ttags\n/a/1\t5\tB\tx=1\n/a/2\t7\tA\ty=2\n/a/3\t\t\t\n/a/1b\t\t\t\n";
     let contradicting = "lfn\tsize\treplicas\ttags\n/a/1\t6\tB\tx=1\n/a/2\t\t\tx=9\n";
-    for (existing, created, unchanged, merged, rejected) in [
-        (Existing::Refuse, 2, 0, 0, 2),
-        (Existing::Same, 2, 0, 0, 2),
-        (Existing::Merge, 2, 0, 2, 0),
-    ] {
+    for (existing, created, unchanged, merged, rejected) in
+        [(Existing::Refuse, 2, 0, 0, 2), (Existing::Same, 2, 0, 0, 2), (Existing::Merge, 2, 0, 2, 0)]
+    {
         let catalogue = Direct::with_ses(&["A", "B"]).await;
         Desk::new("1", first).import(&catalogue, &ImportOptions::default()).await;
         let desk = Desk::new("2", second);

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use exacat_exchange::export::ExportOptions;
 use exacat_exchange::listing::{Examined, Listing};
+use exacat_exchange::reject::Reason;
 use exacat_exchange::{ImportOptions, Preset};
 use exacat_model::{Checksum, Filter, Kind, TagValue};
 use support::{Desk, Direct, assert_same_lines, real_data};
@@ -36,19 +37,20 @@ fn examine(path: &Path, options: &ImportOptions) -> Examined {
 
 #[test]
 fn every_row_of_every_real_listing_is_understood() {
-    // Rows as the listings' own description counts them; repeats and rejects as counted by other means.
-    for (file, options, rows, rejected) in [
+    // Rows as the listings' own description counts them. One record of the portal has more than 128 tags.
+    for (file, options, rows, partial) in [
         ("odp_files.tsv.zst", preset("odp-files"), 925_027, 0),
         ("odp_files.tsv.zst", preset("odp-members"), 925_027, 0),
         ("annex_files.tsv.zst", preset("annex"), 120_861, 0),
         ("lfn_lists.tsv.zst", preset("lfn-list"), 55_402, 0),
         ("dune_transfers.tsv.zst", preset("dune-transfers"), 242_010, 0),
-        ("odp_datasets.jsonl.zst", preset("odp-datasets"), 14_761, 0),
+        ("odp_datasets.jsonl.zst", preset("odp-datasets"), 14_761, 1),
     ] {
         let Some(path) = real_data(file) else { continue };
         let examined = examine(&path, &options);
-        assert_eq!((examined.rows, examined.rows - examined.accepted), (rows, rejected), "{file}: {examined:?}");
-        assert!(examined.rejects.is_empty(), "{file}: {examined:?}");
+        assert_eq!((examined.rows, examined.accepted), (rows, rows), "{file}: {examined:?}");
+        let left_out: Vec<_> = (partial > 0).then_some((Reason::TooManyTags, partial)).into_iter().collect();
+        assert_eq!(examined.rejects, left_out, "{file}");
     }
 }
 
@@ -79,8 +81,8 @@ fn odd_checksums_become_what_they_should() {
             "checksum_format" => {
                 let read = Checksum::parse(raw).map(|checksum| checksum.to_string());
                 match normal {
-                    // One that no rule repairs: a misspelt algorithm.
-                    "" => assert!(read.is_err(), "{line}"),
+                    // A misspelt algorithm is not guessed at, but rejected, by the rule.
+                    _ if raw.starts_with("alder32") => assert!(read.is_err(), "{line}"),
                     normal => assert_eq!(read.as_deref().ok(), Some(normal), "{line}"),
                 }
             }
@@ -126,8 +128,11 @@ async fn portal_files_go_in_and_come_back_as_they_were() {
         ..ExportOptions::default()
     };
     let sorted = |text: &str| {
-        let mut rows: Vec<String> =
-            text.lines().skip(1).map(|line| line.split('\t').take(4).collect::<Vec<_>>().join("\t")).collect();
+        let mut rows: Vec<String> = text
+            .lines()
+            .skip(1)
+            .map(|line| line.split('\t').take(4).collect::<Vec<_>>().join("\t"))
+            .collect();
         rows.sort();
         rows.join("\n")
     };
@@ -142,7 +147,8 @@ async fn portal_files_go_in_and_come_back_as_they_were() {
         let record: serde_json::Value = serde_json::from_str(line).unwrap();
         ids.contains(record["id"].as_str().unwrap())
     };
-    let text: String = lines(&records, |_| true).into_iter().filter(of_parts).map(|line| line + "\n").collect();
+    let text: String =
+        lines(&records, |_| true).into_iter().filter(of_parts).map(|line| line + "\n").collect();
     let datasets = Desk::new("datasets.jsonl", text);
     there_and_again(&datasets, &catalogue, &preset("odp-datasets")).await;
     there_and_again(&desk, &catalogue, &preset("odp-members")).await;
@@ -175,7 +181,11 @@ async fn the_sample_of_rare_cases_goes_in() {
     let options = desk.options(|options| {
         options.listing.se_auto = true;
         // This location alone means that the PFN is the LFN behind the server's name.
-        options.listing.se_map.add_file("CERN_EOSPUBLIC\tCERN_EOSPUBLIC\troot://eospublic.cern.ch/\n").unwrap();
+        options
+            .listing
+            .se_map
+            .add_file("CERN_EOSPUBLIC\tCERN_EOSPUBLIC\troot://eospublic.cern.ch/\n")
+            .unwrap();
     });
     let report = desk.import(&catalogue, &options).await;
     eprintln!("sample: {} rows, {:?}, rejected {:?}", report.rows, report.counts, report.rejects);

@@ -16,7 +16,10 @@ fn listing() -> String {
             let size = if file % 30 == 7 { "many".to_owned() } else { file.to_string() };
             let collection = if file % 10 == 0 { format!("/c{directory}") } else { String::new() };
             let below = if file == 50 { "/refused/file" } else { "" };
-            text.push_str(&format!("file\t{below}/d{directory}/f{file}\t{size}\tS{}\t\t\t\t{collection}\n", file % 3));
+            text.push_str(&format!(
+                "file\t{below}/d{directory}/f{file}\t{size}\tS{}\t\t\t\t{collection}\n",
+                file % 3
+            ));
         }
         text.push_str(&format!("collection\t/k{directory}\t\t\tn={directory}\t\t\t\n"));
         text.push_str(&format!("member\t/k{directory}\t\t\t\t\t/d{}/f3\t\n", 3 - directory));
@@ -52,28 +55,28 @@ async fn an_import_interrupted_anywhere_ends_as_if_it_had_not_been() {
     assert!(!desk.state().exists());
     assert!(writes > 20, "{writes}");
 
-    for existing in [Existing::Refuse, Existing::Same, Existing::Merge] {
-        for at in 0..writes {
-            for fault in [Fault::Stop(at), Fault::LoseAnswerAndStop(at)] {
-                let catalogue = catalogue().await;
-                catalogue.set_fault(fault);
-                let options = options(&desk, existing);
-                if let Err(error) = desk.try_import(&catalogue, &options).await {
-                    assert!(desk.state().exists(), "{fault:?} {existing:?}: {error}");
-                } else {
-                    // The order of calls in flight is not fixed, so the last may come earlier.
-                    assert!(at + 1 >= writes, "{fault:?}");
-                }
-                catalogue.set_fault(Fault::None);
-                let report = desk.import(&catalogue, &options).await;
-                assert!(!desk.state().exists());
-                assert_same_lines(&catalogue.dump_given().await, &wanted, &(fault, existing));
-                assert_eq!(report.rejected, 16, "{fault:?} {existing:?}: {:?}", report.rejects_shown);
-                assert_eq!(std::fs::read(&desk.rejects).unwrap(), rejects, "{fault:?} {existing:?}");
-                let counts = report.counts;
-                assert_eq!(report.rows, counts.created + counts.unchanged + counts.merged + report.rejected + 4);
-                catalogue.check().await;
+    let policies = [Existing::Refuse, Existing::Same, Existing::Merge];
+    for at in 0..writes {
+        for (index, fault) in [Fault::Stop(at), Fault::LoseAnswerAndStop(at)].into_iter().enumerate() {
+            let existing = policies[(at as usize + index) % policies.len()];
+            let catalogue = catalogue().await;
+            catalogue.set_fault(fault);
+            let options = options(&desk, existing);
+            if let Err(error) = desk.try_import(&catalogue, &options).await {
+                assert!(desk.state().exists(), "{fault:?} {existing:?}: {error}");
+            } else {
+                // The order of calls in flight is not fixed, so the last may come earlier.
+                assert!(at + 1 >= writes, "{fault:?}");
             }
+            catalogue.set_fault(Fault::None);
+            let report = desk.import(&catalogue, &options).await;
+            assert!(!desk.state().exists());
+            assert_same_lines(&catalogue.dump_given().await, &wanted, &(fault, existing));
+            assert_eq!(report.rejected, 16, "{fault:?} {existing:?}: {:?}", report.rejects_shown);
+            assert_eq!(std::fs::read(&desk.rejects).unwrap(), rejects, "{fault:?} {existing:?}");
+            let counts = report.counts;
+            assert_eq!(report.rows, counts.created + counts.unchanged + counts.merged + report.rejected + 4);
+            catalogue.check().await;
         }
     }
 }
@@ -177,7 +180,9 @@ async fn a_pipe_is_read_once() {
     let text = "kind\tlfn\ttarget\ncollection\t/c\t\nmember\t/c\t/f\nfile\t/f\t\n";
     let writer = {
         let pipe = pipe.clone();
-        std::thread::spawn(move || std::fs::write(pipe, zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap())
+        std::thread::spawn(move || {
+            std::fs::write(pipe, zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap()
+        })
     };
     let desk = Desk { listing: pipe, ..desk };
     let report = desk.import(&catalogue, &desk.options(|_| {})).await;

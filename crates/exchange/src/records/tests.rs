@@ -78,9 +78,18 @@ fn csv_fields(raw: &str) -> Result<Vec<String>, &'static str> {
 
 #[test]
 fn csv_fields_are_what_the_csv_crate_reads() {
-    for raw in
-        ["a", "a,b", ",", "\"a\"", "\"a,b\",c", "\"a\"\"b\",\"\"", "a\"b,c", "\"x\ny\",", "\"\"\"\"", " \"a\""]
-    {
+    for raw in [
+        "a",
+        "a,b",
+        ",",
+        "\"a\"",
+        "\"a,b\",c",
+        "\"a\"\"b\",\"\"",
+        "a\"b,c",
+        "\"x\ny\",",
+        "\"\"\"\"",
+        " \"a\"",
+    ] {
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(raw.as_bytes());
         let record = reader.records().next().unwrap().unwrap();
         assert_eq!(csv_fields(raw).unwrap(), record.iter().collect::<Vec<_>>(), "{raw}");

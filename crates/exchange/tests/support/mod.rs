@@ -14,7 +14,8 @@ use exacat_exchange::verify::{VerifyReport, verify};
 use exacat_model::answer::Stat;
 use exacat_model::operation::{SeSettings, UserSettings};
 use exacat_model::{
-    AccountName, Answer, Error, ErrorKind, Lfn, Operation, OperationId, Record, RecordKey, SeName, TimeMs, UserId,
+    AccountName, Answer, Error, ErrorKind, Lfn, Operation, OperationId, Record, RecordKey, SeName, TimeMs,
+    UserId,
 };
 use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Store};
@@ -55,7 +56,8 @@ impl Direct {
     pub async fn new() -> Arc<Direct> {
         let clock: Arc<dyn Clock> = Arc::new(Ticking(AtomicU64::new(0)));
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock)));
-        let Some((Record::User(admin), _)) = store.record(RecordKey::User(UserId::ADMIN)).await.unwrap() else {
+        let Some((Record::User(admin), _)) = store.record(RecordKey::User(UserId::ADMIN)).await.unwrap()
+        else {
             panic!("no admin");
         };
         let catalogue = Catalogue::open(store, clock, Settings::default()).await.unwrap();
@@ -118,7 +120,8 @@ impl Direct {
 
     /// Asks for what must be done.
     pub async fn ask(&self, operation: Operation) -> Answer {
-        let answer = self.execute(operation.clone()).await.unwrap_or_else(|error| panic!("{error} of {operation:?}"));
+        let answer =
+            self.execute(operation.clone()).await.unwrap_or_else(|error| panic!("{error} of {operation:?}"));
         if let Answer::EachDone(items) = &answer {
             assert!(items.iter().all(Result::is_ok), "{items:?} of {operation:?}");
         }
@@ -174,7 +177,9 @@ impl exacat_exchange::Catalogue for Direct {
         let lost = Error::new(ErrorKind::Unknown, "the test lost the answer");
         match fault {
             Fault::Stop(at) if number >= at => Err(Error { kind: ErrorKind::Internal, ..stopped }),
-            Fault::LoseAnswerAndStop(at) if number > at => Err(Error { kind: ErrorKind::Internal, ..stopped }),
+            Fault::LoseAnswerAndStop(at) if number > at => {
+                Err(Error { kind: ErrorKind::Internal, ..stopped })
+            }
             Fault::LoseAnswerAndStop(at) if number == at => {
                 let _answer = self.execute(operation).await;
                 Err(Error { kind: ErrorKind::Internal, ..lost })
@@ -310,5 +315,9 @@ pub fn assert_same_lines(found: &str, wanted: &str, about: &dyn std::fmt::Debug)
     }
     let mut lines = found.lines().zip(wanted.lines()).enumerate();
     let first = lines.find(|(_, (found, wanted))| found != wanted);
-    panic!("{about:?}: {} lines, not {}; first difference {first:?}", found.lines().count(), wanted.lines().count());
+    panic!(
+        "{about:?}: {} lines, not {}; first difference {first:?}",
+        found.lines().count(),
+        wanted.lines().count()
+    );
 }
