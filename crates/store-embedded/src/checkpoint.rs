@@ -42,7 +42,7 @@ pub(crate) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<(Revision, P
         disk.list(directory).map_err(|error| cannot_read(&directory.display().to_string(), &error))?;
     let mut found: Vec<(Revision, PathBuf)> =
         names.iter().filter_map(|name| Some((parse_file_name(name)?, directory.join(name)))).collect();
-    found.sort_by(|one, other| other.0.cmp(&one.0));
+    found.sort_by_key(|(revision, _)| std::cmp::Reverse(*revision));
     Ok(found)
 }
 

@@ -4,11 +4,11 @@
 //! (`decide`), its effects are *applied* to the state (`state::apply`) and appended to the log (`record`,
 //! `segment`, `log`), all by one thread (`writer`), which syncs once for many requests and then answers. Readers
 //! (`store`, `state::read`, `state::walk`) look at the state and answer when what they saw is durable
-//! (`durability`). Opening (`open`) loads the last checkpoint (`checkpoint`) and applies the log after it; it never
+//! (`durability`); old changes are read from the log again (`history`). Opening (`open`) loads the last checkpoint (`checkpoint`) and applies the log after it; it never
 //! decides again. All disk access goes through one narrow trait (`disk`).
 //!
-//! What this stage does not do: keep less than everything in memory, or write a checkpoint without holding up the
-//! writer. The log's format and the meaning of revisions are final; what is behind the state is not.
+//! What this stage does not do: keep less than everything in memory, or write a checkpoint or run an audit without
+//! holding up the writer (readers go on): some 0.4 s and 1.5 s per million entries. The log's format and the meaning of revisions are final; what is behind the state is not.
 //!
 //! ```text
 //! DIRECTORY/CATALOGUE                 whose it is, and the layout's version
@@ -25,6 +25,7 @@ mod durability;
 mod figures;
 mod history;
 mod identity;
+mod inspect;
 mod log;
 mod open;
 mod record;
@@ -34,6 +35,7 @@ mod state;
 mod store;
 mod writer;
 
+pub use inspect::Inspection;
 pub use settings::EmbeddedSettings;
 pub use store::EmbeddedStore;
 

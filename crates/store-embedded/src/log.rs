@@ -170,6 +170,9 @@ pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("cannot write {}: {error}", path.display()))
 }
 
+/// A segment that was begun: its file, and up to where space is reserved.
+type Begun = (Arc<Segment>, Box<dyn DiskFile>, u64);
+
 /// A segment could not be begun.
 struct BeginError {
     /// It may have its name by now, with nothing in it.
@@ -234,7 +237,7 @@ impl Log {
         header: Header,
         segment_bytes: u64,
         bytes: usize,
-    ) -> Result<(Arc<Segment>, Box<dyn DiskFile>, u64), BeginError> {
+    ) -> Result<Begun, BeginError> {
         let segment = Arc::new(Segment::new(directory, header.first_revision));
         let unfinished = directory.join(format!("{}{UNFINISHED}", segment::file_name(header.first_revision)));
         let length = segment_bytes.max((HEADER_BYTES + bytes) as u64);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use exacat_model::limits::OPERATIONS_REMEMBERED;
-use exacat_model::{Change, Error, ErrorKind, Result, Revision};
+use exacat_model::{Change, Error, ErrorKind, Result};
 use exacat_store::Clock;
 use tokio::sync::mpsc;
 
@@ -193,34 +193,50 @@ struct Builder {
 
 impl Replay for Builder {
     fn segment(&mut self, file: &str, header: &Header) -> Result<()> {
-        let next = Revision(self.state.revision.0 + 1);
-        if header.first_revision != next {
-            return Err(corrupt(file, 32, format!("the segment begins with another change than {}", next.0)));
-        }
-        if header.digest != self.state.digest() {
-            return Err(corrupt(
-                file,
-                56,
-                "replaying the log gave another state than the one it was written from",
-            ));
-        }
-        Ok(())
+        check_segment(&self.state, file, header)
     }
 
     fn record(&mut self, file: &str, offset: u64, head: Head, bytes: usize) -> Result<()> {
-        let next = Revision(self.state.revision.0 + 1);
-        if head.first_revision != next || head.count == 0 {
-            let got = head.first_revision.0;
-            return Err(corrupt(file, offset, format!("change {got} follows where {} should", next.0)));
-        }
+        check_record(&self.state, file, offset, head)?;
         self.operations.remember(head.operation, head.first_revision);
         self.bytes += bytes as u64;
         Ok(())
     }
 
     fn change(&mut self, file: &str, offset: u64, change: Change) -> Result<()> {
-        self.state
-            .apply_change(&change)
-            .map_err(|defect| corrupt(file, offset, format!("change {}: {defect}", change.revision.0)))
+        apply_replayed(&mut self.state, file, offset, &change)
     }
+}
+
+/// A segment goes on from the state that was replayed so far.
+pub(crate) fn check_segment(state: &State, file: &str, header: &Header) -> Result<()> {
+    let next = state.revision.0 + 1;
+    if header.first_revision.0 != next {
+        return Err(corrupt(file, 32, format!("the segment begins with another change than {next}")));
+    }
+    if header.digest != state.digest() {
+        return Err(corrupt(
+            file,
+            56,
+            "replaying the log gave another state than the one it was written from",
+        ));
+    }
+    Ok(())
+}
+
+/// A record goes on from the state that was replayed so far.
+pub(crate) fn check_record(state: &State, file: &str, offset: u64, head: Head) -> Result<()> {
+    let next = state.revision.0 + 1;
+    if head.first_revision.0 != next || head.count == 0 {
+        let got = head.first_revision.0;
+        return Err(corrupt(file, offset, format!("change {got} follows where {next} should")));
+    }
+    Ok(())
+}
+
+/// Applies a change of the log.
+pub(crate) fn apply_replayed(state: &mut State, file: &str, offset: u64, change: &Change) -> Result<()> {
+    state
+        .apply_change(change)
+        .map_err(|defect| corrupt(file, offset, format!("change {}: {defect}", change.revision.0)))
 }

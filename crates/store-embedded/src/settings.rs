@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// Mutations applied under one taking of the write lock: bounds how long a reader waits for the writer.
-pub(crate) const MUTATIONS_PER_LOCK: usize = 16;
+pub(crate) const MUTATIONS_PER_LOCK: usize = 32;
 /// Bytes of one log record, at most: beyond [`RECORD_SPLIT_BYTES`] a request's changes go on in a further record,
 /// and no single effect has more than some 20 MiB (an update's befores and afters).
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;

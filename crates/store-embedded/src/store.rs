@@ -323,13 +323,8 @@ impl Store for EmbeddedStore {
     }
 
     async fn status(&self) -> Result<StoreStatus> {
-        let (entries, memory, counts) = self
-            .read(|state| {
-                let mut memory = state.memory();
-                memory.push(("memory_children_bytes", state.children_bytes()));
-                Ok((state.entries, memory, state.counts()))
-            })
-            .await?;
+        let (entries, memory, counts) =
+            self.read(|state| Ok((state.entries, state.memory(), state.counts()))).await?;
         let figures = &self.shared.figures;
         let checkpoint = figures.checkpoint();
         let age = checkpoint.written.map_or(0, |written| self.clock.now().0.saturating_sub(written.0));

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use exacat_model::{Audit, Effect, Error, ErrorKind, Mutation, OperationId, Revision, TimeMs, UserId};
 use exacat_store::{ApplyError, Clock, Outcome, Request};
+use parking_lot::RwLockWriteGuard;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::checkpoint;
@@ -224,7 +225,10 @@ impl Writer {
         loop {
             let pause = {
                 let mut state = self.shared.state.write();
-                step(&mut state, &mut self.group, &mut self.operations, &self.log, &mut work)
+                let pause = step(&mut state, &mut self.group, &mut self.operations, &self.log, &mut work);
+                // Readers that wait go first; otherwise this thread would have the lock again before they wake.
+                RwLockWriteGuard::unlock_fair(state);
+                pause
             };
             match pause {
                 Ok(Pause::Done) => break,
@@ -239,7 +243,10 @@ impl Writer {
                     }
                 }
                 Err(defect) => {
-                    self.fail(&format!("the state contradicts itself: {defect}"));
+                    let why = format!("the state contradicts itself: {defect}");
+                    self.fail(&why);
+                    // Half a change may have been applied: nobody may see it.
+                    self.shared.close(&why);
                     return Err(ApplyError::Unknown(defect.to_string()));
                 }
             }

@@ -138,18 +138,6 @@ impl Children {
         };
         chunks[index..].iter().flatten().skip(skip).copied()
     }
-
-    /// Memory taken beside the value itself.
-    pub fn bytes(&self) -> u64 {
-        let bytes = match self {
-            Children::Few(list) => list.capacity() * size_of::<Handle>(),
-            Children::Many(chunks) => {
-                let lists: usize = chunks.iter().map(|chunk| chunk.capacity() * size_of::<Handle>()).sum();
-                lists + chunks.capacity() * size_of::<Vec<Handle>>()
-            }
-        };
-        bytes as u64
-    }
 }
 
 /// Two chunks of one that is too long. If its end was what came last, more will come there: the first stays full.

@@ -240,11 +240,12 @@ impl State {
 
     /// The name of this name in this directory.
     pub fn find_name(&self, parent: DirId, name: &[u8]) -> Option<Handle> {
-        let hash = self.name_hash(parent, name);
-        self.names.find(hash, |handle| {
-            Front::read(self.arena.get(*handle))
-                .is_ok_and(|front| front.parent == parent && front.name == name)
-        })
+        self.find_hashed(self.name_hash(parent, name), parent, name)
+    }
+
+    /// The same, if the hash is known.
+    fn find_hashed(&self, hash: u64, parent: DirId, name: &[u8]) -> Option<Handle> {
+        self.names.find(hash, |handle| packed::stands_at(self.arena.get(*handle), parent, name))
     }
 
     /// What stands there, in the tree or below an item of the trash.
@@ -402,15 +403,12 @@ impl State {
             ("memory_names_bytes", self.names.bytes()),
             ("memory_guids_bytes", self.guids.bytes()),
             ("memory_directories_bytes", directories),
+            // Four bytes each, and a third more where lists have room to grow; to sum it up would take long.
+            ("memory_children_bytes", self.entries * 16 / 3),
             ("memory_se_directories_bytes", (pairs * 24) as u64),
             ("memory_expiry_bytes", expiring as u64),
             ("memory_members_bytes", (members * size_of::<Guid>() * 3 / 2) as u64),
         ]
-    }
-
-    /// Memory the lists of children take. It is summed over all directories: not for a hot path.
-    pub fn children_bytes(&self) -> u64 {
-        self.directories.iter().flatten().map(|directory| directory.children.bytes()).sum()
     }
 
     /// Counts for a status.

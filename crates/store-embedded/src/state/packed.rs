@@ -125,9 +125,29 @@ fn pack_file(file: &File, flags: u16, out: &mut Vec<u8>) {
     }
 }
 
-/// The name in a packed entry; nothing if the bytes are none. For comparing, where an error has no way out.
+/// The directory's number, as its varint, and the name in a packed entry; nothing if the bytes are none. It is
+/// [`Front::read`] for those who only compare, millions of times a second.
+fn place_of(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let start = if u16::from(*bytes.first()?) & KIND_MASK == DIRECTORY { 2 } else { 2 + 16 };
+    let mut at = start;
+    while *bytes.get(at)? & 0x80 != 0 {
+        at += 1;
+    }
+    let length = usize::from(*bytes.get(at + 1)?);
+    Some((&bytes[start..=at], bytes.get(at + 2..at + 2 + length)?))
+}
+
+/// The name in a packed entry; nothing if the bytes are none.
 pub(crate) fn name_of(bytes: &[u8]) -> &[u8] {
-    Front::read(bytes).map_or(&[], |front| front.name)
+    place_of(bytes).map_or(&[], |(_, name)| name)
+}
+
+/// Does a packed entry stand in this directory under this name?
+pub(crate) fn stands_at(bytes: &[u8], parent: DirId, name: &[u8]) -> bool {
+    place_of(bytes).is_some_and(|(varint, other)| {
+        let number = varint.iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f));
+        other == name && number == parent.0
+    })
 }
 
 /// What stands at the front of a packed entry.
@@ -338,6 +358,14 @@ mod tests {
                 let front = Front::read(&bytes).unwrap();
                 assert_eq!(front.is_trashed(), trashed);
                 assert_eq!(front.guid(), entry.guid());
+                assert_eq!(name_of(&bytes), entry.at.name.as_str().as_bytes());
+                assert!(stands_at(&bytes, entry.at.parent, entry.at.name.as_str().as_bytes()));
+                assert!(!stands_at(
+                    &bytes,
+                    DirId(entry.at.parent.0 ^ 128),
+                    entry.at.name.as_str().as_bytes()
+                ));
+                assert!(!stands_at(&bytes, entry.at.parent, b"other"));
                 assert_eq!(front.directory().unwrap(), entry.directory());
                 assert_eq!((front.parent, front.name), (entry.at.parent, entry.at.name.as_str().as_bytes()));
                 assert_eq!(front.entry().unwrap(), entry);

@@ -23,6 +23,9 @@ enum ReplicasCursor {
     Trash(TrashId),
 }
 
+/// A page of such a listing, and where it goes on.
+type ReplicasPage = (Page<Entry>, Vec<u8>);
+
 /// Bytes of such a cursor, at most.
 pub(crate) const REPLICAS_CURSOR_BYTES_MAX: usize = 1 + 10 + NAME_BYTES_MAX;
 
@@ -141,7 +144,7 @@ impl State {
         se: SeNumber,
         cursor: &[u8],
         limit: usize,
-    ) -> Result<Option<(Page<Entry>, Vec<u8>)>, Defect> {
+    ) -> Result<Option<ReplicasPage>, Defect> {
         let Some(cursor_given) = ReplicasCursor::parse(cursor) else { return Ok(None) };
         let mut items = Vec::new();
         let mut scanned = 0;

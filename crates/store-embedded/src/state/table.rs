@@ -30,6 +30,11 @@ impl HandleTable {
         self.shards[Self::shard(hash)].find(hash, is).copied()
     }
 
+    /// A handle that is most likely the one of this hash, if there is one: the first that looks like it.
+    pub fn likely(&self, hash: u64) -> Option<Handle> {
+        self.find(hash, |_| true)
+    }
+
     /// Adds a handle that is not there.
     pub fn insert(&mut self, hash: u64, handle: Handle, rehash: impl Fn(&Handle) -> u64) {
         self.shards[Self::shard(hash)].insert_unique(hash, handle, rehash);

@@ -1,6 +1,6 @@
 //! Damaged files: found, named, never returned as data.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use exacat_model::{Change, DirId, ErrorKind};
 use exacat_store::Store;
@@ -8,11 +8,12 @@ use exacat_store::Store;
 use super::simulated::SimulatedDisk;
 use super::workload::Workload;
 use super::{apply, assert_sound, file, history, mkdir, open, try_open};
+use crate::inspect::inspect;
 use crate::record;
 use crate::segment::{HEADER_BYTES, Header, Records};
 
 /// Where the records of a segment begin and end.
-fn records_of(disk: &SimulatedDisk, path: &PathBuf) -> Vec<(usize, usize)> {
+fn records_of(disk: &SimulatedDisk, path: &Path) -> Vec<(usize, usize)> {
     let bytes = disk.bytes(path);
     let header = Header::decode("test", &bytes).unwrap();
     let mut records = Records::new(&bytes, header.salt, HEADER_BYTES);
@@ -182,6 +183,39 @@ async fn a_damaged_checkpoint_is_passed_over() {
             Err(error) => assert_eq!((error.kind, at / 2), (ErrorKind::Invalid, 4), "{error}"),
         }
     }
+}
+
+/// Goal: an inspection finds what is wrong, all of it, and changes nothing. Method: a sound directory; then a checkpoint
+/// and two segments damaged.
+#[tokio::test]
+async fn an_inspection_finds_every_damage() {
+    let disk = SimulatedDisk::new();
+    let store = open(&disk);
+    let mut workload = Workload::new(21);
+    for _ in 0..60 {
+        store.apply(workload.request()).await.unwrap();
+    }
+    let revision = store.revision().await.unwrap();
+    let directory = Path::new("/data");
+    assert_eq!(inspect(&disk.shared(), directory).err().unwrap().kind, ErrorKind::Unavailable, "it is open");
+    store.close().await.unwrap();
+    drop(store);
+    let operations = disk.operations();
+    let sound = inspect(&disk.shared(), directory).unwrap();
+    assert_eq!(
+        (sound.problems.as_slice(), sound.audit.findings_total, sound.revision),
+        (&[][..], 0, revision)
+    );
+    assert_eq!((sound.checkpoints.as_slice(), sound.torn), (&[revision][..], false));
+    assert_eq!((sound.segments, disk.operations()), (disk.files(".log").len() as u64, operations));
+    let segments = disk.files(".log");
+    for path in [&disk.files(".checkpoint")[0], &segments[1], &segments[2]] {
+        disk.damage(path, |bytes| bytes[150] ^= 1);
+    }
+    let damaged = inspect(&disk.shared(), directory).unwrap();
+    assert_eq!(damaged.problems.len(), 3, "{:?}", damaged.problems);
+    assert!(damaged.checkpoints.is_empty() && damaged.revision < revision);
+    assert_eq!(inspect(&disk.shared(), Path::new("/none")).err().unwrap().kind, ErrorKind::NotFound);
 }
 
 /// Goal: nobody can send bytes that a recovery takes for a record. Method: a valid record of this very log inside a

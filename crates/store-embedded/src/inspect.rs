@@ -1,0 +1,165 @@
+//! Inspecting a data directory offline: everything in it is read and checked, nothing is changed.
+//!
+//! The log is replayed from its first record, whatever checkpoints there are, and the state it gives is audited;
+//! each checkpoint is loaded and compared with that state at its revision. It needs the memory that opening needs, twice
+//! while a checkpoint is looked at.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use exacat_model::{Audit, Change, Error, ErrorKind, Result, Revision};
+
+use crate::checkpoint;
+use crate::disk::{Disk, RealDisk, read_whole};
+use crate::history::{Segment, cannot_read};
+use crate::identity::Layout;
+use crate::log::{self, Replay};
+use crate::open::{apply_replayed, check_record, check_segment};
+use crate::record::Head;
+use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, corrupt};
+use crate::state::State;
+use crate::store::EmbeddedStore;
+
+/// What an inspection found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inspection {
+    /// Segments of the log.
+    pub segments: u64,
+    /// Valid records in them.
+    pub records: u64,
+    /// Bytes of these records.
+    pub record_bytes: u64,
+    /// The last change that could be replayed.
+    pub revision: Revision,
+    /// The end of the log is torn: what was being written when the machine stopped, and was not answered. Opening
+    /// cuts it off. Not a problem.
+    pub torn: bool,
+    /// Checkpoints that are whole and agree with the log.
+    pub checkpoints: Vec<Revision>,
+    /// The audit of the replayed state.
+    pub audit: Audit,
+    /// What is wrong, each with file and place; empty if all is well.
+    pub problems: Vec<String>,
+}
+
+/// Counts what one pass over the segments' bytes finds; damage does not stop it.
+#[derive(Default)]
+struct Scan {
+    records: u64,
+    record_bytes: u64,
+    torn: bool,
+    problems: Vec<String>,
+}
+
+impl EmbeddedStore {
+    /// Checks the catalogue in `directory`, which no process may have open.
+    pub fn inspect(directory: &Path) -> Result<Inspection> {
+        inspect(&(Arc::new(RealDisk) as Arc<dyn Disk>), directory)
+    }
+}
+
+pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspection> {
+    let layout = Layout::new(directory);
+    let catalogue = layout.read_id(&**disk)?.ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, format!("there is no catalogue in {}", directory.display()))
+    })?;
+    let _lock = layout.lock(&**disk)?;
+    let segments = log::list_segments(&**disk, &layout.log(), false)?;
+    let mut scan = Scan::default();
+    for (at, segment) in segments.iter().enumerate() {
+        if let Err(error) = scan.segment(&**disk, catalogue, segment, at + 1 == segments.len()) {
+            scan.problems.push(error.message);
+        }
+    }
+    let checkpoints = checkpoint::list(&**disk, &layout.checkpoints())?;
+    let mut replay = Inspector {
+        state: State::new(log::random_u64()?)?,
+        digests: checkpoints.iter().map(|(revision, _)| (*revision, None)).collect(),
+    };
+    replay.note();
+    if let Err(error) = log::replay(&**disk, catalogue, &segments, None, &mut replay)
+        && !scan.problems.contains(&error.message)
+    {
+        scan.problems.push(error.message);
+    }
+    let mut whole = Vec::new();
+    for (revision, path) in &checkpoints {
+        match checkpoint::load(&**disk, path, catalogue, 0) {
+            Ok(loaded) if replay.digests.get(revision) == Some(&Some(loaded.state.digest())) => {
+                whole.push(*revision);
+            }
+            Ok(_) => scan.problems.push(format!(
+                "{}: the checkpoint is whole, but the log gives another state at its revision, or ends before",
+                path.display()
+            )),
+            Err(error) => scan.problems.push(error.message),
+        }
+    }
+    let audit = replay.state.audit()?;
+    Ok(Inspection {
+        segments: segments.len() as u64,
+        records: scan.records,
+        record_bytes: scan.record_bytes,
+        revision: replay.state.revision,
+        torn: scan.torn,
+        checkpoints: whole,
+        audit,
+        problems: scan.problems,
+    })
+}
+
+impl Scan {
+    fn segment(
+        &mut self,
+        disk: &dyn Disk,
+        catalogue: CatalogueId,
+        segment: &Segment,
+        is_last: bool,
+    ) -> Result<()> {
+        let name = segment.name();
+        let file = disk.open_to_read(&segment.path).map_err(|error| cannot_read(&name, &error))?;
+        let bytes = read_whole(&*file).map_err(|error| cannot_read(&name, &error))?;
+        let header = Header::decode(&name, &bytes)?;
+        if header.catalogue != catalogue || header.first_revision != segment.first_revision {
+            return Err(corrupt(&name, 16, "the segment is another catalogue's, or has another's name"));
+        }
+        let mut records = Records::new(&bytes, header.salt, HEADER_BYTES);
+        while let Some((_, body)) = records.next_record() {
+            self.records += 1;
+            self.record_bytes += body.len() as u64;
+        }
+        self.torn |= records.ending(&name, is_last)? == Ending::Torn;
+        Ok(())
+    }
+}
+
+/// Replays the log, and remembers the digests at the revisions of checkpoints.
+struct Inspector {
+    state: State,
+    digests: BTreeMap<Revision, Option<u128>>,
+}
+
+impl Inspector {
+    fn note(&mut self) {
+        if let Some(digest) = self.digests.get_mut(&self.state.revision) {
+            *digest = Some(self.state.digest());
+        }
+    }
+}
+
+impl Replay for Inspector {
+    fn segment(&mut self, file: &str, header: &Header) -> Result<()> {
+        check_segment(&self.state, file, header)
+    }
+
+    fn record(&mut self, file: &str, offset: u64, head: Head, _: usize) -> Result<()> {
+        check_record(&self.state, file, offset, head)
+    }
+
+    fn change(&mut self, file: &str, offset: u64, change: Change) -> Result<()> {
+        apply_replayed(&mut self.state, file, offset, &change)?;
+        self.note();
+        Ok(())
+    }
+}
