@@ -11,11 +11,16 @@ use exacat_model::{
     RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Located, Outcome, Page, RecordEntry, Request, Store, StoreStatus,
-    UsageOf, Walk,
+    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
+    StoreStatus, UsageOf, Walk,
 };
 use fastrand::Rng;
 use parking_lot::Mutex;
+
+use crate::clock::TestClock;
+use crate::dump::Dump;
+use crate::factory::StoreFactory;
+use crate::random::{self, Generator, View};
 
 /// Times a request is asked again, at most: losing so many answers in a row is a defect of the test.
 const ASKED_AGAIN_MAX: usize = 1000;
@@ -218,5 +223,56 @@ impl<B: Before> Store for Fronted<B> {
 
     async fn close(&self) -> Result<()> {
         self.store.close().await
+    }
+}
+
+/// Random requests through lost answers, asked again until there is one, on a store of `factory`. With one mutation
+/// each, all outcomes and the whole state must be as if nothing had been lost. With several, those that were refused
+/// are decided anew when asked again (A6): then they must be as for the reference, with the same answers lost.
+/// Says what differs.
+pub async fn run(
+    factory: &dyn StoreFactory,
+    seed: u64,
+    steps: usize,
+    several: bool,
+) -> std::result::Result<(), String> {
+    const LOST_PERCENT: u8 = 40;
+    let clock = TestClock::new();
+    let under_test = factory.open(&clock).await;
+    let lossy = LostAnswers::of(under_test.store(), seed, LOST_PERCENT);
+    let reference: Arc<dyn Store> = random::model(&clock);
+    let expected_by: Arc<dyn Store> = if several {
+        Arc::new(LostAnswers::of(reference.clone(), seed, LOST_PERCENT))
+    } else {
+        reference.clone()
+    };
+    let mut generator = Generator::new(seed);
+    let mut requests = generator.beginning();
+    for step in 0..steps {
+        let request = match requests.pop() {
+            Some(request) => request,
+            None => {
+                clock.turn(200);
+                let view = View::of(&*reference).await;
+                let mut request = generator.request(&view, clock.now());
+                if !several {
+                    request.mutations.truncate(1);
+                }
+                request
+            }
+        };
+        let expected = answered(&*expected_by, &request).await.map_err(|error| error.to_string())?;
+        let got = answered(&lossy, &request).await.map_err(|error| error.to_string())?;
+        let same = expected.len() == got.len()
+            && expected.iter().zip(&got).all(|(one, other)| random::same_outcome(one, other));
+        if !same {
+            return Err(format!("seed {seed}, step {step}: {got:?}, expected {expected:?}, of {request:?}"));
+        }
+    }
+    let now = clock.now();
+    let (expected, got) = (Dump::of(&*reference, now).await, Dump::of(&*under_test.store(), now).await);
+    match expected.difference("expected", &got, "got     ") {
+        Some(difference) => Err(format!("seed {seed}: the state differs\n{difference}")),
+        None => Ok(()),
     }
 }

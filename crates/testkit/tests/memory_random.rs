@@ -1,6 +1,8 @@
 //! Random sequences on the memory store against itself, replayed from its changes now and then (H3); and the proof
 //! that a store with a defect is found out, with a short sequence that shows it.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "a panic is how a test says what it found")]
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -4,9 +4,9 @@
 use exacat_model::{
     AccountName, At, BookedReplica, Booking, Checksum, Checksums, Deletion, DeletionId, DirId, Edit, Entry,
     Expect, ExpectRecord, File, Group, GroupId, Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry,
-    OperationId, Pfn, PurgeTarget, Quota, QuotaOf, Record, RecordKey, RecordKind, Replica, ReplicaState,
-    Revision, Role, Se, SeName, SeNumber, SeStatus, Tag, TagKey, TagValue, TimeMs, Token, TokenId, TrashId,
-    TrashItem, User, UserId,
+    Pfn, PurgeTarget, Quota, QuotaOf, Record, RecordKey, RecordKind, Replica, ReplicaState, Revision, Role,
+    Se, SeName, SeNumber, SeStatus, Tag, TagKey, TagValue, TimeMs, Token, TokenId, TrashId, TrashItem, User,
+    UserId,
 };
 use exacat_store::{Clock, RecordEntry, Request, Store};
 use fastrand::Rng;
@@ -162,7 +162,7 @@ impl Generator {
     }
 
     /// Users, groups, storage elements and limits to begin with.
-    fn beginning(&mut self) -> Vec<Request> {
+    pub fn beginning(&mut self) -> Vec<Request> {
         let groups = (1..=3).map(|id| self.group(id)).collect::<Vec<_>>();
         let users = (1..=3).map(|id| self.user(id, id)).collect::<Vec<_>>();
         let ses = (1..=4).map(|number| self.se(number, SeStatus::Online)).collect::<Vec<_>>();
@@ -649,11 +649,5 @@ impl Generator {
             _ => RecordKey::Se(SeNumber(SE_NEVER)),
         };
         Mutation::DropRecord { key, expect: self.record_expect(there.as_ref()) }
-    }
-
-    /// An operation id that nothing else has.
-    pub fn operation(&mut self) -> OperationId {
-        self.operations += 1;
-        request(self.operations, UserId::ADMIN, Vec::new()).operation
     }
 }
