@@ -114,3 +114,58 @@ pub(crate) fn own_uid() -> u32 {
     // SAFETY: geteuid takes nothing, touches nothing and cannot fail.
     unsafe { libc::geteuid() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruments::Instruments;
+    use crate::settings::Limits;
+    use crate::workers::WorkerBook;
+    use exacat_catalogue::{Catalogue, Settings};
+    use exacat_model::operation::UserSettings;
+    use exacat_model::{Guid, Operation, OperationId};
+    use exacat_store::SystemClock;
+    use exacat_store::memory::MemoryStore;
+
+    async fn service() -> Arc<Service> {
+        let clock = Arc::new(SystemClock);
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let catalogue = Catalogue::open(store, clock, Settings::default()).await.unwrap();
+        let instruments = Arc::new(Instruments::new());
+        let limits = Arc::new(Limits::default());
+        let id = Guid::parse("01234567-89ab-7def-8123-456789abcdef").unwrap();
+        Service::new(catalogue, limits, instruments, WorkerBook::new(), id, false)
+    }
+
+    async fn who(service: &Service, uid: u32, act_as: Option<&str>) -> Result<String> {
+        let act_as = act_as.map(|name| AccountName::parse(name).unwrap());
+        let shown = Authenticate { credentials: Credentials::Local, act_as };
+        let session = Session::open(service, &Peer::Local { uid }, shown).await?;
+        Ok(session.identity().user.unwrap().to_string())
+    }
+
+    #[tokio::test]
+    async fn the_uid_of_the_server_is_the_administrator_and_others_are_whom_they_are_said_to_be() {
+        let service = service().await;
+        let other = own_uid() + 1;
+        assert_eq!(who(&service, own_uid(), None).await.unwrap(), "admin");
+        assert_eq!(who(&service, other, None).await.unwrap_err().kind, ErrorKind::Unauthenticated);
+        let admin = service.catalogue.caller_named(&AccountName::parse("admin").unwrap()).await.unwrap();
+        let alice = UserSettings {
+            name: AccountName::parse("alice").unwrap(),
+            group: None,
+            groups: None,
+            roles: None,
+            may_become: None,
+            subjects: Some(vec![format!("uid:{other}")]),
+            home: None,
+            disabled: None,
+            only_new: true,
+        };
+        service.catalogue.execute(&admin, OperationId([1; 16]), Operation::UserSet(alice)).await.unwrap();
+        assert_eq!(who(&service, other, None).await.unwrap(), "alice");
+        assert_eq!(who(&service, other, Some("admin")).await.unwrap_err().kind, ErrorKind::Denied);
+        assert_eq!(who(&service, own_uid(), Some("alice")).await.unwrap(), "alice");
+        assert_eq!(who(&service, other + 1, None).await.unwrap_err().kind, ErrorKind::Unauthenticated);
+    }
+}

@@ -222,6 +222,13 @@ impl Limits {
                 return Err(Error::invalid(format!("the limit {name} is 0: nothing could be served")));
             }
         }
+        if self.lookup_items_per_request_max > self.lookup_items_max {
+            return Err(Error::invalid(format!(
+                "the limit lookup_items_per_request_max is {}, above lookup_items_max, {}: such a look-up could never \
+                 be done",
+                self.lookup_items_per_request_max, self.lookup_items_max
+            )));
+        }
         if !(FRAME_BYTES_MAX_LEAST..=FRAME_BYTES_MAX).contains(&self.frame_bytes_max) {
             return Err(Error::invalid(format!(
                 "the limit frame_bytes_max is {}, it must be from {FRAME_BYTES_MAX_LEAST} to {FRAME_BYTES_MAX}",
@@ -244,6 +251,14 @@ impl Limits {
             return Err(Error::invalid(format!("the weight of user {user} is 0, it must be at least 1")));
         }
         Ok(())
+    }
+
+    /// Items looked up together in fact: not more than bounds that all of them must pass at once.
+    pub(crate) fn coalesced_items(&self) -> usize {
+        self.coalesced_items_max
+            .min(self.requests_per_user_max)
+            .min(self.requests_max)
+            .min(self.lookup_items_max)
     }
 
     /// Operations in one batch frame: the protocol's own limit.
@@ -296,6 +311,9 @@ mod tests {
         for frame_bytes_max in [FRAME_BYTES_MAX_LEAST, FRAME_BYTES_MAX] {
             Limits { frame_bytes_max, ..Limits::default() }.check().unwrap();
         }
+        let refused = Limits { lookup_items_max: 1023, ..Limits::default() }.check().unwrap_err();
+        assert!(refused.message.contains("lookup_items_per_request_max"), "{refused}");
+        Limits { lookup_items_max: 1024, ..Limits::default() }.check().unwrap();
         let refused = Limits { idle_time: Duration::ZERO, ..Limits::default() }.check().unwrap_err();
         assert!(refused.message.contains("idle_time"), "{refused}");
         let user_weights = BTreeMap::from([(AccountName::parse("slow").unwrap(), 0)]);

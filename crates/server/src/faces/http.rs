@@ -20,7 +20,7 @@ use crate::service::{Phase, Service};
 
 /// From one request to the next, headers included.
 const HEADER_TIME: Duration = Duration::from_secs(10);
-/// One request with its answer, keep-alive not counted.
+/// A connection with all its requests.
 const CONNECTION_TIME: Duration = Duration::from_secs(120);
 /// Bytes of the headers of a request.
 const HEADER_BYTES_MAX: usize = 16 << 10;

@@ -43,9 +43,27 @@ async fn requests_of_a_connection_are_bounded() {
     expect_busy(&mut client, fourth).await;
     client.send(first, Frame::Cancel).await;
     assert_eq!(client.outcome(first).await.unwrap_err().kind, ErrorKind::Unavailable);
-    client.ask(wait()).await;
-    // Look-ups are answered as they are read: never in flight.
     client.call(stat("/")).await.unwrap();
+    client.ask(wait()).await;
+    assert_eq!(client.call(stat("/")).await.unwrap_err().kind, ErrorKind::Busy);
+}
+
+/// Far more than the bounds of a connection and of a user, in one piece: look-ups are answered as they are
+/// read, so that they are never in flight together.
+#[tokio::test(flavor = "multi_thread")]
+async fn pipelined_lookups_do_not_run_into_the_bounds_of_requests() {
+    let world = World::with_limits(|limits| {
+        limits.requests_per_connection_max = 5;
+        limits.requests_per_user_max = 7;
+    })
+    .await;
+    let mut client = Client::admin(&world).await;
+    let empty = Operation::Stat { lfns: Vec::new(), follow: true };
+    let operations = (0..1000).map(|number| if number % 3 == 0 { empty.clone() } else { stat("/") });
+    client.write(&Client::pipelined(1, operations)).await;
+    for request in 1..=1000 {
+        client.outcome(request).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,13 +147,26 @@ async fn bytes_of_requests_are_bounded() {
 async fn the_items_of_the_fast_lane_are_bounded() {
     let world = World::with_limits(|limits| {
         limits.lookup_items_max = 100;
-        limits.coalesced_items_max = 1;
+        limits.lookup_items_per_request_max = 60;
     })
     .await;
     let mut client = Client::admin(&world).await;
     let many = |count| Operation::Stat { lfns: vec![lfn("/"); count], follow: true };
-    client.call(many(100)).await.unwrap();
-    assert_eq!(client.call(many(101)).await.unwrap_err().kind, ErrorKind::Busy);
+    world.hooks.hold_walks.send_replace(true);
+    let first = client.ask(many(60)).await;
+    let refused = client.ask(many(41)).await;
+    expect_busy(&mut client, refused).await;
+    let second = client.ask(many(40)).await;
+    let refused = client.ask(many(1)).await;
+    expect_busy(&mut client, refused).await;
+    world.hooks.hold_walks.send_replace(false);
+    let mut answered = [client.expect().await, client.expect().await].map(|(request, frame)| {
+        assert!(matches!(frame, Frame::Answer(Answer::Stats(_))));
+        request
+    });
+    answered.sort_unstable();
+    assert_eq!(answered, [first, second]);
+    client.call(many(60)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

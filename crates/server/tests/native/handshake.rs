@@ -243,6 +243,36 @@ async fn who_is_idle_is_told_and_disconnected_unless_it_pings() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_an_answer_is_asked_whether_it_is_there() {
+    let world = World::with_limits(|limits| limits.idle_time = Duration::from_millis(50)).await;
+    world.hooks.hold_lists.send_replace(true);
+    let list = || Operation::List { lfn: crate::world::lfn("/"), cursor: Default::default(), limit: 1 };
+    let mut there = Client::admin(&world).await;
+    let mut gone = Client::admin(&world).await;
+    let request = there.ask(list()).await;
+    gone.ask(list()).await;
+    for _ in 0..5 {
+        match there.expect().await {
+            (0, Frame::Ping(echo)) => there.send(0, Frame::Pong(echo)).await,
+            other => panic!("{other:?}"),
+        }
+    }
+    world.hooks.hold_lists.send_replace(false);
+    loop {
+        match there.expect().await {
+            (0, Frame::Ping(echo)) => there.send(0, Frame::Pong(echo)).await,
+            (id, Frame::Answer(_)) if id == request => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(gone.next().await, Some((0, Frame::Ping(_)))));
+    while let Some((_, frame)) = gone.next().await {
+        assert!(matches!(frame, Frame::Ping(_)), "{frame:?}");
+    }
+    assert!(world.figure("server", "connections_idle_closed").await >= 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_connection_beyond_the_bound_is_told_so() {
     let world = World::with_limits(|limits| limits.connections_max = 2).await;
     let first = Client::admin(&world).await;

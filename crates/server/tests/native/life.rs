@@ -117,6 +117,33 @@ async fn a_stop_does_not_wait_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_what_only_waits() {
+    let world = World::with_limits(|limits| limits.stop_time = Duration::from_secs(3600)).await;
+    world.files("/d", 10).await;
+    let mut client = Client::admin(&world).await;
+    let list = Operation::List { lfn: lfn("/d"), cursor: Default::default(), limit: 1 };
+    let options = exacat_wire::native::RequestOptions { stream: Some(1), ..Default::default() };
+    let stream = client.ask_with(options, list).await;
+    assert!(matches!(client.expect().await, (id, Frame::Part(_)) if id == stream));
+    let wait =
+        Operation::Changes { after: exacat_model::Revision(u64::MAX - 1), under: None, limit: 1, wait: true };
+    client.ask(wait).await;
+    client.send(0, Frame::Ping(1)).await;
+    assert_eq!(client.expect().await, (0, Frame::Pong(1)));
+    world.server.shutdown();
+    assert!(matches!(client.expect().await, (0, Frame::Goodbye { .. })));
+    for _ in 0..2 {
+        match client.expect().await {
+            (_, Frame::Error(error)) => assert_eq!(error.kind, ErrorKind::Unavailable),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(client.next().await, None);
+    let World { server, .. } = world;
+    soon("the end", server.wait()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dropping_a_server_stops_it() {
     let world = World::new().await;
     let World { server, hooks, directory: _directory, .. } = world;

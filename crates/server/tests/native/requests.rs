@@ -322,3 +322,50 @@ async fn an_answer_too_long_for_a_frame_is_an_error_and_not_a_broken_connection(
     assert_eq!(client.call(list).await.unwrap_err().kind, ErrorKind::Limit);
     client.call(Operation::Whoami).await.unwrap();
 }
+
+/// A store that makes a look-up wait keeps neither the connection nor anything else waiting.
+#[tokio::test(flavor = "multi_thread")]
+async fn lookups_that_have_to_wait_are_answered_when_they_can_be() {
+    let world = World::new().await;
+    let files = world.files("/d", 10).await;
+    let mut client = Client::admin(&world).await;
+    world.hooks.hold_walks.send_replace(true);
+    let operations = files.iter().map(|file| Operation::Stat { lfns: vec![file.clone()], follow: true });
+    client.write(&Client::pipelined(1, operations)).await;
+    let item = |operation: Operation| BatchItem { operation_id: None, operation };
+    let items = vec![
+        item(stat("/d/f000000")),
+        item(Operation::Whoami),
+        item(Operation::Lfns { guids: Vec::new() }),
+        item(stat("/missing")),
+    ];
+    client.send(100, Frame::Batch(Batch { deadline_ms: None, items: items.clone() })).await;
+    client
+        .send(101, Frame::Batch(Batch { deadline_ms: None, items: vec![items[0].clone(), items[2].clone()] }))
+        .await;
+    let whoami = 200;
+    client.write(&Client::pipelined(whoami, [Operation::Whoami])).await;
+    client.outcome(whoami).await.unwrap();
+    world.hooks.hold_walks.send_replace(false);
+    let mut ended = std::collections::BTreeSet::new();
+    for _ in 0..12 {
+        let (request, frame) = client.expect().await;
+        match frame {
+            Frame::Answer(Answer::Stats(items)) => assert!(items[0].is_ok()),
+            Frame::AnswerBatch(batch) if request == 100 => {
+                assert_eq!(batch.answers.len(), 4);
+                assert!(matches!(&batch.answers[0], Ok(Answer::Stats(items)) if items[0].is_ok()));
+                assert!(matches!(&batch.answers[1], Ok(Answer::Whoami { .. })));
+                assert!(matches!(&batch.answers[2], Ok(Answer::Lfns(items)) if items.is_empty()));
+                assert!(matches!(&batch.answers[3], Ok(Answer::Stats(items)) if items[0].is_err()));
+            }
+            Frame::AnswerBatch(batch) => assert_eq!((request, batch.answers.len()), (101, 2)),
+            other => panic!("{other:?}"),
+        }
+        assert!(ended.insert(request), "{request} twice");
+    }
+    // Nothing is left in flight: the numbers are free again.
+    client.write(&Client::pipelined(1, [wait()])).await;
+    client.send(1, Frame::Cancel).await;
+    assert_eq!(client.outcome(1).await.unwrap_err().kind, ErrorKind::Unavailable);
+}

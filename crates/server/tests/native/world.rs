@@ -44,6 +44,8 @@ impl Clock for TestClock {
 pub struct Hooks {
     /// Listings wait while this is true.
     pub hold_lists: watch::Sender<bool>,
+    /// Following paths waits while this is true.
+    pub hold_walks: watch::Sender<bool>,
     /// Mutations wait while this is true.
     pub hold_applies: watch::Sender<bool>,
     /// A page of a listing takes at least this long, of a processor.
@@ -83,6 +85,9 @@ impl Store for HookedStore {
         self.hooks.walks.fetch_add(1, Ordering::SeqCst);
         if paths.iter().any(|path| self.hooks.panics.lock().contains(path)) {
             panic!("a secret of the inside");
+        }
+        if *self.hooks.hold_walks.borrow() {
+            pass(&self.hooks.hold_walks).await;
         }
         self.inner.walk(paths).await
     }
@@ -225,6 +230,7 @@ impl World {
         let clock = Arc::new(TestClock(AtomicU64::new(START_MS)));
         let hooks = Arc::new(Hooks {
             hold_lists: watch::Sender::new(false),
+            hold_walks: watch::Sender::new(false),
             hold_applies: watch::Sender::new(false),
             list_time: Mutex::new(Duration::ZERO),
             panics: Mutex::new(BTreeSet::new()),

@@ -53,11 +53,11 @@ const GROUPS_MAX: usize = 8;
 /// An operation that is not a look-up that can be gathered, given back.
 pub(super) enum Gathered {
     Yes,
-    No(Operation, Target),
+    No(Box<(Operation, Target)>),
 }
 
 impl Items {
-    fn of(operation: Operation) -> std::result::Result<(Items, usize), Operation> {
+    fn of(operation: Operation) -> std::result::Result<(Items, usize), Box<Operation>> {
         Ok(match operation {
             Operation::Stat { lfns, follow } => {
                 let count = lfns.len();
@@ -71,7 +71,7 @@ impl Items {
                 let count = guids.len();
                 (Items::Lfns { guids }, count)
             }
-            other => return Err(other),
+            other => return Err(Box::new(other)),
         })
     }
 
@@ -116,9 +116,14 @@ impl Lookups {
         self.groups.is_empty()
     }
 
-    /// Items gathered.
+    /// Items gathered; a look-up of nothing counts as one.
     pub fn items(&self) -> usize {
-        self.groups.iter().map(|group| group.count).sum()
+        self.groups.iter().map(|group| group.count.max(group.parts.len())).sum()
+    }
+
+    /// Requests gathered, at most: operations of batches count one by one.
+    pub fn requests(&self) -> usize {
+        self.groups.iter().map(|group| group.parts.len()).sum()
     }
 
     /// Is there no place for another kind?
@@ -130,7 +135,7 @@ impl Lookups {
     pub fn gather(&mut self, operation: Operation, target: Target) -> Gathered {
         let (mut items, count) = match Items::of(operation) {
             Ok(items) => items,
-            Err(operation) => return Gathered::No(operation, target),
+            Err(operation) => return Gathered::No(Box::new((*operation, target))),
         };
         for group in &mut self.groups {
             match group.items.merge(items) {

@@ -146,7 +146,8 @@ async fn pages(
     let too_late =
         || Error::new(ErrorKind::Unavailable, "the deadline passed before the stream was at its end");
     let stopped = || Error::new(ErrorKind::Unavailable, "cancelled before the stream was at its end");
-    let Work { asker, id, operation, cancel, mut step, .. } = work;
+    let Work { mut asker, id, operation, cancel, mut step, .. } = work;
+    let mut checked = Instant::now();
     let mut operation = with_limit(operation, PART_ITEMS_MAX);
     let mut parts = 0u64;
     loop {
@@ -163,6 +164,10 @@ async fn pages(
             () = cancel.cancelled() => return Err(stopped()),
             () = until(deadline) => return Err(too_late()),
         };
+        if checked.elapsed() >= service.limits.revalidate {
+            asker.caller = Arc::new(service.catalogue.revalidate(&asker.caller).await?);
+            checked = Instant::now();
+        }
         let page_deadline = Instant::now() + service.limits.deadline_max;
         let page_deadline = deadline.map_or(page_deadline, |deadline| deadline.min(page_deadline));
         let (send, receive) = oneshot::channel();

@@ -1,0 +1,227 @@
+//! Requests of a connection: gathered as look-ups, given to tasks, or refused.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exacat_model::{Error, ErrorKind, Operation, OperationId};
+use exacat_wire::native::{Batch, BatchItem, Request, encode_error};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+
+use super::{Closing, Connection, InFlight, Stage};
+use crate::admission::{Class, Step, busy};
+use crate::faces::native::lookups::{Gathered, Lookups, NO_ID};
+use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
+use crate::faces::native::tasks::{self, Job};
+use crate::instruments::OperationIndex;
+use crate::service::{Cancel, Work};
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Takes a request among those in flight, if there is room.
+    fn admit(
+        &mut self,
+        request: u64,
+        bytes: usize,
+        patient: bool,
+        credit: Option<Arc<Semaphore>>,
+    ) -> Result<Arc<Cancel>, Error> {
+        if self.in_flight.contains_key(&request) {
+            return Err(Error::invalid(format!("request {request} is in flight already")));
+        }
+        if self.closing != Closing::No {
+            return Err(Error::new(ErrorKind::Unavailable, "the server stops: nothing was done"));
+        }
+        if self.in_flight.len() >= self.service.limits.requests_per_connection_max {
+            return Err(busy("requests of one connection that are not answered yet"));
+        }
+        let own =
+            self.request_bytes.take(bytes).ok_or_else(|| busy("bytes of requests of one connection"))?;
+        let all =
+            self.service.admission.request_bytes.take(bytes).ok_or_else(|| busy("bytes of requests"))?;
+        let cancel = Arc::new(Cancel::default());
+        let in_flight = InFlight { cancel: Arc::clone(&cancel), patient, credit, _bytes: (own, all) };
+        self.in_flight.insert(request, in_flight);
+        Ok(cancel)
+    }
+
+    fn deadline(&self, received: Instant, deadline_ms: Option<u32>) -> Instant {
+        let longest = self.service.limits.deadline_max;
+        received + deadline_ms.map_or(longest, |ms| Duration::from_millis(ms.into()).min(longest))
+    }
+
+    /// A deadline that is over already is judged where operations are run.
+    fn is_quick(&self, operation: &Operation, deadline_ms: Option<u32>) -> bool {
+        self.closing == Closing::No
+            && deadline_ms != Some(0)
+            && matches!(Class::of(operation, &self.service.limits), Class::Lookup { .. })
+    }
+
+    /// Is there room for one more look-up among those gathered, should they all turn out to take time?
+    pub(super) fn may_gather(&mut self, request: u64, lookups: &mut Lookups, received: Instant) -> bool {
+        let most = self.service.limits.requests_per_connection_max;
+        if lookups.is_full() || self.in_flight.len() + lookups.requests() >= most {
+            self.look_up(lookups, received);
+        }
+        self.in_flight.len() < most && !self.in_flight.contains_key(&request)
+    }
+
+    pub(super) fn take_request(
+        &mut self,
+        request: u64,
+        asked: Request,
+        bytes: usize,
+        received: Instant,
+        lookups: &mut Lookups,
+    ) {
+        let Request { options, operation } = asked;
+        let mut target = Target::Request(request);
+        let mut operation = operation;
+        if options.stream.is_none()
+            && self.is_quick(&operation, options.deadline_ms)
+            && self.may_gather(request, lookups, received)
+        {
+            match lookups.gather(operation, target) {
+                Gathered::Yes => return,
+                Gathered::No(back) => (operation, target) = *back,
+            }
+        }
+        let credit = options.stream.map(|parts| Arc::new(Semaphore::new(parts as usize)));
+        let patient = credit.is_some() || Class::of(&operation, &self.service.limits) == Class::Wait;
+        let admitted = self.admit(request, bytes, patient, credit.clone());
+        let cancel = match admitted {
+            Ok(cancel) => cancel,
+            Err(error) if error.kind == ErrorKind::Invalid => return self.refuse(error),
+            Err(error) => {
+                self.refuse_operation(&operation, received, &error);
+                encode_error(&mut self.output, request, &error);
+                return;
+            }
+        };
+        let id = options.operation_id.unwrap_or(NO_ID);
+        let deadline = self.deadline(received, options.deadline_ms);
+        match credit {
+            None => self.begin(target, operation, id, deadline, received, cancel),
+            Some(credit) => {
+                let held = self.streams.take(1).zip(self.service.admission.streams.take(1));
+                let Some(held) = held else {
+                    self.in_flight.remove(&request);
+                    let error = busy("open streams");
+                    self.refuse_operation(&operation, received, &error);
+                    encode_error(&mut self.output, request, &error);
+                    return;
+                };
+                let deadline = options.deadline_ms.map(|_| deadline);
+                if let Some(job) = self.job(target, operation, id, received, received, cancel) {
+                    tokio::spawn(tasks::stream(job, request, credit, deadline, held));
+                }
+            }
+        }
+    }
+
+    pub(super) fn take_batch(
+        &mut self,
+        request: u64,
+        batch: Batch,
+        bytes: usize,
+        received: Instant,
+        lookups: &mut Lookups,
+    ) {
+        let Batch { deadline_ms, items } = batch;
+        let deadline = self.deadline(received, deadline_ms);
+        let in_progress = BatchInProgress::new(request, items.len());
+        let all_quick = items
+            .iter()
+            .all(|item| is_gatherable(&item.operation) && self.is_quick(&item.operation, deadline_ms));
+        let cancel = if all_quick && self.may_gather(request, lookups, received) {
+            None
+        } else {
+            match self.admit(request, bytes, false, None) {
+                Ok(cancel) => Some(cancel),
+                Err(error) if error.kind == ErrorKind::Invalid => return self.refuse(error),
+                Err(error) => {
+                    encode_error(&mut self.output, request, &error);
+                    return;
+                }
+            }
+        };
+        for (place, BatchItem { operation_id, operation }) in items.into_iter().enumerate() {
+            let mut target = Target::InBatch(Arc::clone(&in_progress), place);
+            let mut operation = operation;
+            if self.is_quick(&operation, deadline_ms) {
+                if lookups.is_full() || lookups.items() >= self.service.limits.coalesced_items() {
+                    self.look_up(lookups, received);
+                }
+                match lookups.gather(operation, target) {
+                    Gathered::Yes => continue,
+                    Gathered::No(back) => (operation, target) = *back,
+                }
+            }
+            let id = operation_id.unwrap_or(NO_ID);
+            let cancel = cancel.clone().unwrap_or_default();
+            self.begin(target, operation, id, deadline, received, cancel);
+        }
+    }
+
+    /// Counts an operation that was not taken on.
+    fn refuse_operation(&self, operation: &Operation, received: Instant, error: &Error) {
+        if let Stage::Open(session) = &self.stage {
+            let index = OperationIndex::of(operation);
+            self.service.ended(&session.asker, index, Some(error.kind), 1, 0, received.elapsed());
+        }
+    }
+
+    /// What a task needs to work on an operation; none if it was refused, and the refusal told.
+    fn job(
+        &mut self,
+        target: Target,
+        operation: Operation,
+        id: OperationId,
+        deadline: Instant,
+        received: Instant,
+        cancel: Arc<Cancel>,
+    ) -> Option<Job> {
+        let Stage::Open(session) = &self.stage else {
+            return None;
+        };
+        let asker = session.asker.clone();
+        let measure = Measure {
+            asker: asker.clone(),
+            operation: OperationIndex::of(&operation),
+            items: tasks::items(&operation),
+            since: received,
+        };
+        let waiting = Waiting::new(target, self.outbox.clone(), measure);
+        match self.service.admit(&asker, 1) {
+            Ok(held) => Some(Job {
+                waiting,
+                work: Work { asker, id, operation, deadline, cancel, step: Step::First },
+                rooms: self.rooms.clone(),
+                held,
+                alive: self.alive.clone(),
+            }),
+            Err(error) => {
+                waiting.answer(Err(error));
+                None
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        target: Target,
+        operation: Operation,
+        id: OperationId,
+        deadline: Instant,
+        received: Instant,
+        cancel: Arc<Cancel>,
+    ) {
+        if let Some(job) = self.job(target, operation, id, deadline, received, cancel) {
+            tokio::spawn(tasks::run(job));
+        }
+    }
+}
+
+/// Is it of a kind that look-ups are gathered of?
+fn is_gatherable(operation: &Operation) -> bool {
+    matches!(operation, Operation::Stat { .. } | Operation::Whereis { .. } | Operation::Lfns { .. })
+}
