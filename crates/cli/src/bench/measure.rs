@@ -101,7 +101,14 @@ pub async fn drive(
         let part = done.map_err(|error| internal(&error))??;
         latency.add(part).map_err(|error| internal(&error))?;
     }
-    Ok(sample(target, what, load.calls * load.items_per_call, start.elapsed(), target.cpu_s() - cpu, &latency))
+    Ok(sample(
+        target,
+        what,
+        load.calls * load.items_per_call,
+        start.elapsed(),
+        target.cpu_s() - cpu,
+        &latency,
+    ))
 }
 
 /// Measures one thing done once, or a few times: each duration in `latency`.
@@ -153,7 +160,8 @@ pub fn process_cpu_s(pid: &str) -> f64 {
     // Linux gives them in ticks of 1/100 s to user space, whatever the kernel counts in.
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0.0 };
     let Some((_, fields)) = stat.rsplit_once(')') else { return 0.0 };
-    let ticks = |index: usize| fields.split_whitespace().nth(index).and_then(|field| field.parse::<f64>().ok());
+    let ticks =
+        |index: usize| fields.split_whitespace().nth(index).and_then(|field| field.parse::<f64>().ok());
     (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
 }
 

@@ -41,7 +41,9 @@ pub async fn run(settings: &BenchSettings, out: &mut (impl Write + Send)) -> Res
         Some(directory) => tempfile::tempdir_in(directory),
         None => tempfile::tempdir(),
     }
-    .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no place for a temporary store: {error}")))?;
+    .map_err(|error| {
+        Error::new(ErrorKind::Unavailable, format!("no place for a temporary store: {error}"))
+    })?;
     if !settings.json {
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
         print(writeln!(out, "{files} files, {cores} cores for load generator and server together\n"))?;
@@ -56,7 +58,12 @@ pub async fn run(settings: &BenchSettings, out: &mut (impl Write + Send)) -> Res
     Ok(())
 }
 
-async fn network(settings: &BenchSettings, files: u64, data: &Path, out: &mut (impl Write + Send)) -> Result<(), Error> {
+async fn network(
+    settings: &BenchSettings,
+    files: u64,
+    data: &Path,
+    out: &mut (impl Write + Send),
+) -> Result<(), Error> {
     let (server, took) = StartedServer::start(data).await?;
     let target = Arc::new(server.target(scenarios::CONNECTIONS).await?);
     show(out, settings, &once(&target, "start to serving, empty", 1, took, 0.0)?)?;
@@ -96,7 +103,12 @@ async fn network(settings: &BenchSettings, files: u64, data: &Path, out: &mut (i
     Ok(())
 }
 
-async fn in_process(settings: &BenchSettings, files: u64, data: &Path, out: &mut (impl Write + Send)) -> Result<(), Error> {
+async fn in_process(
+    settings: &BenchSettings,
+    files: u64,
+    data: &Path,
+    out: &mut (impl Write + Send),
+) -> Result<(), Error> {
     std::fs::create_dir_all(data).map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
     let (start, cpu) = (Instant::now(), own_cpu_s());
     let target = Arc::new(target::open_in_process(data).await?);
@@ -110,7 +122,11 @@ async fn in_process(settings: &BenchSettings, files: u64, data: &Path, out: &mut
     drop(target);
     let (start, cpu) = (Instant::now(), own_cpu_s());
     let target = target::open_in_process(data).await?;
-    show(out, settings, &once(&target, "open after a clean stop, full", 1, start.elapsed(), own_cpu_s() - cpu)?)
+    show(
+        out,
+        settings,
+        &once(&target, "open after a clean stop, full", 1, start.elapsed(), own_cpu_s() - cpu)?,
+    )
 }
 
 fn once(

@@ -4,6 +4,9 @@ use std::io::Write;
 
 use super::measure::Sample;
 
+/// CPU time is counted in ticks of 1/100 s: less than this says nothing.
+const CPU_S_MIN: f64 = 0.1;
+
 /// Column heads, and what stands under each.
 pub fn print_head(out: &mut impl Write) -> std::io::Result<()> {
     writeln!(
@@ -19,14 +22,15 @@ pub fn print(out: &mut impl Write, sample: &Sample, json: bool) -> std::io::Resu
         let line = serde_json::to_string(sample).map_err(std::io::Error::other)?;
         return writeln!(out, "{line}");
     }
+    let cpu_us = if sample.cpu_s < CPU_S_MIN { "-".to_owned() } else { format!("{:.2}", sample.cpu_us()) };
     writeln!(
         out,
-        "{:<11} {:<46} {:>11} {:>12} {:>9.2} {:>9} {:>9} {:>9} {:>9}",
+        "{:<11} {:<46} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
         sample.target,
         sample.what,
         sample.items,
         rounded(sample.rate()),
-        sample.cpu_us(),
+        cpu_us,
         sample.p50_us,
         sample.p99_us,
         sample.p999_us,

@@ -48,7 +48,8 @@ impl Target {
         match self {
             Target::InProcess { catalogue, caller } => {
                 let mut id = [0u8; 16];
-                getrandom::fill(&mut id).map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+                getrandom::fill(&mut id)
+                    .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
                 catalogue.execute(caller, OperationId(id), operation).await
             }
             Target::Network { clients, .. } => clients[lane % clients.len()].call(operation).await,
@@ -98,13 +99,15 @@ pub struct StartedServer {
 impl StartedServer {
     /// Starts this binary as a server in `data`, and waits until it answers. Gives the time that took.
     pub async fn start(data: &Path) -> Result<(Self, Duration), Error> {
-        let failed = |error: std::io::Error| Error::new(ErrorKind::Unavailable, format!("cannot start a server: {error}"));
+        let failed = |error: std::io::Error| {
+            Error::new(ErrorKind::Unavailable, format!("cannot start a server: {error}"))
+        };
         let binary = std::env::current_exe().map_err(failed)?;
         let start = Instant::now();
         let child = Command::new(binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data"])
             .arg(data)
-            .env("RUST_LOG", "warn")
+            .env("EXACAT_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
@@ -112,7 +115,10 @@ impl StartedServer {
         let mut server = StartedServer { child, data: data.to_owned() };
         while server.connect().await.is_err() {
             if let Some(status) = server.child.try_wait().map_err(failed)? {
-                return Err(Error::new(ErrorKind::Unavailable, format!("the server ended at once: {status}")));
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    format!("the server ended at once: {status}"),
+                ));
             }
             if start.elapsed() > START_LIMIT {
                 return Err(Error::new(ErrorKind::Unavailable, "the server does not answer"));
@@ -143,7 +149,9 @@ impl StartedServer {
     }
 
     fn end(&mut self) -> Result<(), Error> {
-        let failed = |error: std::io::Error| Error::new(ErrorKind::Internal, format!("cannot end the server: {error}"));
+        let failed = |error: std::io::Error| {
+            Error::new(ErrorKind::Internal, format!("cannot end the server: {error}"))
+        };
         self.child.kill().map_err(failed)?;
         self.child.wait().map_err(failed)?;
         Ok(())

@@ -20,7 +20,13 @@ pub fn directory(file: u64) -> String {
 
 /// The LFN of a file: 41 bytes in its last component, as in real catalogues.
 pub fn lfn(file: u64) -> Result<Lfn> {
-    Lfn::parse(&format!("{}/26000{:09}{:03}.{:012x}.AO2D.root", directory(file), file, file % 997, scatter(file) >> 16))
+    Lfn::parse(&format!(
+        "{}/26000{:09}{:03}.{:012x}.AO2D.root",
+        directory(file),
+        file,
+        file % 997,
+        scatter(file) >> 16
+    ))
 }
 
 /// A file with a size, an md5 and two replicas at derived PFNs.
@@ -32,7 +38,11 @@ pub fn new_file(file: u64) -> Result<NewFile> {
     new.size = Some(1_000_000_000 + scatter(file) % 3_000_000_000);
     new.checksums = Checksums::one(Checksum::new(ChecksumAlgorithm::Md5, &digest)?);
     for offset in [0, 1] {
-        new.replicas.push(NewReplica { se: se((file / 7 + offset) % SES)?, pfn: None, state: ReplicaState::Available });
+        new.replicas.push(NewReplica {
+            se: se((file / 7 + offset) % SES)?,
+            pfn: None,
+            state: ReplicaState::Available,
+        });
     }
     Ok(new)
 }
