@@ -6,8 +6,8 @@ use std::fmt::{Debug, Display};
 
 use exacat_model::codec::{Decode, Encode};
 use exacat_model::{
-    AccountName, Checksum, Checksums, Error, Filter, Guid, Mode, Pattern, Pfn, Record, SeName, Tag, TagExpression,
-    TagKey, TagValue, TimeMs,
+    AccountName, Checksum, Checksums, Error, Filter, Guid, Mode, Pattern, Pfn, Record, SeName, Tag,
+    TagExpression, TagKey, TagValue, TimeMs,
 };
 use libfuzzer_sys::fuzz_target;
 

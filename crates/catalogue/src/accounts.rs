@@ -12,8 +12,8 @@ use exacat_model::answer::UserInfo;
 use exacat_model::limits::{BECOMES_PER_USER_MAX, SUBJECT_BYTES_MAX, SUBJECTS_PER_USER_MAX};
 use exacat_model::operation::UserSettings;
 use exacat_model::{
-    AccountName, Answer, Error, ErrorKind, ExpectRecord, Group, GroupId, Mutation, OperationId, Record, RecordKey,
-    Result, Revision, Role, User, UserId,
+    AccountName, Answer, Error, ErrorKind, ExpectRecord, Group, GroupId, Mutation, OperationId, Record,
+    RecordKey, Result, Revision, Role, User, UserId,
 };
 use exacat_store::{Outcome, Refusal};
 
@@ -40,7 +40,9 @@ pub(crate) fn is_gone(name: &str) -> bool {
 /// Refuses names that stand for something dropped.
 pub(crate) fn check_not_gone(name: &str) -> Result<()> {
     if is_gone(name) {
-        return Err(Error::invalid(format!("names such as {name} stand for what was dropped: choose another")));
+        return Err(Error::invalid(format!(
+            "names such as {name} stand for what was dropped: choose another"
+        )));
     }
     Ok(())
 }
@@ -95,7 +97,8 @@ impl Catalogue {
         let me = caller.check_known()?;
         let names = self.registry.names();
         let users = names.users.values().filter(|user| !is_gone(user.name.as_str()));
-        let users = users.map(|user| user_info(&names, user, caller.is_operator() || user.id == me)).collect();
+        let users =
+            users.map(|user| user_info(&names, user, caller.is_operator() || user.id == me)).collect();
         let groups = names.groups.values().filter(|group| !is_gone(group.name.as_str()));
         let groups = groups.map(|group| (group.id.0, group.name.clone())).collect();
         Ok(Answer::Accounts { users, groups })
@@ -138,7 +141,12 @@ impl Catalogue {
         Ok(Answer::Done { revision: revision.await? })
     }
 
-    pub(crate) async fn user_drop(&self, caller: &Caller, id: OperationId, name: AccountName) -> Result<Answer> {
+    pub(crate) async fn user_drop(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        name: AccountName,
+    ) -> Result<Answer> {
         caller.check_admin("to drop a user")?;
         check_not_gone(name.as_str())?;
         let revision = self.drop_record(caller, id, &name, |names| {
@@ -160,13 +168,23 @@ impl Catalogue {
         Ok(Answer::Done { revision: revision.await? })
     }
 
-    pub(crate) async fn group_add(&self, caller: &Caller, id: OperationId, name: AccountName) -> Result<Answer> {
+    pub(crate) async fn group_add(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        name: AccountName,
+    ) -> Result<Answer> {
         caller.check_admin("to add a group")?;
         check_not_gone(name.as_str())?;
         Ok(Answer::Done { revision: self.make_group(caller, id, &name).await? })
     }
 
-    pub(crate) async fn group_drop(&self, caller: &Caller, id: OperationId, name: AccountName) -> Result<Answer> {
+    pub(crate) async fn group_drop(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        name: AccountName,
+    ) -> Result<Answer> {
         caller.check_admin("to drop a group")?;
         check_not_gone(name.as_str())?;
         let revision = self.drop_record(caller, id, &name, |names| {
@@ -257,7 +275,8 @@ impl Catalogue {
         let mut mutations = vec![Mutation::DropRecord { key, expect: ExpectRecord::Any }];
         // If the drop is refused, the record is there, and this one is refused too.
         mutations.extend(
-            stays.map(|record| Mutation::SetRecord { record: Box::new(record), expect: ExpectRecord::Absent }),
+            stays
+                .map(|record| Mutation::SetRecord { record: Box::new(record), expect: ExpectRecord::Absent }),
         );
         let outcome = self.apply(caller, id, mutations).await?.into_iter().next();
         self.registry.refresh(&*self.store).await?;
@@ -332,7 +351,11 @@ fn changed_user(names: &Names, known: &User, settings: &UserSettings) -> Result<
         user.may_become.dedup();
         if user.may_become.len() > BECOMES_PER_USER_MAX {
             let count = user.may_become.len();
-            return Err(Error::limit("the number of accounts a user may become", count, BECOMES_PER_USER_MAX));
+            return Err(Error::limit(
+                "the number of accounts a user may become",
+                count,
+                BECOMES_PER_USER_MAX,
+            ));
         }
     }
     if let Some(subjects) = &settings.subjects {

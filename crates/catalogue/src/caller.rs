@@ -175,7 +175,11 @@ impl Caller {
     pub(crate) fn check_operator(&self, what: &str) -> Result<()> {
         self.check_known()?;
         self.check_scope(&Lfn::root())?;
-        if self.is_operator() { Ok(()) } else { Err(Error::denied(format!("{what} takes the role operator or admin"))) }
+        if self.is_operator() {
+            Ok(())
+        } else {
+            Err(Error::denied(format!("{what} takes the role operator or admin")))
+        }
     }
 
     /// Refuses all but admins whose token is for the whole catalogue.

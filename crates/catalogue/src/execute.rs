@@ -3,9 +3,9 @@
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId, Result};
 
+use crate::Catalogue;
 use crate::caller::Caller;
 use crate::upload::BookRequest;
-use crate::Catalogue;
 
 impl Catalogue {
     /// Carries out an operation for `caller`, who is who it says: judging that is the matter of
@@ -14,11 +14,17 @@ impl Catalogue {
     pub async fn execute(&self, caller: &Caller, id: OperationId, operation: Operation) -> Result<Answer> {
         caller.check_not_expired(self.clock.now())?;
         if caller.user().is_none() && !self.settings.anonymous_reads {
-            return Err(Error::new(ErrorKind::Unauthenticated, "present a token: anonymous reads are not configured here"));
+            return Err(Error::new(
+                ErrorKind::Unauthenticated,
+                "present a token: anonymous reads are not configured here",
+            ));
         }
         if operation.writes() && !caller.may_write() {
             return Err(match caller.user() {
-                None => Error::new(ErrorKind::Unauthenticated, "present a token: anonymous callers change nothing"),
+                None => Error::new(
+                    ErrorKind::Unauthenticated,
+                    "present a token: anonymous callers change nothing",
+                ),
                 Some(_) => Error::denied("this token is for reading only"),
             });
         }
@@ -31,46 +37,79 @@ impl Catalogue {
             Operation::Whereis { files, site } => self.whereis(caller, files, site.as_ref()).await,
             Operation::Lfns { guids } => self.lfns(caller, &guids).await,
             Operation::List { lfn, cursor, limit } => self.list(caller, &lfn, &cursor, page(limit)?).await,
-            Operation::Find { lfn, filter, cursor, limit } => self.find(caller, &lfn, &filter, &cursor, page(limit)?).await,
+            Operation::Find { lfn, filter, cursor, limit } => {
+                self.find(caller, &lfn, &filter, &cursor, page(limit)?).await
+            }
             Operation::Du { lfns } => self.du(caller, &lfns).await,
             Operation::Mkdir { lfns, parents, mode } => self.mkdir(caller, id, lfns, parents, mode).await,
-            Operation::Register { files, parents, existing } => self.register(caller, id, files, parents, existing).await,
+            Operation::Register { files, parents, existing } => {
+                self.register(caller, id, files, parents, existing).await
+            }
             Operation::Link { lfn, target } => self.link(caller, id, lfn, target).await,
-            Operation::SetAttributes { lfns, attributes } => self.set_attributes(caller, id, lfns, attributes).await,
+            Operation::SetAttributes { lfns, attributes } => {
+                self.set_attributes(caller, id, lfns, attributes).await
+            }
             Operation::SetReplicas { edits } => self.set_replicas(caller, id, edits).await,
             Operation::Move { from, to } => self.move_entry(caller, id, from, to).await,
-            Operation::Remove { lfn, recursive, directory } => self.remove(caller, id, lfn, recursive, directory).await,
+            Operation::Remove { lfn, recursive, directory } => {
+                self.remove(caller, id, lfn, recursive, directory).await
+            }
             Operation::TrashList { cursor, limit } => self.trash_list(caller, &cursor, page(limit)?).await,
             Operation::TrashRestore { id: item, to } => self.trash_restore(caller, id, item, to).await,
             Operation::TrashPurge { id: item, cursor } => self.trash_purge(caller, id, item, &cursor).await,
             Operation::TagSet { lfns, set, unset } => self.tag_set(caller, id, lfns, set, unset).await,
             Operation::TagGet { lfns, own } => self.tag_get(caller, &lfns, own).await,
             Operation::CollectionCreate { lfn, tags } => self.collection_create(caller, id, lfn, tags).await,
-            Operation::CollectionEdit { lfn, add, remove } => self.collection_edit(caller, id, lfn, add, remove).await,
-            Operation::CollectionMembers { lfn, cursor, limit } => self.collection_members(caller, &lfn, &cursor, page(limit)?).await,
-            Operation::ArchiveMembers { archive, under, cursor, limit } => self.archive_members(caller, &archive, &under, &cursor, page(limit)?).await,
-            Operation::UploadBook { lfn, guid, size, checksums, job, choice, lifetime_seconds } => self.upload_book(caller, id, BookRequest { lfn, guid, size, checksums, job, choice, lifetime_seconds }).await,
-            Operation::UploadCommit { guid, se, size, checksums } => self.upload_commit(caller, id, guid, se, size, checksums).await,
+            Operation::CollectionEdit { lfn, add, remove } => {
+                self.collection_edit(caller, id, lfn, add, remove).await
+            }
+            Operation::CollectionMembers { lfn, cursor, limit } => {
+                self.collection_members(caller, &lfn, &cursor, page(limit)?).await
+            }
+            Operation::ArchiveMembers { archive, under, cursor, limit } => {
+                self.archive_members(caller, &archive, &under, &cursor, page(limit)?).await
+            }
+            Operation::UploadBook { lfn, guid, size, checksums, job, choice, lifetime_seconds } => {
+                self.upload_book(
+                    caller,
+                    id,
+                    BookRequest { lfn, guid, size, checksums, job, choice, lifetime_seconds },
+                )
+                .await
+            }
+            Operation::UploadCommit { guid, se, size, checksums } => {
+                self.upload_commit(caller, id, guid, se, size, checksums).await
+            }
             Operation::UploadAbort { guid, se } => self.upload_abort(caller, id, guid, se).await,
             Operation::UploadList { cursor, limit } => self.upload_list(caller, &cursor, page(limit)?).await,
             Operation::SeSet(settings) => self.se_set(caller, id, settings).await,
             Operation::SeDrop { name } => self.se_drop(caller, id, name).await,
             Operation::SeList => self.se_list(caller).await,
-            Operation::SeFiles { name, cursor, limit } => self.se_files(caller, &name, &cursor, page(limit)?).await,
-            Operation::SeDeletions { name, cursor, limit } => self.se_deletions(caller, &name, &cursor, page(limit)?).await,
+            Operation::SeFiles { name, cursor, limit } => {
+                self.se_files(caller, &name, &cursor, page(limit)?).await
+            }
+            Operation::SeDeletions { name, cursor, limit } => {
+                self.se_deletions(caller, &name, &cursor, page(limit)?).await
+            }
             Operation::SeDeleted { name, done } => self.se_deleted(caller, id, name, done).await,
             Operation::UserSet(settings) => self.user_set(caller, id, settings).await,
             Operation::UserDrop { name } => self.user_drop(caller, id, name).await,
             Operation::GroupAdd { name } => self.group_add(caller, id, name).await,
             Operation::GroupDrop { name } => self.group_drop(caller, id, name).await,
             Operation::AccountList => self.account_list(caller).await,
-            Operation::TokenIssue { user, scope, write, lifetime_seconds, note } => self.token_issue(caller, id, user, scope, write, lifetime_seconds, note).await,
+            Operation::TokenIssue { user, scope, write, lifetime_seconds, note } => {
+                self.token_issue(caller, id, user, scope, write, lifetime_seconds, note).await
+            }
             Operation::TokenRevoke { id: token } => self.token_revoke(caller, id, token).await,
             Operation::TokenList => self.token_list(caller).await,
-            Operation::QuotaSet { owner, files, bytes, replica_bytes } => self.quota_set(caller, id, owner, files, bytes, replica_bytes).await,
+            Operation::QuotaSet { owner, files, bytes, replica_bytes } => {
+                self.quota_set(caller, id, owner, files, bytes, replica_bytes).await
+            }
             Operation::QuotaGet { owners } => self.quota_get(caller, owners).await,
             Operation::Log { lfn, cursor, limit } => self.log(caller, &lfn, &cursor, page(limit)?).await,
-            Operation::Changes { after, under, limit, wait } => self.changes(caller, after, under.as_ref(), page(limit)?, wait).await,
+            Operation::Changes { after, under, limit, wait } => {
+                self.changes(caller, after, under.as_ref(), page(limit)?, wait).await
+            }
             Operation::Fsck => self.fsck(caller).await,
             Operation::Status => self.status(caller).await,
         }

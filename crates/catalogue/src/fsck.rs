@@ -3,14 +3,14 @@
 //! The store proves its indices and counters from its entries. What this adds is what the store does not know: that
 //! everything entries and records refer to is there, and that nothing in use waits for deletion.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use exacat_model::answer::StatusPart;
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
-    Answer, Audit, Body, Booking, DirId, Entry, EntryId, GroupId, Guid, Location, Name, QuotaOf, Record, RecordKind,
-    Result, SeNumber, SeStatus, UserId,
+    Answer, Audit, Body, Booking, DirId, Entry, EntryId, GroupId, Location, Name, QuotaOf, Record,
+    RecordKind, Result, SeNumber, SeStatus, UserId,
 };
 use exacat_store::UsageOf;
 
@@ -28,8 +28,13 @@ impl Catalogue {
         caller.check_operator("to check the catalogue")?;
         let mut audit = self.store.audit().await?;
         self.registry.refresh(&*self.store).await?;
-        let mut check =
-            Check { catalogue: self, names: self.registry.names(), rereads: REREADS_MAX, members: 0, lost: 0 };
+        let mut check = Check {
+            catalogue: self,
+            names: self.registry.names(),
+            rereads: REREADS_MAX,
+            members: 0,
+            lost: 0,
+        };
         check.records(&mut audit).await?;
         check.bookings(&mut audit).await?;
         check.deletions(&mut audit).await?;
@@ -161,7 +166,11 @@ impl Check<'_> {
                 }
                 for subject in &user.subjects {
                     if let Some(other) = subjects.insert(subject.clone(), user.id) {
-                        audit.find("subject", subject, format!("the users {} and {} have it", other.0, user.id.0));
+                        audit.find(
+                            "subject",
+                            subject,
+                            format!("the users {} and {} have it", other.0, user.id.0),
+                        );
                     }
                 }
             }
@@ -217,7 +226,11 @@ impl Check<'_> {
         }
         for pending in &booking.pending {
             if !self.se(pending.se).await? {
-                audit.find("booking", booking.guid, format!("the storage element {} is not there", pending.se.0));
+                audit.find(
+                    "booking",
+                    booking.guid,
+                    format!("the storage element {} is not there", pending.se.0),
+                );
             }
         }
         Ok(())
@@ -277,18 +290,15 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// All entries below a directory, depth first: what is kept is one place in each directory on the way.
+    /// All entries below a directory, depth first. What is kept is, for each directory on the way, one place and the
+    /// directories of one page.
     async fn below(&mut self, audit: &mut Audit, directory: DirId) -> Result<u64> {
         let mut checked = 0;
         let mut stack: Vec<(DirId, Option<Name>, Vec<DirId>)> = vec![(directory, None, Vec::new())];
-        let mut listed: HashSet<DirId> = HashSet::from([directory]);
         while let Some((directory, after, mut waiting)) = stack.pop() {
             if let Some(next) = waiting.pop() {
                 stack.push((directory, after, waiting));
-                // Moved meanwhile to where it is met again.
-                if listed.insert(next) {
-                    stack.push((next, None, Vec::new()));
-                }
+                stack.push((next, None, Vec::new()));
                 continue;
             }
             let page = self.catalogue.store.list(directory, after.as_ref(), PAGE_ITEMS_MAX).await?;
@@ -318,7 +328,11 @@ impl Check<'_> {
         if let Body::File(file) = &entry.body {
             for replica in file.replicas.iter().filter(|replica| !replica.is_member()) {
                 if !self.se(replica.se).await? {
-                    audit.find("replica", show(entry), format!("no storage element has the number {}", replica.se.0));
+                    audit.find(
+                        "replica",
+                        show(entry),
+                        format!("no storage element has the number {}", replica.se.0),
+                    );
                 }
             }
         }
@@ -332,12 +346,9 @@ impl Check<'_> {
             .filter_map(Entry::file)
             .flat_map(|file| &file.replicas)
             .filter_map(|replica| match &replica.location {
-                Location::Member { archive, .. } => Some(*archive),
+                Location::Member { archive, .. } => Some(EntryId::Object(*archive)),
                 _ => None,
             })
-            .collect::<Vec<Guid>>()
-            .into_iter()
-            .map(EntryId::Object)
             .collect();
         if archives.is_empty() {
             return Ok(());

@@ -101,7 +101,8 @@ impl Catalogue {
 /// The caller and its groups.
 fn own(names: &Names, caller: &Caller) -> Vec<Owner> {
     let mut owners: Vec<Owner> = caller.name().cloned().map(Owner::User).into_iter().collect();
-    let groups = names.groups.values().filter(|group| caller.is_in(group.id) && !is_gone(group.name.as_str()));
+    let groups =
+        names.groups.values().filter(|group| caller.is_in(group.id) && !is_gone(group.name.as_str()));
     owners.extend(groups.take(GROUPS_PER_USER_MAX + 1).map(|group| Owner::Group(group.name.clone())));
     owners
 }

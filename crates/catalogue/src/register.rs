@@ -13,9 +13,9 @@ use std::sync::Arc;
 use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX};
 use exacat_model::operation::{Existing, NewFile, Registered};
 use exacat_model::{
-    AccountName, Answer, At, Body, Edit, Entry, EntryId, Error, ErrorKind, Expect, File, FileRef, GroupId, Guid,
-    Lfn, Location, Mode, Mutation, NewBody, NewEntry, OperationId, Pfn, Replica, ReplicaState, Result, Se, SeNumber,
-    Tag, UserId,
+    AccountName, Answer, At, Body, Edit, Entry, EntryId, Error, ErrorKind, Expect, File, FileRef, GroupId,
+    Guid, Lfn, Location, Mode, Mutation, NewBody, NewEntry, OperationId, Pfn, Replica, ReplicaState, Result,
+    Se, SeNumber, Tag, UserId,
 };
 use exacat_store::{Gate, Outcome, Refusal};
 
@@ -142,7 +142,9 @@ impl Catalogue {
         for (place, (outcome, why)) in outcomes.into_iter().zip(refusals).enumerate() {
             let file = &call.files[part[place]];
             let answer = match (outcome, why) {
-                (Outcome::Applied { id: Some(EntryId::Object(guid)), .. }, _) => Ok(Registered::Created(guid)),
+                (Outcome::Applied { id: Some(EntryId::Object(guid)), .. }, _) => {
+                    Ok(Registered::Created(guid))
+                }
                 (_, Some((error, may_be_there))) => {
                     if may_be_there && call.existing != Existing::Refuse {
                         there.push((place, Some(error)));
@@ -274,11 +276,15 @@ impl Catalogue {
         let mut archives = HashMap::new();
         if !lfns.is_empty() {
             let found = self.resolve_all(call.caller, &lfns, true).await?;
-            archives.extend(lfn_places.into_iter().zip(found.into_iter().map(|found| archive(call.caller, found?))));
+            archives.extend(
+                lfn_places.into_iter().zip(found.into_iter().map(|found| archive(call.caller, found?))),
+            );
         }
         if !guids.is_empty() {
             let found = self.resolve_guids(call.caller, &guids).await?;
-            archives.extend(guid_places.into_iter().zip(found.into_iter().map(|found| archive(call.caller, found?))));
+            archives.extend(
+                guid_places.into_iter().zip(found.into_iter().map(|found| archive(call.caller, found?))),
+            );
         }
         Ok(archives)
     }
@@ -333,7 +339,9 @@ impl Catalogue {
                 }
                 (_, Slot::Refused(error)) => Found::Settled(Err(error)),
                 (_, Slot::Later)
-                | (Outcome::Refused(Refusal::Stale | Refusal::NotFound | Refusal::ParentGone), _) => Found::Again,
+                | (Outcome::Refused(Refusal::Stale | Refusal::NotFound | Refusal::ParentGone), _) => {
+                    Found::Again
+                }
                 (Outcome::Refused(refusal), Slot::Sent(_)) => {
                     Found::Settled(Err(refused(&call.files[part[place]].lfn, refusal)))
                 }
@@ -449,7 +457,10 @@ fn replicas_of(names: &Names, file: &NewFile, guid: Guid, archive: Option<Guid>)
 pub(crate) fn location(pfn: Option<&Pfn>, guid: Guid, se: &Se) -> Result<Location> {
     let Some(pfn) = pfn else {
         if se.prefix.is_empty() {
-            return Err(Error::invalid(format!("{} has no prefix to derive a PFN from: give the PFN", se.name)));
+            return Err(Error::invalid(format!(
+                "{} has no prefix to derive a PFN from: give the PFN",
+                se.name
+            )));
         }
         return Ok(Location::Derived);
     };
@@ -502,8 +513,11 @@ fn parts(files: &[NewFile]) -> Vec<Vec<usize>> {
 
 /// No fewer bytes than the file takes in a request to the store.
 fn encoded_bytes(file: &NewFile) -> usize {
-    let replicas: usize =
-        file.replicas.iter().map(|replica| 24 + replica.pfn.as_ref().map_or(0, |pfn| pfn.as_str().len())).sum();
+    let replicas: usize = file
+        .replicas
+        .iter()
+        .map(|replica| 24 + replica.pfn.as_ref().map_or(0, |pfn| pfn.as_str().len()))
+        .sum();
     let member = file.member_of.as_ref().map_or(0, |(_, member)| 48 + member.len());
     let tags: usize = file
         .tags
@@ -571,9 +585,10 @@ fn same(call: &Call<'_>, file: &NewFile, archive: Option<Guid>, entry: &Entry) -
     let difference = differences(call, file, archive, entry)?;
     match (difference.contradictions.is_empty(), difference.edits.is_empty(), entry.guid()) {
         (true, true, Some(guid)) => Ok(Registered::Unchanged(guid)),
-        (true, _, _) => {
-            Err(Error::new(ErrorKind::Exists, format!("{} exists and lacks something of what is given", file.lfn)))
-        }
+        (true, _, _) => Err(Error::new(
+            ErrorKind::Exists,
+            format!("{} exists and lacks something of what is given", file.lfn),
+        )),
         _ => Err(Error::new(
             ErrorKind::Exists,
             format!("{} exists and differs: {}", file.lfn, difference.contradictions.join("; ")),
@@ -591,7 +606,13 @@ struct Difference {
 }
 
 impl Difference {
-    fn expect<T: PartialEq>(&mut self, what: &str, given: Option<&T>, there: &T, show: impl Fn(&T) -> String) {
+    fn expect<T: PartialEq>(
+        &mut self,
+        what: &str,
+        given: Option<&T>,
+        there: &T,
+        show: impl Fn(&T) -> String,
+    ) {
         if let Some(given) = given
             && given != there
         {
@@ -634,9 +655,8 @@ fn differences(call: &Call<'_>, file: &NewFile, archive: Option<Guid>, entry: &E
     for tag in &file.tags {
         match entry.tag(tag.key.as_str()) {
             None => difference.edits.push(Edit::SetTag(tag.clone())),
-            Some(known) => difference.expect(&format!("tag {}", tag.key), Some(&tag.value), known, |value| {
-                value.to_string()
-            }),
+            Some(known) => difference
+                .expect(&format!("tag {}", tag.key), Some(&tag.value), known, |value| value.to_string()),
         }
     }
     for replica in replicas_of(names, file, there.guid, archive).map_err(|error| about(&file.lfn, error))? {
@@ -650,8 +670,7 @@ fn compare_replica(names: &Names, there: &File, replica: Replica, difference: &m
     let on = se.map_or("an archive".to_owned(), |se| se.name.to_string());
     match there.replica(replica.se) {
         Some(known) => {
-            if known.location != replica.location
-                && known.pfn(there.guid, se) != replica.pfn(there.guid, se)
+            if known.location != replica.location && known.pfn(there.guid, se) != replica.pfn(there.guid, se)
             {
                 difference.contradictions.push(format!(
                     "its replica on {on} is {}, not {}",
@@ -667,10 +686,14 @@ fn compare_replica(names: &Names, there: &File, replica: Replica, difference: &m
             }
         }
         None if replica.is_member() && !there.replicas.is_empty() => {
-            difference.contradictions.push("it has replicas of its own, so it is inside no archive".to_owned());
+            difference
+                .contradictions
+                .push("it has replicas of its own, so it is inside no archive".to_owned());
         }
         None if there.is_member() => {
-            difference.contradictions.push("it is inside an archive, so it has no replicas of its own".to_owned());
+            difference
+                .contradictions
+                .push("it is inside an archive, so it has no replicas of its own".to_owned());
         }
         None => difference.edits.push(Edit::PutReplica(replica)),
     }
@@ -713,7 +736,14 @@ impl Merge {
 
     /// Decides what to do about a file that is there. A place always gets an update, even one of no edits: if this
     /// is a repeat, the store gives it the outcome it had.
-    fn add(&mut self, call: &Call<'_>, place: usize, file: &NewFile, archive: Option<Guid>, resolved: Resolved) {
+    fn add(
+        &mut self,
+        call: &Call<'_>,
+        place: usize,
+        file: &NewFile,
+        archive: Option<Guid>,
+        resolved: Resolved,
+    ) {
         self.slots[place] = Some(match self.try_add(call, place, file, archive, resolved) {
             Ok(slot) => slot,
             Err(error) => Slot::Refused(error),
@@ -762,7 +792,8 @@ impl Merge {
             };
             let changes = !difference.edits.is_empty();
             difference.edits.iter().for_each(|edit| preview(&mut entry, edit));
-            self.mutations[place] = Mutation::Update { at: entry.at.clone(), expect, edits: difference.edits };
+            self.mutations[place] =
+                Mutation::Update { at: entry.at.clone(), expect, edits: difference.edits };
             if is_second || changes {
                 self.edited.insert(guid, entry);
             }

@@ -9,32 +9,38 @@ use exacat_model::answer::{DeletionAt, SeUsage, Stat};
 use exacat_model::limits::{READ_BATCH_MAX, REPLICAS_PER_BOOKING_MAX};
 use exacat_model::operation::{SeChoice, SeSettings};
 use exacat_model::{
-    AccountName, Answer, Cursor, Deletion, DeletionId, EntryId, Error, ErrorKind, Guid, Mutation, OperationId,
-    Record, RecordKey, Replica, ReplicaState, Result, Se, SeName, SeNumber, SeStatus,
+    AccountName, Answer, Cursor, Deletion, DeletionId, EntryId, Error, ErrorKind, Guid, Mutation,
+    OperationId, Record, RecordKey, Replica, ReplicaState, Result, Se, SeName, SeNumber, SeStatus,
 };
 use exacat_store::{Account, Place, UsageOf};
 
+use crate::Catalogue;
 use crate::accounts::{RecordPlan, check_not_gone, gone_name, is_gone};
 use crate::caller::Caller;
 use crate::cursor::{self, CursorOf};
 use crate::registry::Names;
 use crate::repeat::refused;
-use crate::Catalogue;
 
 /// The quality of service an upload gets if none is asked for, where any storage element has it.
 const DEFAULT_QOS: &str = "disk";
 
 impl Catalogue {
-    pub(crate) async fn se_set(&self, caller: &Caller, id: OperationId, settings: SeSettings) -> Result<Answer> {
+    pub(crate) async fn se_set(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        settings: SeSettings,
+    ) -> Result<Answer> {
         caller.check_operator("to add or change a storage element")?;
         check_not_gone(settings.name.as_str())?;
         let only_new = settings.only_new;
         let what = settings.name.clone();
         let revision = self.set_record(caller, id, &what, |names| {
             match names.se(&settings.name) {
-                Ok(_) if only_new => {
-                    Err(Error::new(ErrorKind::Exists, format!("the storage element {} exists", settings.name)))
-                }
+                Ok(_) if only_new => Err(Error::new(
+                    ErrorKind::Exists,
+                    format!("the storage element {} exists", settings.name),
+                )),
                 Ok(known) => {
                     Ok(RecordPlan::change(Record::Se((**known).clone()), changed_se(known, &settings)?))
                 }
@@ -132,8 +138,10 @@ impl Catalogue {
                 });
             }
         }
-        let mut ses: Vec<(u16, SeName)> =
-            on.into_iter().filter_map(|number| Some((number.0, names.ses.get(&number)?.name.clone()))).collect();
+        let mut ses: Vec<(u16, SeName)> = on
+            .into_iter()
+            .filter_map(|number| Some((number.0, names.ses.get(&number)?.name.clone())))
+            .collect();
         ses.sort();
         let next = page.more.then(|| cursor::write(CursorOf::SeFiles, &StoreCursor(next)));
         Ok(Answer::Entries { items, ses, next })
@@ -217,7 +225,8 @@ impl Catalogue {
                 return Ok(Answer::Done { revision });
             }
         };
-        let outcome = match self.apply(caller, id, vec![Mutation::Dequeue { se: number, done }]).await?.pop() {
+        let outcome = match self.apply(caller, id, vec![Mutation::Dequeue { se: number, done }]).await?.pop()
+        {
             Some(exacat_store::Outcome::Refused(refusal)) => {
                 return Err(refused(format!("the deletion queue of {name}"), refusal));
             }
@@ -317,7 +326,12 @@ pub(crate) fn distance(se: &Se, site: Option<&AccountName>) -> u32 {
 /// first; if nothing is asked for, one of quality `disk`, or any if no storage element has that. Among equally
 /// near ones the GUID decides, so that files spread evenly and a repeat chooses alike. `holding` have a replica
 /// already.
-pub(crate) fn choose(names: &Names, choice: &SeChoice, guid: Guid, holding: &[SeNumber]) -> Result<Vec<Arc<Se>>> {
+pub(crate) fn choose(
+    names: &Names,
+    choice: &SeChoice,
+    guid: Guid,
+    holding: &[SeNumber],
+) -> Result<Vec<Arc<Se>>> {
     let excluded = choice.excluded.iter().map(|name| names.se(name).map(|se| se.number));
     // An SE that is not there is excluded anyway.
     let excluded: HashSet<SeNumber> = excluded.flatten().chain(holding.iter().copied()).collect();
@@ -337,7 +351,9 @@ pub(crate) fn choose(names: &Names, choice: &SeChoice, guid: Guid, holding: &[Se
             ));
         }
         if se.prefix.is_empty() {
-            return Err(Error::invalid(format!("{name} has no prefix: it is not known where to write on it")));
+            return Err(Error::invalid(format!(
+                "{name} has no prefix: it is not known where to write on it"
+            )));
         }
         if !chosen.iter().any(|other| other.number == se.number) {
             chosen.push(se.clone());

@@ -8,8 +8,8 @@ use std::hint::black_box;
 use exacat_model::answer::TokenInfo;
 use exacat_model::limits::{PAGE_ITEMS_MAX, TOKEN_NOTE_BYTES_MAX, TOKENS_PER_USER_MAX};
 use exacat_model::{
-    AccountName, Answer, Error, ErrorKind, ExpectRecord, Lfn, Mutation, OperationId, Record, RecordKey, RecordKind,
-    Result, Token, TokenId, User, UserId,
+    AccountName, Answer, Error, ErrorKind, ExpectRecord, Lfn, Mutation, OperationId, Record, RecordKey,
+    RecordKind, Result, Token, TokenId, User, UserId,
 };
 use exacat_store::{Outcome, Refusal};
 use sha2::{Digest, Sha256};
@@ -29,7 +29,8 @@ const RENEW_TRIES_MAX: usize = 8;
 impl Catalogue {
     /// The caller a token stands for. Unknown, revoked and expired tokens, and those of disabled users, are refused.
     pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
-        let refused = || Error::new(ErrorKind::Unauthenticated, "the token is not known here, or was revoked");
+        let refused =
+            || Error::new(ErrorKind::Unauthenticated, "the token is not known here, or was revoked");
         let id = token_id(secret).ok_or_else(refused)?;
         let token = self.token(id).await?.ok_or_else(refused)?;
         let hash: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
@@ -50,7 +51,8 @@ impl Catalogue {
     /// name was proven is the face's matter.
     pub async fn caller_of_subject(&self, subject: &str) -> Result<Caller> {
         let id = self.registry.names().user_of_subject(subject).map(|user| user.id);
-        let unknown = || Error::new(ErrorKind::Unauthenticated, format!("no user has the subject {subject:.200?}"));
+        let unknown =
+            || Error::new(ErrorKind::Unauthenticated, format!("no user has the subject {subject:.200?}"));
         Ok(Caller::of(&self.enabled_user(id.ok_or_else(unknown)?).await?, Lfn::root(), true))
     }
 
@@ -117,7 +119,13 @@ impl Catalogue {
     /// The user as the store has it now.
     async fn enabled_user(&self, id: UserId) -> Result<User> {
         match self.store.record(RecordKey::User(id)).await? {
-            Some((Record::User(user), _)) if !user.disabled => Ok(user),
+            Some((Record::User(user), _)) if !user.disabled => {
+                // On a store that several servers share, this one may not have heard of a new user yet.
+                if self.registry.names().users.get(&id).is_none_or(|known| **known != user) {
+                    self.registry.refresh(&*self.store).await?;
+                }
+                Ok(user)
+            }
             Some((Record::User(user), _)) => {
                 Err(Error::new(ErrorKind::Unauthenticated, format!("the account {} is disabled", user.name)))
             }
@@ -193,7 +201,9 @@ impl Catalogue {
             return Err(Error::new(ErrorKind::Conflict, "another token was issued under this operation id"));
         }
         for _ in 0..RENEW_TRIES_MAX {
-            let Some((Record::Token(known), revision)) = self.store.record(RecordKey::Token(known.id)).await? else {
+            let Some((Record::Token(known), revision)) =
+                self.store.record(RecordKey::Token(known.id)).await?
+            else {
                 return Err(Error::not_found("the token was issued before, and revoked since"));
             };
             let (secret, hash) = new_secret(known.id)?;
@@ -228,7 +238,11 @@ impl Catalogue {
             return Err(Error::limit("the lifetime of a token in seconds", seconds, max as usize));
         }
         if token.note.len() > TOKEN_NOTE_BYTES_MAX {
-            return Err(Error::limit("the length of a token's note in bytes", token.note.len(), TOKEN_NOTE_BYTES_MAX));
+            return Err(Error::limit(
+                "the length of a token's note in bytes",
+                token.note.len(),
+                TOKEN_NOTE_BYTES_MAX,
+            ));
         }
         caller.check_scope(&token.scope)?;
         if token.write && !caller.may_write() {
@@ -246,12 +260,21 @@ impl Catalogue {
         let now = self.clock.now();
         let tokens = self.tokens(|token| token.user == user && token.expires > now).await?;
         if tokens.len() >= TOKENS_PER_USER_MAX {
-            return Err(Error::limit("the number of a user's valid tokens", tokens.len() + 1, TOKENS_PER_USER_MAX));
+            return Err(Error::limit(
+                "the number of a user's valid tokens",
+                tokens.len() + 1,
+                TOKENS_PER_USER_MAX,
+            ));
         }
         Ok(())
     }
 
-    pub(crate) async fn token_revoke(&self, caller: &Caller, id: OperationId, token: TokenId) -> Result<Answer> {
+    pub(crate) async fn token_revoke(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        token: TokenId,
+    ) -> Result<Answer> {
         let me = caller.check_known()?;
         let planned = match self.token(token).await? {
             Some(known) if known.user == me || caller.is_admin() => {

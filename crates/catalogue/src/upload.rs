@@ -97,7 +97,11 @@ impl Catalogue {
         let mut pending = Vec::with_capacity(chosen.len());
         for se in &chosen {
             let booked = earlier.as_ref().and_then(|earlier| {
-                earlier.pending.iter().find(|pending| pending.se == se.number).map(|known| known.location.clone())
+                earlier
+                    .pending
+                    .iter()
+                    .find(|pending| pending.se == se.number)
+                    .map(|known| known.location.clone())
             });
             let location = match (booked, request.guid) {
                 (Some(location), _) => location,
@@ -158,7 +162,9 @@ impl Catalogue {
                     return Err(Error::denied(format!("{lfn}: you may not add replicas to it (no w)")));
                 }
                 if file.is_member() {
-                    return Err(Error::invalid(format!("{lfn} is inside an archive, its replicas are the archive's")));
+                    return Err(Error::invalid(format!(
+                        "{lfn} is inside an archive, its replicas are the archive's"
+                    )));
                 }
                 if file.size.is_some_and(|size| size != request.size) {
                     return Err(Error::new(
@@ -194,7 +200,8 @@ impl Catalogue {
         match self.store.locate(&[EntryId::Object(guid)]).await?.pop().flatten() {
             None => Ok(()),
             Some(found) => {
-                let place = if matches!(found.place, Place::Trash(_)) { "in the trash" } else { "of another name" };
+                let place =
+                    if matches!(found.place, Place::Trash(_)) { "in the trash" } else { "of another name" };
                 Err(Error::new(ErrorKind::Exists, format!("the GUID {guid} is that of an entry {place}")))
             }
         }

@@ -78,19 +78,19 @@ impl Catalogue {
         let mut located = located.into_iter();
         for (index, by_guid) in by_guid.into_iter().enumerate() {
             let short = || Error::new(ErrorKind::Internal, "the store gave too few answers");
-            let found: Result<(Lfn, Entry)> = if by_guid {
-                located.next().ok_or_else(short)?.map(|resolved| (resolved.lfn, resolved.entry))
+            let found: Result<(Lfn, Box<Entry>)> = if by_guid {
+                located.next().ok_or_else(short)?.map(|resolved| (resolved.lfn, Box::new(resolved.entry)))
             } else {
                 let (lfn, walk) = walked.next().ok_or_else(short)?;
                 match walk.end {
                     WalkEnd::Found(entry) if !matches!(entry.body, Body::Link { .. }) => caller
                         .check_scope(&lfn)
                         .and_then(|()| check_passage(caller, &walk.gates, &lfn))
-                        .map(|()| (lfn, *entry)),
+                        .map(|()| (lfn, entry)),
                     _ => self
                         .resolve_walk(caller, lfn, walk, true)
                         .await
-                        .map(|resolved| (resolved.lfn, resolved.entry)),
+                        .map(|resolved| (resolved.lfn, Box::new(resolved.entry))),
                 }
             };
             answers.push(found.and_then(|(lfn, entry)| {
@@ -134,7 +134,7 @@ impl Catalogue {
             .map(|found| match found {
                 Some(Located { entry, place: Place::Tree(lfn), gates }) => {
                     caller.check_scope(&lfn).and_then(|()| check_passage(caller, &gates, &lfn)).ok()?;
-                    let File { guid, replicas, .. } = readable_file(caller, &lfn, entry).ok()?;
+                    let File { guid, replicas, .. } = readable_file(caller, &lfn, Box::new(entry)).ok()?;
                     Some(offers(names, distances, guid, replicas))
                 }
                 _ => Some(Vec::new()),
@@ -165,12 +165,13 @@ fn member_at(archive: &ReplicaAt, member: &str) -> ReplicaAt {
 }
 
 /// The file an entry is, if the caller may read it.
-fn readable_file(caller: &Caller, lfn: &Lfn, entry: Entry) -> Result<File> {
+fn readable_file(caller: &Caller, lfn: &Lfn, entry: Box<Entry>) -> Result<File> {
     let readable = caller.has_entry(&entry, READ);
+    let kind = entry.kind();
     match entry.body {
         Body::File(file) if readable => Ok(file),
         Body::File(_) => Err(Error::denied(format!("you may not read {lfn} (no r)"))),
-        _ => Err(Error::new(ErrorKind::NotFile, format!("{lfn} is a {}, not a file", entry.kind().name()))),
+        _ => Err(Error::new(ErrorKind::NotFile, format!("{lfn} is a {}, not a file", kind.name()))),
     }
 }
 
@@ -178,30 +179,56 @@ fn offered(state: ReplicaState) -> bool {
     matches!(state, ReplicaState::Available | ReplicaState::Suspect)
 }
 
+/// A replica that can be read, with what orders it among the others.
+struct Candidate<'a> {
+    replica: Replica,
+    se: Option<&'a Se>,
+    /// Smaller is better.
+    rank: (bool, bool, u32, SeNumber),
+}
+
 /// The replicas that can be read, best first.
 fn offers(
     names: &Names,
     distances: &mut Distances<'_>,
     guid: Guid,
-    mut replicas: Vec<Replica>,
+    replicas: Vec<Replica>,
 ) -> Vec<ReplicaAt> {
-    replicas.retain(|replica| offered(replica.state) && !replica.is_member());
-    if replicas.len() > 1 {
-        replicas.sort_by_cached_key(|replica| {
-            let se = names.ses.get(&replica.se);
-            let offline = se.is_none_or(|se| se.status == SeStatus::Offline);
-            let distance = se.map_or(u32::MAX, |se| distances.to(se));
-            (offline, replica.state != ReplicaState::Available, distance, replica.se)
-        });
+    let mut candidates: SmallVec<[Candidate<'_>; 4]> = SmallVec::new();
+    for replica in replicas {
+        if !offered(replica.state) || replica.is_member() {
+            continue;
+        }
+        let se = names.ses.get(&replica.se).map(|se| &**se);
+        let offline = se.is_none_or(|se| se.status == SeStatus::Offline);
+        let distance = se.map_or(u32::MAX, |se| distances.to(se));
+        let rank = (offline, replica.state != ReplicaState::Available, distance, replica.se);
+        candidates.push(Candidate { replica, se, rank });
     }
-    let mut offers = Vec::with_capacity(replicas.len());
-    for Replica { se: number, state, location } in replicas {
-        let se = names.ses.get(&number).map(|se| &**se);
-        let pfn = match location {
-            Location::Explicit(pfn) => pfn.into_string(),
-            // Without its SE's prefix it cannot be said where it is.
-            Location::Derived if se.is_none() => continue,
-            location => Replica { se: number, state, location }.pfn(guid, se),
+    if candidates.len() > 1 {
+        candidates.sort_unstable_by_key(|candidate| candidate.rank);
+    }
+    let mut offers: Vec<ReplicaAt> = Vec::with_capacity(candidates.len());
+    // The path that follows from the GUID is the same on each SE: which offer has it, and where it begins there.
+    let mut derived: Option<(usize, usize)> = None;
+    for Candidate { replica, se, .. } in candidates {
+        let state = replica.state;
+        let pfn = match (replica.location, se) {
+            (Location::Explicit(pfn), _) => pfn.into_string(),
+            (Location::Derived, Some(se)) => {
+                let mut pfn = String::with_capacity(se.prefix.len() + Guid::TEXT_BYTES + 10);
+                pfn.push_str(&se.prefix);
+                match derived {
+                    Some((offer, begin)) => pfn.push_str(&offers[offer].pfn[begin..]),
+                    None => {
+                        derived = Some((offers.len(), pfn.len()));
+                        guid.push_storage_path(&mut pfn);
+                    }
+                }
+                pfn
+            }
+            // Without its SE's prefix it cannot be said where it is; a member is where its archive is.
+            (Location::Derived, None) | (Location::Member { .. }, _) => continue,
         };
         offers.push(ReplicaAt { se: se.map(|se| se.name.clone()), state, pfn });
     }

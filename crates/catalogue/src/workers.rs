@@ -5,7 +5,8 @@
 //! each mutation names what it expects.
 
 use exacat_model::{
-    EntryId, Error, ErrorKind, Expect, ExpectRecord, Lfn, Mutation, OperationId, RecordKey, Result, TimeMs, UserId,
+    EntryId, Error, ErrorKind, Expect, ExpectRecord, Lfn, Mutation, OperationId, RecordKey, Result, TimeMs,
+    UserId,
 };
 use exacat_store::{Outcome, Place};
 
@@ -133,7 +134,8 @@ impl Catalogue {
         let mut operation = OperationId([0; 16]);
         fill_random(&mut operation.0)?;
         let outcomes = self.apply(&self.service()?, operation, mutations).await?;
-        let done = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Applied { .. })).count() as u64;
+        let done =
+            outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Applied { .. })).count() as u64;
         // Without progress, coming back at once would only spin.
         Ok(StepReport { done, more: more && done > 0, pause_ms: 0 })
     }

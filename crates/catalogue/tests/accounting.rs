@@ -1,10 +1,13 @@
 //! Users, groups, tokens and quotas: who there is, who may be whom, and until when.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fixture;
 
 use exacat_catalogue::{Caller, Settings};
 use exacat_model::answer::{TokenInfo, UserInfo};
-use exacat_model::limits::{GROUPS_PER_USER_MAX, SUBJECTS_PER_USER_MAX, TOKEN_NOTE_BYTES_MAX, TOKENS_PER_USER_MAX};
+use exacat_model::limits::{
+    GROUPS_PER_USER_MAX, SUBJECTS_PER_USER_MAX, TOKEN_NOTE_BYTES_MAX, TOKENS_PER_USER_MAX,
+};
 use exacat_model::operation::{Owner, UserSettings};
 use exacat_model::{
     Answer, ErrorKind, ExpectRecord, Lfn, Mutation, Operation, Record, Role, TimeMs, Token, TokenId, UserId,
@@ -127,12 +130,21 @@ async fn numbers_of_dropped_accounts_are_not_given_again() {
     assert_eq!(f.refusal(&f.admin, drop_user("admin")).await, ErrorKind::Exists);
     let group = Operation::GroupDrop { name: account("physics") };
     assert_eq!(f.refusal(&f.admin, group).await, ErrorKind::Exists);
-    assert_eq!(f.refusal(&f.admin, Operation::GroupAdd { name: account("physics") }).await, ErrorKind::Exists);
+    assert_eq!(
+        f.refusal(&f.admin, Operation::GroupAdd { name: account("physics") }).await,
+        ErrorKind::Exists
+    );
     f.audit().await;
 }
 
 fn issue(scope: &str, write: bool, lifetime_seconds: u64) -> Operation {
-    Operation::TokenIssue { user: None, scope: lfn(scope), write, lifetime_seconds, note: "a note".to_owned() }
+    Operation::TokenIssue {
+        user: None,
+        scope: lfn(scope),
+        write,
+        lifetime_seconds,
+        note: "a note".to_owned(),
+    }
 }
 
 async fn issued(f: &Fixture, caller: &Caller, operation: Operation) -> (TokenInfo, String) {
@@ -218,7 +230,11 @@ async fn a_token_gives_no_more_than_its_issuer_has() {
         (issue("/alice/ab", true, 10), false),
     ] {
         let answer = f.ask(&narrow, operation.clone()).await;
-        assert_eq!(answer.as_ref().err().map(|error| error.kind), (!allowed).then_some(ErrorKind::Denied), "{operation:?}");
+        assert_eq!(
+            answer.as_ref().err().map(|error| error.kind),
+            (!allowed).then_some(ErrorKind::Denied),
+            "{operation:?}"
+        );
     }
     let reading = f.scoped("alice", "/", false);
     assert_eq!(f.refusal(&reading, issue("/", false, 10)).await, ErrorKind::Denied);
@@ -268,7 +284,8 @@ async fn disabled_and_dropped_users_are_out_at_once() {
     let mkdir = || Operation::Mkdir { lfns: vec![lfn("/open/daves")], parents: false, mode: None };
     assert_eq!(f.refusal(&caller, mkdir()).await, ErrorKind::Unauthenticated);
     // Enabled again, its tokens are valid again; a new role is had from the next look on.
-    set(&f, UserSettings { disabled: Some(false), roles: Some(vec![Role::Operator]), ..settings("dave") }).await;
+    set(&f, UserSettings { disabled: Some(false), roles: Some(vec![Role::Operator]), ..settings("dave") })
+        .await;
     assert!(!caller.is_operator());
     assert!(f.catalogue.revalidate(&caller).await.unwrap().is_operator());
     f.get(&f.admin, Operation::UserDrop { name: account("dave") }).await;
@@ -356,7 +373,12 @@ async fn tokens_of_a_user_have_a_limit_and_expired_ones_are_forgotten() {
 async fn quotas_are_seen_by_those_they_limit() {
     let f = Fixture::new().await;
     f.plant_file("/alice/file", 1, 0o644, 10, vec![]).await;
-    let set = |owner: Owner, files: Option<u64>| Operation::QuotaSet { owner, files, bytes: None, replica_bytes: None };
+    let set = |owner: Owner, files: Option<u64>| Operation::QuotaSet {
+        owner,
+        files,
+        bytes: None,
+        replica_bytes: None,
+    };
     f.get(&f.op, set(Owner::User(account("alice")), Some(5))).await;
     f.get(&f.op, set(Owner::Group(account("physics")), Some(6))).await;
     let get = |owners: Vec<Owner>| Operation::QuotaGet { owners };
@@ -379,7 +401,9 @@ async fn quotas_are_seen_by_those_they_limit() {
     for _ in 0..2 {
         f.get(&f.op, set(Owner::User(account("alice")), None)).await;
     }
-    let Answer::Quotas(items) = f.get(&f.op, get(vec![Owner::User(account("alice"))])).await else { panic!() };
+    let Answer::Quotas(items) = f.get(&f.op, get(vec![Owner::User(account("alice"))])).await else {
+        panic!()
+    };
     assert_eq!(items[0].files, None);
     f.audit().await;
 }
@@ -387,7 +411,8 @@ async fn quotas_are_seen_by_those_they_limit() {
 #[tokio::test]
 async fn whoami_says_what_one_may() {
     let f = Fixture::with(Settings { anonymous_reads: true, ..Settings::default() }).await;
-    let Answer::Whoami { user, scope, write } = f.get(&f.scoped("alice", "/alice", false), Operation::Whoami).await
+    let Answer::Whoami { user, scope, write } =
+        f.get(&f.scoped("alice", "/alice", false), Operation::Whoami).await
     else {
         panic!()
     };

@@ -1,6 +1,7 @@
 //! Every request an operation makes to the store loses its answer once: before it is done, or after. The client asks
 //! again under the same operation id. In the end all is as if nothing had been lost: the same answer, the same
 //! number of changes, every counter right.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fixture;
 mod operations;
@@ -11,14 +12,14 @@ use async_trait::async_trait;
 use exacat_catalogue::{Catalogue, Settings};
 use exacat_model::operation::{Existing, NewFile, NewReplica};
 use exacat_model::{
-    Answer, Audit, Booking, Checksum, Checksums, Deletion, DeletionId, DirId, EntryId, ErrorKind, FileRef, Guid,
-    Lfn, Name, Operation, Record, RecordKey, RecordKind, ReplicaState, Result, Revision, SeNumber, Tag, TagKey,
-    TagValue, TimeMs, TrashId, TrashItem,
+    Answer, Audit, Booking, Checksum, Checksums, Deletion, DeletionId, DirId, EntryId, ErrorKind, FileRef,
+    Guid, Lfn, Name, Operation, Record, RecordKey, RecordKind, ReplicaState, Result, Revision, SeNumber, Tag,
+    TagKey, TagValue, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::memory::MemoryStore;
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Located, Outcome, Page, RecordEntry, Request, Store, StoreStatus, UsageOf,
-    Walk,
+    Account, ApplyError, ChangePage, Due, Located, Outcome, Page, RecordEntry, Request, Store, StoreStatus,
+    UsageOf, Walk,
 };
 use fixture::{Fixture, lfn, se_name};
 use operations::{Target, World, operation, outcome};
@@ -75,16 +76,31 @@ impl Store for LossyStore {
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         self.inner.locate(ids).await
     }
-    async fn list(&self, directory: DirId, after: Option<&Name>, limit: usize) -> Result<Option<Page<exacat_model::Entry>>> {
+    async fn list(
+        &self,
+        directory: DirId,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Option<Page<exacat_model::Entry>>> {
         self.inner.list(directory, after, limit).await
     }
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
         self.inner.usage(of).await
     }
-    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<exacat_model::Entry>, Vec<u8>)> {
+    async fn replicas_on(
+        &self,
+        se: SeNumber,
+        cursor: &[u8],
+        limit: usize,
+    ) -> Result<(Page<exacat_model::Entry>, Vec<u8>)> {
         self.inner.replicas_on(se, cursor, limit).await
     }
-    async fn members(&self, collection: Guid, after: Option<Guid>, limit: usize) -> Result<Option<Page<Guid>>> {
+    async fn members(
+        &self,
+        collection: Guid,
+        after: Option<Guid>,
+        limit: usize,
+    ) -> Result<Option<Page<Guid>>> {
         self.inner.members(collection, after, limit).await
     }
     async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
@@ -93,7 +109,12 @@ impl Store for LossyStore {
     async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
         self.inner.trash_item(id).await
     }
-    async fn deletions(&self, se: SeNumber, after: Option<DeletionId>, limit: usize) -> Result<Page<Deletion>> {
+    async fn deletions(
+        &self,
+        se: SeNumber,
+        after: Option<DeletionId>,
+        limit: usize,
+    ) -> Result<Page<Deletion>> {
         self.inner.deletions(se, after, limit).await
     }
     async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
@@ -108,7 +129,12 @@ impl Store for LossyStore {
     async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
         self.inner.record(key).await
     }
-    async fn records(&self, kind: RecordKind, after: Option<RecordKey>, limit: usize) -> Result<Page<RecordEntry>> {
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> Result<Page<RecordEntry>> {
         self.inner.records(kind, after, limit).await
     }
     async fn revision(&self) -> Result<Revision> {
@@ -159,7 +185,9 @@ async fn run(make: &dyn Fn(&World) -> Operation, admin: bool, plan: Option<(usiz
         asked += 1;
         let answer = catalogue.execute(caller, id, asked_for.clone()).await;
         match &answer {
-            Err(error) if error.kind == ErrorKind::Unknown => assert!(asked < ASKED_MAX, "{asked_for:?}: {error}"),
+            Err(error) if error.kind == ErrorKind::Unknown => {
+                assert!(asked < ASKED_MAX, "{asked_for:?}: {error}")
+            }
             _ => break answer,
         }
     };
@@ -216,7 +244,14 @@ async fn every_write_survives_every_loss() {
         }
         let admin = matches!(
             name,
-            "se-set" | "se-drop" | "se-deleted" | "user-set" | "user-drop" | "group-add" | "group-drop" | "quota-set"
+            "se-set"
+                | "se-drop"
+                | "se-deleted"
+                | "user-set"
+                | "user-drop"
+                | "group-add"
+                | "group-drop"
+                | "quota-set"
         );
         losses += lose_everything(name, &|world| operation(world, name), admin).await;
     }
@@ -232,9 +267,16 @@ async fn registering_with_parents_members_and_merges_survives_every_loss() {
         let files = vec![
             file("/alice/a/b/1"),
             NewFile { replicas: vec![on("X::FNAL::DISK")], ..file("/place/here/file") },
-            NewFile { replicas: vec![on("X::CERN::TAPE")], tags: vec![tag.clone()], ..file("/place/here/file") },
+            NewFile {
+                replicas: vec![on("X::CERN::TAPE")],
+                tags: vec![tag.clone()],
+                ..file("/place/here/file")
+            },
             NewFile { size: Some(99), ..file("/place/here/file") },
-            NewFile { member_of: Some((FileRef::Lfn(lfn("/alice/a/b/1")), "x".to_owned())), ..file("/alice/c/m") },
+            NewFile {
+                member_of: Some((FileRef::Lfn(lfn("/alice/a/b/1")), "x".to_owned())),
+                ..file("/alice/c/m")
+            },
             NewFile { tags: vec![tag], ..file("/alice/a/b/1") },
             NewFile {
                 checksums: Checksums::one(Checksum::parse("adler32:5").unwrap()),

@@ -1,9 +1,10 @@
 //! Registering files in bulk: what each file comes to, by policy, permission, place and repeat.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fixture;
 
-use exacat_model::operation::{Existing, NewFile, NewReplica, Registered};
 use exacat_model::limits::{BATCH_MUTATIONS_MAX, MEMBER_NAME_BYTES_MAX, REPLICAS_PER_FILE_MAX};
+use exacat_model::operation::{Existing, NewFile, NewReplica, Registered};
 use exacat_model::{
     Answer, Checksum, Checksums, Edit, ErrorKind, FileRef, GroupId, Guid, Location, NewBody, Operation, Pfn,
     ReplicaState, Result, SeNumber, Tag, TagKey, TagValue, TimeMs, UserId,
@@ -158,25 +159,61 @@ async fn policies_for_files_that_are_there() {
     };
     let both = Checksums::one(Checksum::parse("md5:d41d8cd98f00b204e9800998ecf8427e").unwrap());
     let suspect = NewReplica { state: ReplicaState::Suspect, ..on(CERN) };
-    let spelled = at(CERN, &derived(1, ReplicaState::Available).pfn(guid(9), Some(&se_of(1, "root://cern//d"))));
+    let spelled =
+        at(CERN, &derived(1, ReplicaState::Available).pfn(guid(9), Some(&se_of(1, "root://cern//d"))));
     let cases: Vec<(&str, NewFile, &str, &str)> = vec![
         ("nothing", file("/alice/file"), "unchanged", "unchanged"),
         ("all the same", known(), "unchanged", "unchanged"),
-        ("the same PFN, spelled out", NewFile { replicas: vec![spelled], ..file("/alice/file") }, "unchanged", "unchanged"),
+        (
+            "the same PFN, spelled out",
+            NewFile { replicas: vec![spelled], ..file("/alice/file") },
+            "unchanged",
+            "unchanged",
+        ),
         ("another replica", NewFile { replicas: vec![on(FNAL)], ..file("/alice/file") }, "exists", "merged"),
-        ("another checksum algorithm", NewFile { checksums: both, ..file("/alice/file") }, "exists", "merged"),
+        (
+            "another checksum algorithm",
+            NewFile { checksums: both, ..file("/alice/file") },
+            "exists",
+            "merged",
+        ),
         ("another tag", NewFile { tags: vec![tag("period", 1)], ..file("/alice/file") }, "exists", "merged"),
         ("another GUID", NewFile { guid: Some(guid(10)), ..file("/alice/file") }, "exists", "conflict"),
         ("another size", NewFile { size: Some(11), ..file("/alice/file") }, "exists", "conflict"),
-        ("another digest", NewFile { checksums: checksum("adler32:2"), ..file("/alice/file") }, "exists", "conflict"),
-        ("another tag value", NewFile { tags: vec![tag("run", 8)], ..file("/alice/file") }, "exists", "conflict"),
-        ("another PFN", NewFile { replicas: vec![at(CERN, "root://x//y")], ..file("/alice/file") }, "exists", "conflict"),
+        (
+            "another digest",
+            NewFile { checksums: checksum("adler32:2"), ..file("/alice/file") },
+            "exists",
+            "conflict",
+        ),
+        (
+            "another tag value",
+            NewFile { tags: vec![tag("run", 8)], ..file("/alice/file") },
+            "exists",
+            "conflict",
+        ),
+        (
+            "another PFN",
+            NewFile { replicas: vec![at(CERN, "root://x//y")], ..file("/alice/file") },
+            "exists",
+            "conflict",
+        ),
         ("another state", NewFile { replicas: vec![suspect], ..file("/alice/file") }, "exists", "conflict"),
         ("another mode", NewFile { mode: Some(mode(0o600)), ..file("/alice/file") }, "exists", "conflict"),
-        ("another group", NewFile { group: Some(account("physics")), ..file("/alice/file") }, "exists", "conflict"),
+        (
+            "another group",
+            NewFile { group: Some(account("physics")), ..file("/alice/file") },
+            "exists",
+            "conflict",
+        ),
         ("another job", NewFile { job: Some(4), ..file("/alice/file") }, "exists", "conflict"),
         ("another time", NewFile { modified: Some(TimeMs(1)), ..file("/alice/file") }, "exists", "conflict"),
-        ("an expiry", NewFile { expires: Some(TimeMs(u64::MAX / 2)), ..file("/alice/file") }, "exists", "conflict"),
+        (
+            "an expiry",
+            NewFile { expires: Some(TimeMs(u64::MAX / 2)), ..file("/alice/file") },
+            "exists",
+            "conflict",
+        ),
         (
             "a replica and a contradiction",
             NewFile { size: Some(11), replicas: vec![on(FNAL)], ..file("/alice/file") },
@@ -225,7 +262,10 @@ fn se_of(number: u16, prefix: &str) -> exacat_model::Se {
 #[tokio::test]
 async fn what_is_there_may_lack_size_and_job() {
     let f = Fixture::new().await;
-    assert_eq!(word(&ask(&f, &f.alice, vec![file("/alice/bare")], false, Existing::Refuse).await[0]), "created");
+    assert_eq!(
+        word(&ask(&f, &f.alice, vec![file("/alice/bare")], false, Existing::Refuse).await[0]),
+        "created"
+    );
     let given = NewFile { size: Some(5), job: Some(6), ..file("/alice/bare") };
     assert_eq!(word(&ask(&f, &f.alice, vec![given], false, Existing::Merge).await[0]), "merged");
     let entry = f.entry("/alice/bare").await.unwrap();
@@ -312,12 +352,23 @@ async fn archives_and_members_in_one_call_in_any_order() {
     assert_eq!(
         items.iter().map(word).collect::<Vec<_>>(),
         [
-            "created", "created", "created", "created", "created", "not-found", "not-file", "invalid", "invalid",
-            "created", "limit"
+            "created",
+            "created",
+            "created",
+            "created",
+            "created",
+            "not-found",
+            "not-file",
+            "invalid",
+            "invalid",
+            "created",
+            "limit"
         ]
     );
     let zip = guid_of(&items[1]);
-    for (path, archive, name) in [("/alice/m1", zip, "one"), ("/alice/m2", zip, "two"), ("/alice/m3", guid(31), "three")] {
+    for (path, archive, name) in
+        [("/alice/m1", zip, "one"), ("/alice/m2", zip, "two"), ("/alice/m3", guid(31), "three")]
+    {
         let entry = f.entry(path).await.unwrap();
         let location = &entry.file().unwrap().replicas[0].location;
         assert_eq!(location, &Location::Member { archive, member: name.to_owned() }, "{path}");
@@ -408,7 +459,8 @@ async fn quota_is_exact_at_its_edge_in_bulk() {
 #[tokio::test]
 async fn limits_hold_at_their_edges() {
     let f = Fixture::new().await;
-    let files: Vec<NewFile> = (0..=BATCH_MUTATIONS_MAX).map(|number| file(&format!("/alice/{number}"))).collect();
+    let files: Vec<NewFile> =
+        (0..=BATCH_MUTATIONS_MAX).map(|number| file(&format!("/alice/{number}"))).collect();
     assert_eq!(f.refusal(&f.alice, register(files, false, Existing::Refuse)).await, ErrorKind::Limit);
     assert!(!f.is_there("/alice/0").await);
     assert!(ask(&f, &f.alice, Vec::new(), false, Existing::Refuse).await.is_empty());

@@ -1,5 +1,6 @@
 //! Every operation that changes something is asked again under the same operation id: it gets the same answer, and
 //! nothing changes a second time. So a lost answer costs nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fixture;
 mod operations;
@@ -13,9 +14,8 @@ const TARGET: Target = Target { directory_mode: 0o755, file_mode: 0o644 };
 /// Who may do it.
 fn caller<'a>(world: &'a World, name: &str) -> &'a exacat_catalogue::Caller {
     match name {
-        "se-set" | "se-drop" | "se-deleted" | "user-set" | "user-drop" | "group-add" | "group-drop" | "quota-set" => {
-            &world.fixture.admin
-        }
+        "se-set" | "se-drop" | "se-deleted" | "user-set" | "user-drop" | "group-add" | "group-drop"
+        | "quota-set" => &world.fixture.admin,
         _ => &world.fixture.alice,
     }
 }
@@ -40,7 +40,10 @@ async fn every_write_asked_twice_is_done_once() {
             let again = f.catalogue.execute(who, id, asked.clone()).await;
             match (&first, &again) {
                 // The secret is kept nowhere, so it cannot be given again: another takes its place.
-                (Ok(Answer::TokenIssued { token, secret }), Ok(Answer::TokenIssued { token: same, secret: other })) => {
+                (
+                    Ok(Answer::TokenIssued { token, secret }),
+                    Ok(Answer::TokenIssued { token: same, secret: other }),
+                ) => {
                     assert_eq!(token, same);
                     assert_ne!(secret, other);
                     assert!(f.catalogue.authenticate(secret).await.is_err());
@@ -54,7 +57,11 @@ async fn every_write_asked_twice_is_done_once() {
                 }
                 _ => assert_eq!(first, again, "{name}"),
             }
-            assert_eq!(f.catalogue.store().revision().await.unwrap(), revision, "{name} changed something again");
+            assert_eq!(
+                f.catalogue.store().revision().await.unwrap(),
+                revision,
+                "{name} changed something again"
+            );
         }
         f.audit().await;
     }

@@ -1,14 +1,15 @@
 //! Storage elements: the registry of them, what is on them, their deletion queues, and the choice for an upload.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fixture;
 
 use std::collections::BTreeMap;
 
-use exacat_model::operation::{Existing, NewFile, NewReplica, SeChoice, SeSettings};
 use exacat_model::limits::{QOS_PER_SE_MAX, REPLICAS_PER_BOOKING_MAX};
+use exacat_model::operation::{Existing, NewFile, NewReplica, SeChoice, SeSettings};
 use exacat_model::{
-    Answer, Checksums, Cursor, DeletionId, Edit, ErrorKind, Operation, Record, RecordKey, ReplicaState, Revision,
-    SeNumber, SeStatus,
+    Answer, Checksums, Cursor, DeletionId, Edit, ErrorKind, Operation, Record, RecordKey, ReplicaState,
+    Revision, SeNumber, SeStatus,
 };
 use fixture::{Fixture, account, derived, guid, lfn, se_name};
 
@@ -59,7 +60,10 @@ async fn adding_and_changing() {
     };
     f.get(&f.op, Operation::SeSet(change)).await;
     let changed = se(&f, "Y::NEW::SE").await.unwrap();
-    assert_eq!((changed.number, changed.status, changed.prefix.as_str()), (SeNumber(5), SeStatus::ReadOnly, "root://new//d"));
+    assert_eq!(
+        (changed.number, changed.status, changed.prefix.as_str()),
+        (SeNumber(5), SeStatus::ReadOnly, "root://new//d")
+    );
     assert_eq!(changed.distances, [(account("CERN"), 7), (account("FNAL"), 2), (account("KISTI"), 9)]);
     // Nothing to change is done already.
     let before = f.catalogue.store().revision().await.unwrap();
@@ -70,7 +74,10 @@ async fn adding_and_changing() {
         (SeSettings { number: Some(1), ..settings("Y::OTHER::SE") }, ErrorKind::Exists),
         (SeSettings { number: Some(0), ..settings("Y::OTHER::SE") }, ErrorKind::Invalid),
         (SeSettings { prefix: Some("root://x/".to_owned()), ..settings("Y::OTHER::SE") }, ErrorKind::Invalid),
-        (SeSettings { prefix: Some("root://x y".to_owned()), ..settings("Y::OTHER::SE") }, ErrorKind::Invalid),
+        (
+            SeSettings { prefix: Some("root://x y".to_owned()), ..settings("Y::OTHER::SE") },
+            ErrorKind::Invalid,
+        ),
         (
             SeSettings {
                 qos: Some((0..=QOS_PER_SE_MAX).map(|number| account(&format!("q{number}"))).collect()),
@@ -187,7 +194,10 @@ async fn files_and_deletions_are_listed_in_pages() {
     assert_eq!(deletions(&f, "X::CERN::DISK").await.len(), 1);
     assert_eq!(f.refusal(&f.op, Operation::SeDeleted { name: name(), done }).await, ErrorKind::NotFound);
     let unknown = vec![DeletionId { revision: Revision(1), index: 9 }];
-    assert_eq!(f.refusal(&f.op, Operation::SeDeleted { name: name(), done: unknown }).await, ErrorKind::NotFound);
+    assert_eq!(
+        f.refusal(&f.op, Operation::SeDeleted { name: name(), done: unknown }).await,
+        ErrorKind::NotFound
+    );
     let foreign = Operation::SeDeletions { name: name(), cursor: Cursor(vec![1, 2, 3]), limit: 1 };
     assert_eq!(f.refusal(&f.op, foreign).await, ErrorKind::Invalid);
     f.audit().await;
@@ -213,7 +223,12 @@ async fn a_copy_in_use_again_is_not_given_out_for_deletion() {
 async fn the_choice_of_storage_elements() {
     let f = Fixture::new().await;
     // CERN::DISK (1) and FNAL::DISK (2) are online, CERN::TAPE (3) is read-only, GONE::DISK (4) offline.
-    for (name, qos) in [("X::CERN::DISK", "disk"), ("X::FNAL::DISK", "disk"), ("X::CERN::TAPE", "tape"), ("X::GONE::DISK", "disk")] {
+    for (name, qos) in [
+        ("X::CERN::DISK", "disk"),
+        ("X::FNAL::DISK", "disk"),
+        ("X::CERN::TAPE", "tape"),
+        ("X::GONE::DISK", "disk"),
+    ] {
         f.get(&f.op, Operation::SeSet(SeSettings { qos: Some(vec![account(qos)]), ..settings(name) })).await;
     }
     let far = SeSettings {
@@ -317,7 +332,11 @@ async fn replicas_of_one_booking_have_a_limit() {
     let mut names = Vec::new();
     for number in 0..=REPLICAS_PER_BOOKING_MAX {
         let name = format!("Y::{number}::SE");
-        f.get(&f.op, Operation::SeSet(SeSettings { prefix: Some("root://y//d".to_owned()), ..settings(&name) })).await;
+        f.get(
+            &f.op,
+            Operation::SeSet(SeSettings { prefix: Some("root://y//d".to_owned()), ..settings(&name) }),
+        )
+        .await;
         names.push(se_name(&name));
     }
     let book = |wanted: &[exacat_model::SeName]| Operation::UploadBook {

@@ -1,4 +1,5 @@
 //! Uploads from booking to commit: places, choice of storage elements, quota, expiry, repeats, many at once.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fixture;
 
@@ -8,7 +9,8 @@ use exacat_catalogue::{Caller, Settings};
 use exacat_model::answer::Upload;
 use exacat_model::operation::{Owner, SeChoice, SeSettings};
 use exacat_model::{
-    Answer, Checksum, Checksums, Cursor, ErrorKind, Guid, Operation, OperationId, Result, SeStatus, Usage, UserId,
+    Answer, Checksum, Checksums, Cursor, ErrorKind, Guid, Operation, OperationId, Result, SeStatus, Usage,
+    UserId,
 };
 use exacat_store::UsageOf;
 use fixture::{Fixture, account, guid, lfn, mode, se_name};
@@ -58,10 +60,14 @@ fn sum(text: &str) -> Checksums {
 #[tokio::test]
 async fn from_booking_to_a_file_with_two_replicas() {
     let f = Fixture::new().await;
-    let up = booked(&f, &f.alice, book_with("/alice/new/file", None, 10, sum("adler32:1"), wanted(&[CERN, FNAL]))).await;
+    let up =
+        booked(&f, &f.alice, book_with("/alice/new/file", None, 10, sum("adler32:1"), wanted(&[CERN, FNAL])))
+            .await;
     let guid = up.booking.guid;
     assert_eq!(targets(&up), [CERN, FNAL]);
-    assert!(up.targets[0].pfn.starts_with("root://cern//d/") && up.targets[0].pfn.ends_with(&guid.to_string()));
+    assert!(
+        up.targets[0].pfn.starts_with("root://cern//d/") && up.targets[0].pfn.ends_with(&guid.to_string())
+    );
     assert_eq!(reserved(&f, 1).await.replica_bytes, 20);
     // Nothing is visible yet, not even the parent.
     assert!(!f.is_there("/alice/new").await);
@@ -104,7 +110,8 @@ async fn where_an_upload_may_go() {
         assert_eq!(f.refusal(&f.alice, operation).await, kind, "{path} {guid:?}");
     }
     // One's own GUID is kept; another's booking of it is not disturbed.
-    let up = booked(&f, &f.alice, book_with("/alice/new", Some(guid(7000)), 10, Checksums::none(), one())).await;
+    let up =
+        booked(&f, &f.alice, book_with("/alice/new", Some(guid(7000)), 10, Checksums::none(), one())).await;
     assert_eq!(up.booking.guid, guid(7000));
     let theft = book_with("/bob/new", Some(guid(7000)), 10, Checksums::none(), one());
     assert_eq!(f.refusal(&f.bob, theft).await, ErrorKind::Exists);
@@ -114,10 +121,13 @@ async fn where_an_upload_may_go() {
 #[tokio::test]
 async fn further_replicas_of_a_file_that_is_there() {
     let f = Fixture::new().await;
-    let up = booked(&f, &f.alice, book_with("/alice/file", None, 10, sum("adler32:1"), wanted(&[CERN]))).await;
+    let up =
+        booked(&f, &f.alice, book_with("/alice/file", None, 10, sum("adler32:1"), wanted(&[CERN]))).await;
     let guid = up.booking.guid;
     f.get(&f.alice, commit(guid, CERN, 10)).await;
-    let more = |size: u64, sums: Checksums, choice: SeChoice| book_with("/alice/file", Some(guid), size, sums, choice);
+    let more = |size: u64, sums: Checksums, choice: SeChoice| {
+        book_with("/alice/file", Some(guid), size, sums, choice)
+    };
     for (operation, kind) in [
         (more(11, Checksums::none(), wanted(&[FNAL])), ErrorKind::Conflict),
         (more(10, sum("adler32:2"), wanted(&[FNAL])), ErrorKind::Conflict),
@@ -138,7 +148,8 @@ async fn further_replicas_of_a_file_that_is_there() {
 #[tokio::test]
 async fn what_was_written_must_be_what_was_booked() {
     let f = Fixture::new().await;
-    let up = booked(&f, &f.alice, book_with("/alice/file", None, 10, sum("adler32:1"), wanted(&[CERN]))).await;
+    let up =
+        booked(&f, &f.alice, book_with("/alice/file", None, 10, sum("adler32:1"), wanted(&[CERN]))).await;
     let guid = up.booking.guid;
     assert_eq!(f.refusal(&f.alice, commit(guid, CERN, 9)).await, ErrorKind::Conflict);
     let other = Operation::UploadCommit { guid, se: se_name(CERN), size: 10, checksums: sum("adler32:2") };
@@ -175,7 +186,9 @@ async fn the_name_goes_to_whoever_commits_first() {
 
 #[tokio::test]
 async fn a_booking_ends_in_time() {
-    let f = Fixture::with(Settings { booking_seconds: 100, booking_seconds_max: 1000, ..Settings::default() }).await;
+    let f =
+        Fixture::with(Settings { booking_seconds: 100, booking_seconds_max: 1000, ..Settings::default() })
+            .await;
     let lasting = |seconds: Option<u64>| Operation::UploadBook {
         lfn: lfn("/alice/file"),
         guid: None,
@@ -238,10 +251,12 @@ async fn booking_again_moves_what_is_pending() {
     assert_eq!(first.targets, second.targets);
     assert!(second.booking.expires > first.booking.expires);
     // Another: what may have been written at the first is queued for deletion.
-    let third = booked(&f, &f.alice, again(SeChoice { excluded: vec![se_name(CERN)], ..SeChoice::default() })).await;
+    let third =
+        booked(&f, &f.alice, again(SeChoice { excluded: vec![se_name(CERN)], ..SeChoice::default() })).await;
     assert_eq!(targets(&third), [FNAL]);
     assert_eq!(reserved(&f, 1).await.replica_bytes, 10);
-    let deletions = |se: &str| Operation::SeDeletions { name: se_name(se), cursor: Cursor::default(), limit: 0 };
+    let deletions =
+        |se: &str| Operation::SeDeletions { name: se_name(se), cursor: Cursor::default(), limit: 0 };
     let Answer::Deletions { items, .. } = f.get(&f.op, deletions(CERN)).await else { panic!() };
     assert_eq!(items.len(), 1);
     assert_eq!(items[0].pfn, first.targets[0].pfn);
@@ -344,7 +359,9 @@ async fn bookings_are_listed_to_their_owners_in_pages() {
     let f = Fixture::new().await;
     let mut mine = Vec::new();
     for number in 0..7 {
-        mine.push(booked(&f, &f.alice, book(&format!("/open/{number}"), 1, wanted(&[CERN]))).await.booking.guid);
+        mine.push(
+            booked(&f, &f.alice, book(&format!("/open/{number}"), 1, wanted(&[CERN]))).await.booking.guid,
+        );
         booked(&f, &f.bob, book(&format!("/open/b{number}"), 1, wanted(&[CERN]))).await;
     }
     mine.sort();

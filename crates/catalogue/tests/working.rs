@@ -1,15 +1,16 @@
 //! What happens by itself - expiry and purge - step by step, interrupted and at the same time; and the check of the whole.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fixture;
 
 use std::sync::Arc;
 
 use exacat_catalogue::Settings;
-use exacat_model::{
-    Answer, Checksums, Cursor, DirId, Edit, ErrorKind, Expect, File, FileRef, GroupId, Location, Mutation, NewBody,
-    Operation, Replica, ReplicaState, SeNumber, TimeMs, UserId,
-};
 use exacat_model::operation::{Existing, NewFile};
+use exacat_model::{
+    Answer, Checksums, Cursor, DirId, Edit, ErrorKind, Expect, File, FileRef, GroupId, Location, Mutation,
+    NewBody, Operation, Replica, ReplicaState, SeNumber, TimeMs, UserId,
+};
 use exacat_store::{Request, UsageOf};
 use fixture::{Fixture, derived, guid, lfn};
 
@@ -60,11 +61,14 @@ async fn more_than_one_step_of_entries() {
         .collect();
     f.get(&f.alice, Operation::Register { files, parents: false, existing: Existing::Refuse }).await;
     // The root never goes, whatever is said of it, and keeps nothing else from going.
-    f.apply(0, vec![Mutation::Update {
-        at: exacat_model::At { parent: DirId::ROOT, name: exacat_model::Name::root() },
-        expect: Expect::ANY,
-        edits: vec![Edit::Expires(Some(TimeMs(1)))],
-    }])
+    f.apply(
+        0,
+        vec![Mutation::Update {
+            at: exacat_model::At { parent: DirId::ROOT, name: exacat_model::Name::root() },
+            expect: Expect::ANY,
+            edits: vec![Edit::Expires(Some(TimeMs(1)))],
+        }],
+    )
     .await;
     f.clock.advance_ms(10_000);
     let mut done = Vec::new();
@@ -222,10 +226,12 @@ async fn the_check_finds_what_refers_to_nothing() {
         }
     };
     f.plant("/alice/directory", 1, 0o755, NewBody::Directory).await;
-    let archive = f.plant_file("/alice/directory/zip", 1, 0o644, 10, vec![derived(1, ReplicaState::Available)]).await;
+    let archive =
+        f.plant_file("/alice/directory/zip", 1, 0o644, 10, vec![derived(1, ReplicaState::Available)]).await;
     let mut member = NewFile::named(lfn("/alice/member"));
     member.member_of = Some((FileRef::Guid(archive), "x".to_owned()));
-    f.get(&f.alice, Operation::Register { files: vec![member], parents: false, existing: Existing::Refuse }).await;
+    f.get(&f.alice, Operation::Register { files: vec![member], parents: false, existing: Existing::Refuse })
+        .await;
     f.remove(&f.alice, "/alice/directory").await.unwrap();
     let audit = fsck().await;
     assert_eq!(audit.findings_total, 0, "{audit:?}");
@@ -251,7 +257,10 @@ async fn the_check_finds_what_refers_to_nothing() {
             }],
         };
         Mutation::Create(Box::new(exacat_model::NewEntry {
-            at: exacat_model::At { parent: DirId::ROOT, name: exacat_model::Name::parse(&number.to_string()).unwrap() },
+            at: exacat_model::At {
+                parent: DirId::ROOT,
+                name: exacat_model::Name::parse(&number.to_string()).unwrap(),
+            },
             owner: UserId(owner),
             group: GroupId(group),
             mode: exacat_model::Mode::FILE,
@@ -276,9 +285,14 @@ async fn the_status_has_the_figures() {
     f.plant_file("/alice/file", 1, 0o644, 10, vec![derived(1, ReplicaState::Available)]).await;
     let Answer::Status(parts) = f.get(&f.op, Operation::Status).await else { panic!() };
     assert_eq!(parts.iter().map(|part| part.part.as_str()).collect::<Vec<_>>(), ["catalogue", "store"]);
-    for (name, value) in
-        [("users", 5), ("groups", 6), ("storage_elements", 4), ("storage_elements_online", 2), ("files", 1), ("replica_bytes", 10)]
-    {
+    for (name, value) in [
+        ("users", 5),
+        ("groups", 6),
+        ("storage_elements", 4),
+        ("storage_elements_online", 2),
+        ("files", 1),
+        ("replica_bytes", 10),
+    ] {
         assert!(parts[0].figures.contains(&(name.to_owned(), value)), "{name}: {:?}", parts[0].figures);
     }
 }

@@ -4,7 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use exacat_client::{AnswerStream, Client, ClientSettings, Credentials, Endpoint, Target, Trust};
+use exacat_client::{
+    AnswerStream, CallOptions, Client, ClientSettings, Credentials, Endpoint, Target, Trust,
+};
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Operation, Result};
 use futures::StreamExt;
 
@@ -16,6 +18,8 @@ use crate::parse;
 const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
 /// How long a request may take if not said.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a check of the whole catalogue may take if not said: what a server gives a request at most.
+const TIMEOUT_LONG: Duration = Duration::from_secs(300);
 /// The environment's token.
 const TOKEN_VARIABLE: &str = "EXACAT_TOKEN";
 /// The environment's file with a token.
@@ -41,6 +45,7 @@ pub fn data_directory(connection: &Connection) -> std::result::Result<PathBuf, F
 #[derive(Clone, Debug)]
 pub struct Session {
     client: Client,
+    timeout_given: bool,
 }
 
 impl Session {
@@ -59,7 +64,7 @@ impl Session {
             ..ClientSettings::default()
         };
         match Client::connect(target.clone(), credentials, settings).await {
-            Ok(client) => Ok(Session { client }),
+            Ok(client) => Ok(Session { client, timeout_given: connection.timeout.is_some() }),
             Err(error) => {
                 let hint = hint(&target, &error);
                 Err(Failure::Catalogue { subject: None, error, hint })
@@ -75,6 +80,12 @@ impl Session {
     /// Asks.
     pub async fn call(&self, operation: Operation) -> Result<Answer> {
         self.client.call(operation).await
+    }
+
+    /// Asks for something that takes long: with as much time as a server gives anyone, unless the user said.
+    pub async fn call_long(&self, operation: Operation) -> Result<Answer> {
+        let deadline = (!self.timeout_given).then_some(TIMEOUT_LONG);
+        self.client.call_with(operation, CallOptions { deadline, ..CallOptions::default() }).await
     }
 
     /// Asks for all pages.

@@ -52,7 +52,11 @@ impl Context {
     }
 
     /// Asks about something, which an error then names.
-    pub async fn call_about(&self, subject: &str, operation: Operation) -> std::result::Result<Answer, Failure> {
+    pub async fn call_about(
+        &self,
+        subject: &str,
+        operation: Operation,
+    ) -> std::result::Result<Answer, Failure> {
         self.call(operation).await.map_err(|error| Failure::about(subject, error))
     }
 
@@ -68,7 +72,8 @@ impl Context {
             match self.call(Operation::SeList).await {
                 Ok(Answer::Ses(list)) => Arc::make_mut(&mut self.ses).learn_all(&list),
                 Ok(other) => return Err(Failure::unexpected(&other)),
-                Err(error) if error.kind == ErrorKind::Denied || error.kind == ErrorKind::Unauthenticated => {}
+                Err(error) if error.kind == ErrorKind::Denied || error.kind == ErrorKind::Unauthenticated => {
+                }
                 Err(error) => return Err(error.into()),
             }
         }

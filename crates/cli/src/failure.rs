@@ -108,7 +108,9 @@ pub fn report(subject: Option<&str>, error: &Error) {
 fn hint(error: &Error) -> Option<&'static str> {
     match error.kind {
         ErrorKind::Unknown => Some("it may have been done: look before you repeat it"),
-        ErrorKind::Unauthenticated => Some("a token is given by --token-file, EXACAT_TOKEN_FILE or EXACAT_TOKEN"),
+        ErrorKind::Unauthenticated => {
+            Some("a token is given by --token-file, EXACAT_TOKEN_FILE or EXACAT_TOKEN")
+        }
         _ => None,
     }
 }

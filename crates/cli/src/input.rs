@@ -24,7 +24,11 @@ pub struct Names {
 impl Names {
     /// These, where `-` stands for the lines of standard input (ended by NUL if `null`).
     pub fn new(arguments: &[String], null: bool) -> Self {
-        Names { arguments: arguments.iter().cloned().collect(), stdin: None, end: if null { 0 } else { b'\n' } }
+        Names {
+            arguments: arguments.iter().cloned().collect(),
+            stdin: None,
+            end: if null { 0 } else { b'\n' },
+        }
     }
 
     /// The next ones, at most [`BATCH_NAMES`]; none at the end. What has come on standard input is not held

@@ -45,7 +45,10 @@ impl SeNames {
 
     /// The number of this name, in any case of letters.
     pub fn number(&self, name: &SeName) -> Option<SeNumber> {
-        self.names.iter().find(|(_, known)| known.as_str().eq_ignore_ascii_case(name.as_str())).map(|(number, _)| *number)
+        self.names
+            .iter()
+            .find(|(_, known)| known.as_str().eq_ignore_ascii_case(name.as_str()))
+            .map(|(number, _)| *number)
     }
 
     /// The URL of a replica; empty if it follows from a prefix that is not known.

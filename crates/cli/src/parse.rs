@@ -2,8 +2,8 @@
 
 use exacat_model::operation::Owner;
 use exacat_model::{
-    AccountName, DeletionId, Error, FileRef, Guid, Lfn, Mode, Pfn, Result, Revision,
-    SeName, Tag, TimeMs, TokenId, TrashId,
+    AccountName, DeletionId, Error, FileRef, Guid, Lfn, Mode, Pfn, Result, Revision, SeName, Tag, TimeMs,
+    TokenId, TrashId,
 };
 use exacat_store::{Clock, SystemClock};
 
@@ -42,7 +42,9 @@ pub fn file(text: &str) -> Result<FileRef> {
         return Ok(FileRef::Lfn(Lfn::parse(text)?));
     }
     Guid::parse(text).map(FileRef::Guid).map_err(|_| {
-        Error::invalid("neither an LFN (which begins with '/') nor a GUID (32 hex digits with or without hyphens)")
+        Error::invalid(
+            "neither an LFN (which begins with '/') nor a GUID (32 hex digits with or without hyphens)",
+        )
     })
 }
 
@@ -69,10 +71,14 @@ pub fn bytes(text: &str) -> Result<u64> {
     };
     // Decimal fractions without going through floats: 1.1G is 1 100 000 000 exactly.
     let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
-    if (whole.is_empty() && fraction.is_empty()) || fraction.len() > 18 || (factor == 1 && !fraction.is_empty()) {
+    if (whole.is_empty() && fraction.is_empty())
+        || fraction.len() > 18
+        || (factor == 1 && !fraction.is_empty())
+    {
         return Err(bad());
     }
-    let number = |digits: &str| if digits.is_empty() { Ok(0) } else { digits.parse::<u128>().map_err(|_| bad()) };
+    let number =
+        |digits: &str| if digits.is_empty() { Ok(0) } else { digits.parse::<u128>().map_err(|_| bad()) };
     let scaled = number(whole)?.checked_mul(factor).ok_or_else(bad)?;
     let part = number(fraction)?.checked_mul(factor).ok_or_else(bad)? / 10u128.pow(fraction.len() as u32);
     u64::try_from(scaled.checked_add(part).ok_or_else(bad)?).map_err(|_| bad())
@@ -198,7 +204,9 @@ pub fn tag(text: &str) -> Result<Tag> {
 
 /// The number of an item of the trash.
 pub fn trash_id(text: &str) -> Result<TrashId> {
-    revision(text).map(TrashId).map_err(|_| Error::invalid(format!("not the number of an item of the trash: {text:.40?}")))
+    revision(text)
+        .map(TrashId)
+        .map_err(|_| Error::invalid(format!("not the number of an item of the trash: {text:.40?}")))
 }
 
 /// A revision.
@@ -330,7 +338,21 @@ mod tests {
         ] {
             assert_eq!(bytes(text).unwrap(), value, "{text}");
         }
-        for bad in ["", "k", "1.5", "-1", "1x", "1kk", "1i", "1iB", "18446744073709551616", "99E", "1.2.3k", ".", "0x10"] {
+        for bad in [
+            "",
+            "k",
+            "1.5",
+            "-1",
+            "1x",
+            "1kk",
+            "1i",
+            "1iB",
+            "18446744073709551616",
+            "99E",
+            "1.2.3k",
+            ".",
+            "0x10",
+        ] {
             assert!(bytes(bad).is_err(), "{bad}");
         }
     }
@@ -350,7 +372,9 @@ mod tests {
 
     #[test]
     fn durations_and_relative_times() {
-        for (text, ms) in [("90s", 90_000), ("1d12h", 129_600_000), ("5ms", 5), ("2m", 120_000), ("1w", 604_800_000)] {
+        for (text, ms) in
+            [("90s", 90_000), ("1d12h", 129_600_000), ("5ms", 5), ("2m", 120_000), ("1w", 604_800_000)]
+        {
             assert_eq!(duration_ms(text).unwrap(), ms, "{text}");
         }
         for bad in ["", "d", "5", "1y", "1d 2h", "99999999999999999999d"] {

@@ -184,7 +184,15 @@ async fn work(client: Client, worker: usize, units: Units, answers: watch::Sende
         let place = {
             let mut units = units.lock();
             let number = units.iter().filter(|unit| unit.worker == worker).count();
-            units.push(Unit { worker, number, answered: None, asked: None, files: None, upload: None, trash: None });
+            units.push(Unit {
+                worker,
+                number,
+                answered: None,
+                asked: None,
+                files: None,
+                upload: None,
+                trash: None,
+            });
             units.len() - 1
         };
         let steps = units.lock()[place].steps();
@@ -203,7 +211,7 @@ async fn work(client: Client, worker: usize, units: Units, answers: watch::Sende
 }
 
 async fn connect(service: &Service) -> Client {
-    let target = Target::parse(&format!("unix:{}", service.socket())).unwrap();
+    let target = Target::parse(service.local_url()).unwrap();
     let settings = ClientSettings { deadline: LIMIT, ..ClientSettings::default() };
     Client::connect(target, Credentials::local(), settings).await.unwrap()
 }
@@ -243,7 +251,9 @@ impl Found {
         .await;
         pages(client, Operation::TrashList { cursor: Cursor::default(), limit: 0 }, |answer| {
             let Answer::Trash { items, .. } = answer else { panic!("{answer:?}") };
-            found.trash.extend(items.into_iter().map(|(item, _)| (item.id, (item.lfn.to_string(), item.usage))));
+            found
+                .trash
+                .extend(items.into_iter().map(|(item, _)| (item.id, (item.lfn.to_string(), item.usage))));
         })
         .await;
         pages(client, Operation::UploadList { cursor: Cursor::default(), limit: 0 }, |answer| {
@@ -258,17 +268,18 @@ impl Found {
     fn settle(&mut self, unit: &mut Unit) {
         let (fresh, name) = (format!("{}.new", unit.name()), unit.name());
         // Where the directory is: at one name, or in the trash, never at two and never nowhere.
-        let places: Vec<&String> = [&fresh, &name].into_iter().filter(|place| self.entries.contains_key(*place)).collect();
+        let places: Vec<&String> =
+            [&fresh, &name].into_iter().filter(|place| self.entries.contains_key(*place)).collect();
         assert!(places.len() < 2, "{name} is there twice");
-        let in_trash = self.trash.iter().find(|(_, (lfn, _))| *lfn == name).map(|(id, (_, usage))| (*id, *usage));
+        let in_trash =
+            self.trash.iter().find(|(_, (lfn, _))| *lfn == name).map(|(id, (_, usage))| (*id, *usage));
         let stands = places.first().map(|place| (*place).clone());
         let mut tagged = false;
         match (&stands, in_trash) {
             (Some(_), Some(_)) => panic!("{name} is there and in the trash"),
-            (None, None) => assert!(
-                !unit.is_over(Step::Register),
-                "{name} was registered, and is nowhere: {unit:?}"
-            ),
+            (None, None) => {
+                assert!(!unit.is_over(Step::Register), "{name} was registered, and is nowhere: {unit:?}")
+            }
             (Some(place), None) => {
                 assert!(!unit.is_over(Step::Remove), "{place} was removed, and is there: {unit:?}");
                 if *place == name {
@@ -303,7 +314,8 @@ impl Found {
             Some(Step::Book) | None => false,
         };
         if reached {
-            unit.answered = STEPS.into_iter().find(|step| unit.answered.is_none_or(|answered| *step > answered));
+            unit.answered =
+                STEPS.into_iter().find(|step| unit.answered.is_none_or(|answered| *step > answered));
         }
     }
 
@@ -389,7 +401,8 @@ struct LineProcess {
 impl LineProcess {
     fn start(service: &Service, first: usize) -> LineProcess {
         let mut command = service.command(&["register", "-p", "-"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         let mut output = child.stdout.take().unwrap();
         let feeder = std::thread::spawn(move || {
@@ -416,7 +429,11 @@ impl LineProcess {
         let printed = self.printed.join().unwrap();
         // The last line may be cut.
         let whole = printed.rfind('\n').map_or("", |end| &printed[..end]);
-        whole.lines().map(|line| line.split_once("  ").unwrap()).map(|(guid, name)| (name.to_owned(), guid.to_owned())).collect()
+        whole
+            .lines()
+            .map(|line| line.split_once("  ").unwrap())
+            .map(|(guid, name)| (name.to_owned(), guid.to_owned()))
+            .collect()
     }
 }
 
@@ -441,7 +458,10 @@ async fn nothing_answered_is_lost_and_nothing_is_half_there() {
             let client = clients[worker % CLIENTS].clone();
             workers.spawn(work(client, worker, Arc::clone(&units), answers.clone()));
         }
-        let first = lines.keys().next_back().map_or(0, |name: &String| name[12..].parse::<usize>().unwrap() + 100_000);
+        let first = lines
+            .keys()
+            .next_back()
+            .map_or(0, |name: &String| name[12..].parse::<usize>().unwrap() + 100_000);
         let process = LineProcess::start(&service, first);
         let until = 1 + choices.below(ANSWERS_MAX);
         tokio::time::timeout(LIMIT, answered.wait_for(|count| *count >= until)).await.unwrap().unwrap();
@@ -454,7 +474,11 @@ async fn nothing_answered_is_lost_and_nothing_is_half_there() {
         }
         service.restart();
         audit(&service, &units, &lines).await;
-        println!("round {round}: killed after {until} answers; {} units, {} lines", units.lock().len(), lines.len());
+        println!(
+            "round {round}: killed after {until} answers; {} units, {} lines",
+            units.lock().len(),
+            lines.len()
+        );
         for client in clients {
             client.close().await;
         }

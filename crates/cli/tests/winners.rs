@@ -36,7 +36,7 @@ fn guid(creator: usize, name: usize) -> Guid {
 }
 
 async fn clients(service: &Service) -> Vec<Client> {
-    let target = Target::parse(&format!("unix:{}", service.socket())).unwrap();
+    let target = Target::parse(service.local_url()).unwrap();
     let settings = ClientSettings { deadline: Duration::from_secs(120), ..ClientSettings::default() };
     let mut clients = Vec::new();
     for _ in 0..CREATORS {
@@ -46,7 +46,11 @@ async fn clients(service: &Service) -> Vec<Client> {
 }
 
 /// Every creator asks for all names, in batches that overlap those of the others in another order each.
-async fn want_all(client: Client, creator: usize, together: Arc<Barrier>) -> Vec<(usize, Result<Registered>)> {
+async fn want_all(
+    client: Client,
+    creator: usize,
+    together: Arc<Barrier>,
+) -> Vec<(usize, Result<Registered>)> {
     let mut answers = Vec::with_capacity(NAMES);
     for batch in 0..NAMES / NAMES_TOGETHER {
         let mut names: Vec<usize> = (batch * NAMES_TOGETHER..(batch + 1) * NAMES_TOGETHER).collect();
@@ -111,8 +115,11 @@ async fn of_64_creators_of_a_name_one_wins() {
             assert_eq!(file.entry.size(), Some(winner[name] as u64));
         }
     }
-    let lost = (0..CREATORS).filter(|creator| winner[&0] != *creator).map(|creator| guid(creator, 0)).collect();
-    let Answer::Lfns(nowhere) = clients[0].call(Operation::Lfns { guids: lost }).await.unwrap() else { panic!() };
+    let lost =
+        (0..CREATORS).filter(|creator| winner[&0] != *creator).map(|creator| guid(creator, 0)).collect();
+    let Answer::Lfns(nowhere) = clients[0].call(Operation::Lfns { guids: lost }).await.unwrap() else {
+        panic!()
+    };
     assert!(nowhere.iter().all(|found| found.as_ref().is_err_and(|error| error.kind == ErrorKind::NotFound)));
     let winners: std::collections::HashSet<usize> = winner.values().copied().collect();
     assert!(winners.len() > 1, "one creator won all: they did not meet");

@@ -139,16 +139,14 @@ impl Client {
         }
         let within = options.deadline.unwrap_or(self.settings().deadline);
         let deadline = Instant::now() + within;
-        let mut answers: Vec<Option<Result<Answer>>> = (0..operations.len()).map(|_| None).collect();
         let mut asked = Vec::with_capacity(operations.len());
-        let mut items = Vec::with_capacity(operations.len());
-        for operation in operations {
-            let operation_id = self.operation_id(&operation, None)?;
-            asked.push(Asked::new(operation_id));
-            items.push((Arc::new(operation), operation_id));
+        for operation in &operations {
+            asked.push(Asked::new(self.operation_id(operation, None)?));
         }
-        // The places of those not answered yet, and those of them not asked yet in this round.
-        let mut open: Vec<usize> = (0..items.len()).collect();
+        let mut answers: Vec<Option<Result<Answer>>> = Vec::new();
+        answers.resize_with(operations.len(), || None);
+        // The places of those not answered yet.
+        let mut open: Vec<usize> = (0..operations.len()).collect();
         let mut backoff = None;
         while !open.is_empty() {
             let mut again = Vec::new();
@@ -168,9 +166,10 @@ impl Client {
                     }
                 };
                 let most = connection.batch_operations_max().min(rest.len());
-                let batch: Vec<_> = rest[..most].iter().map(|place| items[*place].clone()).collect();
+                let batch =
+                    rest[..most].iter().map(|place| (&operations[*place], asked[*place].operation_id));
                 let sent = Sent::default();
-                let outcome = timeout_at(deadline, connection.call_batch(&batch, deadline, &sent)).await;
+                let outcome = timeout_at(deadline, connection.call_batch(batch, deadline, &sent)).await;
                 let (tried, after) = match &outcome {
                     Ok(Outcome::Answered(answered)) => rest.split_at(answered.len()),
                     _ => rest.split_at(most),
@@ -206,7 +205,7 @@ impl Client {
             let pause = backoff.get_or_insert_with(|| self.inner.backoff()).pause(&self.inner.jitter);
             if !wait_until(deadline, pause).await {
                 for place in open {
-                    let why = out_of_time(&items[place].0, within);
+                    let why = out_of_time(&operations[place], within);
                     answers[place] = Some(Err(asked[place].give_up(&why)));
                 }
                 break;

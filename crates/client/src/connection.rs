@@ -1,7 +1,7 @@
 //! One connection: what callers, its reader and its writer share, and how a request gets onto it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use exacat_model::{Error, ErrorKind, Operation, OperationId};
@@ -18,6 +18,9 @@ use crate::settings::ClientSettings;
 use crate::settings::limits::{QUEUE_CALLS_MAX, QUEUE_UNIT_BYTES, QUEUE_UNITS_MAX};
 use crate::target::Endpoint;
 use crate::{reader, writer};
+
+/// Bytes a batch is given room for at first.
+const BATCH_BYTES: usize = 4 << 10;
 
 /// How far a connection's life is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +39,14 @@ pub(crate) enum Command {
     /// A look-up small enough to be put into a batch with others.
     Small { operation: Arc<Operation>, deadline: Instant, reply: Reply },
     /// A frame made by the caller.
-    Frame { request: u64, bytes: Vec<u8>, pending: Pending, queued: OwnedSemaphorePermit },
+    Frame {
+        request: u64,
+        bytes: Vec<u8>,
+        pending: Pending,
+        /// None for a stream, which may take its time.
+        deadline: Option<Instant>,
+        queued: OwnedSemaphorePermit,
+    },
 }
 
 /// What the writer is told beside the queue, so that it is never held up there. There is at most one of each
@@ -62,6 +72,8 @@ pub(crate) struct Shared {
     pub dead_after: Duration,
     pub coalesced_calls_max: usize,
     pub frame_bytes_max: usize,
+    /// The server said goodbye: another one is to be preferred.
+    pub said_goodbye: AtomicBool,
     control: Mutex<Vec<Control>>,
     /// There is something in `control`, or it is time to say goodbye.
     pub control_waits: Notify,
@@ -88,6 +100,11 @@ impl Shared {
 
     pub fn note_sent(&self) {
         self.sent_ms.store(self.now_ms(), Ordering::Relaxed);
+    }
+
+    /// When a request of this deadline should long have been ended.
+    pub fn overdue(&self, deadline: Instant) -> Instant {
+        deadline + self.dead_after
     }
 
     /// Was it silent, one way or the other, for so long?
@@ -167,7 +184,7 @@ impl Drop for CancelOnDrop<'_> {
 
 /// One attempt's own view of whether the server can have got it; true from the moment that cannot be excluded.
 #[derive(Debug, Default)]
-pub(crate) struct Sent(std::sync::atomic::AtomicBool);
+pub(crate) struct Sent(AtomicBool);
 
 impl Sent {
     pub fn get(&self) -> bool {
@@ -272,6 +289,7 @@ impl Connection {
             dead_after: settings.dead_after,
             coalesced_calls_max: settings.coalesced_calls_max.min(batch_operations_max),
             frame_bytes_max: (limits.frame_bytes_max as usize).min(FRAME_BYTES_MAX),
+            said_goodbye: AtomicBool::new(false),
             control: Mutex::default(),
             control_waits: Notify::new(),
             started: Instant::now(),
@@ -347,7 +365,7 @@ impl Connection {
             return Outcome::Answered(Err(error));
         }
         let mut cancel = CancelOnDrop { shared: &self.shared, request, armed: false };
-        if !self.enqueue(request, bytes, Pending::One(reply), sent).await {
+        if !self.enqueue(request, bytes, Pending::One(reply), Some(deadline), sent).await {
             return self.not_sent();
         }
         cancel.armed = true;
@@ -359,17 +377,17 @@ impl Connection {
     /// Asks as many of the operations as fit into one batch, from the first on; answers those.
     pub async fn call_batch(
         &self,
-        operations: &[(Arc<Operation>, Option<OperationId>)],
+        operations: impl Iterator<Item = (&Operation, Option<OperationId>)>,
         deadline: Instant,
         sent: &Sent,
     ) -> Outcome<Vec<Answered>> {
         let Some(permit) = self.permit().await else { return self.not_sent() };
         let request = self.shared.new_request();
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(BATCH_BYTES);
         let mut batch =
             BatchWriter::new(&mut bytes, self.shared.frame_bytes_max, request, Some(remaining_ms(deadline)));
-        for (operation, operation_id) in operations.iter().take(self.batch_operations_max) {
-            match batch.push(*operation_id, operation) {
+        for (operation, operation_id) in operations.take(self.batch_operations_max) {
+            match batch.push(operation_id, operation) {
                 Ok(()) => {}
                 Err(error) if batch.operations() == 0 => return Outcome::Answered(vec![Err(error)]),
                 Err(_) => break,
@@ -378,9 +396,9 @@ impl Connection {
         let expected = batch.operations();
         batch.finish();
         let (to, answer) = oneshot::channel();
-        let pending = Pending::Batch { to, expected, answers: Vec::with_capacity(expected), permit };
+        let pending = Pending::Batch { to, expected, answers: Vec::new(), permit };
         let mut cancel = CancelOnDrop { shared: &self.shared, request, armed: false };
-        if !self.enqueue(request, bytes, pending, sent).await {
+        if !self.enqueue(request, bytes, pending, Some(deadline), sent).await {
             return self.not_sent();
         }
         cancel.armed = true;
@@ -408,7 +426,7 @@ impl Connection {
         // All that the credit allows, and how it ends.
         let (to, items) = mpsc::channel(window as usize + 1);
         let pending = Pending::Stream { to, parts: 0, credit: window, permit };
-        if !self.enqueue(request, bytes, pending, &Sent::default()).await {
+        if !self.enqueue(request, bytes, pending, None, &Sent::default()).await {
             return self.not_sent();
         }
         Outcome::Answered(Ok(OpenStream {
@@ -422,12 +440,19 @@ impl Connection {
     }
 
     /// Puts a frame into the writer's queue when there is room for it; false if the connection is over.
-    async fn enqueue(&self, request: u64, bytes: Vec<u8>, pending: Pending, sent: &Sent) -> bool {
+    async fn enqueue(
+        &self,
+        request: u64,
+        bytes: Vec<u8>,
+        pending: Pending,
+        deadline: Option<Instant>,
+        sent: &Sent,
+    ) -> bool {
         let units = bytes.len().div_ceil(QUEUE_UNIT_BYTES).min(QUEUE_UNITS_MAX) as u32;
         let Ok(queued) = self.queue_units.clone().acquire_many_owned(units).await else { return false };
         let Ok(place) = self.commands.reserve().await else { return false };
         sent.set();
-        place.send(Command::Frame { request, bytes, pending, queued });
+        place.send(Command::Frame { request, bytes, pending, deadline, queued });
         true
     }
 

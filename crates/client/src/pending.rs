@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use exacat_model::{Answer, Error};
 use exacat_wire::native::Frame;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::Instant;
 
 /// What one attempt came to.
 #[derive(Debug)]
@@ -90,27 +91,51 @@ impl Pending {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation(pub String);
 
+#[derive(Debug)]
+struct Waiting {
+    pending: Pending,
+    /// When it should long have been ended: some time after its deadline, or after it was cancelled.
+    overdue: Option<Instant>,
+}
+
 /// Everything not answered yet on one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    requests: HashMap<u64, Pending>,
+    requests: HashMap<u64, Waiting>,
     /// Why nothing more can be asked here.
     closed: Option<Error>,
 }
 
 impl Table {
     /// Takes a request about to be written, or tells those who wait for it that it was not sent.
-    pub fn register(&mut self, request: u64, pending: Pending) -> bool {
+    pub fn register(&mut self, request: u64, pending: Pending, overdue: Option<Instant>) -> bool {
         match &self.closed {
             Some(error) => {
                 pending.lose(false, error);
                 false
             }
             None => {
-                self.requests.insert(request, pending);
+                self.requests.insert(request, Waiting { pending, overdue });
                 true
             }
         }
+    }
+
+    /// A request is about to be cancelled; false if it has ended, or was not sent yet.
+    pub fn cancel(&mut self, request: u64, overdue: Instant) -> bool {
+        match self.requests.get_mut(&request) {
+            Some(waiting) => {
+                waiting.overdue = Some(overdue);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A request that the server forgot: without its end its place would never be free again.
+    pub fn forgotten(&self, now: Instant) -> Option<u64> {
+        let is_overdue = |waiting: &Waiting| waiting.overdue.is_some_and(|overdue| overdue < now);
+        self.requests.iter().find(|(_, waiting)| is_overdue(waiting)).map(|(request, _)| *request)
     }
 
     /// Nothing more is taken; what is there goes on.
@@ -121,21 +146,17 @@ impl Table {
     /// Nothing more is taken, and there will be no answers to what is there.
     pub fn fail(&mut self, error: Error) -> Vec<Pending> {
         self.closed.get_or_insert(error);
-        self.requests.drain().map(|(_, pending)| pending).collect()
+        self.requests.drain().map(|(_, waiting)| waiting.pending).collect()
     }
 
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    pub fn contains(&self, request: u64) -> bool {
-        self.requests.contains_key(&request)
-    }
-
     /// Lets so many more parts come; false if the stream has ended.
     pub fn grant(&mut self, request: u64, parts: u32) -> bool {
         match self.requests.get_mut(&request) {
-            Some(Pending::Stream { credit, .. }) => {
+            Some(Waiting { pending: Pending::Stream { credit, .. }, .. }) => {
                 *credit += parts;
                 true
             }
@@ -147,39 +168,36 @@ impl Table {
         self.closed.as_ref()
     }
 
-    fn take(&mut self, request: u64, what: &Frame) -> Result<Pending, Violation> {
-        self.requests.remove(&request).ok_or_else(|| {
-            Violation(format!(
-                "{} frame for request {request}, which is not waited for",
-                what.frame_type().name()
-            ))
-        })
-    }
-
     /// Gives what came for a request to those who wait for it.
     pub fn deliver(&mut self, request: u64, frame: Frame) -> Result<(), Violation> {
-        let pending = self.take(request, &frame)?;
-        let unfit = |frame: &Frame| {
-            Err(Violation(format!(
-                "{} frame for request {request}, which asked for something else",
-                frame.frame_type().name()
-            )))
+        let Some(Waiting { pending, overdue }) = self.requests.remove(&request) else {
+            let what = frame.frame_type().name();
+            return Err(Violation(format!("{what} frame for request {request}, which is not waited for")));
         };
-        match (pending, frame) {
+        if let Some(pending) = pending.give(request, frame)? {
+            self.requests.insert(request, Waiting { pending, overdue });
+        }
+        Ok(())
+    }
+}
+
+impl Pending {
+    /// Gives what came to those who wait for it; what is left if it is not the end.
+    fn give(self, request: u64, frame: Frame) -> Result<Option<Pending>, Violation> {
+        let not_its = || Violation(format!("answers to operations that request {request} has not"));
+        match (self, frame) {
             (Pending::One(reply), Frame::Answer(answer)) => reply.answer(Ok(answer)),
             (Pending::One(reply), Frame::Error(error)) => reply.answer(Err(error)),
-            (Pending::Coalesced { mut replies, mut answered }, Frame::AnswerBatch(batch)) => {
+            (Pending::Coalesced { mut replies, answered }, Frame::AnswerBatch(batch)) => {
                 if batch.first != answered || batch.answers.len() > replies.len() {
-                    return Err(Violation(format!("answers to operations that request {request} has not")));
+                    return Err(not_its());
                 }
-                for answer in batch.answers {
-                    if let Some(reply) = replies.next() {
-                        reply.answer(answer);
-                    }
-                    answered += 1;
+                let answered = answered + batch.answers.len() as u32;
+                for (answer, reply) in batch.answers.into_iter().zip(&mut replies) {
+                    reply.answer(answer);
                 }
                 if replies.len() > 0 {
-                    self.requests.insert(request, Pending::Coalesced { replies, answered });
+                    return Ok(Some(Pending::Coalesced { replies, answered }));
                 }
             }
             (Pending::Coalesced { replies, .. }, Frame::Error(error)) => {
@@ -187,14 +205,17 @@ impl Table {
             }
             (Pending::Batch { to, expected, mut answers, permit }, Frame::AnswerBatch(batch)) => {
                 if batch.first as usize != answers.len() || answers.len() + batch.answers.len() > expected {
-                    return Err(Violation(format!("answers to operations that request {request} has not")));
+                    return Err(not_its());
                 }
-                answers.extend(batch.answers);
-                if answers.len() < expected {
-                    self.requests.insert(request, Pending::Batch { to, expected, answers, permit });
+                if answers.is_empty() {
+                    answers = batch.answers;
                 } else {
-                    let _ = to.send(Outcome::Answered(answers));
+                    answers.extend(batch.answers);
                 }
+                if answers.len() < expected {
+                    return Ok(Some(Pending::Batch { to, expected, answers, permit }));
+                }
+                let _ = to.send(Outcome::Answered(answers));
             }
             (Pending::Batch { to, expected, mut answers, .. }, Frame::Error(error)) => {
                 answers.resize(expected, Err(error));
@@ -208,7 +229,7 @@ impl Table {
                 };
                 // A stream nobody listens to is cancelled, but parts may still be on their way.
                 let _ = to.try_send(StreamItem::Part(part));
-                self.requests.insert(request, Pending::Stream { to, parts: parts + 1, credit, permit });
+                return Ok(Some(Pending::Stream { to, parts: parts + 1, credit, permit }));
             }
             (Pending::Stream { to, parts, .. }, Frame::End { parts: said }) => {
                 if parts != said {
@@ -219,11 +240,11 @@ impl Table {
             (Pending::Stream { to, .. }, Frame::Error(error)) => {
                 let _ = to.try_send(StreamItem::Failed(error));
             }
-            (pending, frame) => {
-                self.requests.insert(request, pending);
-                return unfit(&frame);
+            (_, frame) => {
+                let what = frame.frame_type().name();
+                return Err(Violation(format!("{what} frame for request {request}, which asked otherwise")));
             }
         }
-        Ok(())
+        Ok(None)
     }
 }

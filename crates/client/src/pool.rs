@@ -30,7 +30,7 @@ pub(crate) struct Pool {
     tls: Option<Arc<ClientConfig>>,
     slots: Vec<Slot>,
     turn: AtomicUsize,
-    /// The endpoint to begin with: the one that worked last.
+    /// The endpoint to begin with, counted round: the one that worked last.
     endpoint: AtomicUsize,
     /// The catalogue of the first connection: another one behind another endpoint is a mistake.
     catalogue: Mutex<Option<Guid>>,
@@ -77,6 +77,11 @@ impl Pool {
         if self.closed.load(Ordering::Relaxed) {
             return Err(ConnectError { error: closed(), is_final: true });
         }
+        let left = slot.current.lock().take();
+        if left.is_some_and(|left| left.shared.said_goodbye.load(Ordering::Relaxed)) {
+            // It may still let in whom it would send away at once.
+            self.endpoint.fetch_add(1, Ordering::Relaxed);
+        }
         match self.connect().await {
             Ok(connection) => {
                 *last_failure = None;
@@ -93,7 +98,7 @@ impl Pool {
     /// Tries one endpoint after the other, once.
     async fn connect(&self) -> std::result::Result<Arc<Connection>, ConnectError> {
         let endpoints = self.target.endpoints();
-        let first = self.endpoint.load(Ordering::Relaxed);
+        let first = self.endpoint.load(Ordering::Relaxed) % endpoints.len();
         let mut failure: Option<ConnectError> = None;
         for offset in 0..endpoints.len() {
             let index = (first + offset) % endpoints.len();

@@ -1,6 +1,7 @@
 //! The reader of a connection: takes what comes to those who wait for it, and notices when nothing comes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use exacat_model::Error;
 use exacat_wire::native::{Frame, FrameDecoder};
@@ -69,6 +70,7 @@ fn take(shared: &Shared, request: u64, frame: Frame) -> Result<(), Error> {
         Frame::Pong(_) => {}
         Frame::Goodbye { reason } => {
             tracing::debug!(endpoint = %shared.endpoint, reason, "the server says goodbye");
+            shared.said_goodbye.store(true, Ordering::Relaxed);
             shared.end(&format!("{} is going down: {reason}", shared.endpoint));
         }
         Frame::Error(error) if request == 0 => return Err(error),

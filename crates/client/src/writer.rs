@@ -41,7 +41,7 @@ pub(crate) async fn run<W: AsyncWrite + Unpin>(
             Command::Frame { request, pending, .. } => (request, pending),
         };
         // It takes nothing any more: this tells them.
-        shared.table.lock().register(request, pending);
+        shared.table.lock().register(request, pending, None);
     }
 }
 
@@ -93,6 +93,11 @@ async fn write<W: AsyncWrite + Unpin>(
             }
             () = shared.control_waits.notified() => {}
             _ = tick.tick() => {
+                let forgotten = shared.table.lock().forgotten(Instant::now());
+                if let Some(request) = forgotten {
+                    let why = format!("the server never ended request {request}");
+                    return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, why));
+                }
                 if shared.is_silent() {
                     pings += 1;
                     encode_ping(&mut out.buffer, pings);
@@ -104,7 +109,8 @@ async fn write<W: AsyncWrite + Unpin>(
                 Control::Credit { request, parts } => encode_credit(&mut out.buffer, request, parts),
                 // What is answered, or not sent yet, has nothing to cancel.
                 Control::Cancel { request } => {
-                    if shared.table.lock().contains(request) {
+                    let overdue = shared.overdue(Instant::now());
+                    if shared.table.lock().cancel(request, overdue) {
                         encode_cancel(&mut out.buffer, request);
                     }
                 }
@@ -116,8 +122,9 @@ async fn write<W: AsyncWrite + Unpin>(
                 Command::Small { operation, deadline, reply } => {
                     smalls.push_back((operation, deadline, reply))
                 }
-                Command::Frame { request, bytes, pending, queued } => {
-                    if !shared.table.lock().register(request, pending) {
+                Command::Frame { request, bytes, pending, deadline, queued } => {
+                    let overdue = deadline.map(|deadline| shared.overdue(deadline));
+                    if !shared.table.lock().register(request, pending, overdue) {
                         continue;
                     }
                     if bytes.len() < WRITE_BYTES {
@@ -149,19 +156,20 @@ async fn coalesce<W: AsyncWrite + Unpin>(
     smalls: &mut VecDeque<Small>,
     out: &mut Output<'_, W>,
 ) -> std::io::Result<()> {
-    while let Some((operation, deadline, _)) = smalls.front() {
+    while let Some((operation, _, _)) = smalls.front() {
         let request = shared.new_request();
         let buffer = &mut out.buffer;
         let start = buffer.len();
         let together = smalls.len().min(shared.coalesced_calls_max);
+        // The one who waits longest sets the deadline; the others stop waiting by themselves.
+        let now = Instant::now();
+        let deadline =
+            smalls.iter().take(together).fold(now, |latest, (_, deadline, _)| latest.max(*deadline));
+        let deadline_ms = Some(remaining_ms(deadline));
         let (taken, encoded) = if together == 1 {
-            let options =
-                RequestOptions { deadline_ms: Some(remaining_ms(*deadline)), ..RequestOptions::default() };
+            let options = RequestOptions { deadline_ms, ..RequestOptions::default() };
             (1, encode_request(buffer, shared.frame_bytes_max, request, &options, operation))
         } else {
-            // The one who waits longest sets the deadline; the others stop waiting by themselves.
-            let latest = smalls.iter().take(together).map(|(_, deadline, _)| *deadline).max();
-            let deadline_ms = latest.map(remaining_ms);
             let mut batch = BatchWriter::new(buffer, shared.frame_bytes_max, request, deadline_ms);
             let pushed =
                 smalls.iter().take(together).try_for_each(|(operation, ..)| batch.push(None, operation));
@@ -182,7 +190,7 @@ async fn coalesce<W: AsyncWrite + Unpin>(
                 Pending::Coalesced { replies: replies.into_iter(), answered: 0 }
             }
         };
-        if !shared.table.lock().register(request, pending) {
+        if !shared.table.lock().register(request, pending, Some(shared.overdue(deadline))) {
             out.buffer.truncate(start);
         }
         out.write_if_long().await?;

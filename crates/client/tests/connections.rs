@@ -195,6 +195,23 @@ async fn after_a_goodbye_calls_go_elsewhere_and_what_is_in_flight_is_finished() 
     assert_eq!(early.await.unwrap(), Ok(done(1)));
 }
 
+/// One that is still there, and says goodbye to everyone, is not asked again and again.
+#[tokio::test]
+async fn after_a_goodbye_the_next_endpoint_comes_first() {
+    let one = Fake::serve(|_, mut conn| async move {
+        conn.greet().await;
+        conn.send(0, Frame::Goodbye { reason: "restart".to_owned() }).await;
+        while conn.receive().await.is_some() {}
+    });
+    let two = answering(2);
+    let client = connect(both(&one, &two), Credentials::local()).await.unwrap();
+    eventually("the goodbye is known", || one.connections() == 1).await;
+    for _ in 0..10 {
+        assert_eq!(client.call(du()).await, Ok(done(2)));
+    }
+    assert_eq!((one.connections(), two.connections()), (1, 1));
+}
+
 fn impatient() -> ClientSettings {
     ClientSettings {
         ping_after: Duration::from_millis(40),
@@ -281,6 +298,30 @@ async fn a_silent_server_is_taken_for_dead() {
     let answer = tokio::time::timeout(PATIENCE, client.call(du())).await.unwrap();
     assert_eq!(answer, Ok(done(2)));
     assert!(began.elapsed() >= impatient().dead_after, "not before its time");
+}
+
+/// A server that answers pings but forgets requests: their places among those in flight come back.
+#[tokio::test]
+async fn a_server_that_forgets_requests_is_left() {
+    let fake = Fake::serve(|number, mut conn| async move {
+        conn.greet().await;
+        match number {
+            0 => while conn.asked().await.is_some() {},
+            _ => conn.answer_all(|_| Ok(done(2))).await,
+        }
+    });
+    let settings = ClientSettings { requests_in_flight_max: 2, ..impatient() };
+    let client = fake.client_with(settings).await;
+    let options = || CallOptions { deadline: Some(Duration::from_millis(50)), operation_id: None };
+    let look_up = Operation::Stat { lfns: vec![lfn("/d")], follow: false };
+    for operation in [du(), look_up] {
+        let gone = client.call_with(operation, options()).await.unwrap_err();
+        assert_eq!(gone.kind, ErrorKind::Unavailable);
+    }
+    // Both places are taken; the next call gets one when the connection is given up.
+    let answer = tokio::time::timeout(PATIENCE, client.call(du())).await.unwrap();
+    assert_eq!(answer, Ok(done(2)));
+    assert_eq!(fake.connections(), 2);
 }
 
 /// A server that does not even read: the writer is stuck, and the connection is given up all the same.

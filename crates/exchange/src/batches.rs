@@ -326,3 +326,6 @@ fn take_row(batch: &mut Batch, record: &Record<'_>, row: Row, group: usize, anno
     }
     batch.push(record, row.item, group);
 }
+
+#[cfg(test)]
+mod tests;

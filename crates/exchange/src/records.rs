@@ -109,8 +109,10 @@ impl Records {
             }
             let Some((length, consumed, flaw)) = self.cut()? else { return Ok(None) };
             let (line, at) = (self.line, self.start);
-            let lines = memchr::memchr_iter(b'\n', &self.buffer[at..at + consumed]).count();
-            self.line += lines as u64;
+            self.line += match self.quotes {
+                None => u64::from(flaw.is_none()),
+                Some(_) => memchr::memchr_iter(b'\n', &self.buffer[at..at + consumed]).count() as u64,
+            };
             self.start += consumed;
             self.skipping = flaw == Some(Flaw::TooLong);
             let mut raw = at..at + length;

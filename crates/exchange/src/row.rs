@@ -225,6 +225,9 @@ impl<'a> Draft<'a> {
 
     fn take_checksums(&mut self, text: &str) -> Checked<()> {
         let bad = |error: exacat_model::Error| Complaint::new(Reason::BadChecksum, error.message);
+        if memchr::memchr3(b'|', b',', b';', text.as_bytes()).is_none() && !text.trim().is_empty() {
+            return self.checksums.add(Checksum::parse(text).map_err(bad)?).map_err(bad);
+        }
         for part in text.split(['|', ',', ';']).filter(|part| !part.trim().is_empty()) {
             self.checksums.add(Checksum::parse(part).map_err(bad)?).map_err(bad)?;
         }
@@ -326,9 +329,9 @@ pub(crate) fn read_time(text: &str) -> Result<TimeMs, String> {
 
 /// Control characters of ASCII and of Unicode's first block (C0, DEL, C1).
 fn has_control(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.iter().any(|byte| *byte < b' ' || *byte == 0x7f)
-        || (!text.is_ascii() && text.chars().any(char::is_control))
+    // Looks at every byte rather than stop at the first: that way it looks at many at a time.
+    let ascii = text.bytes().fold(false, |found, byte| found | (byte < b' ') | (byte == 0x7f));
+    ascii || (!text.is_ascii() && text.chars().any(char::is_control))
 }
 
 /// Puts rows together by a listing's options.

@@ -193,6 +193,9 @@ mod tests {
         assert_eq!((mapped.pfn_prefix.as_deref(), mapped.strip.as_str()), (Some("https://x/ds"), "/ds"));
         assert_eq!(map.of_pfn("root://q/?a=b/c").unwrap().se.as_str(), "D");
         assert_eq!(map.ses().count(), 4);
+        let many = |count: usize| (0..count).map(|rule| format!("h{rule}=A\n")).collect::<String>();
+        assert!(SeMap::default().add_file(&many(SE_RULES_MAX)).is_ok());
+        assert!(SeMap::default().add_file(&many(SE_RULES_MAX + 1)).is_err());
         for bad in ["x", "=A", "a=", "a=b c", "a\tB\tc\td\te"] {
             let error = SeMap::default().add_file(&format!("# 1\n{bad}\n")).unwrap_err().to_string();
             assert!(error.contains("line 2"), "{error}");

@@ -455,6 +455,11 @@ async fn what_cannot_be_understood_at_all_is_an_error_that_says_what_to_do() {
     let missing = Desk { listing: desk.path("nowhere"), ..desk };
     let error = missing.try_import(&catalogue, &missing.options(|_| {})).await.unwrap_err().to_string();
     assert!(error.contains("cannot open") && error.contains("nowhere"), "{error}");
+    let desk = Desk::new("listing", "/a\n");
+    for rows in [0, exacat_exchange::limits::BATCH_ROWS_MAX + 1] {
+        let refused = desk.try_import(&catalogue, &desk.options(|options| options.batch_rows = rows)).await;
+        assert!(refused.unwrap_err().to_string().contains("at once"));
+    }
     // Compressed data that ends early is an error, not the end of the listing.
     let whole = zstd::encode_all("/a\n/b\n".as_bytes(), 1).unwrap();
     let desk = Desk::new("cut.zst", &whole[..whole.len() - 3]);

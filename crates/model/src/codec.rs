@@ -8,6 +8,8 @@
 
 use std::fmt;
 
+use crate::limits::REQUEST_MEMORY_MAX;
+
 /// Why bytes are not a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
@@ -30,18 +32,22 @@ impl std::error::Error for DecodeError {}
 pub struct Reader<'a> {
     bytes: &'a [u8],
     lfns_limited: bool,
+    /// Bytes the lists decoded from here on may take in memory, all together.
+    memory_left: usize,
 }
 
 impl<'a> Reader<'a> {
     /// Reads from the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Reader { bytes, lfns_limited: false }
+        Reader { bytes, lfns_limited: false, memory_left: usize::MAX }
     }
 
     /// Reads what a client asks. There an LFN must be within the limits. In what a catalogue says or keeps it
-    /// need not be: below a moved directory a path can come to exceed them, and must still be seen.
+    /// need not be: below a moved directory a path can come to exceed them, and must still be seen. And what a
+    /// client asks may not take more than [`REQUEST_MEMORY_MAX`]: an item of a list can be many times larger in
+    /// memory than its bytes.
     pub fn of_request(bytes: &'a [u8]) -> Self {
-        Reader { bytes, lfns_limited: true }
+        Reader { bytes, lfns_limited: true, memory_left: REQUEST_MEMORY_MAX }
     }
 
     /// Must LFNs be within their limits?
@@ -111,6 +117,17 @@ impl<'a> Reader<'a> {
         match usize::try_from(length) {
             Ok(length) if length <= self.bytes.len() => Ok(length),
             _ => Err(self.error("length beyond the bytes given")),
+        }
+    }
+
+    /// Room in memory for so many items of so many bytes.
+    fn reserve(&mut self, count: usize, item_bytes: usize) -> Result<(), DecodeError> {
+        match count.checked_mul(item_bytes).and_then(|bytes| self.memory_left.checked_sub(bytes)) {
+            Some(left) => {
+                self.memory_left = left;
+                Ok(())
+            }
+            None => Err(self.error("lists that take more memory than a request may")),
         }
     }
 
@@ -294,6 +311,7 @@ impl<T: Decode> Decode for Vec<T> {
         // Every element takes at least one byte, so a count beyond the bytes given is refused at once;
         // and the first allocation is bounded, for an element may be much larger than its bytes.
         let count = reader.length()?;
+        reader.reserve(count, size_of::<T>())?;
         let mut items = Vec::with_capacity(count.min(1024));
         for _ in 0..count {
             items.push(T::decode(reader)?);

@@ -72,6 +72,9 @@ pub const BOOKINGS_PER_USER_MAX: usize = 100_000;
 pub const OPERATIONS_REMEMBERED: usize = 1 << 20;
 /// Bytes of one frame of the native protocol, both ways.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
+/// Bytes the lists of one request may take in memory, beside what they hold: ten times what the longest that
+/// is accepted takes.
+pub const REQUEST_MEMORY_MAX: usize = 64 << 20;
 /// Bytes of a glob or regular expression.
 pub const PATTERN_BYTES_MAX: usize = 1024;
 /// Links followed while one path is resolved.

@@ -29,7 +29,8 @@ impl SeName {
         if text.len() > SE_NAME_BYTES_MAX {
             return Err(Error::limit("the length of an SE's name in bytes", text.len(), SE_NAME_BYTES_MAX));
         }
-        let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte);
+        let good =
+            |byte: u8| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b':');
         if text.is_empty() || text.starts_with('-') || !text.bytes().all(good) {
             return Err(Error::invalid(format!(
                 "not a valid SE name (letters, digits, . _ - :): {text:.100?}"

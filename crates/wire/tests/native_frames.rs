@@ -466,6 +466,40 @@ fn batches_are_bounded() {
     }
 }
 
+/// Bytes that would become many times their number in memory are refused before they do.
+#[test]
+fn a_request_cannot_take_much_more_memory_than_bytes() {
+    use exacat_model::codec::put_varint;
+    use exacat_model::limits::{READ_BATCH_MAX, REQUEST_MEMORY_MAX};
+    let decoded = |operation: &[u8]| {
+        let length = (COUNTED_HEADER_BYTES + operation.len()) as u32;
+        let mut bytes = header(length, FrameType::Request as u8, 0, 1);
+        bytes.extend_from_slice(operation);
+        let mut decoder = decoder();
+        decoder.feed(&bytes);
+        decoder.next_frame().unwrap().unwrap().decode()
+    };
+    // Whereis of so many times `/`, three bytes each.
+    let whereis = |count: usize| {
+        let mut operation = vec![3];
+        put_varint(&mut operation, count as u64);
+        operation.extend([1, 1, b'/'].repeat(count));
+        operation.push(0);
+        operation
+    };
+    assert!(decoded(&whereis(READ_BATCH_MAX)).is_ok());
+    let most = REQUEST_MEMORY_MAX / size_of::<FileRef>();
+    assert!(decoded(&whereis(most)).is_ok());
+    let error = decoded(&whereis(most + 1)).unwrap_err();
+    assert_eq!(error.answerable_request(), Some(1));
+    assert!(error.to_string().contains("memory"), "{error}");
+    // Also where the lists are many and short: edits of nobody, each with an empty list after it.
+    let mut operation = vec![12];
+    put_varint(&mut operation, 3_000_000);
+    operation.extend([1, 1, b'/', 0].repeat(3_000_000));
+    assert!(decoded(&operation).unwrap_err().to_string().contains("memory"));
+}
+
 #[test]
 fn what_is_too_long_is_not_appended_at_all() {
     let lfn = Lfn::parse(&format!("/{}", "x".repeat(200))).unwrap();

@@ -8,8 +8,8 @@ use exacat_model::operation::{
     Attribute, Existing, NewFile, NewReplica, Owner, ReplicaEdit, SeChoice, SeSettings, UserSettings,
 };
 use exacat_model::{
-    Answer, Checksums, Cursor, DeletionId, Edit, FileRef, Filter, GroupId, Guid, Lfn, NewBody, Operation, ReplicaState,
-    Result, Revision, SeName, Tag, TagKey, TagValue, TokenId, TrashId,
+    Answer, Checksums, Cursor, DeletionId, Edit, FileRef, Filter, GroupId, Guid, Lfn, NewBody, Operation,
+    ReplicaState, Result, Revision, SeName, Tag, TagKey, TagValue, TokenId, TrashId,
 };
 
 use crate::fixture::{Fixture, account, derived, lfn, mode, se_name};
@@ -108,8 +108,11 @@ impl World {
         let add = vec![FileRef::Guid(file)];
         f.get(&f.alice, Operation::CollectionEdit { lfn: under("set"), add, remove: Vec::new() }).await;
         let trashed = f.remove(&f.alice, &name("gone")).await.unwrap();
-        f.edit(&name("shrunk"), vec![Edit::DropReplica { se: exacat_model::SeNumber(1), delete: true }]).await;
-        let Answer::Upload(upload) = f.get(&f.alice, book(under("uploaded"), 10, &[DISK])).await else { panic!() };
+        f.edit(&name("shrunk"), vec![Edit::DropReplica { se: exacat_model::SeNumber(1), delete: true }])
+            .await;
+        let Answer::Upload(upload) = f.get(&f.alice, book(under("uploaded"), 10, &[DISK])).await else {
+            panic!()
+        };
         let issue = Operation::TokenIssue {
             user: None,
             scope: Lfn::root(),
@@ -232,7 +235,9 @@ pub fn operation(world: &World, name: &str) -> Operation {
         },
         "quota-get" => Operation::QuotaGet { owners: vec![Owner::User(account("alice"))] },
         "log" => Operation::Log { lfn: file(), cursor: cursor(), limit: 0 },
-        "changes" => Operation::Changes { after: Revision(0), under: Some(directory()), limit: 0, wait: false },
+        "changes" => {
+            Operation::Changes { after: Revision(0), under: Some(directory()), limit: 0, wait: false }
+        }
         "fsck" => Operation::Fsck,
         "status" => Operation::Status,
         other => panic!("no example of the operation {other}: add one"),

@@ -83,20 +83,56 @@ pub struct Global {
 #[command(next_help_heading = "Connection")]
 pub struct Connection {
     /// The server: unix:PATH, or exacat://HOST:PORT over TLS [default: the socket in the data directory]
-    #[arg(long, global = true, env = "EXACAT_SERVER", value_name = "URL", hide_short_help = true, hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "EXACAT_SERVER",
+        value_name = "URL",
+        hide_short_help = true,
+        hide_env_values = true
+    )]
     pub server: Option<String>,
     /// The data directory of the server on this machine [default: $XDG_DATA_HOME/exacat or
     /// ~/.local/share/exacat]
-    #[arg(long, global = true, env = "EXACAT_DATA", value_name = "DIR", hide_short_help = true, hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "EXACAT_DATA",
+        value_name = "DIR",
+        hide_short_help = true,
+        hide_env_values = true
+    )]
     pub data: Option<PathBuf>,
     /// The file with the token to present; EXACAT_TOKEN holds the token itself
-    #[arg(long, global = true, env = "EXACAT_TOKEN_FILE", value_name = "FILE", hide_short_help = true, hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "EXACAT_TOKEN_FILE",
+        value_name = "FILE",
+        hide_short_help = true,
+        hide_env_values = true
+    )]
     pub token_file: Option<PathBuf>,
     /// Certificates (PEM) to trust instead of the one in the data directory
-    #[arg(long, global = true, env = "EXACAT_CA", value_name = "FILE", hide_short_help = true, hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "EXACAT_CA",
+        value_name = "FILE",
+        hide_short_help = true,
+        hide_env_values = true
+    )]
     pub ca: Option<PathBuf>,
     /// Trust the server whose certificate has this SHA-256 fingerprint (hex)
-    #[arg(long, global = true, env = "EXACAT_FINGERPRINT", value_name = "HEX", hide_short_help = true, hide_env_values = true, conflicts_with = "ca")]
+    #[arg(
+        long,
+        global = true,
+        env = "EXACAT_FINGERPRINT",
+        value_name = "HEX",
+        hide_short_help = true,
+        hide_env_values = true,
+        conflicts_with = "ca"
+    )]
     pub fingerprint: Option<String>,
     /// Act as another account, if you may
     #[arg(long = "as", global = true, value_name = "USER", hide_short_help = true)]

@@ -97,7 +97,9 @@ pub fn listener(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "none" {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| format!("not an address to listen at (IP:PORT, [IPV6]:PORT or none): {text:?}"))
+    text.parse()
+        .map(Some)
+        .map_err(|_| format!("not an address to listen at (IP:PORT, [IPV6]:PORT or none): {text:?}"))
 }
 
 /// `exacat fsck`

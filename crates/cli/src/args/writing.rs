@@ -33,11 +33,8 @@ pub struct MvArgs {
     /// What to move
     #[arg(required = true, num_args = 1..)]
     pub from: Vec<String>,
-    /// To where: the new LFN, or a directory to move into
+    /// To where: the new LFN, or a directory that is there to move into
     pub to: String,
-    /// TO is the new LFN itself, even if a directory is there (which is then an error)
-    #[arg(short = 'T', long)]
-    pub no_target_directory: bool,
 }
 
 /// `exacat rm`

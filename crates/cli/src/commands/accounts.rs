@@ -54,7 +54,10 @@ pub async fn quota(context: &mut Context, command: QuotaCommand) -> Result<(), F
     }
 }
 
-async fn quotas(context: &Context, owners: Vec<exacat_model::operation::Owner>) -> Result<Vec<QuotaInfo>, Failure> {
+async fn quotas(
+    context: &Context,
+    owners: Vec<exacat_model::operation::Owner>,
+) -> Result<Vec<QuotaInfo>, Failure> {
     match context.call(Operation::QuotaGet { owners }).await? {
         Answer::Quotas(list) => Ok(list),
         other => Err(Failure::unexpected(&other)),
@@ -119,11 +122,16 @@ fn user_settings(
     // An empty list takes all away.
     let names = |list: &Option<Vec<String>>| {
         list.as_ref()
-            .map(|list| list.iter().filter(|name| !name.is_empty()).map(|name| AccountName::parse(name)).collect())
+            .map(|list| {
+                list.iter().filter(|name| !name.is_empty()).map(|name| AccountName::parse(name)).collect()
+            })
             .transpose()
     };
     let roles = options.roles.as_ref().map(|list| {
-        list.iter().filter(|name| !name.is_empty()).map(|name| Role::parse(name)).collect::<Result<Vec<_>, _>>()
+        list.iter()
+            .filter(|name| !name.is_empty())
+            .map(|name| Role::parse(name))
+            .collect::<Result<Vec<_>, _>>()
     });
     Ok(UserSettings {
         name: AccountName::parse(text)?,
@@ -206,7 +214,8 @@ pub async fn group(context: &mut Context, command: GroupCommand) -> Result<(), F
         }
         GroupCommand::Ls => {
             let (users, groups) = accounts(context).await?;
-            let mut table = Table::headed([("GROUP", Align::Left), ("ID", Align::Right), ("USERS", Align::Left)]);
+            let mut table =
+                Table::headed([("GROUP", Align::Left), ("ID", Align::Right), ("USERS", Align::Left)]);
             for (number, name) in &groups {
                 let members: Vec<&str> = users
                     .iter()
@@ -214,9 +223,9 @@ pub async fn group(context: &mut Context, command: GroupCommand) -> Result<(), F
                     .map(|user| user.name.as_str())
                     .collect();
                 if context.out.style.json {
-                    context.out.json(
-                        &serde_json::json!({"group": name.as_str(), "id": number, "users": members}),
-                    )?;
+                    context
+                        .out
+                        .json(&serde_json::json!({"group": name.as_str(), "id": number, "users": members}))?;
                 } else {
                     table.row([name.to_string(), number.to_string(), members.join(",")]);
                 }
@@ -296,7 +305,10 @@ async fn issue_token(
     let file = match file {
         Some(path) => {
             let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-            Some((path, opened.map_err(|error| Failure::local(format!("cannot make {}: {error}", path.display())))?))
+            Some((
+                path,
+                opened.map_err(|error| Failure::local(format!("cannot make {}: {error}", path.display())))?,
+            ))
         }
         None => None,
     };

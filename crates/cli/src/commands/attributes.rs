@@ -18,7 +18,9 @@ use crate::parse::{self, Direction, ModeChange};
 /// `exacat chmod`
 pub async fn chmod(context: &mut Context, args: ChmodArgs) -> Result<(), Failure> {
     match ModeChange::parse(&args.mode)? {
-        ModeChange::Set(mode) => set(context, &args.lfns, args.recursive, Change::All(vec![Attribute::Mode(mode)])).await,
+        ModeChange::Set(mode) => {
+            set(context, &args.lfns, args.recursive, Change::All(vec![Attribute::Mode(mode)])).await
+        }
         edit => set(context, &args.lfns, args.recursive, Change::Mode(edit)).await,
     }
 }
@@ -85,7 +87,12 @@ impl Change {
 }
 
 /// Sets attributes of the entries named, and if `recursive` of all that is below them, with a count at the end.
-async fn set(context: &mut Context, names: &[String], recursive: bool, change: Change) -> Result<(), Failure> {
+async fn set(
+    context: &mut Context,
+    names: &[String],
+    recursive: bool,
+    change: Change,
+) -> Result<(), Failure> {
     let mut names = context.names(names);
     let mut total = 0;
     while let Some(batch) = names.next_batch().await? {

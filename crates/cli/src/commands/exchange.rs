@@ -6,21 +6,25 @@ use std::sync::Arc;
 
 use exacat_exchange::columns::{Columns, Role};
 use exacat_exchange::export::{ExportOptions, ExportReport, export as export_to, export_file};
+use exacat_exchange::generate::Generated;
 use exacat_exchange::input::Compression;
 use exacat_exchange::listing::{Repeats, Rest, RowKind};
 use exacat_exchange::records::Format;
 use exacat_exchange::reject::Reason;
 use exacat_exchange::resume::StateAt;
+use exacat_exchange::tree::TreeSettings;
 use exacat_exchange::{ImportOptions, ImportReport, ListingOptions, Preset, VerifyReport};
 use exacat_model::operation::Existing;
 use exacat_model::{Error, ErrorKind, SeName};
 
 use super::find;
-use crate::args::{ExistingArg, ExportArgs, FormatArg, Global, ImportArgs, ListingArgs, VerifyArgs};
+use crate::args::{
+    ExistingArg, ExportArgs, FormatArg, GenerateArgs, Global, ImportArgs, ListingArgs, VerifyArgs,
+};
 use crate::context::Context;
 use crate::failure::{Failure, say};
 use crate::output::human::plural;
-use crate::output::{harmless, quoted};
+use crate::output::{Out, Style, harmless, quoted};
 use crate::parse;
 use crate::progress::Bar;
 
@@ -151,7 +155,9 @@ pub async fn import(context: &mut Context, args: ImportArgs, global: &Global) ->
     if let Some(given) = args.existing {
         options.existing = existing(given);
     }
-    if args.files.len() > 1 && (args.rejects.is_some() || args.state.as_deref().is_some_and(|path| path != "none")) {
+    if args.files.len() > 1
+        && (args.rejects.is_some() || args.state.as_deref().is_some_and(|path| path != "none"))
+    {
         return Err(Failure::local("--rejects and --state are for one listing: import them one by one"));
     }
     options.rejects = args.rejects.clone();
@@ -167,7 +173,8 @@ pub async fn import(context: &mut Context, args: ImportArgs, global: &Global) ->
         let mut bar = Bar::new(global, "rows");
         let mut resumable = Resumable(options.state != StateAt::Nowhere);
         let imported =
-            exacat_exchange::import(Arc::clone(&catalogue), path, &options, |progress| bar.show(progress)).await;
+            exacat_exchange::import(Arc::clone(&catalogue), path, &options, |progress| bar.show(progress))
+                .await;
         resumable.0 = false;
         bar.end();
         let report = imported.map_err(failure)?;
@@ -187,7 +194,7 @@ fn by_reason(rejects: &[(Reason, u64)]) -> BTreeMap<&'static str, u64> {
 
 fn rate(rows: u64, elapsed: std::time::Duration) -> String {
     let seconds = elapsed.as_secs_f64();
-    format!("{seconds:.1} s, {:.0} rows/s", rows as f64 / seconds.max(0.001))
+    format!("{seconds:.1} s, {:.0}/s", rows as f64 / seconds.max(0.001))
 }
 
 fn show_import(
@@ -286,10 +293,11 @@ pub async fn verify(context: &mut Context, args: VerifyArgs, global: &Global) ->
     for path in &args.files {
         let mut bar = Bar::new(global, "rows");
         let differences = args.differences.as_deref();
-        let verified = exacat_exchange::verify(Arc::clone(&catalogue), path, &options, differences, |progress| {
-            bar.show(progress);
-        })
-        .await;
+        let verified =
+            exacat_exchange::verify(Arc::clone(&catalogue), path, &options, differences, |progress| {
+                bar.show(progress);
+            })
+            .await;
         bar.end();
         let report = verified.map_err(failure)?;
         show_verify(context, path, &report)?;
@@ -363,7 +371,9 @@ pub async fn export(context: &mut Context, args: ExportArgs, global: &Global) ->
         (None, None) => Compression::Plain,
     };
     let columns = match &args.columns {
-        Some(names) => Some(names.iter().map(|name| Role::parse(name)).collect::<Result<Vec<_>, _>>().map_err(failure)?),
+        Some(names) => {
+            Some(names.iter().map(|name| Role::parse(name)).collect::<Result<Vec<_>, _>>().map_err(failure)?)
+        }
         None => None,
     };
     let options = ExportOptions {
@@ -428,6 +438,73 @@ fn show_export(context: &mut Context, path: &Path, report: &ExportReport) -> Res
     context.out.line(format!("{name}: {entries}, of these {} ({rate})", plural(report.files, "file")))
 }
 
+/// What tree is wanted.
+fn tree(args: &GenerateArgs) -> Result<TreeSettings, Failure> {
+    Ok(TreeSettings {
+        seed: args.seed,
+        entries: parse::count(&args.entries)?,
+        root: parse::lfn(&args.prefix).map_err(|error| Failure::about(&args.prefix, error))?,
+    })
+}
+
+/// `exacat generate`
+pub async fn generate(context: &mut Context, args: GenerateArgs, global: &Global) -> Result<(), Failure> {
+    let settings = tree(&args)?;
+    let catalogue = Arc::new(context.session.client().clone());
+    let mut bar = Bar::new(global, "entries");
+    let made = exacat_exchange::generate::generate(catalogue, &settings, |progress| bar.show(progress)).await;
+    bar.end();
+    show_generated(&mut context.out, &args.prefix, &made.map_err(failure)?)
+}
+
+/// `exacat generate --listing`
+pub fn generate_listing(
+    args: &GenerateArgs,
+    path: &Path,
+    global: &Global,
+    style: Style,
+) -> Result<u8, Failure> {
+    let settings = tree(args)?;
+    let failed = |error: std::io::Error| Failure::local(format!("cannot write {}: {error}", path.display()));
+    let file = std::fs::File::create(path).map_err(failed)?;
+    let mut bar = Bar::new(global, "entries");
+    let mut file = std::io::BufWriter::new(file);
+    let made =
+        exacat_exchange::generate::generate_listing(&settings, &mut file, |progress| bar.show(progress));
+    bar.end();
+    let made = made.map_err(failure)?;
+    file.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
+    let mut out = Out::new(style);
+    show_generated(&mut out, &path.to_string_lossy(), &made)?;
+    out.flush()?;
+    Ok(0)
+}
+
+fn show_generated(out: &mut Out, place: &str, made: &Generated) -> Result<(), Failure> {
+    if out.style.json {
+        return out.json(&serde_json::json!({
+            "place": place,
+            "entries": made.entries,
+            "files": made.files,
+            "members": made.members,
+            "created": made.created,
+            "unchanged": made.unchanged,
+            "seconds": made.elapsed.as_secs_f64(),
+        }));
+    }
+    if out.style.quiet {
+        return Ok(());
+    }
+    let place = out.name(place).to_string();
+    let entries = plural(made.entries, "entry");
+    let files = plural(made.files, "file");
+    out.line(format!("{place}: {entries}, of these {files} ({})", rate(made.entries, made.elapsed)))?;
+    if made.created == 0 && made.unchanged > 0 {
+        out.line("  nothing changed: everything was there already")?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -465,7 +542,3 @@ mod tests {
         assert!(import_options(&args).is_err());
     }
 }
-
-// WAITING
-pub async fn generate_listing(_a: &crate::args::GenerateArgs, _c: &Global, _s: crate::output::Style) -> Result<u8, Failure> { Err(Failure::local("tmp")) }
-pub async fn generate(_c:&mut Context, _a: crate::args::GenerateArgs, _g: &Global) -> Result<(), Failure> { Err(Failure::local("tmp")) }

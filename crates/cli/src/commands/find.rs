@@ -114,7 +114,8 @@ pub async fn filter(
             (a, b) => a.or(b),
         };
     }
-    let time = |text: &Option<String>| text.as_deref().map(|text| parse::time(text, Direction::Past)).transpose();
+    let time =
+        |text: &Option<String>| text.as_deref().map(|text| parse::time(text, Direction::Past)).transpose();
     filter.modified_from = time(&conditions.newer)?;
     filter.modified_before = time(&conditions.older)?;
     filter.created_from = time(&conditions.created_after)?;

@@ -158,7 +158,9 @@ fn field(out: &Out, change: &FieldChange, ses: &SeNames) -> String {
             (Some(_), Some(after)) => format!("replica on {}", replica(after)),
             (None, None) => "replica".to_owned(),
         },
-        FieldChange::Tag { key, after: Some(after), .. } => out.name(&format!("tag {key}={after}")).to_string(),
+        FieldChange::Tag { key, after: Some(after), .. } => {
+            out.name(&format!("tag {key}={after}")).to_string()
+        }
         FieldChange::Tag { key, after: None, .. } => format!("no tag {key} any more"),
         FieldChange::Member { guid, added: true } => format!("member {guid} added"),
         FieldChange::Member { guid, added: false } => format!("member {guid} taken out"),

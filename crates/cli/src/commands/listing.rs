@@ -69,8 +69,11 @@ async fn list(
 ) -> Result<(), Failure> {
     sections.begin(context, directory)?;
     let whole = context.out.style.null && sections.wanted;
-    let mut pages =
-        context.pages(Operation::List { lfn: directory.clone(), cursor: Cursor::default(), limit: PAGE_ITEMS });
+    let mut pages = context.pages(Operation::List {
+        lfn: directory.clone(),
+        cursor: Cursor::default(),
+        limit: PAGE_ITEMS,
+    });
     loop {
         match pages.next().await {
             Ok(Some(Answer::Entries { items, ses, .. })) => {
@@ -94,7 +97,12 @@ async fn list(
 
 /// Shows what is in all directories below one, each before those in it. Memory is bounded: of each directory
 /// on the way down, one page of its subdirectories.
-async fn list_below(context: &mut Context, top: Lfn, long: bool, sections: &mut Sections) -> Result<(), Failure> {
+async fn list_below(
+    context: &mut Context,
+    top: Lfn,
+    long: bool,
+    sections: &mut Sections,
+) -> Result<(), Failure> {
     let mut way = vec![Subdirectories::of(top)];
     loop {
         let is_top = way.len() == 1;
@@ -223,7 +231,10 @@ fn everything(context: &Context, stat: &Stat, ses: &crate::names_of_ses::SeNames
             for replica in &file.replicas {
                 let shown = json::replica(entry, replica, ses);
                 let pfn = out.name(&shown.pfn).to_string();
-                row("replica", format!("{}  {}  {pfn}", shown.se.as_deref().unwrap_or("in archive"), shown.state));
+                row(
+                    "replica",
+                    format!("{}  {}  {pfn}", shown.se.as_deref().unwrap_or("in archive"), shown.state),
+                );
             }
         }
         Body::Collection { guid, members } => {

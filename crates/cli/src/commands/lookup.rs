@@ -66,7 +66,9 @@ pub async fn lfn(context: &mut Context, args: LfnArgs) -> Result<(), Failure> {
         let Answer::Lfns(answers) = answer else { return Err(Failure::unexpected(&answer)) };
         context.each(&guids, answers, Guid::to_string, |context, asked, lfn| {
             if context.out.style.json {
-                return context.out.json(&serde_json::json!({"guid": asked.to_string(), "lfn": lfn.as_str()}));
+                return context
+                    .out
+                    .json(&serde_json::json!({"guid": asked.to_string(), "lfn": lfn.as_str()}));
             }
             context.out.name_line(lfn.as_str())
         })?;

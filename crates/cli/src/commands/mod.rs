@@ -39,8 +39,8 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Serve(args) => return serve::serve(args, &global.connection, style).await,
         Command::Bench(args) => return service::bench(args, style).await,
         Command::Fsck(args) if args.offline => return serve::fsck_offline(&global.connection, style).await,
-        Command::Generate(args) if args.listing.is_some() => {
-            return exchange::generate_listing(&args, global, style).await;
+        Command::Generate(ref args) if let Some(path) = &args.listing => {
+            return exchange::generate_listing(args, path, global, style);
         }
         Command::Ls(ref args) => style.units |= args.short_units,
         Command::Du(ref args) => style.units |= args.short_units,
@@ -58,7 +58,11 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
     Ok(status)
 }
 
-async fn dispatch(context: &mut Context, command: Command, global: &crate::args::Global) -> Result<(), Failure> {
+async fn dispatch(
+    context: &mut Context,
+    command: Command,
+    global: &crate::args::Global,
+) -> Result<(), Failure> {
     match command {
         Command::Ls(args) => listing::ls(context, args).await,
         Command::Stat(args) => listing::stat(context, args).await,
@@ -97,6 +101,8 @@ async fn dispatch(context: &mut Context, command: Command, global: &crate::args:
         Command::Generate(args) => exchange::generate(context, args, global).await,
         Command::Fsck(_) => service::fsck(context).await,
         Command::Status(_) => service::status(context).await,
-        Command::Serve(_) | Command::Bench(_) | Command::Completions(_) => Err(Failure::local("this command takes no server")),
+        Command::Serve(_) | Command::Bench(_) | Command::Completions(_) => {
+            Err(Failure::local("this command takes no server"))
+        }
     }
 }

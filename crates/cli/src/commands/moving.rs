@@ -1,6 +1,6 @@
 //! `mkdir`, `mv`, `rm`, `rmdir`, `ln`: the tree itself.
 
-use exacat_model::{Answer, ErrorKind, Kind, Lfn, Mode, Operation, Result as ModelResult};
+use exacat_model::{Answer, Error, ErrorKind, Kind, Lfn, Mode, Operation, Result as ModelResult};
 use futures::stream::{self, StreamExt};
 
 use crate::args::{LnArgs, MkdirArgs, MvArgs, RmArgs, RmdirArgs};
@@ -20,7 +20,8 @@ pub async fn mkdir(context: &mut Context, args: MkdirArgs) -> Result<(), Failure
         if lfns.is_empty() {
             continue;
         }
-        let answer = context.call(Operation::Mkdir { lfns: lfns.clone(), parents: args.parents, mode }).await?;
+        let answer =
+            context.call(Operation::Mkdir { lfns: lfns.clone(), parents: args.parents, mode }).await?;
         context.done(&lfns, answer, Lfn::to_string)?;
     }
     Ok(())
@@ -29,30 +30,27 @@ pub async fn mkdir(context: &mut Context, args: MkdirArgs) -> Result<(), Failure
 /// `exacat mv`
 pub async fn mv(context: &mut Context, args: MvArgs) -> Result<(), Failure> {
     let to = parse::lfn(&args.to).map_err(|error| Failure::about(&args.to, error))?;
-    let several = args.from.len() > 1;
-    if several && args.no_target_directory {
-        return Err(Failure::local("several names move into a directory: -T is for one"));
-    }
-    let into = !args.no_target_directory && is_directory(context, &to).await?;
-    if several && !into {
-        let error = exacat_model::Error::new(ErrorKind::NotDirectory, "several names move into a directory, and this is none");
-        return Err(Failure::about(to.as_str(), error));
+    // What moves into a directory that is there is the catalogue's decision, at the moment it moves. Here it is
+    // looked at for what that cannot know: that several names need a directory, and what to print.
+    let shows = context.out.style.json || context.out.style.verbose;
+    let into = (args.from.len() > 1 || shows) && is_directory(context, &to).await?;
+    if args.from.len() > 1 && !into {
+        let message = "several names move into a directory, and this is none";
+        return Err(Failure::about(to.as_str(), Error::new(ErrorKind::NotDirectory, message)));
     }
     for from in context.lfns(args.from) {
-        let target = match from.file_name() {
-            Some(name) if into => to.join(&name),
-            _ => to.clone(),
-        };
-        match context.call(Operation::Move { from: from.clone(), to: target.clone() }).await {
+        match context.call(Operation::Move { from: from.clone(), to: to.clone() }).await {
             Ok(Answer::Done { revision }) => {
+                let stands =
+                    from.file_name().filter(|_| into).map_or_else(|| to.clone(), |name| to.join(&name));
                 if context.out.style.json {
                     let moved = serde_json::json!({
-                        "from": from.as_str(), "to": target.as_str(), "revision": revision.0
+                        "from": from.as_str(), "to": stands.as_str(), "revision": revision.0
                     });
                     context.out.json(&moved)?;
                 } else if context.out.style.verbose {
-                    let line = format!("{} -> {}", context.out.name(from.as_str()), context.out.name(target.as_str()));
-                    context.out.line(line)?;
+                    let (old, new) = (context.out.name(from.as_str()), context.out.name(stands.as_str()));
+                    context.out.line(format!("{old} -> {new}"))?;
                 }
             }
             Ok(other) => return Err(Failure::unexpected(&other)),
@@ -149,7 +147,8 @@ mod tests {
 
     #[test]
     fn names_below_one_another_keep_their_order() {
-        let lfns = |names: &[&str]| -> Vec<Lfn> { names.iter().map(|name| Lfn::parse(name).unwrap()).collect() };
+        let lfns =
+            |names: &[&str]| -> Vec<Lfn> { names.iter().map(|name| Lfn::parse(name).unwrap()).collect() };
         assert!(independent(&lfns(&["/a/b", "/a/c", "/ab", "/a b"])));
         assert!(!independent(&lfns(&["/a/b", "/x", "/a"])));
         // A blank sorts before a slash: by bytes these two would not be neighbours.

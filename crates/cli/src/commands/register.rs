@@ -60,7 +60,9 @@ fn tag_value(value: &Value) -> exacat_model::Result<TagValue> {
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => Ok(TagValue::Integer(whole)),
             (None, Some(real)) => Ok(TagValue::Real(real)),
-            (None, None) => Err(Error::invalid(format!("a tag's value is beyond what a number can be: {number}"))),
+            (None, None) => {
+                Err(Error::invalid(format!("a tag's value is beyond what a number can be: {number}")))
+            }
         },
         _ => Err(Error::invalid("a tag's value is text, a number, true or false")),
     }
@@ -320,8 +322,10 @@ mod tests {
 
     #[test]
     fn a_line_of_json_overrides_the_options() {
-        let file = read(r#"{"lfn":"/a b","checksum":"adler32:1","tags":{"run":2,"good":true},
-            "replicas":["A::B::C","D=root://h//x",{"se":"E","state":"lost"}]}"#)
+        let file = read(
+            r#"{"lfn":"/a b","checksum":"adler32:1","tags":{"run":2,"good":true},
+            "replicas":["A::B::C","D=root://h//x",{"se":"E","state":"lost"}]}"#,
+        )
         .unwrap();
         assert_eq!((file.lfn.as_str(), file.size), ("/a b", Some(7)));
         assert_eq!(file.replicas.len(), 3);

@@ -88,7 +88,8 @@ impl Signals {
 
 fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failure> {
     let mut settings = ServerSettings::new(directory);
-    settings.native = args::listener(&args.listen).map_err(|error| Failure::local(format!("--listen: {error}")))?;
+    settings.native =
+        args::listener(&args.listen).map_err(|error| Failure::local(format!("--listen: {error}")))?;
     settings.metrics =
         args::listener(&args.metrics).map_err(|error| Failure::local(format!("--metrics: {error}")))?;
     settings.store = match args.store {

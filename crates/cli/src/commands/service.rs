@@ -12,7 +12,7 @@ use crate::output::{Align, Out, Table, json};
 
 /// `exacat fsck`
 pub async fn fsck(context: &mut Context) -> Result<(), Failure> {
-    match context.call(Operation::Fsck).await? {
+    match context.session.call_long(Operation::Fsck).await? {
         Answer::Fsck(audit) => show_audit(&mut context.out, &audit),
         other => Err(Failure::unexpected(&other)),
     }
@@ -109,7 +109,8 @@ fn by_thing(out: &Out, figures: &[(String, u64)]) -> Option<Table> {
     table.row(heading);
     for group in split.chunks_exact(measures.len()) {
         let thing = group[0].0;
-        let same = group.iter().zip(&measures).all(|((of, measure, _), wanted)| *of == thing && measure == wanted);
+        let same =
+            group.iter().zip(&measures).all(|((of, measure, _), wanted)| *of == thing && measure == wanted);
         if !same {
             return None;
         }
@@ -130,24 +131,6 @@ pub fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_measures_of_several_things_become_a_table() {
-        let out = Out::new(crate::output::Style::default());
-        let figures = |names: &[&str]| -> Vec<(String, u64)> {
-            names.iter().map(|name| ((*name).to_owned(), 1)).collect()
-        };
-        assert!(by_thing(&out, &figures(&["ls_count", "ls_p50_us", "tag-get_count", "tag-get_p50_us"])).is_some());
-        assert!(by_thing(&out, &figures(&["ls_count", "ls_p50_us"])).is_none());
-        assert!(by_thing(&out, &figures(&["ls_count", "ls_p50_us", "rm_count", "mv_p50_us"])).is_none());
-        assert!(by_thing(&out, &figures(&["revision", "entries"])).is_none());
-        assert!(by_thing(&out, &[]).is_none());
-    }
-}
-
 /// `exacat bench`
 pub async fn bench(args: BenchArgs, style: crate::output::Style) -> Result<u8, Failure> {
     let settings = BenchSettings {
@@ -159,4 +142,24 @@ pub async fn bench(args: BenchArgs, style: crate::output::Style) -> Result<u8, F
     };
     crate::bench::run(&settings, &mut std::io::stdout()).await?;
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_measures_of_several_things_become_a_table() {
+        let out = Out::new(crate::output::Style::default());
+        let figures = |names: &[&str]| -> Vec<(String, u64)> {
+            names.iter().map(|name| ((*name).to_owned(), 1)).collect()
+        };
+        assert!(
+            by_thing(&out, &figures(&["ls_count", "ls_p50_us", "tag-get_count", "tag-get_p50_us"])).is_some()
+        );
+        assert!(by_thing(&out, &figures(&["ls_count", "ls_p50_us"])).is_none());
+        assert!(by_thing(&out, &figures(&["ls_count", "ls_p50_us", "rm_count", "mv_p50_us"])).is_none());
+        assert!(by_thing(&out, &figures(&["revision", "entries"])).is_none());
+        assert!(by_thing(&out, &[]).is_none());
+    }
 }

@@ -43,7 +43,8 @@ async fn set(
     }
     let qos = match &options.qos {
         Some(labels) => {
-            let labels = labels.iter().filter(|label| !label.is_empty()).map(|label| AccountName::parse(label));
+            let labels =
+                labels.iter().filter(|label| !label.is_empty()).map(|label| AccountName::parse(label));
             Some(labels.collect::<Result<Vec<_>, _>>()?)
         }
         None => None,
@@ -54,7 +55,11 @@ async fn set(
         prefix: options.prefix.clone(),
         qos,
         status: options.status.as_deref().map(SeStatus::parse).transpose()?,
-        distances: options.distance.iter().map(|text| parse::counted(text, None)).collect::<Result<_, _>>()?,
+        distances: options
+            .distance
+            .iter()
+            .map(|text| parse::counted(text, None))
+            .collect::<Result<_, _>>()?,
         only_new,
     };
     context.call_about(text, Operation::SeSet(settings)).await?;

@@ -16,14 +16,16 @@ pub async fn tag(context: &mut Context, command: TagCommand) -> Result<(), Failu
             if tags.is_empty() {
                 return Err(Error::invalid("no tag is given (KEY=VALUE)").into());
             }
-            change(context, &lfns, |lfns| Operation::TagSet { lfns, set: tags.clone(), unset: Vec::new() }).await
+            change(context, &lfns, |lfns| Operation::TagSet { lfns, set: tags.clone(), unset: Vec::new() })
+                .await
         }
         TagCommand::Rm { items } => {
             let (lfns, keys) = split(&items, TagKey::parse)?;
             if keys.is_empty() {
                 return Err(Error::invalid("no tag's key is given").into());
             }
-            change(context, &lfns, |lfns| Operation::TagSet { lfns, set: Vec::new(), unset: keys.clone() }).await
+            change(context, &lfns, |lfns| Operation::TagSet { lfns, set: Vec::new(), unset: keys.clone() })
+                .await
         }
         TagCommand::Get { items, own } => get(context, &items, own).await,
         TagCommand::Find { directory, expression, pattern, conditions, long, count, limit } => {
@@ -36,7 +38,10 @@ pub async fn tag(context: &mut Context, command: TagCommand) -> Result<(), Failu
 }
 
 /// Tells LFNs (and `-`) from tags or keys, which never begin with a slash.
-fn split<T>(items: &[String], parse: impl Fn(&str) -> ModelResult<T>) -> Result<(Vec<String>, Vec<T>), Failure> {
+fn split<T>(
+    items: &[String],
+    parse: impl Fn(&str) -> ModelResult<T>,
+) -> Result<(Vec<String>, Vec<T>), Failure> {
     let (lfns, others): (Vec<&String>, Vec<&String>) =
         items.iter().partition(|item| item.starts_with('/') || *item == "-");
     if lfns.is_empty() {

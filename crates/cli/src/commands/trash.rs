@@ -65,11 +65,12 @@ async fn restore(context: &mut Context, items: &[String], to: Option<&str>) -> R
         let latest = latest(context, &by_name).await?;
         for text in batch {
             let id = match parse::lfn(&text) {
-                Ok(lfn) => latest
-                    .get(&lfn)
-                    .copied()
-                    .ok_or_else(|| Error::not_found("nothing of that name is in the trash, as far as you may see")),
-                Err(_) if text.starts_with('/') => parse::lfn(&text).map(|_| TrashId(exacat_model::Revision(0))),
+                Ok(lfn) => latest.get(&lfn).copied().ok_or_else(|| {
+                    Error::not_found("nothing of that name is in the trash, as far as you may see")
+                }),
+                Err(_) if text.starts_with('/') => {
+                    parse::lfn(&text).map(|_| TrashId(exacat_model::Revision(0)))
+                }
                 Err(_) => parse::trash_id(&text),
             };
             let restored = match id {
@@ -96,7 +97,10 @@ async fn latest(context: &Context, names: &[Lfn]) -> Result<HashMap<Lfn, TrashId
     }
     every_item(context, |item| {
         if names.contains(&item.lfn) {
-            latest.entry(item.lfn.clone()).and_modify(|id: &mut TrashId| *id = item.id.max(*id)).or_insert(item.id);
+            latest
+                .entry(item.lfn.clone())
+                .and_modify(|id: &mut TrashId| *id = item.id.max(*id))
+                .or_insert(item.id);
         }
     })
     .await?;

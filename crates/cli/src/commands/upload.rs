@@ -17,7 +17,8 @@ pub async fn upload(context: &mut Context, command: UploadCommand) -> Result<(),
     match command {
         UploadCommand::Ls => list(context).await,
         UploadCommand::Book { lfn, size, checksum, guid, se, qos, exclude, site, job, lifetime } => {
-            let ses = |names: &[String]| names.iter().map(|name| SeName::parse(name)).collect::<Result<_, _>>();
+            let ses =
+                |names: &[String]| names.iter().map(|name| SeName::parse(name)).collect::<Result<_, _>>();
             let choice = SeChoice {
                 wanted: ses(&se)?,
                 qos: qos.iter().map(|text| parse::counted(text, Some(1))).collect::<Result<_, _>>()?,
@@ -31,7 +32,11 @@ pub async fn upload(context: &mut Context, command: UploadCommand) -> Result<(),
                 checksums: all_checksums(&checksum)?,
                 job,
                 choice,
-                lifetime_seconds: lifetime.as_deref().map(parse::duration_ms).transpose()?.map(|ms| ms / 1000),
+                lifetime_seconds: lifetime
+                    .as_deref()
+                    .map(parse::duration_ms)
+                    .transpose()?
+                    .map(|ms| ms / 1000),
             };
             match context.call_about(&lfn, book).await? {
                 Answer::Upload(upload) => show(context, &upload),
@@ -77,14 +82,8 @@ async fn list(context: &mut Context) -> Result<(), Failure> {
             items.iter().try_for_each(|item| context.out.json(&json::upload(item)))?;
             continue;
         }
-        let mut table = Table::new([
-            Align::Left,
-            Align::Left,
-            Align::Right,
-            Align::Left,
-            Align::Left,
-            Align::Left,
-        ]);
+        let mut table =
+            Table::new([Align::Left, Align::Left, Align::Right, Align::Left, Align::Left, Align::Left]);
         for item in &items {
             let ses: Vec<String> = item.targets.iter().map(|target| target.se.to_string()).collect();
             table.row([

@@ -333,7 +333,9 @@ pub fn deletion(item: &DeletionAt) -> Value {
 
 /// A user.
 pub fn user(user: &UserInfo) -> Value {
-    let names = |names: &[exacat_model::AccountName]| -> Vec<String> { names.iter().map(ToString::to_string).collect() };
+    let names = |names: &[exacat_model::AccountName]| -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    };
     let mut out = json!({
         "user": user.name.as_str(),
         "id": user.id,
@@ -542,7 +544,8 @@ fn bare_entry(entry: &Entry, ses: &SeNames) -> Value {
 
 /// One changed field: its name, before and after.
 pub fn field(change: &FieldChange, ses: &SeNames) -> Value {
-    let pair = |field: &str, before: Value, after: Value| json!({"field": field, "before": before, "after": after});
+    let pair =
+        |field: &str, before: Value, after: Value| json!({"field": field, "before": before, "after": after});
     let replica = |replica: &Option<Replica>| {
         replica.as_ref().map(|one| {
             let pfn = match &one.location {
@@ -555,7 +558,9 @@ pub fn field(change: &FieldChange, ses: &SeNames) -> Value {
     match change {
         FieldChange::Owner { before, after } => pair("owner_number", json!(before.0), json!(after.0)),
         FieldChange::Group { before, after } => pair("group_number", json!(before.0), json!(after.0)),
-        FieldChange::Mode { before, after } => pair("mode", json!(before.to_string()), json!(after.to_string())),
+        FieldChange::Mode { before, after } => {
+            pair("mode", json!(before.to_string()), json!(after.to_string()))
+        }
         FieldChange::Modified { before, after } => {
             pair("modified", json!(before.to_string()), json!(after.to_string()))
         }

@@ -126,7 +126,9 @@ pub fn harmless(text: &str) -> Shown<'_> {
 
 /// A name as a shell reads it back, for error messages: bare if it is plain, otherwise quoted.
 pub fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c) || (!c.is_ascii() && c.is_alphanumeric());
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c) || (!c.is_ascii() && c.is_alphanumeric())
+    };
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
     }
@@ -215,6 +217,10 @@ impl Table {
                     }
                 }
             }
+            // Nothing in the last column: what aligned it is left out too.
+            if row.last().is_some_and(String::is_empty) {
+                line.truncate(line.trim_end_matches(' ').len());
+            }
             line.push('\n');
             out.write_all(line.as_bytes())?;
         }
@@ -255,5 +261,10 @@ mod tests {
         let mut out = Vec::new();
         table.write(&mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), " SIZE  NAME\n    5  a \n12345  ż\n");
+        let mut table = Table::new([Align::Left, Align::Left]);
+        table.row(["a".to_owned(), String::new()]);
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        assert_eq!(out, b"a\n");
     }
 }

@@ -13,6 +13,9 @@ use tempfile::TempDir;
 /// The program under test.
 pub const EXACAT: &str = env!("CARGO_BIN_EXE_exacat");
 
+/// The page that says what fields there are.
+const DOCUMENTED: &str = include_str!("../../../../docs/json.md");
+
 /// What the environment might say that a test must not hear.
 const VARIABLES: [&str; 8] = [
     "EXACAT_SERVER",
@@ -76,12 +79,20 @@ impl Ran {
         self.out
     }
 
-    /// It must have succeeded; gives the JSON it printed, one value a line.
+    /// It must have succeeded; gives the JSON it printed, one value a line, of which every field is documented.
     #[track_caller]
     pub fn json(self) -> Vec<Value> {
         let asked = self.asked.clone();
         let parse = |line: &str| {
-            serde_json::from_str(line).unwrap_or_else(|error| panic!("{asked}: not JSON ({error}): {line}"))
+            let value: Value = serde_json::from_str(line)
+                .unwrap_or_else(|error| panic!("{asked}: not JSON ({error}): {line}"));
+            for field in value.as_object().unwrap().keys() {
+                assert!(
+                    DOCUMENTED.contains(&format!("`{field}`")),
+                    "{asked}: {field} is not in docs/json.md"
+                );
+            }
+            value
         };
         self.ok().lines().map(parse).collect()
     }
@@ -184,8 +195,8 @@ impl Service {
         self.addresses["native"].as_str().unwrap()
     }
 
-    /// Its Unix socket.
-    pub fn socket(&self) -> &str {
+    /// Its URL for clients on this machine.
+    pub fn local_url(&self) -> &str {
         self.addresses["socket"].as_str().unwrap()
     }
 
@@ -259,8 +270,11 @@ impl Service {
     /// Starts it and kills it after so long, wherever it is by then.
     pub fn start_and_kill(&mut self, after: std::time::Duration) {
         let mut command = exacat();
-        command.args(["--json", "serve", "--listen", "127.0.0.1:0", "--log", "error", "--data"]).arg(&self.data);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        command
+            .args(["--json", "serve", "--listen", "127.0.0.1:0", "--log", "error", "--data"])
+            .arg(&self.data);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         // Not a wait for something to happen: any moment is as good.
         let (_never, elapsed) = std::sync::mpsc::channel::<()>();
         let _ = elapsed.recv_timeout(after);

@@ -322,9 +322,9 @@ fn request(reader: &mut Reader<'_>, flags: u8) -> Result<Request, DecodeError> {
 
 fn batch(reader: &mut Reader<'_>, flags: u8) -> Result<Batch, DecodeError> {
     let deadline_ms = if flags & flags::DEADLINE != 0 { Some(u32::decode(reader)?) } else { None };
-    // Operations follow each other to the end of the body, so their number is known only at the end, and
-    // nothing is allocated for those that are not there.
-    let mut items = Vec::new();
+    // Operations follow each other to the end of the body, so their number is known only at the end: room for
+    // those of a usual batch.
+    let mut items = Vec::with_capacity((reader.remaining() / 2).min(128));
     while reader.remaining() > 0 {
         if items.len() == BATCH_OPERATIONS_MAX {
             return Err(reader.error("a batch has too many operations"));
@@ -355,7 +355,8 @@ fn check_operation_id(
 
 fn answer_batch(reader: &mut Reader<'_>) -> Result<AnswerBatch, DecodeError> {
     let first = u32::decode(reader)?;
-    let mut answers = Vec::new();
+    // An answer takes two bytes at least and usually many more: room for those of a usual batch, no more.
+    let mut answers = Vec::with_capacity((reader.remaining() / 2).min(128));
     while reader.remaining() > 0 {
         if answers.len() == BATCH_OPERATIONS_MAX {
             return Err(reader.error("a batch has too many answers"));
