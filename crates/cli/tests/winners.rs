@@ -130,18 +130,30 @@ async fn of_64_creators_of_a_name_one_wins() {
     assert_eq!(service.json1("fsck")["findings_total"], 0);
 }
 
-/// The ways to come by a name, a creator's number choosing one.
+/// The ways to come by a name, a creator's number choosing one. A directory and a move do not compete for one name:
+/// moving to a directory that is there is moving into it, and no loss. For the same reason links lead nowhere.
 fn way(creator: usize, name: usize) -> Operation {
     let wanted = lfn(&format!("/won/{name}"));
-    match creator % 5 {
-        0 => Operation::Mkdir { lfns: vec![wanted], parents: false, mode: None },
-        1 => Operation::Move { from: lfn(&format!("/own/{creator}/{name}")), to: wanted },
-        2 => Operation::Link { lfn: wanted, target: Lfn::root() },
-        3 => Operation::CollectionCreate { lfn: wanted, tags: Vec::new() },
-        _ => {
+    match kind_of_way(creator, name) {
+        Some(Kind::Directory) => Operation::Mkdir { lfns: vec![wanted], parents: false, mode: None },
+        Some(Kind::Link) => Operation::Link { lfn: wanted, target: lfn("/nowhere") },
+        Some(Kind::Collection) => Operation::CollectionCreate { lfn: wanted, tags: Vec::new() },
+        Some(Kind::File) => Operation::Move { from: lfn(&format!("/own/{creator}/{name}")), to: wanted },
+        None => {
             let file = NewFile { guid: Some(guid(creator, name)), ..NewFile::named(wanted) };
             Operation::Register { files: vec![file], parents: false, existing: Existing::Refuse }
         }
+    }
+}
+
+/// What comes to be in which way; a file by a move; none for a file that is registered.
+fn kind_of_way(creator: usize, name: usize) -> Option<Kind> {
+    match creator % 5 {
+        0 if name % 2 == 0 => Some(Kind::Directory),
+        1 if name % 2 == 1 => Some(Kind::File),
+        2 => Some(Kind::Link),
+        3 => Some(Kind::Collection),
+        _ => None,
     }
 }
 
@@ -203,7 +215,7 @@ async fn whatever_they_make_and_however() {
     let Answer::Stats(stats) = answer else { panic!("{answer:?}") };
     for (name, stat) in stats.into_iter().enumerate() {
         let (winner, stat) = (winners[name][0], stat.unwrap());
-        let kind = [Kind::Directory, Kind::File, Kind::Link, Kind::Collection, Kind::File][winner % 5];
+        let kind = kind_of_way(winner, name).unwrap_or(Kind::File);
         assert_eq!(stat.entry.kind(), kind, "/won/{name}");
         if kind == Kind::File {
             assert_eq!(stat.entry.guid(), Some(guid(winner, name)), "/won/{name}");

@@ -153,10 +153,15 @@ async fn the_items_of_the_fast_lane_are_bounded() {
     let mut client = Client::admin(&world).await;
     let many = |count| Operation::Stat { lfns: vec![lfn("/"); count], follow: true };
     world.hooks.hold_walks.send_replace(true);
+    // A request counts once it was taken on: when it has come as far as the store.
+    let walks = || world.hooks.walks.load(Ordering::SeqCst);
+    let begun = walks();
     let first = client.ask(many(60)).await;
+    eventually("the first to be taken on", || walks() == begun + 1).await;
     let refused = client.ask(many(41)).await;
     expect_busy(&mut client, refused).await;
     let second = client.ask(many(40)).await;
+    eventually("the second to be taken on", || walks() == begun + 2).await;
     let refused = client.ask(many(1)).await;
     expect_busy(&mut client, refused).await;
     world.hooks.hold_walks.send_replace(false);

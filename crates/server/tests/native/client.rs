@@ -112,6 +112,13 @@ impl Client {
         self.write(&bytes).await;
     }
 
+    /// Sends a frame; false if the server has closed the connection.
+    pub async fn try_send(&mut self, request: u64, frame: Frame) -> bool {
+        let mut bytes = Vec::new();
+        encode_frame(&mut bytes, FRAME_BYTES_MAX, request, &frame).unwrap();
+        soon("the server to read", self.stream.write_all(&bytes)).await.is_ok()
+    }
+
     /// The next frame; none if the server closed the connection.
     pub async fn next(&mut self) -> Option<(u64, Frame)> {
         soon("a frame", async {
