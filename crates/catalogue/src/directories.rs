@@ -24,6 +24,10 @@ pub(crate) struct Directory {
 }
 
 /// What is known so far of a directory that is wanted.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "lives as long as one batch; a box for each free name costs more"
+)]
 enum Progress {
     /// To be looked at (again).
     Look,

@@ -70,7 +70,12 @@ impl Catalogue {
     }
 
     /// Applies mutations under one operation id on behalf of `caller`.
-    async fn apply(&self, caller: &Caller, operation: OperationId, mutations: Vec<Mutation>) -> Result<Vec<Outcome>> {
+    async fn apply(
+        &self,
+        caller: &Caller,
+        operation: OperationId,
+        mutations: Vec<Mutation>,
+    ) -> Result<Vec<Outcome>> {
         let request = Request { operation, who: caller.acting_user(), mutations };
         Ok(self.store.apply(request).await?)
     }
@@ -86,8 +91,9 @@ impl Catalogue {
 
 /// Fills `bytes` from the system's source of randomness.
 fn fill_random(bytes: &mut [u8]) -> Result<()> {
-    getrandom::fill(bytes)
-        .map_err(|error| Error::new(ErrorKind::Unavailable, format!("the system gives no random bytes: {error}")))
+    getrandom::fill(bytes).map_err(|error| {
+        Error::new(ErrorKind::Unavailable, format!("the system gives no random bytes: {error}"))
+    })
 }
 
 /// The id of a further request that belongs to operation `id`: steps of one operation that need requests of

@@ -35,6 +35,10 @@ pub(crate) struct Vacancy {
 
 /// What stands under a path, or what is missing.
 #[derive(Clone, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "lives as long as one batch; a box for each free name costs more"
+)]
 pub(crate) enum Spot {
     Taken(Box<Resolved>),
     Vacant(Vacancy),

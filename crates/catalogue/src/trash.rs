@@ -191,11 +191,8 @@ impl Catalogue {
             fill_random(&mut fresh.0)?;
             let request = Request { operation: fresh, who: caller.acting_user(), mutations: below };
             for outcome in self.store.apply(request).await? {
-                match outcome {
-                    Outcome::Applied { .. } => entries += 1,
-                    // Another purge of the same item was faster, or something is left: the next step sees.
-                    _ => {}
-                }
+                // Otherwise another purge of the same item was faster, or something is left: the next step sees.
+                entries += u64::from(matches!(outcome, Outcome::Applied { .. }));
             }
         }
         if !emptied {

@@ -143,8 +143,8 @@ mod tests {
         let mut bad = Lines { reader: BufReader::new(&b"/\xff\n"[..]), end: b'\n' };
         assert!(bad.batch().unwrap_err().to_string().contains("not UTF-8"));
         let edge = "x".repeat(LINE_BYTES_MAX);
-        assert_eq!(lines(edge.as_bytes(), b'\n').concat(), [edge.clone()]);
-        assert_eq!(lines(format!("{edge}\n").as_bytes(), b'\n').concat(), [edge.clone()]);
+        assert_eq!(lines(edge.as_bytes(), b'\n').concat(), std::slice::from_ref(&edge));
+        assert_eq!(lines(format!("{edge}\n").as_bytes(), b'\n').concat(), std::slice::from_ref(&edge));
         let long = format!("{edge}xx\n");
         let mut long = Lines { reader: BufReader::new(long.as_bytes()), end: b'\n' };
         assert!(long.batch().is_err());

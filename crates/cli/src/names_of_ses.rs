@@ -29,9 +29,7 @@ impl SeNames {
     /// Learns names that came with an answer.
     pub fn learn(&mut self, names: &[(u16, SeName)]) {
         for (number, name) in names {
-            if !self.names.contains_key(&SeNumber(*number)) {
-                self.names.insert(SeNumber(*number), name.clone());
-            }
+            self.names.entry(SeNumber(*number)).or_insert_with(|| name.clone());
         }
     }
 

@@ -1,4 +1,12 @@
 //! The commands a new user types, at a real server process, with what they print and how they end.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it skipped or counted"
+)]
 
 mod service;
 
@@ -447,10 +455,10 @@ fn history() {
     // Following sees what comes, and ends with its reader or at a signal, both without a word.
     let mut following =
         service.command(&["--json", "changes", "--after", "last", "--follow", "--limit", "2"]);
-    let follower = following.stdout(Stdio::piped()).spawn().unwrap();
+    let mut follower = following.stdout(Stdio::piped()).spawn().unwrap();
     let mut seen = String::new();
     // Until the follower has asked, what is made here is not to come for it: so make until it has ended.
-    let mut output = std::io::BufReader::new(follower.stdout.unwrap());
+    let mut output = std::io::BufReader::new(follower.stdout.take().unwrap());
     let reader = std::thread::spawn(move || {
         std::io::Read::read_to_string(&mut output, &mut seen).unwrap();
         seen
@@ -463,6 +471,7 @@ fn history() {
         assert!(number < 1000, "the follower sees nothing");
     }
     let seen = reader.join().unwrap();
+    assert!(follower.wait().unwrap().success());
     assert_eq!(seen.lines().count(), 2, "{seen}");
     assert!(seen.contains("\"effect\":\"created\""), "{seen}");
 

@@ -2,6 +2,14 @@
 //!
 //! They stand in a directory beside the checkout, or where `EXACAT_REAL_DATA` says; without them these tests say
 //! so and do nothing. Of the long ones the first rows are taken, with `EXACAT_TEST_ROUNDS` the whole.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it skipped or counted"
+)]
 
 mod service;
 

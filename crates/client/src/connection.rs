@@ -236,6 +236,8 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         if !self.ended {
+            // First, so that a request still in the queue is seen to be given up, and not sent.
+            self.items.close();
             self.connection.shared.tell(Control::Cancel { request: self.request });
         }
     }

@@ -37,6 +37,11 @@ impl Reply {
         drop(self.permit);
     }
 
+    /// Does nobody wait for it any more?
+    pub fn is_abandoned(&self) -> bool {
+        self.to.is_closed()
+    }
+
     fn lose(self, sent: bool, error: &Error) {
         let _ = self.to.send(Outcome::Lost { sent, error: error.clone() });
     }
@@ -72,6 +77,16 @@ pub(crate) enum Pending {
 }
 
 impl Pending {
+    /// Does nobody wait for it any more?
+    pub fn is_abandoned(&self) -> bool {
+        match self {
+            Pending::One(reply) => reply.is_abandoned(),
+            Pending::Coalesced { replies, .. } => replies.as_slice().iter().all(Reply::is_abandoned),
+            Pending::Batch { to, .. } => to.is_closed(),
+            Pending::Stream { to, .. } => to.is_closed(),
+        }
+    }
+
     /// Tells all who wait that there will be no answer.
     pub fn lose(self, sent: bool, error: &Error) {
         match self {
@@ -107,8 +122,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Takes a request about to be written, or tells those who wait for it that it was not sent.
+    /// Takes a request about to be written; or tells those who wait for it that it was not sent. What nobody
+    /// waits for any more is not sent either: it was given up while it was queued.
     pub fn register(&mut self, request: u64, pending: Pending, overdue: Option<Instant>) -> bool {
+        if pending.is_abandoned() {
+            return false;
+        }
         match &self.closed {
             Some(error) => {
                 pending.lose(false, error);

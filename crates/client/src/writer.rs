@@ -120,7 +120,9 @@ async fn write<W: AsyncWrite + Unpin>(
         for command in commands.drain(..) {
             match command {
                 Command::Small { operation, deadline, reply } => {
-                    smalls.push_back((operation, deadline, reply))
+                    if !reply.is_abandoned() {
+                        smalls.push_back((operation, deadline, reply));
+                    }
                 }
                 Command::Frame { request, bytes, pending, deadline, queued } => {
                     let overdue = deadline.map(|deadline| shared.overdue(deadline));

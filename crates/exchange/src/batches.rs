@@ -261,8 +261,9 @@ impl Reader<'_> {
         let mut deferred = 0;
         let mut batch = Batch::new(pass, 0);
         loop {
-            let record =
-                records.next().map_err(|error| Error::file("read", self.listing.input().path(), error))?;
+            let record = records
+                .next_record()
+                .map_err(|error| Error::file("read", self.listing.input().path(), error))?;
             let Some(record) = record else { break };
             let here = batch.rows.end >= from;
             batch.rows.end += 1;

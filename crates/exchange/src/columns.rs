@@ -292,7 +292,9 @@ mod tests {
             assert!(error.contains(says), "{error}");
         }
         let many = |count: usize| vec!["ignore"; count].join(",");
-        assert!(Columns::parse(&many(COLUMNS_MAX)).is_ok() && Columns::parse(&many(COLUMNS_MAX + 1)).is_err());
+        assert!(
+            Columns::parse(&many(COLUMNS_MAX)).is_ok() && Columns::parse(&many(COLUMNS_MAX + 1)).is_err()
+        );
         assert!(roles(Some(&format!("{COLUMNS_MAX}=lfn")), None).is_ok());
         assert!(roles(Some(&format!("{}=lfn", COLUMNS_MAX + 1)), None).is_err());
         for bad in ["", "lfn,,size", "nonsense", "a=lfn,size", "lfn=", "=lfn", "tag:1"] {

@@ -193,7 +193,7 @@ fn cells(options: &ExportOptions) -> Result<Cells, Error> {
         return Err(Error::options("an export that can be imported has the column lfn"));
     }
     if options.full
-        && !options.columns.is_none()
+        && options.columns.is_some()
         && !columns.contains(&Role::Kind)
         && options.filter.kinds != [Kind::File]
     {

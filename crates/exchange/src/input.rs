@@ -105,8 +105,11 @@ pub struct Input {
     /// None if it is no regular file (a pipe).
     identity: Option<Identity>,
     /// Of a pipe: what was read to look at it, and the rest; taken by the one reader it can have.
-    pipe: Arc<Mutex<Option<(Vec<u8>, Box<dyn Read + Send>)>>>,
+    pipe: Arc<Mutex<Option<Pipe>>>,
 }
+
+/// What was read of a pipe, and the rest of it.
+type Pipe = (Vec<u8>, Box<dyn Read + Send>);
 
 impl Input {
     /// Looks at a file (`-` is the standard input); `compression` overrides what its first bytes say.

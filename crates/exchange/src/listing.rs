@@ -253,7 +253,7 @@ impl Listing {
         let mut records = Records::new(Box::new(io::Cursor::new(head)), format, delimiter).map_err(cannot)?;
         let mut preamble = Preamble::default();
         let mut first = None;
-        while let Some(record) = records.next().map_err(cannot)? {
+        while let Some(record) = records.next_record().map_err(cannot)? {
             match Preamble::object_of(record.raw, format) {
                 Some(Value::Object(object)) => preamble.objects.push(object),
                 _ => {
@@ -323,7 +323,7 @@ impl Listing {
         let mut records =
             Records::new(self.input.reader(count)?, self.format, self.delimiter).map_err(cannot)?;
         for _ in 0..self.rows_before {
-            records.next().map_err(cannot)?;
+            records.next_record().map_err(cannot)?;
         }
         Ok(records)
     }
@@ -526,7 +526,7 @@ impl Listing {
         let mut counts = [0u64; Reason::ALL.len()];
         let mut records = self.records(&BytesRead::default())?;
         while let Some(record) =
-            records.next().map_err(|error| Error::file("read", self.input.path(), error))?
+            records.next_record().map_err(|error| Error::file("read", self.input.path(), error))?
         {
             examined.rows += 1;
             match self.row(record, &mut fields).and_then(|row| seen.take(&row.item).map(|_| row)) {

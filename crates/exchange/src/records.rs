@@ -99,7 +99,7 @@ impl Records {
     }
 
     /// The next row that is not empty; none at the end.
-    pub fn next(&mut self) -> io::Result<Option<Record<'_>>> {
+    pub fn next_record(&mut self) -> io::Result<Option<Record<'_>>> {
         loop {
             if self.skipping {
                 if !self.skip_line()? {

@@ -121,6 +121,9 @@ impl Differences {
     }
 }
 
+/// A batch on its way: the rows and bytes read by its end.
+type Flight = (u64, u64, JoinHandle<Result<Verified, Error>>);
+
 /// Compares a listing with the catalogue. The options are those it was imported with.
 pub async fn verify<C: Catalogue>(
     catalogue: Arc<C>,
@@ -145,7 +148,7 @@ pub async fn verify<C: Catalogue>(
     // Rejects are counted here, and written by an import.
     let mut rejects = RejectSink::counting();
     let mut report = VerifyReport::default();
-    let mut flying: VecDeque<(u64, u64, JoinHandle<Result<Verified, Error>>)> = VecDeque::new();
+    let mut flying: VecDeque<Flight> = VecDeque::new();
     let mut ended = false;
     while !ended || !flying.is_empty() {
         if !ended && flying.len() < BATCHES_IN_FLIGHT_MAX {

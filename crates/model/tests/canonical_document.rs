@@ -1,5 +1,13 @@
 //! The document of the canonical bytes says what the code does: each table is compared with the macros that
 //! define the encodings.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it skipped or counted"
+)]
 
 use std::collections::BTreeMap;
 

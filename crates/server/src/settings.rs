@@ -186,7 +186,7 @@ impl Default for Limits {
             output_stall: Duration::from_secs(60),
             handshake_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(300),
-            deadline_max: Duration::from_secs(300),
+            deadline_max: Duration::from_secs(3600),
             revalidate: Duration::from_secs(5),
             stop_time: Duration::from_secs(10),
             slow_request: Duration::from_secs(1),

@@ -148,16 +148,33 @@ fn groups(events: &[Event]) -> Vec<Vec<Event>> {
     groups
 }
 
+/// The events that can matter: a file whose making was lost and that nobody ever saw need not have been made. (While it
+/// had its name, only operations whose answers were lost could have met it.)
+fn that_matter(events: &[Event]) -> Vec<Event> {
+    let seen: BTreeSet<FileNumber> = events
+        .iter()
+        .filter_map(|event| match event.seen {
+            Seen::Done(file) | Seen::Taken(file) | Seen::Value(Some(file)) => Some(file),
+            Seen::Nothing | Seen::Value(None) | Seen::Lost => None,
+        })
+        .collect();
+    let never_met = |event: &Event| match event.action {
+        Action::Create(_, file) => event.seen == Seen::Lost && !seen.contains(&file),
+        _ => false,
+    };
+    events.iter().filter(|event| !never_met(event)).copied().collect()
+}
+
 /// The search for an order of one group.
-struct Search<'a> {
-    events: &'a [Event],
+struct Search {
+    events: Vec<Event>,
     /// Where the search was and found nothing: what had been ordered, and what the names had.
     dead_ends: HashSet<(Vec<bool>, Names)>,
 }
 
-impl<'a> Search<'a> {
-    fn new(events: &'a [Event]) -> Self {
-        Search { events, dead_ends: HashSet::new() }
+impl Search {
+    fn new(events: &[Event]) -> Self {
+        Search { events: that_matter(events), dead_ends: HashSet::new() }
     }
 
     /// Depth first, without recursion: histories are long.
@@ -166,7 +183,7 @@ impl<'a> Search<'a> {
         let mut names = Names::new();
         // What was ordered, what the names had before, and what else could come next there.
         let mut path: Vec<(usize, Names, Vec<usize>)> = Vec::new();
-        let mut next = self.candidates(&ordered);
+        let mut next = self.candidates(&ordered, &names);
         loop {
             let must = (0..self.events.len()).any(|at| !ordered[at] && self.events[at].seen != Seen::Lost);
             if !must {
@@ -175,19 +192,17 @@ impl<'a> Search<'a> {
             let step = loop {
                 let Some(at) = next.pop() else { break None };
                 let mut then = names.clone();
-                let seen = perform(&mut then, self.events[at].action);
-                if self.events[at].seen == Seen::Lost || self.events[at].seen == seen {
-                    ordered[at] = true;
-                    if self.dead_ends.insert((ordered.clone(), then.clone())) {
-                        break Some((at, then));
-                    }
-                    ordered[at] = false;
+                perform(&mut then, self.events[at].action);
+                ordered[at] = true;
+                if self.dead_ends.insert((ordered.clone(), then.clone())) {
+                    break Some((at, then));
                 }
+                ordered[at] = false;
             };
             match step {
                 Some((at, then)) => {
                     path.push((at, std::mem::replace(&mut names, then), next));
-                    next = self.candidates(&ordered);
+                    next = self.candidates(&ordered, &names);
                 }
                 None => {
                     let Some((at, before, others)) = path.pop() else { return false };
@@ -199,12 +214,33 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What can come next: asked before anything that is not ordered yet was answered. The last is tried first, so
-    /// the one with the nearest deadline comes last.
-    fn candidates(&self, ordered: &[bool]) -> Vec<usize> {
+    /// What can come next: asked before anything that is not ordered yet was answered, and seen as it would be. The
+    /// last is tried first: the one with the nearest deadline.
+    ///
+    /// What changes nothing and can come now need not come later: then it is the only one. Of operations of one kind
+    /// whose answers were lost the first asked can stand for the others; one that would change nothing did not happen.
+    fn candidates(&self, ordered: &[bool], names: &Names) -> Vec<usize> {
         let open = || (0..self.events.len()).filter(|at| !ordered[*at]);
         let first_deadline = open().map(|at| self.events[at].deadline()).min().unwrap_or(u64::MAX);
-        let mut found: Vec<usize> = open().filter(|at| self.events[*at].asked <= first_deadline).collect();
+        let mut found = Vec::new();
+        let mut lost: Vec<Action> = Vec::new();
+        for at in open().take_while(|at| self.events[*at].asked <= first_deadline) {
+            let event = &self.events[at];
+            let mut then = names.clone();
+            let would_see = perform(&mut then, event.action);
+            let changes = then != *names;
+            if event.seen == Seen::Lost {
+                if changes && !lost.contains(&event.action) {
+                    lost.push(event.action);
+                    found.push(at);
+                }
+            } else if would_see == event.seen {
+                if !changes {
+                    return vec![at];
+                }
+                found.push(at);
+            }
+        }
         found.sort_by_key(|at| std::cmp::Reverse(self.events[*at].deadline()));
         found
     }

@@ -1,4 +1,12 @@
 //! The document of the protocol says what the code does: the tables of frames and limits are compared.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it skipped or counted"
+)]
 
 use exacat_wire::native::limits::{
     BATCH_OPERATIONS_MAX, CREDIT_MAX, FRAME_BYTES_MAX, FRAME_BYTES_MAX_LEAST, HANDSHAKE_FRAME_BYTES_MAX,

@@ -1,5 +1,13 @@
 //! The frame decoder and the encoders: what goes in comes out, in whatever pieces; what is no frame is refused
 //! with the reason; nothing panics.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it skipped or counted"
+)]
 
 use exacat_model::answer::{ReplicaAt, Stat, Whereis};
 use exacat_model::operation::{Cursor, Existing, FileRef, NewFile};

@@ -1,5 +1,5 @@
 //! A real server process and the commands a user types at it: what the tests of the binary share.
-
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "each test uses its own part of this")]
 
 use std::ffi::OsStr;

@@ -114,7 +114,8 @@ fn reading_goes_on_where_it_stopped_and_still_knows_what_came_before() {
 fn a_listing_that_cannot_be_read_to_its_end_fails() {
     let whole = zstd::encode_all("/a\n".repeat(1000).as_bytes(), 1).unwrap();
     let cut = whole[..whole.len() - 5].to_vec();
-    let listing = Listing::of_reader(Path::new("pipe"), Box::new(std::io::Cursor::new(cut)), ListingOptions::default());
+    let listing =
+        Listing::of_reader(Path::new("pipe"), Box::new(std::io::Cursor::new(cut)), ListingOptions::default());
     let mut receiver = read(Arc::new(listing.unwrap()), READING, BytesRead::default()).unwrap();
     let reads: Vec<Read> = std::iter::from_fn(|| receiver.blocking_recv()).collect();
     assert!(matches!(reads.last(), Some(Read::Failed(_))));

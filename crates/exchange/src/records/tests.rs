@@ -16,7 +16,7 @@ fn rows(text: &[u8], format: Format) -> Vec<(u64, Vec<u8>, Option<Flaw>)> {
     let all = |reader: Box<dyn Read + Send>| {
         let mut records = Records::new(reader, format, format.delimiter()).unwrap();
         let mut found = Vec::new();
-        while let Some(record) = records.next().unwrap() {
+        while let Some(record) = records.next_record().unwrap() {
             found.push((record.line, record.raw.to_vec(), record.flaw));
         }
         found

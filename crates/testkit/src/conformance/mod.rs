@@ -4,7 +4,7 @@
 //! A test is named after its clause (`a3_…` proves A3) or its row (`create_…`, `set_record_…`). It takes a
 //! [`StoreFactory`](crate::StoreFactory); [`conformance_suite!`](crate::conformance_suite) makes `#[tokio::test]`s of
 //! all of them. That every clause and row has one, and that every one is in the suite, is tested too
-//! (`tests/memory_conformance.rs`).
+//! (`tests/stores/memory_conformance.rs`).
 
 pub mod applying;
 pub mod entries;

@@ -289,7 +289,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Ready(Ok(bytes)) => {
                     self.written += bytes;
                     self.unflushed = true;
-                    self.stalled_since = None;
+                    if self.stalled_since.take().is_some() {
+                        // It reads again what it was slow to read: a sign of life, though nothing was said.
+                        self.heard = Instant::now();
+                        self.pinged = None;
+                    }
                     self.service.instruments.counts.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
                 }
                 Poll::Pending => {

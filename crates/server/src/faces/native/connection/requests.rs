@@ -49,20 +49,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         received + deadline_ms.map_or(longest, |ms| Duration::from_millis(ms.into()).min(longest))
     }
 
-    /// A deadline that is over already is judged where operations are run.
+    /// Can it be answered on the spot, with others of its kind? A deadline that is over already is judged where
+    /// operations are run.
     fn is_quick(&self, operation: &Operation, deadline_ms: Option<u32>) -> bool {
         self.closing == Closing::No
             && deadline_ms != Some(0)
+            && matches!(
+                operation,
+                Operation::Stat { .. } | Operation::Whereis { .. } | Operation::Lfns { .. }
+            )
             && matches!(Class::of(operation, &self.service.limits), Class::Lookup { .. })
     }
 
-    /// Is there room for one more look-up among those gathered, should they all turn out to take time?
-    pub(super) fn may_gather(&mut self, request: u64, lookups: &mut Lookups, received: Instant) -> bool {
-        let most = self.service.limits.requests_per_connection_max;
-        if lookups.is_full() || self.in_flight.len() + lookups.requests() >= most {
+    /// Makes room among the look-ups gathered, by looking them up, for one more of so many items: what is looked
+    /// up together must pass the bounds together.
+    fn make_room(&mut self, lookups: &mut Lookups, operation: &Operation, received: Instant) {
+        let limits = &self.service.limits;
+        let items = lookups.items() + usize::try_from(tasks::items(operation)).unwrap_or(usize::MAX);
+        let many = !lookups.is_empty() && items > limits.coalesced_items();
+        if many
+            || lookups.is_full()
+            || self.in_flight.len() + lookups.requests() >= limits.requests_per_connection_max
+        {
             self.look_up(lookups, received);
         }
-        self.in_flight.len() < most && !self.in_flight.contains_key(&request)
+    }
+
+    /// Is there room for one more look-up, should all that are gathered turn out to take time?
+    fn may_gather(&self, request: u64) -> bool {
+        self.in_flight.len() < self.service.limits.requests_per_connection_max
+            && !self.in_flight.contains_key(&request)
     }
 
     pub(super) fn take_request(
@@ -76,10 +92,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Request { options, operation } = asked;
         let mut target = Target::Request(request);
         let mut operation = operation;
-        if options.stream.is_none()
-            && self.is_quick(&operation, options.deadline_ms)
-            && self.may_gather(request, lookups, received)
-        {
+        let quick = options.stream.is_none() && self.is_quick(&operation, options.deadline_ms);
+        if quick {
+            self.make_room(lookups, &operation, received);
+        }
+        if quick && self.may_gather(request) {
             match lookups.gather(operation, target) {
                 Gathered::Yes => return,
                 Gathered::No(back) => (operation, target) = *back,
@@ -129,10 +146,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Batch { deadline_ms, items } = batch;
         let deadline = self.deadline(received, deadline_ms);
         let in_progress = BatchInProgress::new(request, items.len());
-        let all_quick = items
-            .iter()
-            .all(|item| is_gatherable(&item.operation) && self.is_quick(&item.operation, deadline_ms));
-        let cancel = if all_quick && self.may_gather(request, lookups, received) {
+        let all_quick = items.iter().all(|item| self.is_quick(&item.operation, deadline_ms));
+        let cancel = if all_quick && self.may_gather(request) {
             None
         } else {
             match self.admit(request, bytes, false, None) {
@@ -148,9 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let mut target = Target::InBatch(Arc::clone(&in_progress), place);
             let mut operation = operation;
             if self.is_quick(&operation, deadline_ms) {
-                if lookups.is_full() || lookups.items() >= self.service.limits.coalesced_items() {
-                    self.look_up(lookups, received);
-                }
+                self.make_room(lookups, &operation, received);
                 match lookups.gather(operation, target) {
                     Gathered::Yes => continue,
                     Gathered::No(back) => (operation, target) = *back,
@@ -219,9 +232,4 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             tokio::spawn(tasks::run(job));
         }
     }
-}
-
-/// Is it of a kind that look-ups are gathered of?
-fn is_gatherable(operation: &Operation) -> bool {
-    matches!(operation, Operation::Stat { .. } | Operation::Whereis { .. } | Operation::Lfns { .. })
 }

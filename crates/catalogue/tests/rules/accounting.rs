@@ -1,0 +1,419 @@
+//! Users, groups, tokens and quotas: who there is, who may be whom, and until when.
+
+use crate::fixture::{Fixture, account, lfn};
+use exacat_catalogue::{Caller, Settings};
+use exacat_model::answer::{TokenInfo, UserInfo};
+use exacat_model::limits::{
+    GROUPS_PER_USER_MAX, SUBJECTS_PER_USER_MAX, TOKEN_NOTE_BYTES_MAX, TOKENS_PER_USER_MAX,
+};
+use exacat_model::operation::{Owner, UserSettings};
+use exacat_model::{
+    Answer, ErrorKind, ExpectRecord, Lfn, Mutation, Operation, Record, Role, TimeMs, Token, TokenId, UserId,
+};
+
+fn settings(name: &str) -> UserSettings {
+    UserSettings {
+        name: account(name),
+        group: None,
+        groups: None,
+        roles: None,
+        may_become: None,
+        subjects: None,
+        home: None,
+        disabled: None,
+        only_new: false,
+    }
+}
+
+async fn accounts(f: &Fixture, caller: &Caller) -> (Vec<UserInfo>, Vec<(u32, exacat_model::AccountName)>) {
+    match f.get(caller, Operation::AccountList).await {
+        Answer::Accounts { users, groups } => (users, groups),
+        answer => panic!("{answer:?}"),
+    }
+}
+
+async fn user(f: &Fixture, name: &str) -> Option<UserInfo> {
+    accounts(f, &f.admin).await.0.into_iter().find(|user| user.name == account(name))
+}
+
+async fn set(f: &Fixture, settings: UserSettings) {
+    f.get(&f.admin, Operation::UserSet(settings)).await;
+}
+
+#[tokio::test]
+async fn a_new_user_has_a_group_of_its_name_and_a_number_of_its_own() {
+    let f = Fixture::new().await;
+    set(&f, UserSettings { only_new: true, ..settings("dave") }).await;
+    let dave = user(&f, "dave").await.unwrap();
+    assert_eq!((dave.id, dave.group.as_str(), dave.disabled), (5, "dave", false));
+    assert!(dave.roles.is_empty() && dave.groups.is_empty());
+    let again = UserSettings { only_new: true, ..settings("dave") };
+    assert_eq!(f.refusal(&f.admin, Operation::UserSet(again)).await, ErrorKind::Exists);
+    // Into a group that is there.
+    set(&f, UserSettings { group: Some(account("physics")), ..settings("erin") }).await;
+    assert_eq!(user(&f, "erin").await.unwrap().group, account("physics"));
+    assert!(accounts(&f, &f.admin).await.1.iter().all(|(_, name)| *name != account("erin")));
+    let all = UserSettings {
+        group: Some(account("physics")),
+        groups: Some(vec![account("bob"), account("alice"), account("bob")]),
+        roles: Some(vec![Role::Operator, Role::Operator]),
+        may_become: Some(vec![account("alice")]),
+        subjects: Some(vec!["/CN=dave".to_owned()]),
+        home: Some(lfn("/home/dave")),
+        disabled: Some(true),
+        ..settings("dave")
+    };
+    set(&f, all).await;
+    let dave = user(&f, "dave").await.unwrap();
+    assert_eq!(dave.groups, [account("alice"), account("bob")]);
+    assert_eq!((dave.roles, dave.may_become), (vec![Role::Operator], vec![account("alice")]));
+    assert_eq!((dave.home, dave.disabled), (Some(lfn("/home/dave")), true));
+    // Names of certificates are shown to operators and to oneself.
+    let seen = accounts(&f, &f.bob).await.0.into_iter().find(|user| user.name == account("dave")).unwrap();
+    assert!(seen.subjects.is_empty() && seen.may_become.is_empty());
+    let many = (0..=GROUPS_PER_USER_MAX).map(|number| format!("g{number}")).collect::<Vec<_>>();
+    for name in &many {
+        f.get(&f.admin, Operation::GroupAdd { name: account(name) }).await;
+    }
+    let groups = |count: usize| Some(many[..count].iter().map(|name| account(name)).collect());
+    set(&f, UserSettings { groups: groups(GROUPS_PER_USER_MAX), ..settings("bob") }).await;
+    for (bad, kind) in [
+        (UserSettings { group: Some(account("none")), ..settings("dave") }, ErrorKind::NotFound),
+        (UserSettings { groups: Some(vec![account("none")]), ..settings("dave") }, ErrorKind::NotFound),
+        (UserSettings { may_become: Some(vec![account("none")]), ..settings("dave") }, ErrorKind::NotFound),
+        (UserSettings { subjects: Some(vec!["/CN=dave".to_owned()]), ..settings("bob") }, ErrorKind::Exists),
+        (UserSettings { subjects: Some(vec![" ".to_owned()]), ..settings("bob") }, ErrorKind::Invalid),
+        (UserSettings { subjects: Some(vec!["x".repeat(1025)]), ..settings("bob") }, ErrorKind::Limit),
+        (
+            UserSettings {
+                subjects: Some((0..=SUBJECTS_PER_USER_MAX).map(|number| number.to_string()).collect()),
+                ..settings("bob")
+            },
+            ErrorKind::Limit,
+        ),
+        (UserSettings { groups: groups(GROUPS_PER_USER_MAX + 1), ..settings("bob") }, ErrorKind::Limit),
+        (UserSettings { roles: Some(Vec::new()), ..settings("admin") }, ErrorKind::Invalid),
+        (UserSettings { disabled: Some(true), ..settings("admin") }, ErrorKind::Invalid),
+        (settings("gone-3"), ErrorKind::Invalid),
+    ] {
+        assert_eq!(f.refusal(&f.admin, Operation::UserSet(bad.clone())).await, kind, "{bad:?}");
+    }
+}
+
+#[tokio::test]
+async fn numbers_of_dropped_accounts_are_not_given_again() {
+    let f = Fixture::new().await;
+    let drop_user = |name: &str| Operation::UserDrop { name: account(name) };
+    for _ in 0..3 {
+        set(&f, settings("dave")).await;
+        f.get(&f.admin, drop_user("dave")).await;
+        assert!(user(&f, "dave").await.is_none());
+    }
+    set(&f, settings("dave")).await;
+    assert_eq!(user(&f, "dave").await.unwrap().id, 8);
+    assert_eq!(accounts(&f, &f.admin).await.0.len(), 6);
+    // The group stayed, and is used again; dropped groups keep their number too.
+    f.get(&f.admin, Operation::GroupAdd { name: account("temp") }).await;
+    f.get(&f.admin, Operation::GroupDrop { name: account("temp") }).await;
+    f.get(&f.admin, Operation::GroupAdd { name: account("temp") }).await;
+    let groups = accounts(&f, &f.admin).await.1;
+    assert_eq!(groups.iter().find(|(_, name)| *name == account("temp")).unwrap().0, 13);
+    assert!(groups.iter().all(|(_, name)| !name.as_str().starts_with("gone-")));
+    assert_eq!(f.refusal(&f.admin, drop_user("gone-7")).await, ErrorKind::Invalid);
+    assert_eq!(f.refusal(&f.admin, drop_user("nobody")).await, ErrorKind::NotFound);
+    // Whoever owns anything stays; so does the first account, and a group somebody is in.
+    f.plant_file("/bob/file", 2, 0o644, 1, vec![]).await;
+    assert_eq!(f.refusal(&f.admin, drop_user("bob")).await, ErrorKind::Exists);
+    assert_eq!(f.refusal(&f.admin, drop_user("admin")).await, ErrorKind::Exists);
+    let group = Operation::GroupDrop { name: account("physics") };
+    assert_eq!(f.refusal(&f.admin, group).await, ErrorKind::Exists);
+    assert_eq!(
+        f.refusal(&f.admin, Operation::GroupAdd { name: account("physics") }).await,
+        ErrorKind::Exists
+    );
+    f.audit().await;
+}
+
+fn issue(scope: &str, write: bool, lifetime_seconds: u64) -> Operation {
+    Operation::TokenIssue {
+        user: None,
+        scope: lfn(scope),
+        write,
+        lifetime_seconds,
+        note: "a note".to_owned(),
+    }
+}
+
+async fn issued(f: &Fixture, caller: &Caller, operation: Operation) -> (TokenInfo, String) {
+    match f.get(caller, operation).await {
+        Answer::TokenIssued { token, secret } => (token, secret),
+        answer => panic!("{answer:?}"),
+    }
+}
+
+async fn kind_of(f: &Fixture, secret: &str) -> Option<ErrorKind> {
+    f.catalogue.authenticate(secret).await.err().map(|error| error.kind)
+}
+
+#[tokio::test]
+async fn the_life_of_a_token() {
+    let f = Fixture::new().await;
+    let (token, secret) = issued(&f, &f.alice, issue("/alice", true, 100)).await;
+    assert!(secret.starts_with("exa_"));
+    let caller = f.catalogue.authenticate(&secret).await.unwrap();
+    assert_eq!((caller.user(), caller.scope(), caller.may_write()), (Some(UserId(1)), &lfn("/alice"), true));
+    assert_eq!((caller.token(), caller.expires()), (Some(token.id), Some(token.expires)));
+    // What is stored is not what opens.
+    let bytes = exacat_model::codec::Encode::to_bytes(
+        &f.catalogue.store().changes(exacat_model::Revision(0), 1000).await.unwrap().changes,
+    );
+    let random = &secret.as_bytes()[21..];
+    assert!(!bytes.windows(random.len()).any(|window| window == random));
+    let mut wrong = secret.clone();
+    let last = if wrong.ends_with('0') { '1' } else { '0' };
+    wrong.pop();
+    wrong.push(last);
+    for bad in [&wrong, "", "exa_", &secret[4..], &secret.to_uppercase()] {
+        assert_eq!(kind_of(&f, bad).await, Some(ErrorKind::Unauthenticated), "{bad}");
+    }
+    // It ends in time, on a connection that is open too.
+    f.clock.advance_ms(99_999);
+    assert_eq!(kind_of(&f, &secret).await, None);
+    assert!(f.catalogue.still_valid(&token.id).await.unwrap());
+    f.get(&caller, Operation::Whoami).await;
+    f.clock.advance_ms(1);
+    assert_eq!(kind_of(&f, &secret).await, Some(ErrorKind::Unauthenticated));
+    assert!(!f.catalogue.still_valid(&token.id).await.unwrap());
+    assert_eq!(f.refusal(&caller, Operation::Whoami).await, ErrorKind::Unauthenticated);
+    // Revoked, it ends at once.
+    let (token, secret) = issued(&f, &f.alice, issue("/", false, 100)).await;
+    let caller = f.catalogue.authenticate(&secret).await.unwrap();
+    f.get(&f.alice, Operation::TokenRevoke { id: token.id }).await;
+    assert_eq!(kind_of(&f, &secret).await, Some(ErrorKind::Unauthenticated));
+    assert!(!f.catalogue.still_valid(&token.id).await.unwrap());
+    assert_eq!(f.catalogue.revalidate(&caller).await.unwrap_err().kind, ErrorKind::Unauthenticated);
+    let gone = Operation::TokenRevoke { id: token.id };
+    assert_eq!(f.refusal(&f.alice, gone).await, ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn a_token_gives_no_more_than_its_issuer_has() {
+    let f = Fixture::new().await;
+    for (operation, kind) in [
+        (issue("/", true, 0), ErrorKind::Invalid),
+        (issue("/", true, Settings::default().token_seconds_max + 1), ErrorKind::Limit),
+        (
+            Operation::TokenIssue {
+                user: None,
+                scope: Lfn::root(),
+                write: true,
+                lifetime_seconds: 1,
+                note: "x".repeat(TOKEN_NOTE_BYTES_MAX + 1),
+            },
+            ErrorKind::Limit,
+        ),
+    ] {
+        assert_eq!(f.refusal(&f.alice, operation).await, kind);
+    }
+    issued(&f, &f.alice, issue("/", true, Settings::default().token_seconds_max)).await;
+    let (_, secret) = issued(&f, &f.alice, issue("/alice/a", true, 100)).await;
+    let narrow = f.catalogue.authenticate(&secret).await.unwrap();
+    f.clock.advance_ms(50_000);
+    for (operation, allowed) in [
+        (issue("/alice/a", true, 50), true),
+        (issue("/alice/a/b", false, 10), true),
+        (issue("/alice/a", true, 51), false),
+        (issue("/alice", true, 10), false),
+        (issue("/alice/ab", true, 10), false),
+    ] {
+        let answer = f.ask(&narrow, operation.clone()).await;
+        assert_eq!(
+            answer.as_ref().err().map(|error| error.kind),
+            (!allowed).then_some(ErrorKind::Denied),
+            "{operation:?}"
+        );
+    }
+    let reading = f.scoped("alice", "/", false);
+    assert_eq!(f.refusal(&reading, issue("/", false, 10)).await, ErrorKind::Denied);
+    // For another, only an admin.
+    let for_bob = Operation::TokenIssue {
+        user: Some(account("bob")),
+        scope: Lfn::root(),
+        write: true,
+        lifetime_seconds: 10,
+        note: String::new(),
+    };
+    assert_eq!(f.refusal(&f.alice, for_bob.clone()).await, ErrorKind::Denied);
+    let (token, secret) = issued(&f, &f.admin, for_bob).await;
+    assert_eq!(f.catalogue.authenticate(&secret).await.unwrap().user(), Some(UserId(2)));
+    // Others' tokens are not seen; wider ones of one's own not revoked with a narrow one, itself always.
+    let Answer::Tokens(mine) = f.get(&f.alice, Operation::TokenList).await else { panic!() };
+    assert!(mine.iter().all(|token| token.user == account("alice")));
+    assert_eq!(f.refusal(&f.alice, Operation::TokenRevoke { id: token.id }).await, ErrorKind::NotFound);
+    let wide = mine.iter().find(|token| token.scope.is_root()).unwrap().id;
+    assert_eq!(f.refusal(&narrow, Operation::TokenRevoke { id: wide }).await, ErrorKind::Denied);
+    f.get(&narrow, Operation::TokenRevoke { id: narrow.token().unwrap() }).await;
+    f.get(&f.admin, Operation::TokenRevoke { id: token.id }).await;
+}
+
+#[tokio::test]
+async fn disabled_and_dropped_users_are_out_at_once() {
+    let f = Fixture::new().await;
+    set(&f, settings("dave")).await;
+    let dave = f.catalogue.caller_named(&account("dave")).await.unwrap();
+    let (token, secret) = issued(&f, &dave, issue("/", true, 1000)).await;
+    let caller = f.catalogue.authenticate(&secret).await.unwrap();
+    set(&f, UserSettings { disabled: Some(true), ..settings("dave") }).await;
+    assert_eq!(kind_of(&f, &secret).await, Some(ErrorKind::Unauthenticated));
+    assert!(!f.catalogue.still_valid(&token.id).await.unwrap());
+    assert_eq!(f.catalogue.revalidate(&caller).await.unwrap_err().kind, ErrorKind::Unauthenticated);
+    assert_eq!(f.catalogue.revalidate(&dave).await.unwrap_err().kind, ErrorKind::Unauthenticated);
+    assert!(f.catalogue.caller_named(&account("dave")).await.is_err());
+    let for_dave = Operation::TokenIssue {
+        user: Some(account("dave")),
+        scope: Lfn::root(),
+        write: false,
+        lifetime_seconds: 1,
+        note: String::new(),
+    };
+    assert_eq!(f.refusal(&f.admin, for_dave).await, ErrorKind::Denied);
+    // On a connection that is open, it changes nothing more.
+    let mkdir = || Operation::Mkdir { lfns: vec![lfn("/open/daves")], parents: false, mode: None };
+    assert_eq!(f.refusal(&caller, mkdir()).await, ErrorKind::Unauthenticated);
+    // Enabled again, its tokens are valid again; a new role is had from the next look on.
+    set(&f, UserSettings { disabled: Some(false), roles: Some(vec![Role::Operator]), ..settings("dave") })
+        .await;
+    assert!(!caller.is_operator());
+    assert!(f.catalogue.revalidate(&caller).await.unwrap().is_operator());
+    f.get(&f.admin, Operation::UserDrop { name: account("dave") }).await;
+    assert_eq!(kind_of(&f, &secret).await, Some(ErrorKind::Unauthenticated));
+    assert_eq!(f.refusal(&caller, Operation::Whoami).await, ErrorKind::Unauthenticated);
+    assert_eq!(f.refusal(&caller, mkdir()).await, ErrorKind::Unauthenticated);
+    f.audit().await;
+}
+
+#[tokio::test]
+async fn acting_as_another() {
+    let f = Fixture::new().await;
+    let become_user = |caller: &Caller, name: &str| {
+        let (caller, name, f) = (caller.clone(), account(name), &f);
+        async move { f.catalogue.become_user(&caller, &name).await }
+    };
+    let bob = become_user(&f.admin, "bob").await.unwrap();
+    assert_eq!((bob.user(), bob.is_admin()), (Some(UserId(2)), false));
+    assert_eq!(become_user(&f.alice, "bob").await.unwrap_err().kind, ErrorKind::Denied);
+    assert_eq!(become_user(&f.alice, "nobody").await.unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(become_user(&f.anonymous, "bob").await.unwrap_err().kind, ErrorKind::Unauthenticated);
+    assert_eq!(become_user(&f.alice, "alice").await.unwrap().user(), Some(UserId(1)));
+    set(&f, UserSettings { may_become: Some(vec![account("bob")]), ..settings("alice") }).await;
+    // What the token allows stays, and when it ends.
+    let (_, secret) = issued(&f, &f.alice, issue("/bob", false, 100)).await;
+    let caller = f.catalogue.authenticate(&secret).await.unwrap();
+    let bob = become_user(&caller, "bob").await.unwrap();
+    assert_eq!((bob.user(), bob.scope(), bob.may_write()), (Some(UserId(2)), &lfn("/bob"), false));
+    assert_eq!(bob.expires(), caller.expires());
+    assert_eq!(f.catalogue.revalidate(&bob).await.unwrap().user(), Some(UserId(2)));
+    set(&f, UserSettings { may_become: Some(Vec::new()), ..settings("alice") }).await;
+    assert_eq!(f.catalogue.revalidate(&bob).await.unwrap_err().kind, ErrorKind::Denied);
+    set(&f, UserSettings { disabled: Some(true), ..settings("bob") }).await;
+    assert!(become_user(&f.admin, "bob").await.is_err());
+    // By the subject of a certificate.
+    set(&f, UserSettings { subjects: Some(vec!["/C=CH/CN=Carol".to_owned()]), ..settings("carol") }).await;
+    assert_eq!(f.catalogue.caller_of_subject("/C=CH/CN=Carol").await.unwrap().user(), Some(UserId(4)));
+    assert_eq!(f.catalogue.caller_of_subject("/C=CH").await.unwrap_err().kind, ErrorKind::Unauthenticated);
+}
+
+#[tokio::test]
+async fn tokens_of_a_user_have_a_limit_and_expired_ones_are_forgotten() {
+    let f = Fixture::new().await;
+    let record = |number: u64, expires: TimeMs| Mutation::SetRecord {
+        record: Box::new(Record::Token(Token {
+            id: TokenId(number),
+            hash: [0; 32],
+            user: UserId(1),
+            issued: TimeMs(0),
+            expires,
+            scope: Lfn::root(),
+            write: false,
+            note: String::new(),
+        })),
+        expect: ExpectRecord::Absent,
+    };
+    let now = exacat_store::Clock::now(&*f.clock);
+    let most = TOKENS_PER_USER_MAX as u64 - 1;
+    f.apply(1, (0..most).map(|number| record(number, now.plus_ms(1000))).collect()).await;
+    f.apply(1, vec![record(most, now)]).await;
+    issued(&f, &f.alice, issue("/", true, 3600)).await;
+    assert_eq!(f.refusal(&f.alice, issue("/", true, 3600)).await, ErrorKind::Limit);
+    issued(&f, &f.bob, issue("/", true, 3600)).await;
+    f.clock.advance_ms(1000);
+    issued(&f, &f.alice, issue("/", true, 3600)).await;
+    // Shown for a week, then forgotten, a bounded number at a time.
+    assert_eq!(f.catalogue.expired_tokens_step().await.unwrap().done, 0);
+    f.clock.advance_ms(7 * 24 * 3600 * 1000);
+    let mut done = 0;
+    loop {
+        let report = f.catalogue.expired_tokens_step().await.unwrap();
+        assert!(report.done <= 500);
+        done += report.done;
+        if !report.more {
+            break;
+        }
+    }
+    // All but the three issued above, which are expired for less than a week.
+    assert_eq!(done, TOKENS_PER_USER_MAX as u64);
+    let Answer::Tokens(left) = f.get(&f.admin, Operation::TokenList).await else { panic!() };
+    assert_eq!(left.len(), 3);
+}
+
+#[tokio::test]
+async fn quotas_are_seen_by_those_they_limit() {
+    let f = Fixture::new().await;
+    f.plant_file("/alice/file", 1, 0o644, 10, vec![]).await;
+    let set = |owner: Owner, files: Option<u64>| Operation::QuotaSet {
+        owner,
+        files,
+        bytes: None,
+        replica_bytes: None,
+    };
+    f.get(&f.op, set(Owner::User(account("alice")), Some(5))).await;
+    f.get(&f.op, set(Owner::Group(account("physics")), Some(6))).await;
+    let get = |owners: Vec<Owner>| Operation::QuotaGet { owners };
+    let Answer::Quotas(items) = f.get(&f.alice, get(Vec::new())).await else { panic!() };
+    let shown: Vec<(Owner, Option<u64>, u64)> =
+        items.into_iter().map(|item| (item.owner, item.files, item.used.objects())).collect();
+    assert_eq!(
+        shown,
+        [
+            (Owner::User(account("alice")), Some(5), 1),
+            (Owner::Group(account("alice")), None, 1),
+            (Owner::Group(account("physics")), Some(6), 0),
+        ]
+    );
+    assert_eq!(f.refusal(&f.alice, get(vec![Owner::User(account("bob"))])).await, ErrorKind::Denied);
+    assert_eq!(f.refusal(&f.bob, get(vec![Owner::Group(account("physics"))])).await, ErrorKind::Denied);
+    assert_eq!(f.refusal(&f.op, get(vec![Owner::Group(account("none"))])).await, ErrorKind::NotFound);
+    assert_eq!(f.refusal(&f.op, set(Owner::User(account("none")), Some(1))).await, ErrorKind::NotFound);
+    // No limit at all is no quota; taking none away is done already.
+    for _ in 0..2 {
+        f.get(&f.op, set(Owner::User(account("alice")), None)).await;
+    }
+    let Answer::Quotas(items) = f.get(&f.op, get(vec![Owner::User(account("alice"))])).await else {
+        panic!()
+    };
+    assert_eq!(items[0].files, None);
+    f.audit().await;
+}
+
+#[tokio::test]
+async fn whoami_says_what_one_may() {
+    let f = Fixture::with(Settings { anonymous_reads: true, ..Settings::default() }).await;
+    let Answer::Whoami { user, scope, write } =
+        f.get(&f.scoped("alice", "/alice", false), Operation::Whoami).await
+    else {
+        panic!()
+    };
+    assert_eq!((user.unwrap().name, scope, write), (account("alice"), lfn("/alice"), false));
+    let Answer::Whoami { user, write, .. } = f.get(&f.anonymous, Operation::Whoami).await else { panic!() };
+    assert_eq!((user, write), (None, false));
+}

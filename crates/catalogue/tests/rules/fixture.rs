@@ -1,0 +1,374 @@
+//! A catalogue over a memory store with a clock that is turned by hand: users, storage elements, a few
+//! directories, and short ways to ask.
+//!
+//! Users: `admin` (role admin), `op` (role operator), `alice` and `carol` (both also in the group `physics`), `bob`.
+//! Each has a group of its own name. Storage elements: 1 `X::CERN::DISK`, 2 `X::FNAL::DISK`, 3 `X::CERN::TAPE`
+//! (read-only), 4 `X::GONE::DISK` (offline). Directories: `/alice`, `/bob`, `/carol` (each its owner's, 755), `/open`
+//! (admin's, 777).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use exacat_catalogue::{Caller, Catalogue, Settings};
+use exacat_model::{
+    AccountName, Answer, Cursor, Edit, Entry, EntryId, ErrorKind, Expect, ExpectRecord, File, Group, GroupId,
+    Guid, Lfn, Location, Mode, Mutation, NewBody, NewEntry, Operation, OperationId, Pfn, Record, Replica,
+    ReplicaState, Result, Role, Se, SeName, SeNumber, SeStatus, TimeMs, TrashId, User, UserId,
+};
+use exacat_model::{At, Checksums, DirId};
+use exacat_store::memory::MemoryStore;
+use exacat_store::{Clock, Outcome, Request, Store, WalkEnd};
+use parking_lot::Mutex;
+
+/// A clock that stands until it is turned.
+pub struct ManualClock(Mutex<TimeMs>);
+
+impl ManualClock {
+    pub fn new(now: TimeMs) -> Self {
+        ManualClock(Mutex::new(now))
+    }
+
+    pub fn advance_ms(&self, ms: u64) {
+        let mut now = self.0.lock();
+        *now = now.plus_ms(ms);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> TimeMs {
+        *self.0.lock()
+    }
+}
+
+pub fn lfn(text: &str) -> Lfn {
+    Lfn::parse(text).unwrap()
+}
+
+pub fn lfns<const N: usize>(texts: [&str; N]) -> Vec<Lfn> {
+    texts.into_iter().map(lfn).collect()
+}
+
+pub fn account(text: &str) -> AccountName {
+    AccountName::parse(text).unwrap()
+}
+
+pub fn se_name(text: &str) -> SeName {
+    SeName::parse(text).unwrap()
+}
+
+/// A GUID with this number in it.
+pub fn guid(number: u64) -> Guid {
+    let mut bytes = [0xaa; 16];
+    bytes[8..].copy_from_slice(&number.to_be_bytes());
+    Guid(bytes)
+}
+
+pub fn mode(bits: u16) -> Mode {
+    Mode::new(bits).unwrap()
+}
+
+/// A replica with the PFN that follows from its SE.
+pub fn derived(se: u16, state: ReplicaState) -> Replica {
+    Replica { se: SeNumber(se), state, location: Location::Derived }
+}
+
+/// A replica at a PFN.
+pub fn explicit(se: u16, pfn: &str) -> Replica {
+    Replica {
+        se: SeNumber(se),
+        state: ReplicaState::Available,
+        location: Location::Explicit(Pfn::parse(pfn).unwrap()),
+    }
+}
+
+/// What `users` and `groups` are numbered.
+const ACCOUNTS: [(&str, u32, &[u32], &[Role]); 4] = [
+    ("alice", 1, &[10], &[]),
+    ("bob", 2, &[], &[]),
+    ("carol", 4, &[10], &[]),
+    ("op", 3, &[], &[Role::Operator]),
+];
+
+pub struct Fixture {
+    pub catalogue: Arc<Catalogue>,
+    pub store: Arc<MemoryStore>,
+    pub clock: Arc<ManualClock>,
+    pub admin: Caller,
+    pub op: Caller,
+    pub alice: Caller,
+    pub bob: Caller,
+    pub carol: Caller,
+    pub anonymous: Caller,
+    numbers: AtomicU64,
+}
+
+fn user(name: &str, id: u32, groups: &[u32], roles: &[Role]) -> User {
+    User {
+        id: UserId(id),
+        name: account(name),
+        group: GroupId(id),
+        groups: groups.iter().map(|group| GroupId(*group)).collect(),
+        roles: roles.to_vec(),
+        may_become: Vec::new(),
+        subjects: Vec::new(),
+        home: None,
+        disabled: false,
+    }
+}
+
+fn storage_element(number: u16, name: &str, status: SeStatus, prefix: &str, near: &[(&str, u32)]) -> Record {
+    Record::Se(Se {
+        number: SeNumber(number),
+        name: se_name(name),
+        prefix: prefix.to_owned(),
+        qos: Vec::new(),
+        status,
+        distances: near.iter().map(|(site, distance)| (account(site), *distance)).collect(),
+    })
+}
+
+impl Fixture {
+    pub async fn new() -> Self {
+        // A wait for changes must end soon in a test.
+        Self::with(Settings { changes_wait_ms: 50, ..Settings::default() }).await
+    }
+
+    pub async fn with(settings: Settings) -> Self {
+        let clock = Arc::new(ManualClock::new(TimeMs(1_700_000_000_000)));
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let mut records = vec![Record::Group(Group { id: GroupId(10), name: account("physics") })];
+        for (name, id, groups, roles) in ACCOUNTS {
+            records.push(Record::Group(Group { id: GroupId(id), name: account(name) }));
+            records.push(Record::User(user(name, id, groups, roles)));
+        }
+        records.push(storage_element(
+            1,
+            "X::CERN::DISK",
+            SeStatus::Online,
+            "root://cern//d",
+            &[("CERN", 0), ("FNAL", 9)],
+        ));
+        records.push(storage_element(
+            2,
+            "X::FNAL::DISK",
+            SeStatus::Online,
+            "root://fnal//d",
+            &[("CERN", 9), ("FNAL", 0)],
+        ));
+        records.push(storage_element(
+            3,
+            "X::CERN::TAPE",
+            SeStatus::ReadOnly,
+            "root://tape//d",
+            &[("CERN", 1)],
+        ));
+        records.push(storage_element(
+            4,
+            "X::GONE::DISK",
+            SeStatus::Offline,
+            "root://gone//d",
+            &[("CERN", 0)],
+        ));
+        let mutations = records
+            .into_iter()
+            .map(|record| Mutation::SetRecord { record: Box::new(record), expect: ExpectRecord::Absent })
+            .collect();
+        let request = Request { operation: OperationId([0xff; 16]), who: UserId::ADMIN, mutations };
+        for outcome in store.apply(request).await.unwrap() {
+            assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+        }
+        let catalogue = Catalogue::open(store.clone(), clock.clone(), settings).await.unwrap();
+        let caller = |name: &str| {
+            let (name, id, groups, roles) =
+                ACCOUNTS.into_iter().find(|(account, ..)| *account == name).unwrap();
+            Caller::of(&user(name, id, groups, roles), Lfn::root(), true)
+        };
+        let fixture = Fixture {
+            catalogue,
+            admin: Caller::of(&user("admin", 0, &[], &[Role::Admin]), Lfn::root(), true),
+            op: caller("op"),
+            alice: caller("alice"),
+            bob: caller("bob"),
+            carol: caller("carol"),
+            anonymous: Caller::anonymous(),
+            store,
+            clock,
+            numbers: AtomicU64::new(1),
+        };
+        for (path, owner, bits) in
+            [("/alice", 1, 0o755), ("/bob", 2, 0o755), ("/carol", 4, 0o755), ("/open", 0, 0o777)]
+        {
+            fixture.plant(path, owner, bits, NewBody::Directory).await;
+        }
+        fixture
+    }
+
+    /// The same user with a token for a subtree only.
+    pub fn scoped(&self, name: &str, scope: &str, write: bool) -> Caller {
+        let (name, id, groups, roles) = ACCOUNTS.into_iter().find(|(account, ..)| *account == name).unwrap();
+        Caller::of(&user(name, id, groups, roles), lfn(scope), write)
+    }
+
+    /// A number not given before.
+    pub fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// An operation id not used before.
+    pub fn operation_id(&self) -> OperationId {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.number().to_le_bytes());
+        OperationId(bytes)
+    }
+
+    /// Asks, under a new operation id.
+    pub async fn ask(&self, caller: &Caller, operation: Operation) -> Result<Answer> {
+        self.catalogue.execute(caller, self.operation_id(), operation).await
+    }
+
+    /// Asks; it must be answered.
+    pub async fn get(&self, caller: &Caller, operation: Operation) -> Answer {
+        let text = format!("{operation:?}");
+        self.ask(caller, operation).await.unwrap_or_else(|error| panic!("{text}: {error:?}"))
+    }
+
+    /// Asks; it must be refused: with which kind of error?
+    pub async fn refusal(&self, caller: &Caller, operation: Operation) -> ErrorKind {
+        let text = format!("{operation:?}");
+        match self.ask(caller, operation).await {
+            Ok(answer) => panic!("{text}: {answer:?}"),
+            Err(error) => error.kind,
+        }
+    }
+
+    /// Asks for what is answered item by item, with one item: done or not?
+    pub async fn one(&self, caller: &Caller, operation: Operation) -> Result<()> {
+        match self.ask(caller, operation).await? {
+            Answer::EachDone(items) if items.len() == 1 => items.into_iter().next().unwrap(),
+            answer => panic!("not one item: {answer:?}"),
+        }
+    }
+
+    /// Mutations straight to the store, past all rules; all must be applied.
+    pub async fn apply(&self, who: u32, mutations: Vec<Mutation>) -> Vec<Outcome> {
+        let request = Request { operation: self.operation_id(), who: UserId(who), mutations };
+        let outcomes = self.store.apply(request).await.unwrap();
+        for outcome in &outcomes {
+            assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+        }
+        outcomes
+    }
+
+    /// Makes an entry past all rules; its parent must be there. The group is that of the owner's number.
+    pub async fn plant(&self, path: &str, owner: u32, bits: u16, body: NewBody) -> EntryId {
+        let path = lfn(path);
+        let parent = self.entry(path.parent().unwrap().as_str()).await.unwrap();
+        let new = NewEntry {
+            at: At { parent: parent.directory().unwrap(), name: path.file_name().unwrap() },
+            owner: UserId(owner),
+            group: GroupId(owner),
+            mode: mode(bits),
+            created: None,
+            modified: None,
+            expires: None,
+            tags: Vec::new(),
+            body,
+        };
+        match self.apply(owner, vec![Mutation::Create(Box::new(new))]).await.pop() {
+            Some(Outcome::Applied { id: Some(id), .. }) => id,
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+
+    /// Makes a directory past all rules.
+    pub async fn plant_directory(&self, path: &str, owner: u32, bits: u16) -> DirId {
+        match self.plant(path, owner, bits, NewBody::Directory).await {
+            EntryId::Directory(id) => id,
+            EntryId::Object(_) => unreachable!(),
+        }
+    }
+
+    /// Makes a file past all rules.
+    pub async fn plant_file(
+        &self,
+        path: &str,
+        owner: u32,
+        bits: u16,
+        size: u64,
+        replicas: Vec<Replica>,
+    ) -> Guid {
+        let guid = guid(self.number());
+        let file = File { guid, size: Some(size), checksums: Checksums::none(), job: None, replicas };
+        self.plant(path, owner, bits, NewBody::File(file)).await;
+        guid
+    }
+
+    /// Edits an entry past all rules.
+    pub async fn edit(&self, path: &str, edits: Vec<Edit>) {
+        let at = self.entry(path).await.unwrap().at;
+        self.apply(0, vec![Mutation::Update { at, expect: Expect::ANY, edits }]).await;
+    }
+
+    /// What stands under a path, whoever may see it; no links followed.
+    pub async fn entry(&self, path: &str) -> Option<Entry> {
+        match self.store.walk(&[lfn(path)]).await.unwrap().pop().unwrap().end {
+            WalkEnd::Found(entry) => Some(*entry),
+            _ => None,
+        }
+    }
+
+    /// Is something there, whoever may see it?
+    pub async fn is_there(&self, path: &str) -> bool {
+        self.entry(path).await.is_some()
+    }
+
+    /// Every index and counter is right.
+    pub async fn audit(&self) {
+        let audit = self.store.audit().await.unwrap();
+        assert_eq!(audit.findings_total, 0, "{audit:?}");
+    }
+
+    /// All pages of a long answer, each with at most `limit` items, handed to `take`.
+    pub async fn pages(&self, caller: &Caller, operation: Operation, mut take: impl FnMut(Answer)) {
+        let mut next = Some(operation);
+        let mut pages = 0;
+        while let Some(operation) = next {
+            let answer = self.get(caller, operation.clone()).await;
+            next = answer.next().map(|cursor| operation.resumed(cursor.clone()).unwrap());
+            take(answer);
+            pages += 1;
+            assert!(pages < 100_000, "the pages do not end");
+        }
+    }
+
+    /// The paths a find gives, page by page.
+    pub async fn found(
+        &self,
+        caller: &Caller,
+        below: &str,
+        filter: exacat_model::Filter,
+        limit: u32,
+    ) -> Vec<String> {
+        let mut paths = Vec::new();
+        let operation = Operation::Find { lfn: lfn(below), filter, cursor: Cursor::default(), limit };
+        self.pages(caller, operation, |answer| match answer {
+            Answer::Entries { items, .. } => {
+                assert!(limit == 0 || items.len() <= limit as usize);
+                paths.extend(items.into_iter().map(|stat| stat.lfn.to_string()));
+            }
+            answer => panic!("{answer:?}"),
+        })
+        .await;
+        paths
+    }
+
+    /// Removes an entry, with all that is below it.
+    pub async fn remove(&self, caller: &Caller, path: &str) -> Result<TrashId> {
+        let operation = Operation::Remove { lfn: lfn(path), recursive: true, directory: false };
+        match self.ask(caller, operation).await? {
+            Answer::Removed { id } => Ok(id),
+            answer => panic!("{answer:?}"),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The catalogue from outside, over the memory store: every rule, who may, and what is left when answers are lost.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod accounting;
+mod describing;
+mod directories;
+mod finding;
+mod fixture;
+mod looking_up;
+mod losing_answers;
+mod lost_answers;
+mod moving;
+mod operations;
+mod permission_matrix;
+mod purging;
+mod registering;
+mod repeats;
+mod storing;
+mod telling;
+mod uploading;
+mod working;

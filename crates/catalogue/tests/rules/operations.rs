@@ -1,0 +1,295 @@
+//! One operation of every kind, each on a given directory and file, in a world in which each has something to work on.
+//!
+//! [`operation`] has a case for every name in `Operation::NAMES` and fails for one it does not know.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use exacat_model::operation::{
+    Attribute, Existing, NewFile, NewReplica, Owner, ReplicaEdit, SeChoice, SeSettings, UserSettings,
+};
+use exacat_model::{
+    Answer, Checksums, Cursor, DeletionId, Edit, FileRef, Filter, GroupId, Guid, Lfn, NewBody, Operation,
+    ReplicaState, Result, Revision, SeName, Tag, TagKey, TagValue, TokenId, TrashId,
+};
+
+use crate::fixture::{Fixture, account, derived, lfn, mode, se_name};
+
+/// The entry an operation is about: a file of alice's in a directory of hers.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    pub directory_mode: u16,
+    pub file_mode: u16,
+}
+
+/// A world with one target, and something for every operation.
+pub struct World {
+    pub fixture: Fixture,
+    pub file: Guid,
+    pub archive: Guid,
+    pub uploaded: Guid,
+    pub trashed: TrashId,
+    pub token: TokenId,
+    pub deletion: DeletionId,
+}
+
+/// Where the target's directory is.
+pub const DIRECTORY: &str = "/place/here";
+
+pub fn under(name: &str) -> Lfn {
+    lfn(&format!("{DIRECTORY}/{name}"))
+}
+
+fn text_tag(key: &str, value: &str) -> Tag {
+    Tag { key: TagKey::parse(key).unwrap(), value: TagValue::Text(value.to_owned()) }
+}
+
+pub fn se_settings(name: &str) -> SeSettings {
+    SeSettings {
+        name: se_name(name),
+        number: None,
+        prefix: Some("root://new//d".to_owned()),
+        qos: None,
+        status: None,
+        distances: Vec::new(),
+        only_new: true,
+    }
+}
+
+pub fn user_settings(name: &str) -> UserSettings {
+    UserSettings {
+        name: account(name),
+        group: None,
+        groups: None,
+        roles: None,
+        may_become: None,
+        subjects: None,
+        home: None,
+        disabled: None,
+        only_new: true,
+    }
+}
+
+pub fn book(lfn: Lfn, size: u64, wanted: &[&str]) -> Operation {
+    let wanted = wanted.iter().map(|name| se_name(name)).collect();
+    Operation::UploadBook {
+        lfn,
+        guid: None,
+        size,
+        checksums: Checksums::none(),
+        job: None,
+        choice: SeChoice { wanted, ..SeChoice::default() },
+        lifetime_seconds: None,
+    }
+}
+
+const DISK: &str = "X::CERN::DISK";
+
+fn disk() -> SeName {
+    se_name(DISK)
+}
+
+impl World {
+    pub async fn new(fixture: Fixture, target: Target) -> World {
+        let f = &fixture;
+        f.plant("/place", 0, 0o755, NewBody::Directory).await;
+        f.plant(DIRECTORY, 1, 0o777, NewBody::Directory).await;
+        let available = ReplicaState::Available;
+        let name = |name: &str| format!("{DIRECTORY}/{name}");
+        let file = f.plant_file(&name("file"), 1, target.file_mode, 10, vec![derived(1, available)]).await;
+        let archive = f.plant_file(&name("zip"), 1, target.file_mode, 10, vec![derived(1, available)]).await;
+        f.plant_file(&name("gone"), 1, target.file_mode, 10, vec![derived(1, available)]).await;
+        f.plant_file(&name("shrunk"), 1, target.file_mode, 10, vec![derived(1, available)]).await;
+        let mut member = NewFile::named(under("member"));
+        member.member_of = Some((FileRef::Guid(archive), "in/zip".to_owned()));
+        member.mode = Some(mode(target.file_mode));
+        let files = vec![member];
+        f.get(&f.alice, Operation::Register { files, parents: false, existing: Existing::Refuse }).await;
+        f.get(&f.alice, Operation::CollectionCreate { lfn: under("set"), tags: Vec::new() }).await;
+        let add = vec![FileRef::Guid(file)];
+        f.get(&f.alice, Operation::CollectionEdit { lfn: under("set"), add, remove: Vec::new() }).await;
+        let trashed = f.remove(&f.alice, &name("gone")).await.unwrap();
+        f.edit(&name("shrunk"), vec![Edit::DropReplica { se: exacat_model::SeNumber(1), delete: true }])
+            .await;
+        let Answer::Upload(upload) = f.get(&f.alice, book(under("uploaded"), 10, &[DISK])).await else {
+            panic!()
+        };
+        let issue = Operation::TokenIssue {
+            user: None,
+            scope: Lfn::root(),
+            write: true,
+            lifetime_seconds: 3600,
+            note: "to revoke".to_owned(),
+        };
+        let Answer::TokenIssued { token, .. } = f.get(&f.alice, issue).await else { panic!() };
+        f.get(&f.admin, Operation::SeSet(se_settings("X::EMPTY::DISK"))).await;
+        f.get(&f.admin, Operation::UserSet(user_settings("idle"))).await;
+        f.get(&f.admin, Operation::GroupAdd { name: account("empty") }).await;
+        let deletions = Operation::SeDeletions { name: disk(), cursor: Cursor::default(), limit: 0 };
+        let Answer::Deletions { items, .. } = f.get(&f.op, deletions).await else { panic!() };
+        // The target is of the group physics, and its modes come last, for they may bar the way.
+        for path in [name("file"), name("zip"), name("member"), name("set"), DIRECTORY.to_owned()] {
+            f.edit(&path, vec![Edit::Group(GroupId(10))]).await;
+        }
+        f.edit(&name("set"), vec![Edit::Mode(mode(0o777)), Edit::Mode(mode(target.file_mode))]).await;
+        if target.directory_mode != 0o777 {
+            f.edit(DIRECTORY, vec![Edit::Mode(mode(target.directory_mode))]).await;
+        }
+        World {
+            file,
+            archive,
+            uploaded: upload.booking.guid,
+            trashed,
+            token: token.id,
+            deletion: items[0].id,
+            fixture,
+        }
+    }
+}
+
+/// The operation of that name, on the world's target.
+pub fn operation(world: &World, name: &str) -> Operation {
+    let cursor = Cursor::default;
+    let directory = || lfn(DIRECTORY);
+    let file = || under("file");
+    let built = match name {
+        "whoami" => Operation::Whoami,
+        "stat" => Operation::Stat { lfns: vec![file()], follow: false },
+        "whereis" => Operation::Whereis { files: vec![FileRef::Lfn(file())], site: None },
+        "lfns" => Operation::Lfns { guids: vec![world.file] },
+        "list" => Operation::List { lfn: directory(), cursor: cursor(), limit: 0 },
+        "find" => Operation::Find { lfn: directory(), filter: Filter::default(), cursor: cursor(), limit: 0 },
+        "du" => Operation::Du { lfns: vec![directory()] },
+        "mkdir" => Operation::Mkdir { lfns: vec![under("new")], parents: false, mode: None },
+        "register" => {
+            let mut new = NewFile::named(under("new"));
+            new.size = Some(5);
+            new.replicas = vec![NewReplica { se: disk(), pfn: None, state: ReplicaState::Available }];
+            Operation::Register { files: vec![new], parents: false, existing: Existing::Refuse }
+        }
+        "link" => Operation::Link { lfn: under("new"), target: file() },
+        "set-attributes" => {
+            Operation::SetAttributes { lfns: vec![file()], attributes: vec![Attribute::Mode(mode(0o640))] }
+        }
+        "set-replicas" => {
+            let put = NewReplica { se: se_name("X::FNAL::DISK"), pfn: None, state: ReplicaState::Available };
+            Operation::SetReplicas { edits: vec![(FileRef::Lfn(file()), vec![ReplicaEdit::Put(put)])] }
+        }
+        "move" => Operation::Move { from: file(), to: under("new") },
+        "remove" => Operation::Remove { lfn: file(), recursive: false, directory: false },
+        "trash-list" => Operation::TrashList { cursor: cursor(), limit: 0 },
+        "trash-restore" => Operation::TrashRestore { id: world.trashed, to: None },
+        "trash-purge" => Operation::TrashPurge { id: world.trashed, cursor: cursor() },
+        "tag-set" => {
+            Operation::TagSet { lfns: vec![file()], set: vec![text_tag("run", "7")], unset: Vec::new() }
+        }
+        "tag-get" => Operation::TagGet { lfns: vec![file()], own: false },
+        "collection-create" => Operation::CollectionCreate { lfn: under("new"), tags: Vec::new() },
+        "collection-edit" => Operation::CollectionEdit {
+            lfn: under("set"),
+            add: vec![FileRef::Guid(world.archive)],
+            remove: Vec::new(),
+        },
+        "collection-members" => {
+            Operation::CollectionMembers { lfn: under("set"), cursor: cursor(), limit: 0 }
+        }
+        "archive-members" => Operation::ArchiveMembers {
+            archive: FileRef::Lfn(under("zip")),
+            under: directory(),
+            cursor: cursor(),
+            limit: 0,
+        },
+        "upload-book" => book(under("new"), 5, &[DISK]),
+        "upload-commit" => Operation::UploadCommit {
+            guid: world.uploaded,
+            se: disk(),
+            size: 10,
+            checksums: Checksums::none(),
+        },
+        "upload-abort" => Operation::UploadAbort { guid: world.uploaded, se: None },
+        "upload-list" => Operation::UploadList { cursor: cursor(), limit: 0 },
+        "se-set" => Operation::SeSet(se_settings("X::NEW::DISK")),
+        "se-drop" => Operation::SeDrop { name: se_name("X::EMPTY::DISK") },
+        "se-list" => Operation::SeList,
+        "se-files" => Operation::SeFiles { name: disk(), cursor: cursor(), limit: 0 },
+        "se-deletions" => Operation::SeDeletions { name: disk(), cursor: cursor(), limit: 0 },
+        "se-deleted" => Operation::SeDeleted { name: disk(), done: vec![world.deletion] },
+        "user-set" => Operation::UserSet(user_settings("dave")),
+        "user-drop" => Operation::UserDrop { name: account("idle") },
+        "group-add" => Operation::GroupAdd { name: account("another") },
+        "group-drop" => Operation::GroupDrop { name: account("empty") },
+        "account-list" => Operation::AccountList,
+        "token-issue" => Operation::TokenIssue {
+            user: None,
+            scope: directory(),
+            write: false,
+            lifetime_seconds: 60,
+            note: "new".to_owned(),
+        },
+        "token-revoke" => Operation::TokenRevoke { id: world.token },
+        "token-list" => Operation::TokenList,
+        "quota-set" => Operation::QuotaSet {
+            owner: Owner::User(account("alice")),
+            files: Some(1000),
+            bytes: None,
+            replica_bytes: None,
+        },
+        "quota-get" => Operation::QuotaGet { owners: vec![Owner::User(account("alice"))] },
+        "log" => Operation::Log { lfn: file(), cursor: cursor(), limit: 0 },
+        "changes" => {
+            Operation::Changes { after: Revision(0), under: Some(directory()), limit: 0, wait: false }
+        }
+        "fsck" => Operation::Fsck,
+        "status" => Operation::Status,
+        other => panic!("no example of the operation {other}: add one"),
+    };
+    assert_eq!(built.name(), name, "the example is of another operation");
+    built
+}
+
+/// What came of it, in a word: `ok`, how many items where that is what differs, or the kind of error.
+pub fn outcome(answer: &Result<Answer>) -> String {
+    fn each<T>(items: &[Result<T>]) -> String {
+        match items {
+            [Ok(_)] => "ok".to_owned(),
+            [Err(error)] => error.kind.name().to_owned(),
+            items => panic!("not one item: {}", items.len()),
+        }
+    }
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => return error.kind.name().to_owned(),
+    };
+    match answer {
+        Answer::EachDone(items) => each(items),
+        Answer::Stats(items) => each(items),
+        Answer::Whereis(items) => each(items),
+        Answer::Lfns(items) => each(items),
+        Answer::Usages(items) => each(items),
+        Answer::Registered(items) => each(items),
+        Answer::Tags(items) => each(items),
+        Answer::CollectionEdited { added, refused, .. } => match refused.first() {
+            Some((_, error)) => error.kind.name().to_owned(),
+            None => format!("ok {added}"),
+        },
+        Answer::Entries { items, .. } => format!("ok {}", items.len()),
+        Answer::Trash { items, .. } => format!("ok {}", items.len()),
+        Answer::Members { items, .. } => {
+            format!("ok {}", items.iter().filter(|member| member.stat.is_some()).count())
+        }
+        Answer::Uploads { items, .. } => format!("ok {}", items.len()),
+        Answer::Ses(items) => format!("ok {}", items.len()),
+        Answer::Deletions { items, .. } => format!("ok {}", items.len()),
+        Answer::Accounts { users, .. } => format!("ok {}", users.len()),
+        Answer::Tokens(items) => format!("ok {}", items.len()),
+        Answer::Quotas(items) => format!("ok {}", items.len()),
+        Answer::Changes { items, .. } => format!("ok {}", if items.is_empty() { "none" } else { "some" }),
+        Answer::Purged { next: None, .. } => "ok".to_owned(),
+        Answer::Purged { .. } => "ok, more".to_owned(),
+        Answer::Fsck(audit) => format!("ok {}", audit.findings_total),
+        Answer::Status(parts) => format!("ok {}", parts.len()),
+        Answer::Done { .. }
+        | Answer::Whoami { .. }
+        | Answer::Removed { .. }
+        | Answer::Upload(_)
+        | Answer::TokenIssued { .. } => "ok".to_owned(),
+    }
+}

@@ -1,0 +1,363 @@
+//! Streams: credit is honoured both ways, and whatever happens to connections no page is given twice or lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::fake::{Conn, Fake, PATIENCE, error, eventually, lfn, outcome, settings};
+use exacat_client::ClientSettings;
+use exacat_model::{
+    Answer, Cursor, ErrorKind, Operation, OperationId, Revision, SeName, TrashId, codec::Decode,
+    codec::Encode,
+};
+use exacat_wire::native::Frame;
+use futures::StreamExt;
+use parking_lot::Mutex;
+
+const PAGES: u64 = 100;
+
+fn list() -> Operation {
+    Operation::List { lfn: lfn("/"), cursor: Cursor::default(), limit: 10 }
+}
+
+/// Page `n` of a listing: it can be told from the others.
+fn page(n: u64, pages: u64) -> Answer {
+    let next = (n + 1 < pages).then(|| Cursor((n + 1).to_bytes()));
+    let ses = vec![(n as u16, SeName::parse("A::B::C").unwrap())];
+    Answer::Entries { items: vec![], ses, next }
+}
+
+fn number(page: &Answer) -> u64 {
+    match page {
+        Answer::Entries { ses, .. } => u64::from(ses[0].0),
+        other => panic!("not a page: {other:?}"),
+    }
+}
+
+/// What a stream asks for.
+struct Asked {
+    request: u64,
+    id: Option<OperationId>,
+    operation: Operation,
+    from: u64,
+    credit: u64,
+}
+
+async fn asked(conn: &mut Conn) -> Option<Asked> {
+    loop {
+        match conn.asked().await? {
+            (request, frame @ Frame::Request(_)) => return Some(asked_of(request, frame)),
+            (_, Frame::Cancel | Frame::Credit { .. }) => {}
+            (_, other) => panic!("not expected: {other:?}"),
+        }
+    }
+}
+
+/// Gives pages as the credit allows until `until`; false if the stream was cancelled.
+async fn give(conn: &mut Conn, asked: &mut Asked, until: u64, pages: u64) -> bool {
+    while asked.from < until {
+        while asked.credit == 0 {
+            match conn.asked().await {
+                Some((request, Frame::Credit { parts })) if request == asked.request => {
+                    asked.credit += u64::from(parts);
+                }
+                Some((request, Frame::Cancel)) if request == asked.request => {
+                    conn.send(request, Frame::Error(error(ErrorKind::Unavailable))).await;
+                    return false;
+                }
+                Some((_, Frame::Credit { .. } | Frame::Cancel)) => {}
+                _ => return false,
+            }
+        }
+        conn.send(asked.request, Frame::Part(page(asked.from, pages))).await;
+        asked.from += 1;
+        asked.credit -= 1;
+    }
+    true
+}
+
+/// What a request for pages says.
+fn asked_of(request: u64, frame: Frame) -> Asked {
+    let Frame::Request(asked) = frame else { panic!("not expected: {frame:?}") };
+    let cursor = match &asked.operation {
+        Operation::List { cursor, .. } | Operation::TrashPurge { cursor, .. } => cursor.clone(),
+        Operation::Changes { after, .. } => Cursor(after.to_bytes()),
+        other => panic!("not expected: {other:?}"),
+    };
+    let from = if cursor.0.is_empty() { 0 } else { u64::from_bytes(&cursor.0).unwrap() };
+    let credit = u64::from(asked.options.stream.expect("a stream"));
+    Asked { request, id: asked.options.operation_id, operation: asked.operation, from, credit }
+}
+
+/// Gives all pages of any number of streams at once.
+async fn give_all(mut conn: Conn) {
+    conn.greet().await;
+    let mut open: Vec<(Asked, u64)> = Vec::new();
+    loop {
+        for (asked, given) in open.iter_mut().filter(|(asked, _)| asked.credit > 0) {
+            conn.send(asked.request, Frame::Part(page(asked.from, PAGES))).await;
+            asked.from += 1;
+            asked.credit -= 1;
+            *given += 1;
+            if asked.from == PAGES {
+                conn.send(asked.request, Frame::End { parts: *given }).await;
+            }
+        }
+        open.retain(|(asked, _)| asked.from < PAGES);
+        if open.iter().any(|(asked, _)| asked.credit > 0) {
+            continue;
+        }
+        match conn.asked().await {
+            None => return,
+            Some((request, Frame::Credit { parts })) => {
+                for (asked, _) in open.iter_mut().filter(|(asked, _)| asked.request == request) {
+                    asked.credit += u64::from(parts);
+                }
+            }
+            Some((request, frame)) => open.push((asked_of(request, frame), 0)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_gives_every_page_in_order() {
+    let fake = Fake::serve(|_, conn| give_all(conn));
+    for stream_credit in [1, 2, 8, 1024] {
+        let client = fake.client_with(ClientSettings { stream_credit, ..settings() }).await;
+        // Several at once, over one connection.
+        let streams = (0..5).map(|_| client.stream(list()).map(|page| number(&page.unwrap())).collect());
+        let streams: Vec<Vec<u64>> = futures::future::join_all(streams).await;
+        for got in streams {
+            assert_eq!(got, (0..PAGES).collect::<Vec<_>>(), "credit {stream_credit}");
+        }
+    }
+}
+
+/// The server ends streams in every way it can, at every point; each time the client goes on where it was.
+#[tokio::test]
+async fn a_broken_stream_goes_on_without_repeats_or_gaps() {
+    let froms: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let log = froms.clone();
+    let fake = Fake::serve(move |connection, mut conn| {
+        let log = log.clone();
+        async move {
+            conn.greet().await;
+            while let Some(mut asked) = asked(&mut conn).await {
+                let began = asked.from;
+                let round = log.lock().len() as u64;
+                log.lock().push(began);
+                let until = (began + round % 4).min(PAGES);
+                if !give(&mut conn, &mut asked, until, PAGES).await {
+                    return;
+                }
+                if until == PAGES {
+                    conn.send(asked.request, Frame::End { parts: until - began }).await;
+                    continue;
+                }
+                let request = asked.request;
+                match round % 7 {
+                    // The connection ends: between frames, or inside one.
+                    0 => return,
+                    1 => {
+                        let part = crate::fake::bytes(request, &Frame::Part(page(until, PAGES)));
+                        return conn.send_bytes(&part[..part.len() / 2]).await;
+                    }
+                    2 => conn.send(request, Frame::Error(error(ErrorKind::Busy))).await,
+                    3 => conn.send(request, Frame::Error(error(ErrorKind::Unknown))).await,
+                    // An end that is none: the last page said there is more.
+                    4 => conn.send(request, Frame::End { parts: until - began }).await,
+                    // A part was lost: the count says so.
+                    5 => return conn.send(request, Frame::End { parts: until - began + 1 }).await,
+                    _ => {
+                        conn.send(0, Frame::Goodbye { reason: "restart".to_owned() }).await;
+                        conn.send(request, Frame::Error(error(ErrorKind::Unavailable))).await;
+                        return;
+                    }
+                }
+                assert!(connection < 1000);
+            }
+        }
+    });
+    let client = fake.client().await;
+    let got: Vec<u64> = client.stream(list()).map(|page| number(&page.unwrap())).collect().await;
+    assert_eq!(got, (0..PAGES).collect::<Vec<_>>());
+    assert!(froms.lock().len() > 20, "it was broken often: {:?}", froms.lock());
+    assert!(fake.connections() > 5);
+}
+
+/// Nobody takes pages: the server is given no credit beyond the first, and no more than was taken later.
+#[tokio::test]
+async fn a_slow_reader_slows_the_server() {
+    let sent = Arc::new(AtomicU64::new(0));
+    let count = sent.clone();
+    let fake = Fake::serve(move |_, mut conn| {
+        let count = count.clone();
+        async move {
+            conn.greet().await;
+            let mut asked = asked(&mut conn).await.unwrap();
+            while asked.from < PAGES && {
+                let next = asked.from + 1;
+                give(&mut conn, &mut asked, next, PAGES).await
+            } {
+                count.store(asked.from, Ordering::SeqCst);
+            }
+        }
+    });
+    let window = 4;
+    let client = fake.client_with(ClientSettings { stream_credit: window, ..settings() }).await;
+    let mut stream = client.stream(list());
+    for taken in 1..=20 {
+        assert_eq!(number(&stream.next().await.unwrap().unwrap()), taken - 1);
+        // Half a window is taken before new credit is given.
+        eventually("the server sends ahead", || sent.load(Ordering::SeqCst) >= taken + 2).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let ahead = sent.load(Ordering::SeqCst) - taken;
+        assert!(ahead <= u64::from(window), "{ahead} pages ahead of the reader");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_sends_beyond_the_credit_is_left() {
+    let fake = Fake::serve(|number, mut conn| async move {
+        if number > 0 {
+            return give_all(conn).await;
+        }
+        conn.greet().await;
+        let asked = asked(&mut conn).await.unwrap();
+        for n in 0..=asked.credit {
+            conn.send(asked.request, Frame::Part(page(n, PAGES))).await;
+        }
+        while conn.asked().await.is_some() {}
+    });
+    let client = fake.client().await;
+    let mut stream = client.stream(list());
+    let mut got = vec![number(&stream.next().await.unwrap().unwrap())];
+    eventually("the violation is noticed", || fake.connections() == 1).await;
+    while let Some(page) = stream.next().await {
+        got.push(number(&page.unwrap()));
+    }
+    assert_eq!(got, (0..PAGES).collect::<Vec<_>>(), "what came within the credit counts");
+    assert_eq!(fake.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_dropped_stream_is_cancelled() {
+    let cancelled = Arc::new(AtomicUsize::new(0));
+    let count = cancelled.clone();
+    let fake = Fake::serve(move |_, mut conn| {
+        let count = count.clone();
+        async move {
+            conn.greet().await;
+            while let Some(mut asked) = asked(&mut conn).await {
+                if !give(&mut conn, &mut asked, PAGES, PAGES).await {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        }
+    });
+    // More streams than may be in flight: each place is given back.
+    let settings = ClientSettings { requests_in_flight_max: 2, ..settings() };
+    let client = fake.client_with(settings).await;
+    for _ in 0..10 {
+        let mut stream = client.stream(list());
+        assert_eq!(number(&stream.next().await.unwrap().unwrap()), 0);
+    }
+    eventually("ten cancels", || cancelled.load(Ordering::SeqCst) == 10).await;
+}
+
+#[tokio::test]
+async fn an_error_that_asking_again_does_not_help_ends_the_stream() {
+    let fake = Fake::serve(|_, mut conn| async move {
+        conn.greet().await;
+        while let Some(mut asked) = asked(&mut conn).await {
+            give(&mut conn, &mut asked, 3, PAGES).await;
+            conn.send(asked.request, Frame::Error(error(ErrorKind::Denied))).await;
+        }
+    });
+    let client = fake.client().await;
+    let got: Vec<_> = client.stream(list()).collect().await;
+    assert_eq!(got.len(), 4);
+    assert_eq!(got[3], Err(error(ErrorKind::Denied)));
+    // What has no pages is refused without a word to the server.
+    let got: Vec<_> = client.stream(Operation::Whoami).collect().await;
+    assert_eq!(got.len(), 1);
+    assert_eq!(got[0].as_ref().unwrap_err().kind, ErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn a_stream_does_not_try_for_ever() {
+    let fake = Fake::serve(|_, mut conn| async move {
+        conn.greet().await;
+        while let Some(mut asked) = asked(&mut conn).await {
+            if asked.from == 0 {
+                give(&mut conn, &mut asked, 2, PAGES).await;
+            }
+            conn.send(asked.request, outcome(Err(error(ErrorKind::Busy)))).await;
+        }
+    });
+    let client =
+        fake.client_with(ClientSettings { deadline: Duration::from_millis(200), ..settings() }).await;
+    let got: Vec<_> = tokio::time::timeout(PATIENCE, client.stream(list()).collect()).await.unwrap();
+    assert_eq!(got.len(), 3);
+    assert_eq!(got[2].as_ref().unwrap_err().kind, ErrorKind::Busy);
+}
+
+/// A step of a write that is asked again is the same step; the next one is another.
+#[tokio::test]
+async fn a_streamed_write_keeps_its_id_until_a_page_came() {
+    type Step = (u64, OperationId);
+    let steps: Arc<Mutex<Vec<Step>>> = Arc::default();
+    let log = steps.clone();
+    let purged = |n: u64| Answer::Purged { entries: 1, next: (n < 3).then(|| Cursor((n + 1).to_bytes())) };
+    let fake = Fake::serve(move |_, mut conn| {
+        let log = log.clone();
+        async move {
+            conn.greet().await;
+            let Some(asked) = asked(&mut conn).await else { return };
+            assert!(asked.operation.writes());
+            let again = {
+                let mut log = log.lock();
+                log.push((asked.from, asked.id.unwrap()));
+                log.iter().filter(|(from, _)| *from == asked.from).count() > 1
+            };
+            // Each step's answer is lost once, with the connection.
+            if again {
+                conn.send(asked.request, Frame::Part(purged(asked.from))).await;
+            }
+        }
+    });
+    let client = fake.client().await;
+    let purge = Operation::TrashPurge { id: TrashId(Revision(1)), cursor: Cursor::default() };
+    let got: Vec<_> = client.stream(purge).map(Result::unwrap).collect().await;
+    assert_eq!(got, (0..4).map(purged).collect::<Vec<_>>());
+    let steps = steps.lock().clone();
+    assert_eq!(steps.len(), 8);
+    for pair in steps.chunks(2) {
+        assert_eq!(pair[0], pair[1]);
+    }
+    let ids: std::collections::BTreeSet<OperationId> = steps.iter().map(|(_, id)| *id).collect();
+    assert_eq!(ids.len(), 4);
+}
+
+/// The end of the history is not the end of following it.
+#[tokio::test]
+async fn following_goes_on_behind_the_last_change() {
+    let fake = Fake::serve(|_, mut conn| async move {
+        conn.greet().await;
+        while let Some(asked) = asked(&mut conn).await {
+            let up_to = Revision(asked.from + 10);
+            conn.send(asked.request, Frame::Part(Answer::Changes { items: vec![], next: None, up_to })).await;
+            conn.send(asked.request, Frame::End { parts: 1 }).await;
+        }
+    });
+    let client = fake.client().await;
+    let seen = |page: &Answer| match page {
+        Answer::Changes { up_to, .. } => up_to.0,
+        other => panic!("not changes: {other:?}"),
+    };
+    let followed: Vec<u64> =
+        client.follow(Revision(5), None).take(4).map(|page| seen(&page.unwrap())).collect().await;
+    assert_eq!(followed, [15, 25, 35, 45]);
+    let once: Vec<u64> = client.changes(Revision(5), None).map(|page| seen(&page.unwrap())).collect().await;
+    assert_eq!(once, [15]);
+}

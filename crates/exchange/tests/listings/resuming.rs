@@ -1,0 +1,190 @@
+//! Interruptions at every point: what goes on goes on where it stopped, nothing is lost, doubled or reported twice.
+
+use crate::support::{Desk, Direct, Fault, assert_same_lines, no_state};
+use exacat_exchange::ImportOptions;
+use exacat_exchange::resume::StateAt;
+use exacat_model::operation::Existing;
+
+/// A listing of several batches with good rows, bad rows, refused rows, directories, collections, members.
+fn listing() -> String {
+    let mut text = "kind\tlfn\tsize\treplicas\ttags\tmode\ttarget\tcollection\n".to_owned();
+    for directory in 0..4 {
+        text.push_str(&format!("directory\t/d{directory}\t\t\tdir={directory}\t750\t\t\n"));
+        for file in 0..90 {
+            let size = if file % 30 == 7 { "many".to_owned() } else { file.to_string() };
+            let collection = if file % 10 == 0 { format!("/c{directory}") } else { String::new() };
+            let below = if file == 50 { "/refused/file" } else { "" };
+            text.push_str(&format!(
+                "file\t{below}/d{directory}/f{file}\t{size}\tS{}\t\t\t\t{collection}\n",
+                file % 3
+            ));
+        }
+        text.push_str(&format!("collection\t/k{directory}\t\t\tn={directory}\t\t\t\n"));
+        text.push_str(&format!("member\t/k{directory}\t\t\t\t\t/d{}/f3\t\n", 3 - directory));
+        text.push_str(&format!("link\t/l{directory}\t\t\t\t\t/d{directory}/f1\t\n"));
+    }
+    text
+}
+
+fn options(desk: &Desk, existing: Existing) -> ImportOptions {
+    desk.options(|options| {
+        options.listing.se_auto = true;
+        options.existing = existing;
+        options.batch_rows = 60;
+    })
+}
+
+async fn catalogue() -> std::sync::Arc<Direct> {
+    let catalogue = Direct::new().await;
+    Desk::new("before", "/refused/file\n").import(&catalogue, &ImportOptions::default()).await;
+    catalogue
+}
+
+#[tokio::test]
+async fn an_import_interrupted_anywhere_ends_as_if_it_had_not_been() {
+    let desk = Desk::new("listing.tsv", listing());
+    let whole = catalogue().await;
+    whole.set_fault(Fault::None);
+    let report = desk.import(&whole, &options(&desk, Existing::Same)).await;
+    let writes = whole.writes.load(std::sync::atomic::Ordering::SeqCst);
+    let wanted = whole.dump_given().await;
+    let rejects = std::fs::read(&desk.rejects).unwrap();
+    assert_eq!(report.rejected, 12 + 4);
+    assert!(!desk.state().exists());
+    assert!(writes > 20, "{writes}");
+
+    let policies = [Existing::Refuse, Existing::Same, Existing::Merge];
+    for at in 0..writes {
+        for (index, fault) in [Fault::Stop(at), Fault::LoseAnswerAndStop(at)].into_iter().enumerate() {
+            let existing = policies[(at as usize + index) % policies.len()];
+            let catalogue = catalogue().await;
+            catalogue.set_fault(fault);
+            let options = options(&desk, existing);
+            if let Err(error) = desk.try_import(&catalogue, &options).await {
+                assert!(desk.state().exists(), "{fault:?} {existing:?}: {error}");
+            } else {
+                // The order of calls in flight is not fixed, so the last may come earlier.
+                assert!(at + 1 >= writes, "{fault:?}");
+            }
+            catalogue.set_fault(Fault::None);
+            let report = desk.import(&catalogue, &options).await;
+            assert!(!desk.state().exists());
+            assert_same_lines(&catalogue.dump_given().await, &wanted, &(fault, existing));
+            assert_eq!(report.rejected, 16, "{fault:?} {existing:?}: {:?}", report.rejects_shown);
+            assert_eq!(std::fs::read(&desk.rejects).unwrap(), rejects, "{fault:?} {existing:?}");
+            let counts = report.counts;
+            assert_eq!(report.rows, counts.created + counts.unchanged + counts.merged + report.rejected + 4);
+            catalogue.check().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn lost_answers_are_asked_for_again() {
+    let desk = Desk::new("listing.tsv", listing());
+    let whole = catalogue().await;
+    desk.import(&whole, &options(&desk, Existing::Same)).await;
+    let wanted = whole.dump_given().await;
+    for existing in [Existing::Refuse, Existing::Same, Existing::Merge] {
+        for every in [3, 5] {
+            let catalogue = catalogue().await;
+            catalogue.set_fault(Fault::LoseEvery(every));
+            // What was made or not, nobody knows, ends a run; the next one knows that it may have been.
+            let mut ended = desk.try_import(&catalogue, &options(&desk, existing)).await;
+            for _ in 0..100 {
+                match &ended {
+                    Ok(_) => break,
+                    Err(error) => assert_eq!(error.kind(), Some(exacat_model::ErrorKind::Unknown)),
+                }
+                ended = desk.try_import(&catalogue, &options(&desk, existing)).await;
+            }
+            let report = ended.unwrap();
+            catalogue.set_fault(Fault::None);
+            assert_same_lines(&catalogue.dump_given().await, &wanted, &(every, existing));
+            assert_eq!(report.rejected, 16);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_resumed_import_says_so_and_skips_what_is_done() {
+    // More rows than a state covers, so that it is written in between.
+    let rows = 3 * exacat_exchange::limits::ROWS_PER_STATE as usize / 2;
+    let text: String = (0..rows).map(|row| format!("bad {row}\n")).collect::<String>() + "/good\n";
+    let desk = Desk::new("listing", text);
+    let catalogue = Direct::new().await;
+    catalogue.set_fault(Fault::Stop(0));
+    let options = options(&desk, Existing::Same);
+    desk.try_import(&catalogue, &options).await.unwrap_err();
+    catalogue.set_fault(Fault::None);
+    let report = desk.import(&catalogue, &options).await;
+    assert!(report.resumed_from.is_some_and(|row| row > 0), "{report:?}");
+    assert_eq!((report.rejected, report.counts.created), (rows as u64, 1));
+    let lines: Vec<String> = (1..=rows).map(|line| format!("{line} bad-lfn")).collect();
+    assert!(desk.rejected() == lines);
+}
+
+#[tokio::test]
+async fn a_state_of_another_listing_or_other_options_is_not_gone_on_with() {
+    let desk = Desk::new("listing.tsv", listing());
+    let catalogue = catalogue().await;
+    catalogue.set_fault(Fault::Stop(0));
+    let first = options(&desk, Existing::Same);
+    desk.try_import(&catalogue, &first).await.unwrap_err();
+    catalogue.set_fault(Fault::None);
+    let other = options(&desk, Existing::Merge);
+    let error = desk.try_import(&catalogue, &other).await.unwrap_err().to_string();
+    assert!(error.contains("other options"), "{error}");
+    std::fs::write(&desk.listing, listing() + "file\t/more\t\t\t\t\t\t\n").unwrap();
+    let error = desk.try_import(&catalogue, &first).await.unwrap_err().to_string();
+    assert!(error.contains("changed since"), "{error}");
+    let anew = ImportOptions { restart: true, ..first };
+    let report = desk.import(&catalogue, &anew).await;
+    assert!(report.resumed_from.is_none() && report.rejected == 16 && !desk.state().exists());
+}
+
+#[tokio::test]
+async fn the_state_file_stands_where_it_can_or_where_it_is_told_to() {
+    let catalogue = Direct::new().await;
+    let desk = Desk::new("listing", "/a\n");
+    let elsewhere = desk.path("state");
+    catalogue.set_fault(Fault::Stop(0));
+    let told = desk.options(|options| options.state = StateAt::At(elsewhere.clone()));
+    desk.try_import(&catalogue, &told).await.unwrap_err();
+    assert!(elsewhere.exists() && !desk.state().exists());
+    desk.try_import(&catalogue, &desk.options(no_state)).await.unwrap_err();
+    assert!(!desk.state().exists());
+    let nowhere = desk.options(|options| options.state = StateAt::At(desk.path("no/such/directory/state")));
+    assert!(desk.try_import(&catalogue, &nowhere).await.unwrap_err().to_string().contains("cannot write"));
+    catalogue.set_fault(Fault::None);
+    // A name so long that the state file's would be too long: as good as a directory that cannot be written to,
+    // which a test run by root does not find.
+    let long = desk.path(&"x".repeat(250));
+    std::fs::write(&long, "/a\n").unwrap();
+    let desk = Desk { listing: long, ..desk };
+    let report = desk.import(&catalogue, &desk.options(|_| {})).await;
+    assert_eq!(report.notes.len(), 1, "{report:?}");
+    assert_eq!(report.counts.created, 1);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_pipe_is_read_once() {
+    let catalogue = Direct::new().await;
+    let desk = Desk::new("listing.tsv", "");
+    let pipe = desk.path("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let text = "kind\tlfn\ttarget\ncollection\t/c\t\nmember\t/c\t/f\nfile\t/f\t\n";
+    let writer = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || {
+            std::fs::write(pipe, zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap()
+        })
+    };
+    let desk = Desk { listing: pipe, ..desk };
+    let report = desk.import(&catalogue, &desk.options(|_| {})).await;
+    writer.join().unwrap();
+    assert_eq!((report.rows, report.counts.created, report.rejected, report.notes.len()), (3, 2, 1, 1));
+    assert_eq!(desk.rejected(), ["3 needs-file"]);
+}

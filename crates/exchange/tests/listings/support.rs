@@ -1,0 +1,324 @@
+//! A real catalogue over the memory store, asked without a network; and a way to make it fail at any call.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it skipped"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use exacat_catalogue::{Caller, Catalogue, Settings};
+use exacat_exchange::export::{ExportOptions, ExportReport, export};
+use exacat_exchange::import::{ImportOptions, ImportReport, import};
+use exacat_exchange::resume::StateAt;
+use exacat_exchange::verify::{VerifyReport, verify};
+use exacat_model::answer::Stat;
+use exacat_model::operation::{SeSettings, UserSettings};
+use exacat_model::{
+    AccountName, Answer, Error, ErrorKind, Lfn, Operation, OperationId, Record, RecordKey, SeName, TimeMs,
+    UserId,
+};
+use exacat_store::memory::MemoryStore;
+use exacat_store::{Clock, Store};
+
+/// A clock that goes on by a millisecond each time it is looked at.
+struct Ticking(AtomicU64);
+
+impl Clock for Ticking {
+    fn now(&self) -> TimeMs {
+        TimeMs(1_700_000_000_000 + self.0.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+/// What goes wrong, at which call that writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// From this one on nothing is done.
+    Stop(u64),
+    /// This one is done, but the answer is lost; from the next one on nothing is done.
+    LoseAnswerAndStop(u64),
+    /// The answers to every n-th are lost: `Unknown`.
+    LoseEvery(u64),
+}
+
+/// A catalogue and its administrator.
+pub struct Direct {
+    catalogue: Arc<Catalogue>,
+    admin: Caller,
+    calls: AtomicU64,
+    /// Calls that write so far.
+    pub writes: AtomicU64,
+    fault: parking_lot::Mutex<Fault>,
+}
+
+impl Direct {
+    pub async fn new() -> Arc<Direct> {
+        let clock: Arc<dyn Clock> = Arc::new(Ticking(AtomicU64::new(0)));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock)));
+        let Some((Record::User(admin), _)) = store.record(RecordKey::User(UserId::ADMIN)).await.unwrap()
+        else {
+            panic!("no admin");
+        };
+        let catalogue = Catalogue::open(store, clock, Settings::default()).await.unwrap();
+        Arc::new(Direct {
+            catalogue,
+            admin: Caller::of(&admin, Lfn::root(), true),
+            calls: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            fault: parking_lot::Mutex::new(Fault::None),
+        })
+    }
+
+    /// With these SEs registered, each with its own prefix.
+    pub async fn with_ses(names: &[&str]) -> Arc<Direct> {
+        let direct = Direct::new().await;
+        for name in names {
+            direct.se(name, &format!("root://{}//store", name.to_lowercase().replace(':', "-"))).await;
+        }
+        direct
+    }
+
+    pub async fn se(&self, name: &str, prefix: &str) {
+        let settings = SeSettings {
+            name: se_name(name),
+            number: None,
+            prefix: Some(prefix.to_owned()),
+            qos: None,
+            status: None,
+            distances: Vec::new(),
+            only_new: true,
+        };
+        self.ask(Operation::SeSet(settings)).await;
+    }
+
+    pub async fn user(&self, name: &str) {
+        let settings = UserSettings {
+            name: AccountName::parse(name).unwrap(),
+            group: None,
+            groups: None,
+            roles: None,
+            may_become: None,
+            subjects: None,
+            home: None,
+            disabled: None,
+            only_new: true,
+        };
+        self.ask(Operation::UserSet(settings)).await;
+    }
+
+    pub fn set_fault(&self, fault: Fault) {
+        *self.fault.lock() = fault;
+        self.writes.store(0, Ordering::SeqCst);
+    }
+
+    async fn execute(&self, operation: Operation) -> Result<Answer, Error> {
+        let mut id = [7u8; 16];
+        id[..8].copy_from_slice(&self.calls.fetch_add(1, Ordering::SeqCst).to_le_bytes());
+        self.catalogue.execute(&self.admin, OperationId(id), operation).await
+    }
+
+    /// Asks for what must be done.
+    pub async fn ask(&self, operation: Operation) -> Answer {
+        let answer =
+            self.execute(operation.clone()).await.unwrap_or_else(|error| panic!("{error} of {operation:?}"));
+        if let Answer::EachDone(items) = &answer {
+            assert!(items.iter().all(Result::is_ok), "{items:?} of {operation:?}");
+        }
+        answer
+    }
+
+    pub async fn stat(&self, path: &str) -> Result<Stat, Error> {
+        match self.ask(Operation::Stat { lfns: vec![lfn(path)], follow: false }).await {
+            Answer::Stats(mut stats) => stats.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Everything in it, as a full export.
+    pub async fn dump(&self) -> String {
+        self.export(&ExportOptions::default()).await.0
+    }
+
+    pub async fn export(&self, options: &ExportOptions) -> (String, ExportReport) {
+        let shared = Shared::default();
+        let report = export(self, Box::new(shared.clone()), options, |_| {}).await.unwrap();
+        (shared.text(), report)
+    }
+
+    /// Everything, without what differs from run to run: GUIDs of files that were given none, and times.
+    pub async fn dump_given(&self) -> String {
+        let columns = "kind,lfn,size,checksum,owner,group,mode,job,replicas,tags,target";
+        let options = ExportOptions { columns: Some(columns_of(columns)), ..ExportOptions::default() };
+        // Members come in the order of their GUIDs.
+        let mut lines: Vec<String> = self.export(&options).await.0.lines().map(str::to_owned).collect();
+        let members = lines.iter().position(|line| line.starts_with("member\t")).unwrap_or(lines.len());
+        lines[members..].sort();
+        lines.join("\n") + "\n"
+    }
+
+    /// The counters and indices are right.
+    pub async fn check(&self) {
+        match self.ask(Operation::Fsck).await {
+            Answer::Fsck(audit) => assert_eq!(audit.findings, []),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl exacat_exchange::Catalogue for Direct {
+    async fn call(&self, operation: Operation) -> Result<Answer, Error> {
+        if !operation.writes() {
+            return self.execute(operation).await;
+        }
+        let number = self.writes.fetch_add(1, Ordering::SeqCst);
+        let fault = *self.fault.lock();
+        let stopped = Error::new(ErrorKind::Denied, "the test stops here");
+        let lost = Error::new(ErrorKind::Unknown, "the test lost the answer");
+        match fault {
+            Fault::Stop(at) if number >= at => Err(Error { kind: ErrorKind::Internal, ..stopped }),
+            Fault::LoseAnswerAndStop(at) if number > at => {
+                Err(Error { kind: ErrorKind::Internal, ..stopped })
+            }
+            Fault::LoseAnswerAndStop(at) if number == at => {
+                let _answer = self.execute(operation).await;
+                Err(Error { kind: ErrorKind::Internal, ..lost })
+            }
+            Fault::LoseEvery(n) if number % n == n - 1 => {
+                let _answer = self.execute(operation).await;
+                Err(lost)
+            }
+            _ => self.execute(operation).await,
+        }
+    }
+}
+
+/// A writer whose content can be looked at.
+#[derive(Clone, Default)]
+pub struct Shared(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl Shared {
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+pub fn lfn(text: &str) -> Lfn {
+    Lfn::parse(text).unwrap()
+}
+
+pub fn se_name(text: &str) -> SeName {
+    SeName::parse(text).unwrap()
+}
+
+pub fn columns_of(text: &str) -> Vec<exacat_exchange::columns::Role> {
+    text.split(',').map(|name| exacat_exchange::columns::Role::parse(name).unwrap()).collect()
+}
+
+/// A directory with a listing and its reject file.
+pub struct Desk {
+    pub directory: tempfile::TempDir,
+    pub listing: PathBuf,
+    pub rejects: PathBuf,
+}
+
+impl Desk {
+    pub fn new(name: &str, content: impl AsRef<[u8]>) -> Desk {
+        let directory = tempfile::tempdir().unwrap();
+        let listing = directory.path().join(name);
+        std::fs::write(&listing, content).unwrap();
+        let rejects = directory.path().join("rejects.tsv");
+        Desk { directory, listing, rejects }
+    }
+
+    /// The options, with a reject file.
+    pub fn options(&self, change: impl FnOnce(&mut ImportOptions)) -> ImportOptions {
+        let mut options = ImportOptions { rejects: Some(self.rejects.clone()), ..ImportOptions::default() };
+        change(&mut options);
+        options
+    }
+
+    pub async fn import(&self, catalogue: &Arc<Direct>, options: &ImportOptions) -> ImportReport {
+        self.try_import(catalogue, options).await.unwrap()
+    }
+
+    pub async fn try_import(
+        &self,
+        catalogue: &Arc<Direct>,
+        options: &ImportOptions,
+    ) -> Result<ImportReport, exacat_exchange::Error> {
+        import(Arc::clone(catalogue), &self.listing, options, |_| {}).await
+    }
+
+    pub async fn verify(&self, catalogue: &Arc<Direct>, options: &ImportOptions) -> VerifyReport {
+        verify(Arc::clone(catalogue), &self.listing, &options.listing, None, |_| {}).await.unwrap()
+    }
+
+    /// `line reason` of each reject, in the order of the file.
+    pub fn rejected(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.rejects).unwrap();
+        let rows = text.lines().skip(1).map(|line| {
+            let fields: Vec<&str> = line.split('\t').collect();
+            assert_eq!(fields.len(), 4, "{line}");
+            format!("{} {}", fields[0], fields[1])
+        });
+        rows.collect()
+    }
+
+    pub fn state(&self) -> PathBuf {
+        exacat_exchange::resume::state_beside(&self.listing)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+/// Without a state file.
+pub fn no_state(options: &mut ImportOptions) {
+    options.state = StateAt::Nowhere;
+}
+
+/// The real listings, if they are here.
+pub fn real_data(name: &str) -> Option<PathBuf> {
+    let directory = match std::env::var_os("EXACAT_REAL_DATA") {
+        Some(path) => PathBuf::from(path),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+    };
+    let path = directory.join(name);
+    if path.is_file() {
+        return Some(path);
+    }
+    eprintln!("skipped: {name} is not there; EXACAT_REAL_DATA names the directory of the real listings");
+    None
+}
+
+/// Compares long texts, and shows the first lines that differ rather than all.
+#[track_caller]
+pub fn assert_same_lines(found: &str, wanted: &str, about: &dyn std::fmt::Debug) {
+    if found == wanted {
+        return;
+    }
+    let mut lines = found.lines().zip(wanted.lines()).enumerate();
+    let first = lines.find(|(_, (found, wanted))| found != wanted);
+    panic!(
+        "{about:?}: {} lines, not {}; first difference {first:?}",
+        found.lines().count(),
+        wanted.lines().count()
+    );
+}

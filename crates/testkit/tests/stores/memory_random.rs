@@ -1,0 +1,101 @@
+//! Random sequences on the memory store against itself, replayed from its changes now and then (H3); and the proof
+//! that a store with a defect is found out, with a short sequence that shows it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use exacat_model::{Edit, Expect, Mutation};
+use exacat_store::{ApplyError, Outcome, Request, Store};
+use exacat_testkit::faults::{Before, Fronted};
+use exacat_testkit::random::{self, Settings, Tally};
+use exacat_testkit::{End, MemoryFactory, StoreFactory, TestClock, UnderTest, rounds};
+
+/// Also: the sequences are such that every mutation has every outcome it can have.
+#[tokio::test]
+async fn a_replayed_store_is_the_same_store() {
+    let mut tally = Tally::default();
+    for seed in 0..40 * rounds() {
+        match random::run(&MemoryFactory, Settings::seeded(seed)).await {
+            Ok(one) => tally.add(&one),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    assert!(tally.not_met().is_empty(), "never met: {:?}", tally.not_met());
+}
+
+/// What is done to requests on their way to a store, so that the store looks defective.
+#[derive(Clone, Copy)]
+struct Defect(fn(&mut Mutation));
+
+#[async_trait]
+impl Before for Defect {
+    async fn apply(&self, mut request: Request, store: &dyn Store) -> Result<Vec<Outcome>, ApplyError> {
+        request.mutations.iter_mut().for_each(self.0);
+        store.apply(request).await
+    }
+}
+
+struct DefectiveFactory(Defect);
+
+struct Defective(Defect, Box<dyn UnderTest>);
+
+#[async_trait]
+impl StoreFactory for DefectiveFactory {
+    async fn open(&self, clock: &TestClock) -> Box<dyn UnderTest> {
+        Box::new(Defective(self.0, MemoryFactory.open(clock).await))
+    }
+}
+
+#[async_trait]
+impl UnderTest for Defective {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(Fronted::new(self.0, self.1.store()))
+    }
+
+    async fn reopen(&mut self, end: End) {
+        self.1.reopen(end).await;
+    }
+}
+
+/// The sequence that shows the defect has few steps: what is needed, and not much more.
+async fn found_out(defect: fn(&mut Mutation), steps_max: usize) {
+    let factory = DefectiveFactory(Defect(defect));
+    for seed in 0..20 {
+        if let Err(failure) = random::run(&factory, Settings::seeded(seed)).await {
+            let steps = failure.steps.len();
+            assert!(steps <= steps_max, "not shrunk to {steps_max} steps but {steps}:\n{failure}");
+            return;
+        }
+    }
+    panic!("the defect was not found");
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_look_at_versions_is_found_out() {
+    found_out(
+        |mutation| {
+            if let Mutation::Remove { expect, .. } = mutation {
+                *expect = Expect::ANY;
+            }
+        },
+        4,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_store_that_answers_rightly_and_does_something_else_is_found_out() {
+    found_out(
+        |mutation| {
+            if let Mutation::Update { edits, .. } = mutation {
+                edits.iter_mut().for_each(|edit| {
+                    if let Edit::DropReplica { delete, .. } = edit {
+                        *delete = false;
+                    }
+                });
+            }
+        },
+        5,
+    )
+    .await;
+}
