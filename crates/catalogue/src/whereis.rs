@@ -5,7 +5,7 @@ use exacat_model::answer::{ReplicaAt, Whereis};
 use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{
     AccountName, Answer, Body, Entry, EntryId, Error, ErrorKind, File, FileRef, Guid, Lfn, Location, Replica,
-    ReplicaState, Result, Se, SeNumber, SeStatus,
+    ReplicaState, Result, Se, SeName, SeNumber, SeStatus,
 };
 use exacat_store::{Located, Place, WalkEnd};
 use smallvec::SmallVec;
@@ -15,24 +15,48 @@ use crate::caller::{Caller, READ};
 use crate::registry::Names;
 use crate::resolve::check_passage;
 
-/// How far storage elements are from the site of whoever asks.
-struct Distances<'a> {
-    site: Option<&'a AccountName>,
-    /// Those looked up in this batch.
-    known: SmallVec<[(SeNumber, u32); 16]>,
+/// A storage element as this batch sees it.
+struct Seen<'a> {
+    number: SeNumber,
+    /// None if it is not known.
+    se: Option<&'a Se>,
+    /// The batch's own: many threads give the same names at once.
+    name: Option<SeName>,
+    offline: bool,
+    /// From the site of whoever asks; a site that is not listed is farther than all that are.
+    distance: u32,
 }
 
-impl Distances<'_> {
-    /// A site that is not listed is farther than all that are.
-    fn to(&mut self, se: &Se) -> u32 {
-        let Some(site) = self.site else { return 0 };
-        if let Some((_, distance)) = self.known.iter().find(|(number, _)| *number == se.number) {
-            return *distance;
+/// The storage elements met in this batch, each looked at once.
+struct Elements<'a> {
+    names: &'a Names,
+    site: Option<&'a AccountName>,
+    seen: SmallVec<[Seen<'a>; 16]>,
+}
+
+impl<'a> Elements<'a> {
+    /// The place of a storage element among those seen.
+    fn place(&mut self, number: SeNumber) -> usize {
+        if let Some(place) = self.seen.iter().position(|seen| seen.number == number) {
+            return place;
         }
-        let listed = se.distances.iter().find(|(other, _)| other == site);
-        let distance = listed.map_or(u32::MAX, |(_, distance)| *distance);
-        self.known.push((se.number, distance));
-        distance
+        let se = self.names.ses.get(&number).map(|se| &**se);
+        let distance = match (self.site, se) {
+            (None, Some(_)) => 0,
+            (_, None) => u32::MAX,
+            (Some(site), Some(se)) => {
+                let listed = se.distances.iter().find(|(other, _)| other == site);
+                listed.map_or(u32::MAX, |(_, distance)| *distance)
+            }
+        };
+        self.seen.push(Seen {
+            number,
+            se,
+            name: se.map(|se| se.name.unshared()),
+            offline: se.is_none_or(|se| se.status == SeStatus::Offline),
+            distance,
+        });
+        self.seen.len() - 1
     }
 }
 
@@ -71,7 +95,7 @@ impl Catalogue {
         let located = if guids.is_empty() { Vec::new() } else { self.resolve_guids(caller, &guids).await? };
 
         let names = self.registry.names();
-        let mut distances = Distances { site, known: SmallVec::new() };
+        let mut elements = Elements { names: &names, site, seen: SmallVec::new() };
         let mut members = Vec::new();
         let mut answers = Vec::with_capacity(count);
         let mut walked = paths.into_iter().zip(walks);
@@ -103,12 +127,12 @@ impl Catalogue {
                     }
                     return Ok(Whereis { guid, size, checksums, replicas: Vec::new() });
                 }
-                let replicas = offers(&names, &mut distances, guid, replicas);
+                let replicas = offers(&mut elements, guid, replicas);
                 Ok(Whereis { guid, size, checksums, replicas })
             }));
         }
         if !members.is_empty() {
-            self.place_members(caller, &names, &mut distances, members, &mut answers).await?;
+            self.place_members(caller, &mut elements, members, &mut answers).await?;
         }
         Ok(Answer::Whereis(answers))
     }
@@ -119,8 +143,7 @@ impl Catalogue {
     async fn place_members(
         &self,
         caller: &Caller,
-        names: &Names,
-        distances: &mut Distances<'_>,
+        elements: &mut Elements<'_>,
         members: Vec<MemberOf>,
         answers: &mut [Result<Whereis>],
     ) -> Result<()> {
@@ -135,7 +158,7 @@ impl Catalogue {
                 Some(Located { entry, place: Place::Tree(lfn), gates }) => {
                     caller.check_scope(&lfn).and_then(|()| check_passage(caller, &gates, &lfn)).ok()?;
                     let File { guid, replicas, .. } = readable_file(caller, &lfn, Box::new(entry)).ok()?;
-                    Some(offers(names, distances, guid, replicas))
+                    Some(offers(elements, guid, replicas))
                 }
                 _ => Some(Vec::new()),
             })
@@ -180,30 +203,25 @@ fn offered(state: ReplicaState) -> bool {
 }
 
 /// A replica that can be read, with what orders it among the others.
-struct Candidate<'a> {
+struct Candidate {
     replica: Replica,
-    se: Option<&'a Se>,
+    /// Its storage element's place among those seen.
+    place: usize,
     /// Smaller is better.
     rank: (bool, bool, u32, SeNumber),
 }
 
 /// The replicas that can be read, best first.
-fn offers(
-    names: &Names,
-    distances: &mut Distances<'_>,
-    guid: Guid,
-    replicas: Vec<Replica>,
-) -> Vec<ReplicaAt> {
-    let mut candidates: SmallVec<[Candidate<'_>; 4]> = SmallVec::new();
+fn offers(elements: &mut Elements<'_>, guid: Guid, replicas: Vec<Replica>) -> Vec<ReplicaAt> {
+    let mut candidates: SmallVec<[Candidate; 4]> = SmallVec::new();
     for replica in replicas {
         if !offered(replica.state) || replica.is_member() {
             continue;
         }
-        let se = names.ses.get(&replica.se).map(|se| &**se);
-        let offline = se.is_none_or(|se| se.status == SeStatus::Offline);
-        let distance = se.map_or(u32::MAX, |se| distances.to(se));
+        let place = elements.place(replica.se);
+        let Seen { offline, distance, .. } = elements.seen[place];
         let rank = (offline, replica.state != ReplicaState::Available, distance, replica.se);
-        candidates.push(Candidate { replica, se, rank });
+        candidates.push(Candidate { replica, place, rank });
     }
     if candidates.len() > 1 {
         candidates.sort_unstable_by_key(|candidate| candidate.rank);
@@ -211,12 +229,13 @@ fn offers(
     let mut offers: Vec<ReplicaAt> = Vec::with_capacity(candidates.len());
     // The path that follows from the GUID is the same on each SE: which offer has it, and where it begins there.
     let mut derived: Option<(usize, usize)> = None;
-    for Candidate { replica, se, .. } in candidates {
+    for Candidate { replica, place, .. } in candidates {
+        let Seen { se, name, .. } = &elements.seen[place];
         let state = replica.state;
         let pfn = match (replica.location, se) {
             (Location::Explicit(pfn), _) => pfn.into_string(),
             (Location::Derived, Some(se)) => {
-                let mut pfn = String::with_capacity(se.prefix.len() + Guid::TEXT_BYTES + 10);
+                let mut pfn = String::with_capacity(se.prefix.len() + Guid::STORAGE_PATH_BYTES);
                 pfn.push_str(&se.prefix);
                 match derived {
                     Some((offer, begin)) => pfn.push_str(&offers[offer].pfn[begin..]),
@@ -230,7 +249,7 @@ fn offers(
             // Without its SE's prefix it cannot be said where it is; a member is where its archive is.
             (Location::Derived, None) | (Location::Member { .. }, _) => continue,
         };
-        offers.push(ReplicaAt { se: se.map(|se| se.name.clone()), state, pfn });
+        offers.push(ReplicaAt { se: name.clone(), state, pfn });
     }
     offers
 }

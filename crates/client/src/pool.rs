@@ -22,6 +22,12 @@ struct Slot {
     connecting: tokio::sync::Mutex<Option<(Instant, ConnectError)>>,
 }
 
+impl Slot {
+    fn open(&self) -> Option<Arc<Connection>> {
+        self.current.lock().as_ref().filter(|current| current.is_open()).cloned()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Pool {
     target: Target,
@@ -53,19 +59,27 @@ impl Pool {
         })
     }
 
-    /// A connection on which requests may be sent; opens one if there is none.
-    pub async fn connection(&self) -> std::result::Result<Arc<Connection>, ConnectError> {
-        let slot = match self.slots.as_slice() {
+    fn slot(&self) -> &Slot {
+        match self.slots.as_slice() {
             [slot] => slot,
             slots => &slots[self.turn.fetch_add(1, Ordering::Relaxed) % slots.len()],
-        };
-        let open = |slot: &Slot| slot.current.lock().as_ref().filter(|current| current.is_open()).cloned();
-        if let Some(connection) = open(slot) {
+        }
+    }
+
+    /// The connection whose turn it is, if it is open.
+    pub fn open_connection(&self) -> Option<Arc<Connection>> {
+        self.slot().open()
+    }
+
+    /// A connection on which requests may be sent; opens one if there is none.
+    pub async fn connection(&self) -> std::result::Result<Arc<Connection>, ConnectError> {
+        let slot = self.slot();
+        if let Some(connection) = slot.open() {
             return Ok(connection);
         }
         let came = Instant::now();
         let mut last_failure = slot.connecting.lock().await;
-        if let Some(connection) = open(slot) {
+        if let Some(connection) = slot.open() {
             return Ok(connection);
         }
         // Whoever waited while another caller tried in vain has nothing to gain from trying at once again.

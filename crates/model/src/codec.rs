@@ -38,6 +38,7 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Reads from the start of `bytes`.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader { bytes, lfns_limited: false, memory_left: usize::MAX }
     }
@@ -56,6 +57,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes not read yet.
+    #[inline]
     pub fn remaining(&self) -> usize {
         self.bytes.len()
     }
@@ -66,11 +68,13 @@ impl<'a> Reader<'a> {
     }
 
     /// An error at this place.
+    #[inline]
     pub fn error(&self, reason: &'static str) -> DecodeError {
         DecodeError { reason, remaining: self.bytes.len() }
     }
 
     /// The next `count` bytes.
+    #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         match self.bytes.split_at_checked(count) {
             Some((head, tail)) => {
@@ -82,6 +86,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next byte.
+    #[inline]
     pub fn byte(&mut self) -> Result<u8, DecodeError> {
         match self.bytes.split_first() {
             Some((first, tail)) => {
@@ -93,7 +98,19 @@ impl<'a> Reader<'a> {
     }
 
     /// An unsigned varint, at most 64 bits, in its shortest form.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, DecodeError> {
+        match self.bytes.split_first() {
+            // Most have one byte.
+            Some((first, tail)) if *first < 0x80 => {
+                self.bytes = tail;
+                Ok(u64::from(*first))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -112,6 +129,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A length, never more than the bytes that are left.
+    #[inline]
     pub fn length(&mut self) -> Result<usize, DecodeError> {
         let length = self.varint()?;
         match usize::try_from(length) {
@@ -132,24 +150,28 @@ impl<'a> Reader<'a> {
     }
 
     /// A length and that many bytes.
+    #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = self.length()?;
         self.take(length)
     }
 
     /// A length and that many bytes of UTF-8.
+    #[inline]
     pub fn text(&mut self) -> Result<&'a str, DecodeError> {
         let bytes = self.bytes()?;
         std::str::from_utf8(bytes).map_err(|_| self.error("text is not UTF-8"))
     }
 
     /// Nothing may be left.
+    #[inline]
     pub fn finish(self) -> Result<(), DecodeError> {
         if self.bytes.is_empty() { Ok(()) } else { Err(self.error("bytes after the value")) }
     }
 }
 
 /// Appends an unsigned varint.
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -159,6 +181,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a length and the bytes.
+#[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -194,11 +217,13 @@ pub trait Decode: Sized {
 macro_rules! unsigned {
     ($($type:ty),*) => {$(
         impl Encode for $type {
+            #[inline]
             fn encode(&self, out: &mut Vec<u8>) {
                 put_varint(out, u64::from(*self));
             }
         }
         impl Decode for $type {
+            #[inline]
             fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
                 let value = reader.varint()?;
                 Self::try_from(value).map_err(|_| reader.error("number too large for its field"))
@@ -209,11 +234,13 @@ macro_rules! unsigned {
 unsigned!(u8, u16, u32, u64);
 
 impl Encode for i64 {
+    #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, ((*self << 1) ^ (*self >> 63)) as u64);
     }
 }
 impl Decode for i64 {
+    #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let raw = reader.varint()?;
         Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
@@ -221,11 +248,13 @@ impl Decode for i64 {
 }
 
 impl Encode for f64 {
+    #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.to_bits().to_le_bytes());
     }
 }
 impl Decode for f64 {
+    #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let raw = <[u8; 8]>::decode(reader)?;
         Ok(f64::from_bits(u64::from_le_bytes(raw)))
@@ -233,11 +262,13 @@ impl Decode for f64 {
 }
 
 impl Encode for bool {
+    #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
 }
 impl Decode for bool {
+    #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match reader.byte()? {
             0 => Ok(false),
@@ -248,11 +279,13 @@ impl Decode for bool {
 }
 
 impl<const N: usize> Encode for [u8; N] {
+    #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self);
     }
 }
 impl<const N: usize> Decode for [u8; N] {
+    #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut value = [0u8; N];
         value.copy_from_slice(reader.take(N)?);
@@ -261,22 +294,26 @@ impl<const N: usize> Decode for [u8; N] {
 }
 
 impl Encode for str {
+    #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, self.as_bytes());
     }
 }
 impl Encode for String {
+    #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, self.as_bytes());
     }
 }
 impl Decode for String {
+    #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(reader.text()?.to_owned())
     }
 }
 
 impl<T: Encode> Encode for Option<T> {
+    #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             None => out.push(0),
@@ -288,12 +325,14 @@ impl<T: Encode> Encode for Option<T> {
     }
 }
 impl<T: Decode> Decode for Option<T> {
+    #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(if bool::decode(reader)? { Some(T::decode(reader)?) } else { None })
     }
 }
 
 impl<T: Encode> Encode for [T] {
+    #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.len() as u64);
         for item in self {
@@ -302,11 +341,13 @@ impl<T: Encode> Encode for [T] {
     }
 }
 impl<T: Encode> Encode for Vec<T> {
+    #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         self.as_slice().encode(out);
     }
 }
 impl<T: Decode> Decode for Vec<T> {
+    #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         // Every element takes at least one byte, so a count beyond the bytes given is refused at once;
         // and the first allocation is bounded, for an element may be much larger than its bytes.
@@ -321,29 +362,34 @@ impl<T: Decode> Decode for Vec<T> {
 }
 
 impl<T: Encode> Encode for Box<T> {
+    #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         (**self).encode(out);
     }
 }
 impl<T: Decode> Decode for Box<T> {
+    #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Box::new(T::decode(reader)?))
     }
 }
 
 impl<A: Encode, B: Encode> Encode for (A, B) {
+    #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
         self.1.encode(out);
     }
 }
 impl<A: Decode, B: Decode> Decode for (A, B) {
+    #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok((A::decode(reader)?, B::decode(reader)?))
     }
 }
 
 impl Encode for () {
+    #[inline]
     fn encode(&self, _: &mut Vec<u8>) {}
 }
 impl Decode for () {

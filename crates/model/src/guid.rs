@@ -21,6 +21,8 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 impl Guid {
     /// Bytes of the printed form.
     pub const TEXT_BYTES: usize = 36;
+    /// Bytes of the storage path: `/CC/HHHHH/` and the printed form.
+    pub const STORAGE_PATH_BYTES: usize = 10 + Self::TEXT_BYTES;
 
     /// Reads 32 hex digits, either case, with the four hyphens in their places or without any.
     pub fn parse(text: &str) -> Result<Self> {
@@ -78,14 +80,15 @@ impl Guid {
     /// modulo 16, and a Fletcher pair over them. Every storage element of a grid holds files under these
     /// paths, so the function can never change.
     pub fn storage_hash(&self) -> (u8, u16) {
-        let (mut sum, mut c0, mut c1) = (0u32, 0u32, 0u32);
-        for byte in self.0 {
-            for digit in [u32::from(byte >> 4), u32::from(byte & 15)] {
-                sum += digit;
-                c0 = (c0 + digit) & 255;
-                c1 = (c1 + c0) & 255;
-            }
+        // The pair counts modulo 256 after each digit; as sums, the remainder can wait for the end, and the second is
+        // each digit as often as there are digits from it on.
+        let (mut sum, mut weighted) = (0u32, 0u32);
+        for (index, byte) in (0u32..).zip(self.0) {
+            let (high, low) = (u32::from(byte >> 4), u32::from(byte & 15));
+            sum += high + low;
+            weighted += high * (32 - 2 * index) + low * (31 - 2 * index);
         }
+        let (c0, c1) = (sum & 255, weighted & 255);
         let x = c1 % 255;
         let y = (c1 as i32 - c0 as i32).rem_euclid(255) as u32;
         ((sum % 16) as u8, ((y << 8) + x) as u16)
@@ -94,21 +97,24 @@ impl Guid {
     /// Appends `/CC/HHHHH/guid`, the storage path below a storage element's prefix.
     pub fn push_storage_path(&self, out: &mut String) {
         let (cc, hash) = self.storage_hash();
-        let decimal = |value: u32| (b'0' + (value % 10) as u8) as char;
+        let decimal = |value: u32| b'0' + (value % 10) as u8;
         let (cc, hash) = (u32::from(cc), u32::from(hash));
-        out.push('/');
-        out.push(decimal(cc / 10));
-        out.push(decimal(cc));
-        out.push('/');
-        for power in [10_000, 1_000, 100, 10, 1] {
-            out.push(decimal(hash / power));
+        let mut text = [b'/'; Self::STORAGE_PATH_BYTES];
+        text[1] = decimal(cc / 10);
+        text[2] = decimal(cc);
+        for (at, power) in (4..).zip([10_000, 1_000, 100, 10, 1]) {
+            text[at] = decimal(hash / power);
         }
-        out.push('/');
-        self.push_text(out);
+        text[10..].copy_from_slice(&self.text());
+        push_ascii(out, &text);
     }
 
     /// Appends the printed form without going through a formatter: look-ups print millions a second.
     pub fn push_text(&self, out: &mut String) {
+        push_ascii(out, &self.text());
+    }
+
+    fn text(&self) -> [u8; Self::TEXT_BYTES] {
         let mut text = [b'-'; Self::TEXT_BYTES];
         let mut at = 0;
         for (index, byte) in self.0.iter().enumerate() {
@@ -119,9 +125,13 @@ impl Guid {
             text[at + 1] = HEX[usize::from(byte & 15)];
             at += 2;
         }
-        // Hex digits and hyphens are UTF-8: nothing is ever replaced by the default.
-        out.push_str(std::str::from_utf8(&text).unwrap_or_default());
+        text
     }
+}
+
+fn push_ascii(out: &mut String, text: &[u8]) {
+    // ASCII is UTF-8: nothing is ever replaced by the default.
+    out.push_str(std::str::from_utf8(text).unwrap_or_default());
 }
 
 impl fmt::Display for Guid {

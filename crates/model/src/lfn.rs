@@ -20,7 +20,7 @@ fn check_name(text: &str) -> Result<()> {
     if text == "." || text == ".." {
         return Err(Error::invalid("'.' and '..' are no names in a logical path"));
     }
-    if text.bytes().any(|byte| byte == b'/' || byte == 0) {
+    if memchr::memchr2(b'/', 0, text.as_bytes()).is_some() {
         return Err(Error::invalid(SLASH_OR_NUL));
     }
     Ok(())
@@ -117,12 +117,11 @@ impl Lfn {
             start = end + 1;
             Ok(())
         };
-        for (at, byte) in bytes.iter().enumerate() {
-            match byte {
-                b'/' => component(at)?,
-                0 => return Err(Error::invalid(SLASH_OR_NUL)),
-                _ => {}
+        for at in memchr::memchr2_iter(b'/', 0, bytes) {
+            if bytes[at] == 0 {
+                return Err(Error::invalid(SLASH_OR_NUL));
             }
+            component(at)?;
         }
         component(bytes.len())?;
         Ok(Checked { depth, canonical })

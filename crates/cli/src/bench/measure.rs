@@ -96,11 +96,7 @@ pub async fn drive(
             });
         }
     }
-    let mut latency = histogram()?;
-    while let Some(done) = tasks.join_next().await {
-        let part = done.map_err(|error| internal(&error))??;
-        latency.add(part).map_err(|error| internal(&error))?;
-    }
+    let latency = merged(tasks).await?;
     Ok(sample(
         target,
         what,
@@ -109,6 +105,18 @@ pub async fn drive(
         target.cpu_s() - cpu,
         &latency,
     ))
+}
+
+/// What all tasks measured, together.
+pub async fn merged(
+    mut tasks: tokio::task::JoinSet<Result<Histogram<u64>, Error>>,
+) -> Result<Histogram<u64>, Error> {
+    let mut latency = histogram()?;
+    while let Some(done) = tasks.join_next().await {
+        let part = done.map_err(|error| internal(&error))??;
+        latency.add(part).map_err(|error| internal(&error))?;
+    }
+    Ok(latency)
 }
 
 /// Measures one thing done once, or a few times: each duration in `latency`.

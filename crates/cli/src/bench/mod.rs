@@ -3,6 +3,7 @@
 //! Load generator and server share the machine; CPU time is that of both, so that a noisy machine shows. Every
 //! figure is of durable changes and exact answers: answers are checked, and an error ends the run.
 
+mod frames;
 mod measure;
 mod scenarios;
 mod table;
@@ -69,8 +70,9 @@ async fn network(
     show(out, settings, &once(&target, "start to serving, empty", 1, took, 0.0)?)?;
     let memory_empty = target.memory_bytes();
     scenarios::writes(&target, files, &mut |sample| show(out, settings, sample)).await?;
-    let memory = target.memory_bytes().saturating_sub(memory_empty);
+    let memory = target.memory_bytes().saturating_sub(memory_empty) as f64 / files as f64;
     scenarios::reads(&target, files, &mut |sample| show(out, settings, sample)).await?;
+    scenarios::frames(&target, &server.socket(), files, &mut |sample| show(out, settings, sample)).await?;
     let wide = Arc::new(server.target(scenarios::CONNECTIONS_UNPIPELINED).await?);
     scenarios::unpipelined(&wide, files, &mut |sample| show(out, settings, sample)).await?;
     drop(wide);
@@ -90,10 +92,9 @@ async fn network(
         let per_entry = |bytes: u64| bytes as f64 / figures.entries.max(1) as f64;
         print(writeln!(
             out,
-            "{} entries: {:.0} bytes of log each, {:.0} bytes of the server's memory each after the writes",
+            "{} entries: {:.0} bytes of log each; after the writes {memory:.0} bytes of the server's memory each",
             figures.entries,
             per_entry(figures.log_bytes),
-            per_entry(memory)
         ))?;
         for (name, value) in &figures.memory {
             print(writeln!(out, "  {name:<40} {value:>14}  {:>6.1} an entry", per_entry(*value)))?;

@@ -29,11 +29,15 @@ const POOL_SINGLE: u64 = 1 << 17;
 /// The same, of batches.
 const POOL_BATCHES: u64 = 1 << 12;
 
+fn questions(count: u64, make: impl Fn(u64) -> Result<Operation, Error>) -> Result<Vec<Operation>, Error> {
+    (0..count).map(make).collect()
+}
+
 fn pool(
     count: u64,
     make: impl Fn(u64) -> Result<Operation, Error>,
 ) -> Result<impl Fn(u64) -> Result<Operation, Error> + Send + Sync + 'static, Error> {
-    let questions = (0..count).map(make).collect::<Result<Vec<Operation>, Error>>()?;
+    let questions = questions(count, make)?;
     Ok(move |call: u64| Ok(questions[(call % count) as usize].clone()))
 }
 
@@ -137,6 +141,23 @@ pub async fn reads(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(
         target.cpu_s() - cpu,
         &latency,
     ))
+}
+
+/// Look-ups by bare frames, pipelined.
+pub async fn frames(target: &Arc<Target>, socket: &Path, files: u64, show: Show<'_>) -> Result<(), Error> {
+    let singles = (files * 2).clamp(20_000, 4_000_000);
+    let load = Load { lanes: CONNECTIONS, depth: 256, calls: singles, items_per_call: 1 };
+    let asked =
+        questions(POOL_SINGLE, |call| workload::whereis([workload::scatter(call) % files].into_iter()))?;
+    let what = "whereis, single, 4 x 256 in flight, bare frames";
+    show(&super::frames::drive(target, socket, what, load, asked, super::all_good).await?)?;
+    let load =
+        Load { lanes: CONNECTIONS, depth: 4, calls: (singles / 16).max(1000), items_per_call: LOOKUPS };
+    let asked = questions(POOL_BATCHES, |call| {
+        workload::whereis((0..LOOKUPS).map(move |index| workload::scatter(call * LOOKUPS + index) % files))
+    })?;
+    let what = "whereis, batches of 128, random, bare frames";
+    show(&super::frames::drive(target, socket, what, load, asked, super::all_good).await?)
 }
 
 /// One look-up at a time on each of many connections.

@@ -128,9 +128,14 @@ impl StartedServer {
         Ok((server, start.elapsed()))
     }
 
+    /// Where it listens on this machine.
+    pub fn socket(&self) -> PathBuf {
+        self.data.join("exacat.sock")
+    }
+
     /// One connection to it.
     pub async fn connect(&self) -> Result<Client, Error> {
-        let target = exacat_client::Target::new(vec![Endpoint::Unix(self.data.join("exacat.sock"))])?;
+        let target = exacat_client::Target::new(vec![Endpoint::Unix(self.socket())])?;
         Client::connect(target, Credentials::local(), ClientSettings::default()).await
     }
 

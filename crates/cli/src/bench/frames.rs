@@ -1,0 +1,179 @@
+//! A load generator that speaks the frames of the native protocol itself: one blocking thread per connection, no
+//! runtime, no retries. It shows what the server can do; what the client library adds is seen beside it.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use exacat_model::{Answer, Error, ErrorKind, Operation};
+use exacat_wire::native::limits::FRAME_BYTES_MAX;
+use exacat_wire::native::{
+    Authenticate, Credentials, Frame, FrameDecoder, FrameError, Hello, RequestOptions, encode_authenticate,
+    encode_hello, encode_pong, encode_request,
+};
+use hdrhistogram::Histogram;
+
+use super::measure::{Load, Sample, histogram, merged, record, sample};
+use super::target::Target;
+
+/// Room for what is read at once.
+const READ_BYTES: usize = 256 << 10;
+/// A server that says nothing for so long is given up.
+const SILENCE: Duration = Duration::from_secs(60);
+
+fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("cannot {what} the server: {error}"))
+}
+
+/// One connection, through the handshake.
+struct Conversation {
+    stream: UnixStream,
+    decoder: FrameDecoder,
+    came: Box<[u8]>,
+}
+
+impl Conversation {
+    fn open(socket: &Path) -> Result<Self, Error> {
+        let stream = UnixStream::connect(socket).map_err(|error| failed("connect to", &error))?;
+        stream.set_read_timeout(Some(SILENCE)).map_err(|error| failed("connect to", &error))?;
+        let mut this =
+            Conversation { stream, decoder: FrameDecoder::new(), came: vec![0; READ_BYTES].into() };
+        let mut out = Vec::new();
+        encode_hello(&mut out, &Hello::new("exacat-bench"));
+        encode_authenticate(&mut out, &Authenticate { credentials: Credentials::Local, act_as: None })?;
+        this.write(&out)?;
+        for _ in 0..2 {
+            match this.next()?.1 {
+                Frame::HelloAck(_) | Frame::Authenticated(_) => {}
+                other => return Err(unexpected(&other)),
+            }
+        }
+        this.decoder.set_frame_bytes_max(FRAME_BYTES_MAX);
+        Ok(this)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.stream.write_all(bytes).map_err(|error| failed("write to", &error))
+    }
+
+    /// A frame that has come already.
+    fn ready(&mut self) -> Result<Option<(u64, Frame)>, Error> {
+        let raw = self.decoder.next_frame()?;
+        raw.map(|raw| Ok((raw.request, raw.decode()?))).transpose().map_err(|error: FrameError| error.into())
+    }
+
+    fn read(&mut self) -> Result<(), Error> {
+        let read = self.stream.read(&mut self.came).map_err(|error| failed("read from", &error))?;
+        self.decoder.feed(&self.came[..read]);
+        if read == 0 { Err(failed("read from", &"it closed the connection")) } else { Ok(()) }
+    }
+
+    fn next(&mut self) -> Result<(u64, Frame), Error> {
+        loop {
+            if let Some(found) = self.ready()? {
+                return Ok(found);
+            }
+            self.read()?;
+        }
+    }
+}
+
+fn unexpected(frame: &Frame) -> Error {
+    match frame {
+        Frame::Error(error) => error.clone(),
+        other => {
+            Error::new(ErrorKind::Internal, format!("a {} frame out of turn", other.frame_type().name()))
+        }
+    }
+}
+
+/// Keeps `load.depth` requests in flight on each of `load.lanes` connections, each request a frame of its own, and
+/// decodes and checks every answer. The first error ends it.
+pub async fn drive(
+    target: &Arc<Target>,
+    socket: &Path,
+    what: &str,
+    load: Load,
+    questions: Vec<Operation>,
+    check: impl Fn(&Answer) -> Result<(), Error> + Send + Sync + 'static,
+) -> Result<Sample, Error> {
+    let next = Arc::new(AtomicU64::new(0));
+    let (questions, check) = (Arc::new(questions), Arc::new(check));
+    let (cpu, start) = (target.cpu_s(), Instant::now());
+    let mut threads = tokio::task::JoinSet::new();
+    for _ in 0..load.lanes {
+        let conversation = Conversation::open(socket)?;
+        let (next, questions, check) = (next.clone(), questions.clone(), check.clone());
+        threads.spawn_blocking(move || converse(conversation, load, &next, &questions, &*check));
+    }
+    let latency = merged(threads).await?;
+    Ok(sample(
+        target,
+        what,
+        load.calls * load.items_per_call,
+        start.elapsed(),
+        target.cpu_s() - cpu,
+        &latency,
+    ))
+}
+
+fn converse(
+    mut conversation: Conversation,
+    load: Load,
+    next: &AtomicU64,
+    questions: &[Operation],
+    check: &impl Fn(&Answer) -> Result<(), Error>,
+) -> Result<Histogram<u64>, Error> {
+    let mut latency = histogram()?;
+    let options = RequestOptions::default();
+    let mut out = Vec::new();
+    // When each request in flight was sent. Ids count up, so a place is free again long before it is wanted.
+    let mut sent = vec![Instant::now(); load.depth.next_power_of_two() * 2];
+    let places = sent.len() as u64;
+    let (mut asked, mut in_flight, mut done) = (0u64, 0usize, false);
+    loop {
+        out.clear();
+        let now = Instant::now();
+        while in_flight < load.depth && !done {
+            let call = next.fetch_add(1, Ordering::Relaxed);
+            if call >= load.calls {
+                done = true;
+                break;
+            }
+            asked += 1;
+            encode_request(
+                &mut out,
+                FRAME_BYTES_MAX,
+                asked,
+                &options,
+                &questions[call as usize % questions.len()],
+            )?;
+            sent[(asked % places) as usize] = now;
+            in_flight += 1;
+        }
+        if in_flight == 0 {
+            return Ok(latency);
+        }
+        conversation.write(&out)?;
+        conversation.read()?;
+        let now = Instant::now();
+        while let Some((request, frame)) = conversation.ready()? {
+            match frame {
+                Frame::Answer(answer) => {
+                    check(&answer)?;
+                    record(&mut latency, now - sent[(request % places) as usize]);
+                    in_flight -= 1;
+                }
+                Frame::Ping(echo) => {
+                    let mut pong = Vec::new();
+                    encode_pong(&mut pong, echo);
+                    conversation.write(&pong)?;
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+}
