@@ -30,8 +30,6 @@ const PART_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
 /// How often a part is tried when files are changed by others between being read and being merged; and so how many
 /// files of one call may each set tags of their own on the same entry.
 const ROUNDS_MAX: usize = 16;
-/// Bytes of `/CC/HHHHH/` and a GUID: what a derived PFN has after the prefix.
-const STORAGE_PATH_BYTES: usize = 10 + Guid::TEXT_BYTES;
 
 /// What is the same for all files of a call.
 struct Call<'a> {
@@ -466,10 +464,10 @@ pub(crate) fn location(pfn: Option<&Pfn>, guid: Guid, se: &Se) -> Result<Locatio
     };
     let text = pfn.as_str();
     if !se.prefix.is_empty()
-        && text.len() == se.prefix.len() + STORAGE_PATH_BYTES
+        && text.len() == se.prefix.len() + Guid::STORAGE_PATH_BYTES
         && let Some(path) = text.strip_prefix(&se.prefix)
     {
-        let mut derived = String::with_capacity(STORAGE_PATH_BYTES);
+        let mut derived = String::with_capacity(Guid::STORAGE_PATH_BYTES);
         guid.push_storage_path(&mut derived);
         if derived == path {
             return Ok(Location::Derived);

@@ -32,14 +32,33 @@ struct Elements<'a> {
     names: &'a Names,
     site: Option<&'a AccountName>,
     seen: SmallVec<[Seen<'a>; 16]>,
+    /// Where among those seen a number may be found, by its last bits.
+    likely: [u8; LIKELY],
 }
 
+const LIKELY: usize = 64;
+
 impl<'a> Elements<'a> {
+    fn new(names: &'a Names, site: Option<&'a AccountName>) -> Self {
+        Elements { names, site, seen: SmallVec::new(), likely: [0; LIKELY] }
+    }
+
     /// The place of a storage element among those seen.
     fn place(&mut self, number: SeNumber) -> usize {
-        if let Some(place) = self.seen.iter().position(|seen| seen.number == number) {
+        let likely = usize::from(number.0) % LIKELY;
+        let place = usize::from(self.likely[likely]);
+        if self.seen.get(place).is_some_and(|seen| seen.number == number) {
             return place;
         }
+        let place = match self.seen.iter().position(|seen| seen.number == number) {
+            Some(place) => place,
+            None => self.see(number),
+        };
+        self.likely[likely] = place as u8;
+        place
+    }
+
+    fn see(&mut self, number: SeNumber) -> usize {
         let se = self.names.ses.get(&number).map(|se| &**se);
         let distance = match (self.site, se) {
             (None, Some(_)) => 0,
@@ -95,7 +114,7 @@ impl Catalogue {
         let located = if guids.is_empty() { Vec::new() } else { self.resolve_guids(caller, &guids).await? };
 
         let names = self.registry.names();
-        let mut elements = Elements { names: &names, site, seen: SmallVec::new() };
+        let mut elements = Elements::new(&names, site);
         let mut members = Vec::new();
         let mut answers = Vec::with_capacity(count);
         let mut walked = paths.into_iter().zip(walks);
