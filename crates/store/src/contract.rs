@@ -32,7 +32,9 @@
 //! * **R1 one state.** Each answer is computed from one committed state.
 //! * **R2 read your writes.** A read that begins after an outcome was given sees it.
 //! * **R3 pages.** A page has at most `limit` items; `more` is false only if nothing comes after. An item that is
-//!   there during the whole of a listing is given exactly once, whatever comes and goes meanwhile.
+//!   there during the whole of a listing is given exactly once, whatever comes and goes meanwhile. But a file that is
+//!   moved or removed to the trash or restored while the files of its SE are listed may be given more than once, never
+//!   not at all: an order that no move changes would take an index by file and SE, more memory than a replica takes.
 //! * **R4 order.** Children come in the order of their names' bytes, members by GUID, trash and deletions by id,
 //!   records by key, changes by revision.
 //! * **R5 usage.** Counters equal what a full scan adds up, at every revision.

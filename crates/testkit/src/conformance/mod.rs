@@ -50,6 +50,8 @@ macro_rules! conformance_list {
             reading::r8_what_has_expired_is_due,
             reading::r9_reads_are_bounded,
             reading::r3_files_of_an_se_are_all_of_them,
+            reading::r3_files_of_an_se_that_move_are_not_missed,
+            reading::r3_files_of_an_se_restored_meanwhile_are_not_missed,
             history::h1_every_applied_mutation_has_one_change,
             history::h2_changes_are_read_in_order_whatever_the_pages,
             history::h2_changed_returns_once_there_is_a_change,
