@@ -15,6 +15,7 @@ mod apply;
 mod arena;
 mod audit;
 mod children;
+mod deletions;
 mod digest;
 mod load;
 mod operations;

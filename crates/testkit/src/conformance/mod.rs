@@ -7,6 +7,7 @@
 //! (`tests/stores/memory_conformance.rs`).
 
 pub mod applying;
+pub mod deleting;
 pub mod entries;
 pub mod history;
 pub mod moving;
@@ -38,6 +39,10 @@ macro_rules! conformance_list {
             applying::a8_a_request_has_at_most_so_many_mutations,
             applying::a8_a_request_has_at_most_so_many_bytes,
             applying::a9_the_first_refusal_of_a_row_is_given,
+            deleting::a10_a_copy_that_is_wanted_again_is_not_deleted,
+            deleting::a10_an_update_queues_what_it_leaves_unused,
+            deleting::a10_what_is_in_use_is_not_queued,
+            deleting::a10_a_change_of_prefix_queues_nothing_in_use,
             reading::r1_an_answer_is_of_one_state,
             reading::r2_what_was_answered_is_read,
             reading::r3_a_listing_gives_what_stays_once,
