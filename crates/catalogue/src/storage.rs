@@ -147,8 +147,8 @@ impl Catalogue {
         Ok(Answer::Entries { items, ses, next })
     }
 
-    /// What the SE is to delete. A copy that is in use again - the file got a replica at the same PFN, or an upload
-    /// to it is booked - is left out: deleting it would lose data.
+    /// What the SE is to delete. A store has no copy on the queue that its file has, or that is booked (A10); a
+    /// second look at what is given out costs little, and what is deleted in error is lost: such a one is left out.
     pub(crate) async fn se_deletions(
         &self,
         caller: &Caller,

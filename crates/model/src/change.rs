@@ -33,7 +33,7 @@ pub enum FieldChange {
     Size { after: u64 },
     /// A checksum became known.
     Checksum { after: Checksum },
-    /// A replica came, went or changed its state; `deletion` if the physical copy went to the deletion queue.
+    /// A replica came, went or changed its state; `deletion` if the physical copy was to go to the deletion queue.
     Replica { before: Option<Replica>, after: Option<Replica>, deletion: Option<DeletionId> },
     /// A tag was set or taken away.
     Tag { key: TagKey, before: Option<TagValue>, after: Option<TagValue> },
@@ -55,7 +55,8 @@ canonical_enum!(FieldChange {
     11 => Member { guid, added },
 });
 
-/// What an applied mutation did.
+/// What an applied mutation did. What it does to deletion queues follows from it: a copy that a file has now, or that
+/// is booked, is taken off the queue; one that the file or booking of the GUID has still does not go there.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// An entry came to be.

@@ -49,6 +49,16 @@ pub enum EntryId {
 
 canonical_enum!(EntryId { 1 => Directory(id), 2 => Object(guid) });
 
+impl EntryId {
+    /// The GUID, if it is no directory.
+    pub fn object(self) -> Option<Guid> {
+        match self {
+            EntryId::Object(guid) => Some(guid),
+            EntryId::Directory(_) => None,
+        }
+    }
+}
+
 /// What kind of entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -338,10 +348,7 @@ impl Entry {
 
     /// Its GUID, if it is no directory.
     pub fn guid(&self) -> Option<Guid> {
-        match self.id() {
-            EntryId::Object(guid) => Some(guid),
-            EntryId::Directory(_) => None,
-        }
+        self.id().object()
     }
 
     /// Its file part, if it is a file.

@@ -109,6 +109,14 @@ impl Guid {
         push_ascii(out, &text);
     }
 
+    /// The GUID whose storage path this is, byte for byte.
+    pub fn of_storage_path(path: &str) -> Option<Guid> {
+        let guid = Guid::parse(path.get(path.len().checked_sub(Self::TEXT_BYTES)?..)?).ok()?;
+        let mut its = String::with_capacity(path.len());
+        guid.push_storage_path(&mut its);
+        (its == path).then_some(guid)
+    }
+
     /// Appends the printed form without going through a formatter: look-ups print millions a second.
     pub fn push_text(&self, out: &mut String) {
         push_ascii(out, &self.text());
@@ -166,6 +174,14 @@ mod tests {
         let mut path = String::new();
         guid.push_storage_path(&mut path);
         assert_eq!(path, "/06/57559/5d9a8f1e-5607-11ee-90f9-6c02e09897e9");
+        assert_eq!(Guid::of_storage_path(&path), Some(guid));
+        let upper = path.to_uppercase();
+        for other in
+            ["", "/06/57559/", &path[1..], &path[..path.len() - 1], &path.replace("06", "07"), &upper]
+        {
+            assert_eq!(Guid::of_storage_path(other), None, "{other}");
+        }
+        assert_eq!(Guid::of_storage_path(&"\u{20ac}".repeat(20)), None, "not cut inside a character");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The store: what `exacat_store::Store` asks, over the shared state, the log and the writer.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -8,8 +9,8 @@ use async_trait::async_trait;
 use exacat_model::codec::Encode;
 use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX, PAGE_ITEMS_MAX, READ_BATCH_MAX};
 use exacat_model::{
-    Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Record,
-    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    Audit, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name,
+    Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{
     Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
@@ -23,7 +24,7 @@ use crate::durability::Durability;
 use crate::figures::Figures;
 use crate::history::History;
 use crate::settings::EmbeddedSettings;
-use crate::state::{Hints, REPLICAS_CURSOR_BYTES_MAX, State};
+use crate::state::{Hints, MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
 use crate::writer::Command;
 
 /// What readers and the writer share.
@@ -127,6 +128,47 @@ impl EmbeddedStore {
         Ok(answer)
     }
 
+    /// Changes of the log after one revision, up to another that is durable.
+    async fn history(&self, after: Revision, up_to: Revision, limit: usize) -> Result<Vec<Change>> {
+        let history = Arc::clone(&self.shared.history);
+        let read = move || history.changes(after, up_to, limit);
+        // Files are read: not on a thread that others wait for, if there is a choice.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => runtime
+                .spawn_blocking(read)
+                .await
+                .map_err(|error| Error::new(ErrorKind::Internal, format!("reading the log: {error}")))?,
+            Err(_) => read(),
+        }
+    }
+
+    /// The end of a listing of a storage element: files on it that moved to where the listing had been already.
+    async fn moved_since(&self, since: MovedSince, se: SeNumber, limit: usize) -> Result<ReplicasPage> {
+        if limit == 0 {
+            return Ok((Page { items: Vec::new(), more: true }, since.cursor()));
+        }
+        let changes = self.history(since.after, since.up_to, PAGE_ITEMS_MAX).await?;
+        self.read(|state| {
+            let mut items: Vec<Entry> = Vec::new();
+            let mut given: HashSet<EntryId> = HashSet::new();
+            let mut next = MovedSince { after: since.up_to, ..since };
+            for change in &changes {
+                next.after = change.revision;
+                if let Some(id) = MovedSince::moved_back(&change.effect)
+                    && given.insert(id)
+                {
+                    items.extend(state.if_on_se(id, se)?);
+                }
+                if items.len() >= limit {
+                    break;
+                }
+            }
+            let more = next.after < since.up_to;
+            Ok((Page { items, more }, if more { next.cursor() } else { Vec::new() }))
+        })
+        .await
+    }
+
     /// Has the writer do something between two groups.
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T> {
         let closed = || Error::new(ErrorKind::Unavailable, "the store is closed");
@@ -221,6 +263,9 @@ impl Store for EmbeddedStore {
         if cursor.len() > REPLICAS_CURSOR_BYTES_MAX {
             return Err(bad());
         }
+        if let Some(since) = MovedSince::parse(cursor, self.revision().await?) {
+            return self.moved_since(since, se, page(limit)).await;
+        }
         self.read(|state| state.replicas_on(se, cursor, page(limit))?.ok_or_else(bad)).await
     }
 
@@ -294,17 +339,8 @@ impl Store for EmbeddedStore {
     async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
         self.shared.check_open()?;
         let up_to = self.shared.durability.revision();
-        let history = Arc::clone(&self.shared.history);
         let limit = page(limit);
-        let read = move || history.changes(after, up_to, limit);
-        // Files are read: not on a thread that others wait for, if there is a choice.
-        let changes = match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => runtime
-                .spawn_blocking(read)
-                .await
-                .map_err(|error| Error::new(ErrorKind::Internal, format!("reading the log: {error}")))??,
-            Err(_) => read()?,
-        };
+        let changes = self.history(after, up_to, limit).await?;
         let up_to = match changes.last() {
             Some(last) => last.revision,
             None if limit == 0 => after.min(up_to),

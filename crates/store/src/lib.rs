@@ -67,7 +67,8 @@ pub trait Store: Send + Sync + 'static {
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>>;
 
     /// Files with a replica on a storage element, in an order of the store's own. `cursor` is empty at the
-    /// start, later what the page before gave. Files in the trash are among them.
+    /// start, later what the page before gave. Files in the trash are among them. One that is moved meanwhile may be
+    /// given more than once (R3).
     async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)>;
 
     /// Members of a collection in the order of their GUIDs, after `after`; none if there is no such collection.

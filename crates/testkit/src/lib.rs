@@ -3,7 +3,7 @@
 //! A ladder, each rung on the one below: [`conformance`] asks for each clause of the contract by itself;
 //! [`random`] runs seeded sequences of operations on the reference and on the store under test and compares all
 //! answers and, as a [`dump`], all state; [`faults`] loses answers and asks again; [`history`] runs clients at
-//! once and looks for an order that explains what they saw; [`winners`] lets many want one name.
+//! once and judges whether one order explains what they saw; [`winners`] lets many want one name.
 //!
 //! A store is put under test by a [`StoreFactory`].
 //!

@@ -7,7 +7,6 @@ mod directories;
 mod finding;
 mod fixture;
 mod looking_up;
-mod losing_answers;
 mod lost_answers;
 mod moving;
 mod operations;

@@ -200,19 +200,32 @@ async fn files_and_deletions_are_listed_in_pages() {
     f.audit().await;
 }
 
-/// A copy that waits for deletion and came into use again must not be deleted: that would lose data.
+/// A copy that waits for deletion and came into use again must not be deleted: that would lose data. Whoever registers
+/// it says that it is there and wanted: it leaves the queue, whichever file it was of.
 #[tokio::test]
-async fn a_copy_in_use_again_is_not_given_out_for_deletion() {
+async fn a_copy_in_use_again_is_not_deleted() {
     let f = Fixture::new().await;
     f.plant_file("/alice/file", 1, 0o644, 10, vec![derived(1, ReplicaState::Available)]).await;
-    f.edit("/alice/file", vec![Edit::DropReplica { se: SeNumber(1), delete: true }]).await;
-    assert_eq!(deletions(&f, "X::CERN::DISK").await.len(), 1);
-    let replica = NewReplica { se: se_name("X::CERN::DISK"), pfn: None, state: ReplicaState::Available };
-    let files = vec![NewFile { replicas: vec![replica], ..NewFile::named(lfn("/alice/file")) }];
-    f.get(&f.alice, Operation::Register { files, parents: false, existing: Existing::Merge }).await;
+    let drop = || f.edit("/alice/file", vec![Edit::DropReplica { se: SeNumber(1), delete: true }]);
+    drop().await;
+    let waiting = deletions(&f, "X::CERN::DISK").await.remove(0);
+    let register = |path: &str, pfn: Option<&str>| {
+        let pfn = pfn.map(|pfn| exacat_model::Pfn::parse(pfn).unwrap());
+        let replica = NewReplica { se: se_name("X::CERN::DISK"), pfn, state: ReplicaState::Available };
+        let files = vec![NewFile { replicas: vec![replica], ..NewFile::named(lfn(path)) }];
+        Operation::Register { files, parents: false, existing: Existing::Merge }
+    };
+    f.get(&f.alice, register("/alice/file", None)).await;
     assert!(deletions(&f, "X::CERN::DISK").await.is_empty());
+    let done = Operation::SeDeleted { name: se_name("X::CERN::DISK"), done: vec![waiting.id] };
+    assert_eq!(f.refusal(&f.op, done).await, ErrorKind::NotFound, "the deleter is told that it was wanted");
+    drop().await;
+    assert_eq!(deletions(&f, "X::CERN::DISK").await.len(), 1);
+    f.get(&f.alice, register("/alice/other", Some(&waiting.pfn))).await;
+    assert!(deletions(&f, "X::CERN::DISK").await.is_empty());
+    assert_eq!(ses(&f).await[0].deletions.replicas, 0);
     let Answer::Fsck(audit) = f.get(&f.op, Operation::Fsck).await else { panic!() };
-    assert_eq!(audit.findings_total, 1, "{audit:?}");
+    assert_eq!(audit.findings_total, 0, "{audit:?}");
 }
 
 /// What is asked for, and the storage elements it gives: exactly, or one of a set, or the kind of error.

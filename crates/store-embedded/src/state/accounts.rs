@@ -1,6 +1,6 @@
 //! Who uses and reserves how much: users, groups, storage elements. Exact after every change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use exacat_model::{Deletion, DeletionId, DirId, GroupId, Replica, SeNumber, Usage, UserId};
 use exacat_store::Account;
@@ -28,6 +28,8 @@ pub(crate) struct SeAccount {
     pub booked: u64,
     /// Physical copies to delete.
     pub deletions: BTreeMap<DeletionId, Deletion>,
+    /// Where each of them is: a hash of its location, with its id.
+    pub deletion_places: BTreeSet<(u64, DeletionId)>,
     /// What these add up to.
     pub deletions_usage: Usage,
 }

@@ -9,7 +9,7 @@ use exacat_model::{
     UserId,
 };
 
-use super::accounts::{SeAccount, change};
+use super::accounts::change;
 use super::arena::Handle;
 use super::packed::{name_of, pack};
 use super::{Above, Children, Defect, Directory, Item, State, Trashed};
@@ -22,7 +22,8 @@ pub(crate) struct Stamp {
     pub who: UserId,
 }
 
-const NOTHING: Usage = Usage {
+/// No usage.
+pub(super) const NOTHING: Usage = Usage {
     directories: 0,
     files: 0,
     members: 0,
@@ -60,7 +61,12 @@ impl State {
             Effect::Removed { at, lfn, .. } => self.remove(stamp, at, lfn)?,
             Effect::Restored { trash, to, .. } => self.restore(stamp, *trash, to)?,
             Effect::Purged { target, .. } => self.purge(stamp, target)?,
-            Effect::Booked { booking, .. } => self.set_booking(booking.guid, Some((**booking).clone()))?,
+            Effect::Booked { booking, .. } => {
+                self.set_booking(booking.guid, Some((**booking).clone()))?;
+                for pending in &booking.pending {
+                    self.take_off_queue(pending.se, booking.guid, &pending.location)?;
+                }
+            }
             Effect::Committed { guid, created, replica, checksums, at } => match created {
                 Some(entry) => self.create(entry).and_then(|()| self.commit_booking(*guid, replica.se))?,
                 None => {
@@ -74,6 +80,7 @@ impl State {
                     }
                     new.revision = stamp.revision;
                     self.swap_entry(handle, &old, &new)?;
+                    self.wanted(*guid, replica)?;
                     self.commit_booking(*guid, replica.se)?;
                 }
             },
@@ -83,8 +90,15 @@ impl State {
                     self.take_deletion(*se, *id)?;
                 }
             }
-            Effect::Recorded { key, after, .. } => match after {
-                Some(record) => self.set_record((**record).clone(), stamp.revision),
+            Effect::Recorded { key, before, after } => match after {
+                Some(record) => {
+                    self.set_record((**record).clone(), stamp.revision);
+                    if let (Some(Record::Se(before)), Record::Se(after)) = (before.as_deref(), &**record)
+                        && before.prefix != after.prefix
+                    {
+                        self.prefix_changed(after.number)?;
+                    }
+                }
                 None => self.drop_record(*key),
             },
         }
@@ -107,21 +121,38 @@ impl State {
         {
             return Err(Defect::new("a new collection has members"));
         }
-        self.insert_entry(entry, false)
+        self.insert_entry(entry, false)?;
+        match entry.file() {
+            Some(file) => file.replicas.iter().try_for_each(|replica| self.wanted(file.guid, replica)),
+            None => Ok(()),
+        }
     }
 
     fn update(&mut self, stamp: Stamp, at: &At, fields: &[FieldChange]) -> Result<(), Defect> {
         let handle = self.find(at).ok_or_else(|| nothing_at(at))?;
         let old = self.entry(handle)?;
         let mut new = old.clone();
+        let mut gone = Vec::new();
         for field in fields {
-            self.update_field(stamp, &mut new, field)?;
+            gone.extend(self.update_field(stamp, &mut new, field)?);
         }
         new.revision = stamp.revision;
-        self.swap_entry(handle, &old, &new)
+        self.swap_entry(handle, &old, &new)?;
+        for field in fields {
+            if let (FieldChange::Replica { after: Some(replica), .. }, Some(guid)) = (field, new.guid()) {
+                self.wanted(guid, replica)?;
+            }
+        }
+        gone.into_iter().try_for_each(|(se, deletion)| self.queue_deletion(se, deletion))
     }
 
-    fn update_field(&mut self, stamp: Stamp, entry: &mut Entry, field: &FieldChange) -> Result<(), Defect> {
+    /// Changes a field; gives the deletion that is to be queued.
+    fn update_field(
+        &mut self,
+        stamp: Stamp,
+        entry: &mut Entry,
+        field: &FieldChange,
+    ) -> Result<Option<(SeNumber, Deletion)>, Defect> {
         match field {
             FieldChange::Owner { after, .. } => entry.owner = *after,
             FieldChange::Group { after, .. } => entry.group = *after,
@@ -142,7 +173,7 @@ impl State {
                 if let (Some(id), Some(gone)) = (deletion, before) {
                     let (guid, size) = (file.guid, file.size);
                     let location = gone.location.clone();
-                    self.queue_deletion(se, Deletion { id: *id, guid, size, location, queued: stamp.time })?;
+                    return Ok(Some((se, Deletion { id: *id, guid, size, location, queued: stamp.time })));
                 }
             }
             FieldChange::Tag { key, after, .. } => {
@@ -166,7 +197,7 @@ impl State {
                 *members = if *added { *members + 1 } else { members.saturating_sub(1) };
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn relocate(&mut self, stamp: Stamp, from: &At, to: &At) -> Result<(), Defect> {
@@ -289,18 +320,6 @@ impl State {
             Body::File(file) => {
                 let place = if trashed { None } else { Some(entry.at.parent) };
                 self.accounts.place_replicas(&file.replicas, file.size, place, false)?;
-                let gone = file.replicas.iter().filter(|replica| replica.takes_space());
-                for (index, replica) in (0u32..).zip(gone) {
-                    let id = DeletionId { revision: stamp.revision, index };
-                    let (guid, size, location) = (file.guid, file.size, replica.location.clone());
-                    self.queue_deletion(
-                        replica.se,
-                        Deletion { id, guid, size, location, queued: stamp.time },
-                    )?;
-                }
-                for replica in &file.replicas {
-                    self.accounts.forget_if_unused(replica.se);
-                }
             }
             Body::Collection { guid, .. } => {
                 for member in self.members.remove(guid).unwrap_or_default() {
@@ -316,6 +335,14 @@ impl State {
         self.arena.remove(handle);
         self.entries -= 1;
         self.digest.take(Item::Entry, &entry);
+        let Some(file) = entry.file() else { return Ok(()) };
+        let gone = file.replicas.iter().filter(|replica| replica.takes_space());
+        for (index, replica) in (0u32..).zip(gone) {
+            let id = DeletionId { revision: stamp.revision, index };
+            let (guid, size, location) = (file.guid, file.size, replica.location.clone());
+            self.queue_deletion(replica.se, Deletion { id, guid, size, location, queued: stamp.time })?;
+        }
+        file.replicas.iter().for_each(|replica| self.accounts.forget_if_unused(replica.se));
         Ok(())
     }
 
@@ -376,27 +403,7 @@ impl State {
         Ok(())
     }
 
-    // ---- deletion queues, members, records ----
-
-    pub(super) fn queue_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
-        self.digest.add(Item::Deletion, &(se, deletion.clone()));
-        let account = self.accounts.ses.entry(se).or_default();
-        change(&mut account.deletions_usage, &SeAccount::of_deletion(deletion.size), &NOTHING)?;
-        match account.deletions.insert(deletion.id, deletion) {
-            None => Ok(()),
-            Some(other) => Err(Defect(format!("deletion {:?} is in the queue already", other.id))),
-        }
-    }
-
-    fn take_deletion(&mut self, se: SeNumber, id: DeletionId) -> Result<(), Defect> {
-        let account = self.accounts.ses.entry(se).or_default();
-        let deletion =
-            account.deletions.remove(&id).ok_or_else(|| Defect(format!("{id:?} is not in the queue")))?;
-        change(&mut account.deletions_usage, &NOTHING, &SeAccount::of_deletion(deletion.size))?;
-        self.digest.take(Item::Deletion, &(se, deletion));
-        self.accounts.forget_if_unused(se);
-        Ok(())
-    }
+    // ---- members, records ----
 
     pub(super) fn set_member(&mut self, collection: Guid, member: Guid, added: bool) -> Result<(), Defect> {
         let members = self.members.entry(collection).or_default();

@@ -41,7 +41,7 @@ impl State {
         }
         self.audit_members(&mut expected, &mut audit)?;
         self.audit_bookings(&mut expected, &mut audit)?;
-        self.audit_deletions(&mut expected, &mut audit);
+        self.audit_deletions(&mut expected, &mut audit)?;
         self.audit_records(&mut expected, &mut audit);
         self.audit_accounts(&expected, &mut audit);
         self.audit_sizes(&expected, &mut audit);
@@ -224,20 +224,29 @@ impl State {
         Ok(())
     }
 
-    fn audit_deletions(&self, expected: &mut Expected, audit: &mut Audit) {
+    fn audit_deletions(&self, expected: &mut Expected, audit: &mut Audit) -> Result<(), Defect> {
         for (se, account) in &self.accounts.ses {
             let mut sum = Usage::default();
+            let mut places = BTreeSet::new();
             for (id, deletion) in &account.deletions {
                 expected.digest.add(Item::Deletion, &(*se, deletion.clone()));
                 sum.add(&SeAccount::of_deletion(deletion.size));
                 if *id != deletion.id {
                     audit.find("deletions", format!("SE {} {id:?}", se.0), "kept under another id");
                 }
+                places.insert(self.deletion_place(deletion));
+                if self.is_in_use(*se, deletion.guid, &deletion.location)? {
+                    audit.find("deletions", format!("SE {} {id:?}", se.0), "the copy is in use");
+                }
+            }
+            if places != account.deletion_places {
+                audit.find("index of a deletion queue", se.0, "differs from its items");
             }
             if sum != account.deletions_usage {
                 audit.find("usage of a deletion queue", se.0, "differs from its items");
             }
         }
+        Ok(())
     }
 
     fn audit_records(&self, expected: &mut Expected, audit: &mut Audit) {

@@ -215,7 +215,7 @@ impl Loader {
             }
             Part::Deletions => {
                 let (se, deletion) = <(SeNumber, Deletion)>::decode(reader)?;
-                state.queue_deletion(se, deletion)
+                state.put_deletion(se, deletion)
             }
             Part::Records => {
                 let (record, revision) = <(Record, Revision)>::decode(reader)?;

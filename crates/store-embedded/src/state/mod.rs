@@ -15,6 +15,7 @@ mod apply;
 mod arena;
 mod audit;
 mod children;
+mod deletions;
 mod digest;
 mod load;
 mod operations;
@@ -42,7 +43,7 @@ use digest::Item;
 pub(crate) use load::{Loader, Part, Summary};
 pub(crate) use operations::Operations;
 use packed::Front;
-pub(crate) use read::REPLICAS_CURSOR_BYTES_MAX;
+pub(crate) use read::{MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage};
 use table::HandleTable;
 pub(crate) use walk::Hints;
 

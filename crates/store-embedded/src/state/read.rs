@@ -6,8 +6,8 @@ use std::ops::Bound;
 use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::NAME_BYTES_MAX;
 use exacat_model::{
-    Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, RecordKey, RecordKind, Revision,
-    SeNumber, TimeMs, TrashId, TrashItem,
+    Booking, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey, RecordKind,
+    Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{Account, Gate, Gates, Located, Page, Place, RecordEntry, UsageOf};
 
@@ -15,48 +15,94 @@ use super::packed::{Front, name_of};
 use super::{Above, Defect, State, Top};
 use crate::settings::SCANNED_PER_PAGE_MAX;
 
-/// Where a listing of a storage element goes on.
+/// Where a listing of a storage element goes on. It has `begun` at a revision.
 enum ReplicasCursor {
     /// In the tree (and below the trash): in this directory, after this name.
-    Directory(DirId, Vec<u8>),
+    Directory { begun: Revision, directory: DirId, name: Vec<u8> },
     /// Among the items of the trash, after this one.
-    Trash(TrashId),
+    Trash { begun: Revision, after: TrashId },
+    /// Among what moved meanwhile.
+    Moved(MovedSince),
+}
+
+/// A listing of a storage element that was led through all directories and the trash by now. What moved back behind it
+/// meanwhile, to where it had been already, is in the history: in the changes after one revision, up to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MovedSince {
+    pub after: Revision,
+    pub up_to: Revision,
 }
 
 /// A page of such a listing, and where it goes on.
-type ReplicasPage = (Page<Entry>, Vec<u8>);
+pub(crate) type ReplicasPage = (Page<Entry>, Vec<u8>);
 
 /// Bytes of such a cursor, at most.
-pub(crate) const REPLICAS_CURSOR_BYTES_MAX: usize = 1 + 10 + NAME_BYTES_MAX;
+pub(crate) const REPLICAS_CURSOR_BYTES_MAX: usize = 1 + 10 + 10 + NAME_BYTES_MAX;
 
 impl ReplicasCursor {
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    fn parse(bytes: &[u8], now: Revision) -> Option<Self> {
         if bytes.is_empty() {
-            return Some(ReplicasCursor::Directory(DirId(0), Vec::new()));
+            return Some(ReplicasCursor::Directory { begun: now, directory: DirId(0), name: Vec::new() });
         }
         let mut reader = Reader::new(bytes);
         let kind = reader.byte().ok()?;
+        let begun = Revision(reader.varint().ok()?);
         let number = reader.varint().ok()?;
         match kind {
             1 if reader.remaining() <= NAME_BYTES_MAX => {
-                Some(ReplicasCursor::Directory(DirId(number), reader.rest().to_vec()))
+                let (directory, name) = (DirId(number), reader.rest().to_vec());
+                Some(ReplicasCursor::Directory { begun, directory, name })
             }
-            2 if reader.remaining() == 0 => Some(ReplicasCursor::Trash(TrashId(Revision(number)))),
+            2 if reader.remaining() == 0 => {
+                Some(ReplicasCursor::Trash { begun, after: TrashId(Revision(number)) })
+            }
+            3 if reader.remaining() == 0 => {
+                Some(ReplicasCursor::Moved(MovedSince { after: begun, up_to: Revision(number).min(now) }))
+            }
             _ => None,
         }
     }
 
-    fn directory(id: DirId, name: &[u8]) -> Vec<u8> {
+    fn directory(begun: Revision, id: DirId, name: &[u8]) -> Vec<u8> {
         let mut bytes = vec![1];
+        begun.encode(&mut bytes);
         id.encode(&mut bytes);
         bytes.extend_from_slice(name);
         bytes
     }
 
-    fn trash(id: TrashId) -> Vec<u8> {
+    fn trash(begun: Revision, after: TrashId) -> Vec<u8> {
         let mut bytes = vec![2];
-        id.encode(&mut bytes);
+        begun.encode(&mut bytes);
+        after.encode(&mut bytes);
         bytes
+    }
+}
+
+impl MovedSince {
+    /// This, if the cursor is such a one.
+    pub fn parse(cursor: &[u8], now: Revision) -> Option<Self> {
+        match ReplicasCursor::parse(cursor, now) {
+            Some(ReplicasCursor::Moved(since)) => Some(since),
+            _ => None,
+        }
+    }
+
+    /// As a cursor.
+    pub fn cursor(self) -> Vec<u8> {
+        let mut bytes = vec![3];
+        self.after.encode(&mut bytes);
+        self.up_to.encode(&mut bytes);
+        bytes
+    }
+
+    /// The file, if a change moved one from where a listing may not have been yet to where it may have been.
+    pub fn moved_back(effect: &Effect) -> Option<EntryId> {
+        match effect {
+            Effect::Moved { id: id @ EntryId::Object(_), from, to } if to < from => Some(*id),
+            Effect::Restored { id: id @ EntryId::Object(_), .. } => Some(*id),
+            _ => None,
+        }
     }
 }
 
@@ -68,6 +114,14 @@ fn page<T>(mut items: impl Iterator<Item = T>, limit: usize) -> Page<T> {
 
 fn after<K>(key: Option<K>) -> (Bound<K>, Bound<K>) {
     (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
+}
+
+fn on_se(front: Front<'_>, se: SeNumber) -> Result<Option<Entry>, Defect> {
+    if !front.is_file() {
+        return Ok(None);
+    }
+    let entry = front.entry()?;
+    Ok(entry.file().is_some_and(|file| file.replica(se).is_some()).then_some(entry))
 }
 
 impl State {
@@ -138,31 +192,27 @@ impl State {
     }
 
     /// Files with a replica on a storage element: directory by directory in the order of their numbers, then items
-    /// of the trash. None if the cursor is not one of these.
+    /// of the trash, then - by the history, see [`MovedSince`] - what moved back meanwhile. None if the cursor is not
+    /// one of the first two.
     pub fn replicas_on(
         &self,
         se: SeNumber,
         cursor: &[u8],
         limit: usize,
     ) -> Result<Option<ReplicasPage>, Defect> {
-        let Some(cursor_given) = ReplicasCursor::parse(cursor) else { return Ok(None) };
+        let Some(cursor_given) = ReplicasCursor::parse(cursor, self.revision) else { return Ok(None) };
         let mut items = Vec::new();
         let mut scanned = 0;
-        let end = |items| Ok(Some((Page { items, more: false }, Vec::new())));
-        let Some(account) = self.accounts.ses.get(&se) else { return end(items) };
+        let Some(account) = self.accounts.ses.get(&se) else {
+            return Ok(Some((Page { items, more: false }, Vec::new())));
+        };
         if limit == 0 {
             return Ok(Some((Page { items, more: true }, cursor.to_vec())));
         }
-        let on_se = |front: Front<'_>| -> Result<Option<Entry>, Defect> {
-            if !front.is_file() {
-                return Ok(None);
-            }
-            let entry = front.entry()?;
-            Ok(entry.file().is_some_and(|file| file.replica(se).is_some()).then_some(entry))
-        };
-        let after_trash = match cursor_given {
-            ReplicasCursor::Trash(after) => Some(after),
-            ReplicasCursor::Directory(first, name) => {
+        let (begun, after_trash) = match cursor_given {
+            ReplicasCursor::Moved(_) => return Ok(None),
+            ReplicasCursor::Trash { begun, after } => (begun, Some(after)),
+            ReplicasCursor::Directory { begun, directory: first, name } => {
                 for (id, _) in account.directories.range(first..) {
                     let directory = self
                         .directory(*id)
@@ -172,27 +222,35 @@ impl State {
                         let front = self.front(handle)?;
                         let name = front.name;
                         scanned += 1;
-                        items.extend(on_se(front)?);
+                        items.extend(on_se(front, se)?);
                         if items.len() >= limit || scanned >= SCANNED_PER_PAGE_MAX {
-                            let next = ReplicasCursor::directory(*id, name);
+                            let next = ReplicasCursor::directory(begun, *id, name);
                             return Ok(Some((Page { items, more: true }, next)));
                         }
                     }
                 }
-                None
+                (begun, None)
             }
         };
-        if account.trashed == 0 {
-            return end(items);
-        }
-        for (id, item) in self.trash.range(after(after_trash)) {
+        let in_trash = if account.trashed == 0 { None } else { Some(self.trash.range(after(after_trash))) };
+        for (id, item) in in_trash.into_iter().flatten() {
             scanned += 1;
-            items.extend(on_se(self.front(item.handle)?)?);
+            items.extend(on_se(self.front(item.handle)?, se)?);
             if items.len() >= limit || scanned >= SCANNED_PER_PAGE_MAX {
-                return Ok(Some((Page { items, more: true }, ReplicasCursor::trash(*id))));
+                return Ok(Some((Page { items, more: true }, ReplicasCursor::trash(begun, *id))));
             }
         }
-        end(items)
+        let since = MovedSince { after: begun, up_to: self.revision };
+        let more = since.after < since.up_to;
+        Ok(Some((Page { items, more }, if more { since.cursor() } else { Vec::new() })))
+    }
+
+    /// The entry, if it is a file with a replica on this storage element.
+    pub fn if_on_se(&self, id: EntryId, se: SeNumber) -> Result<Option<Entry>, Defect> {
+        match self.find_id(id) {
+            Some(handle) => on_se(self.front(handle)?, se),
+            None => Ok(None),
+        }
     }
 
     /// Members of a collection; none if there is no such collection.

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry as Slot;
 
 use exacat_model::{
     At, Body, Booking, Change, Deletion, DeletionId, Effect, Entry, Error, ErrorKind, FieldChange, Guid,
-    Location, PurgeTarget, QuotaOf, Record, RecordKey, Result, SeNumber, TrashId,
+    Location, PurgeTarget, QuotaOf, Record, RecordKey, Replica, Result, SeNumber, TrashId,
 };
 
 use super::edits::Edited;
@@ -47,17 +47,22 @@ fn perform(state: &mut State, change: &Change) -> Option<()> {
             if let Body::Collection { guid, .. } = entry.body {
                 state.members.insert(guid, Default::default());
             }
-            place(state, (**entry).clone())
+            place(state, (**entry).clone())?;
+            for replica in entry.file().into_iter().flat_map(|file| &file.replicas) {
+                wanted(state, entry.guid()?, replica);
+            }
+            Some(())
         }
         Effect::Updated { at, id, fields } => {
             let entry = state.at(at).filter(|entry| entry.id() == *id)?.clone();
             let guid = entry.guid().filter(|guid| state.members.contains_key(guid));
             let members = guid.and_then(|guid| state.members.remove(&guid)).unwrap_or_default();
             let mut edited = Edited { entry, members };
+            // Sizes are those known when a replica was dropped.
+            let mut gone = Vec::new();
             for field in fields {
                 if let FieldChange::Replica { before: Some(replica), deletion: Some(id), .. } = field {
-                    let file = edited.entry.file()?;
-                    queue(state, change, *id, replica.se, file.guid, file.size, &replica.location);
+                    gone.push((*id, replica, edited.entry.file()?.size));
                 }
                 edited.change(field);
             }
@@ -66,6 +71,14 @@ fn perform(state: &mut State, change: &Change) -> Option<()> {
                 state.members.insert(guid, edited.members);
             }
             *state.at_mut(at)? = edited.entry;
+            for field in fields {
+                if let FieldChange::Replica { after: Some(replica), .. } = field {
+                    wanted(state, id.object()?, replica);
+                }
+            }
+            for (deletion, replica, size) in gone {
+                queue(state, change, deletion, replica.se, id.object()?, size, &replica.location);
+            }
             Some(())
         }
         Effect::Moved { id, from, to } => {
@@ -103,6 +116,9 @@ fn perform(state: &mut State, change: &Change) -> Option<()> {
         }
         Effect::Booked { booking, .. } => {
             state.bookings.insert(booking.guid, (**booking).clone());
+            for pending in &booking.pending {
+                take_off_queue(state, pending.se, booking.guid, &pending.location);
+            }
             Some(())
         }
         Effect::Committed { guid, at, created, replica, checksums } => {
@@ -120,18 +136,20 @@ fn perform(state: &mut State, change: &Change) -> Option<()> {
                     }
                 }
             }
+            wanted(state, *guid, replica);
             let booking = state.bookings.get_mut(guid)?;
             booking.exists = true;
             end_pending(state, *guid, Some(replica.se))
         }
         Effect::Released { booking, se } => {
             let Booking { guid, size, .. } = **booking;
+            end_pending(state, guid, *se)?;
             let ended = booking.pending.iter().filter(|pending| se.is_none_or(|se| se == pending.se));
             for (pending, index) in ended.zip(0..) {
                 let id = DeletionId { revision, index };
                 queue(state, change, id, pending.se, guid, Some(size), &pending.location);
             }
-            end_pending(state, guid, *se)
+            Some(())
         }
         Effect::Dequeued { se, done } => {
             for id in done {
@@ -139,12 +157,25 @@ fn perform(state: &mut State, change: &Change) -> Option<()> {
             }
             Some(())
         }
-        Effect::Recorded { key, after, .. } => {
+        Effect::Recorded { key, before, after } => {
             match after {
                 Some(record) => {
                     state.records.insert(*key, ((**record).clone(), revision));
                 }
                 None => drop_record(state, *key),
+            }
+            if let (Some(Record::Se(before)), Some(Record::Se(after))) = (before.as_deref(), after.as_deref())
+                && before.prefix != after.prefix
+            {
+                // Derived PFNs are others now.
+                let queued: Vec<_> =
+                    state.deletions.keys().filter(|(se, _)| *se == after.number).copied().collect();
+                for key in queued {
+                    let deletion = state.deletions.get(&key)?;
+                    if state.in_use(key.0, deletion.guid, &deletion.location) {
+                        state.deletions.remove(&key);
+                    }
+                }
             }
             Some(())
         }
@@ -173,6 +204,7 @@ fn take(state: &mut State, at: &At) -> Option<Entry> {
     entry
 }
 
+/// Queues a copy for deletion, unless the file or a booking of the GUID has it still.
 fn queue(
     state: &mut State,
     change: &Change,
@@ -182,8 +214,33 @@ fn queue(
     size: Option<u64>,
     location: &Location,
 ) {
+    if state.in_use(se, guid, location) {
+        return;
+    }
     let deletion = Deletion { id, guid, size, location: location.clone(), queued: change.time };
     state.deletions.insert((se, id), deletion);
+}
+
+/// A file has this replica now: nobody shall delete it.
+fn wanted(state: &mut State, guid: Guid, replica: &Replica) {
+    if replica.takes_space() {
+        take_off_queue(state, replica.se, guid, &replica.location);
+    }
+}
+
+/// Takes every deletion of this physical copy off the SE's queue, whichever file it was of.
+fn take_off_queue(state: &mut State, se: SeNumber, guid: Guid, location: &Location) {
+    let pfn = state.pfn(se, guid, location);
+    let same = |deletion: &Deletion| state.pfn(se, deletion.guid, &deletion.location) == pfn;
+    let found: Vec<_> = state
+        .deletions
+        .iter()
+        .filter(|((of, _), deletion)| *of == se && same(deletion))
+        .map(|(key, _)| *key)
+        .collect();
+    for key in found {
+        state.deletions.remove(&key);
+    }
 }
 
 /// Ends one pending replica of a booking, or all; and the booking with the last.

@@ -20,6 +20,7 @@ pub(super) fn audit(state: &State) -> Audit {
     collections(state, &mut audit);
     bookings(state, &mut audit);
     records(state, &mut audit);
+    deletions(state, &mut audit);
     history(state, &mut audit);
     audit
 }
@@ -164,12 +165,19 @@ fn records(state: &State, audit: &mut Audit) {
             audit.find("records", &which, "it refers to a record that is not there");
         }
     }
-    for (se, id) in state.deletions.keys() {
+    checked(audit, "records", state.records.len());
+}
+
+/// Each is on a registered storage element, and of a copy that its file does not have.
+fn deletions(state: &State, audit: &mut Audit) {
+    for ((se, id), deletion) in &state.deletions {
         if !state.records.contains_key(&RecordKey::Se(*se)) {
             audit.find("deletions", format!("{id:?}"), format!("SE {} is not registered", se.0));
         }
+        if state.in_use(*se, deletion.guid, &deletion.location) {
+            audit.find("deletions", format!("{id:?}"), format!("{} is in use on SE {}", deletion.guid, se.0));
+        }
     }
-    checked(audit, "records", state.records.len());
     checked(audit, "deletions", state.deletions.len());
 }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{
     AccountName, At, Body, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Group, GroupId,
-    Guid, Lfn, Mode, Name, OperationId, Record, RecordKey, Revision, Role, SeNumber, TimeMs, TrashId, Usage,
-    User, UserId,
+    Guid, Lfn, Location, Mode, Name, OperationId, Record, RecordKey, Replica, ReplicaState, Revision, Role,
+    SeNumber, TimeMs, TrashId, Usage, User, UserId,
 };
 
 use crate::Outcome;
@@ -150,6 +150,26 @@ impl State {
     /// Every entry but the root, those in the trash included.
     pub fn all(&self) -> impl Iterator<Item = &Entry> {
         self.placed().chain(self.trash.values().map(|item| &item.entry))
+    }
+
+    /// The PFN of a copy of this file.
+    pub fn pfn(&self, se: SeNumber, guid: Guid, location: &Location) -> String {
+        let record = match self.records.get(&RecordKey::Se(se)) {
+            Some((Record::Se(record), _)) => Some(record),
+            _ => None,
+        };
+        Replica { se, state: ReplicaState::Available, location: location.clone() }.pfn(guid, record)
+    }
+
+    /// Has the file of this GUID a replica that takes space there, or is one booked there?
+    pub fn in_use(&self, se: SeNumber, guid: Guid, location: &Location) -> bool {
+        let pfn = self.pfn(se, guid, location);
+        let file = self.find(EntryId::Object(guid)).and_then(Entry::file);
+        let replica = file.and_then(|file| file.replica(se)).filter(|replica| replica.takes_space());
+        let booking = self.bookings.get(&guid);
+        let pending = booking.and_then(|booking| booking.pending.iter().find(|pending| pending.se == se));
+        let locations = [replica.map(|one| &one.location), pending.map(|one| &one.location)];
+        locations.into_iter().flatten().any(|other| self.pfn(se, guid, other) == pfn)
     }
 
     /// The children of a directory.

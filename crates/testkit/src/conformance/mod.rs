@@ -7,6 +7,7 @@
 //! (`tests/stores/memory_conformance.rs`).
 
 pub mod applying;
+pub mod deleting;
 pub mod entries;
 pub mod history;
 pub mod moving;
@@ -38,6 +39,10 @@ macro_rules! conformance_list {
             applying::a8_a_request_has_at_most_so_many_mutations,
             applying::a8_a_request_has_at_most_so_many_bytes,
             applying::a9_the_first_refusal_of_a_row_is_given,
+            deleting::a10_a_copy_that_is_wanted_again_is_not_deleted,
+            deleting::a10_an_update_queues_what_it_leaves_unused,
+            deleting::a10_what_is_in_use_is_not_queued,
+            deleting::a10_a_change_of_prefix_queues_nothing_in_use,
             reading::r1_an_answer_is_of_one_state,
             reading::r2_what_was_answered_is_read,
             reading::r3_a_listing_gives_what_stays_once,
@@ -50,6 +55,8 @@ macro_rules! conformance_list {
             reading::r8_what_has_expired_is_due,
             reading::r9_reads_are_bounded,
             reading::r3_files_of_an_se_are_all_of_them,
+            reading::r3_files_of_an_se_that_move_are_not_missed,
+            reading::r3_files_of_an_se_restored_meanwhile_are_not_missed,
             history::h1_every_applied_mutation_has_one_change,
             history::h2_changes_are_read_in_order_whatever_the_pages,
             history::h2_changed_returns_once_there_is_a_change,

@@ -281,8 +281,16 @@ impl Generator {
     fn location(&mut self) -> Location {
         match self.rng.u8(..10) {
             0..7 => Location::Derived,
+            7 => self.derived_in_words(),
             number => Location::Explicit(Pfn::parse(&format!("root://host/{number}")).expect("a PFN")),
         }
+    }
+
+    /// The PFN a file has by itself, said explicitly, maybe of another file.
+    fn derived_in_words(&mut self) -> Location {
+        let mut pfn = "root://host".to_owned();
+        self.some_guid().push_storage_path(&mut pfn);
+        Location::Explicit(Pfn::parse(&pfn).expect("a PFN"))
     }
 
     fn state(&mut self) -> ReplicaState {
@@ -370,6 +378,11 @@ impl Generator {
         {
             return mutation;
         }
+        if self.percent(6)
+            && let Some(mutation) = self.want_back(view)
+        {
+            return mutation;
+        }
         let (at, entry) = self.target(view);
         let count = if self.percent(60) { 1 } else { self.rng.usize(0..5) };
         let edits = (0..count).map(|_| self.edit(entry.as_ref(), now)).collect();
@@ -388,6 +401,20 @@ impl Generator {
             expect: Expect::ANY,
             edits: vec![Edit::PutReplica(replica)],
         })
+    }
+
+    /// Gives a copy that waits for deletion to a file again: the one it was of, or another.
+    fn want_back(&mut self, view: &View) -> Option<Mutation> {
+        let (se, deletion) = self.one_of(&view.deletions)?.clone();
+        let files: Vec<&Entry> = view.entries.iter().filter(|entry| entry.file().is_some()).collect();
+        let its = files.iter().find(|entry| entry.guid() == Some(deletion.guid)).copied();
+        let entry = its.or_else(|| self.one_of(&files).copied())?;
+        let mut edits =
+            vec![Edit::PutReplica(Replica { se, state: self.state(), location: deletion.location })];
+        if self.percent(30) {
+            edits.push(Edit::DropReplica { se, delete: self.rng.bool() });
+        }
+        Some(Mutation::Update { at: entry.at.clone(), expect: Expect::ANY, edits })
     }
 
     fn edit(&mut self, entry: Option<&Entry>, now: TimeMs) -> Edit {

@@ -4,28 +4,38 @@ use std::sync::Arc;
 
 use exacat_model::DirId;
 use exacat_testkit::faults::{self, LostAnswers};
-use exacat_testkit::history::{self, Clients};
+use exacat_testkit::history::{self, Clients, Tally};
 use exacat_testkit::{EmbeddedFactory, StoreFactory, TestClock, rounds, winners};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_explains_what_clients_see() {
-    // The search for an order has no bound yet, and some histories take it minutes: in the long form only.
-    if rounds() == 1 {
-        eprintln!("skipped: set EXACAT_TEST_ROUNDS=2 or more to check concurrent histories");
-        return;
-    }
-    for seed in 100..104 + 10 * (rounds() - 1) {
+    let mut tally = Tally::default();
+    for seed in 100..112 + 25 * (rounds() - 1) {
         for (moves, lost, ask_again) in
             [(true, 0, true), (false, 0, true), (true, 30, true), (true, 15, false)]
         {
             let clock = TestClock::new();
             let under_test = EmbeddedFactory::SMALL.open(&clock).await;
             let lossy = Arc::new(LostAnswers::of(under_test.store(), seed, lost));
-            // An answer that stays lost may belong anywhere after, and so doubles the orders to search: then few
-            // clients, few actions.
-            let (clients, actions) = if ask_again { (4, 12) } else { (3, 8) };
-            let plan = Clients { seed, clients, actions, names: 4, moves, ask_again };
-            history::run(lossy, plan).await;
+            let plan = Clients { seed, clients: 4, actions: 12, names: 4, moves, ask_again };
+            tally.run(lossy, plan).await;
+        }
+    }
+    tally.assert_decided();
+    eprintln!("{tally:?}");
+}
+
+/// Histories no search could judge.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_changes_explain_what_many_clients_see() {
+    for seed in 0..rounds() {
+        for (lost, ask_again) in [(0, true), (20, true), (20, false)] {
+            let clock = TestClock::new();
+            let under_test = EmbeddedFactory::SMALL.open(&clock).await;
+            let lossy = Arc::new(LostAnswers::of(under_test.store(), seed, lost));
+            let plan = Clients { seed, clients: 64, actions: 200, names: 12, moves: true, ask_again };
+            let events = history::run(lossy, plan).await;
+            assert_eq!(events.len(), 64 * 200);
         }
     }
 }

@@ -20,7 +20,7 @@ fn clauses() -> BTreeSet<String> {
 #[test]
 fn every_clause_has_a_test() {
     let clauses = clauses();
-    assert!(clauses.len() >= 23, "the contract's clauses are found: {clauses:?}");
+    assert!(clauses.len() >= 24, "the contract's clauses are found: {clauses:?}");
     for clause in &clauses {
         let prefix = format!("{clause}_");
         assert!(TESTS.iter().any(|(_, name)| name.starts_with(&prefix)), "no test of clause {clause}");
@@ -55,6 +55,7 @@ fn every_row_has_a_test() {
 fn every_test_is_of_a_clause_or_row_and_in_the_suite() {
     let sources = [
         ("applying", include_str!("../../src/conformance/applying.rs")),
+        ("deleting", include_str!("../../src/conformance/deleting.rs")),
         ("entries", include_str!("../../src/conformance/entries.rs")),
         ("history", include_str!("../../src/conformance/history.rs")),
         ("moving", include_str!("../../src/conformance/moving.rs")),

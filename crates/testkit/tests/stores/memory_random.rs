@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use exacat_model::{Edit, Expect, Mutation};
 use exacat_store::{ApplyError, Outcome, Request, Store};
 use exacat_testkit::faults::{Before, Fronted};
-use exacat_testkit::random::{self, Settings, Tally};
+use exacat_testkit::random::{self, Failure, Settings, Tally};
 use exacat_testkit::{End, MemoryFactory, StoreFactory, TestClock, UnderTest, rounds};
 
 /// Also: the sequences are such that every mutation has every outcome it can have.
@@ -57,17 +57,23 @@ impl UnderTest for Defective {
     }
 }
 
-/// The sequence that shows the defect has few steps: what is needed, and not much more.
+/// The sequence that shows the defect has few steps: what is needed, and not much more. Of a few seeds, for some need
+/// more: numbers of directories are given in turn, so a file in the ninth needs those before it.
 async fn found_out(defect: fn(&mut Mutation), steps_max: usize) {
     let factory = DefectiveFactory(Defect(defect));
+    let mut shortest: Option<Box<Failure>> = None;
     for seed in 0..20 {
-        if let Err(failure) = random::run(&factory, Settings::seeded(seed)).await {
-            let steps = failure.steps.len();
-            assert!(steps <= steps_max, "not shrunk to {steps_max} steps but {steps}:\n{failure}");
-            return;
+        if let Err(failure) = random::run(&factory, Settings::seeded(seed)).await
+            && shortest.as_ref().is_none_or(|known| failure.steps.len() < known.steps.len())
+        {
+            if failure.steps.len() <= steps_max {
+                return;
+            }
+            shortest = Some(failure);
         }
     }
-    panic!("the defect was not found");
+    let Some(failure) = shortest else { panic!("the defect was not found") };
+    panic!("not shrunk to {steps_max} steps but {}:\n{failure}", failure.steps.len());
 }
 
 #[tokio::test]

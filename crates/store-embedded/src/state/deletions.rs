@@ -1,0 +1,195 @@
+//! Deletion queues: what is put there, and taken off because the copy is wanted after all.
+//!
+//! A deletion names a physical copy by file and location; two locations are the same copy if they give the same PFN. A
+//! queue can be long, so deletions are found by a hash of what they say: a derived location by its file's GUID, an
+//! explicit one by its PFN.
+
+use exacat_model::{
+    BookedReplica, Deletion, DeletionId, File, Guid, Location, Replica, ReplicaState, Revision, SeNumber,
+};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::accounts::{SeAccount, change};
+use super::apply::NOTHING;
+use super::{Defect, Item, State, hash_guid};
+
+impl State {
+    /// Where a deletion is found.
+    pub(super) fn deletion_place(&self, deletion: &Deletion) -> (u64, DeletionId) {
+        let hash = match &deletion.location {
+            Location::Derived => hash_guid(self.seed, deletion.guid),
+            Location::Explicit(pfn) => self.pfn_hash(pfn.as_str()),
+            // Not on an SE: never queued.
+            Location::Member { .. } => 0,
+        };
+        (hash, deletion.id)
+    }
+
+    fn pfn_hash(&self, pfn: &str) -> u64 {
+        xxh3_64_with_seed(pfn.as_bytes(), self.seed)
+    }
+
+    fn pfn(&self, se: SeNumber, guid: Guid, location: &Location) -> String {
+        let replica = Replica { se, state: ReplicaState::Available, location: location.clone() };
+        replica.pfn(guid, self.se(se))
+    }
+
+    /// Has the file of the GUID a replica that takes space there, or is one booked there?
+    pub(super) fn is_in_use(&self, se: SeNumber, guid: Guid, location: &Location) -> Result<bool, Defect> {
+        let same =
+            |other: &Location| other == location || self.pfn(se, guid, other) == self.pfn(se, guid, location);
+        let booking = self.booking(guid);
+        let on_se = |pending: &&BookedReplica| pending.se == se;
+        if booking
+            .and_then(|booking| booking.pending.iter().find(on_se))
+            .is_some_and(|one| same(&one.location))
+        {
+            return Ok(true);
+        }
+        let Some(handle) = self.find_guid(guid) else { return Ok(false) };
+        let entry = self.entry(handle)?;
+        let replica = entry.file().and_then(|file: &File| file.replica(se));
+        Ok(replica.is_some_and(|replica| replica.takes_space() && same(&replica.location)))
+    }
+
+    /// Queues a copy for deletion, unless the file or a booking of the GUID has it still.
+    pub(super) fn queue_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
+        if self.is_in_use(se, deletion.guid, &deletion.location)? {
+            return Ok(());
+        }
+        self.put_deletion(se, deletion)
+    }
+
+    /// Puts it on the queue.
+    pub(super) fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
+        let place = self.deletion_place(&deletion);
+        self.digest.add(Item::Deletion, &(se, deletion.clone()));
+        let account = self.accounts.ses.entry(se).or_default();
+        change(&mut account.deletions_usage, &SeAccount::of_deletion(deletion.size), &NOTHING)?;
+        account.deletion_places.insert(place);
+        match account.deletions.insert(deletion.id, deletion) {
+            None => Ok(()),
+            Some(other) => Err(Defect::new(format!("deletion {:?} is in the queue already", other.id))),
+        }
+    }
+
+    /// Takes it off the queue.
+    pub(super) fn take_deletion(&mut self, se: SeNumber, id: DeletionId) -> Result<(), Defect> {
+        let account = self.accounts.ses.entry(se).or_default();
+        let missing = || Defect::new(format!("{id:?} is not in the queue"));
+        let deletion = account.deletions.remove(&id).ok_or_else(missing)?;
+        change(&mut account.deletions_usage, &NOTHING, &SeAccount::of_deletion(deletion.size))?;
+        let place = self.deletion_place(&deletion);
+        if !self.accounts.ses.entry(se).or_default().deletion_places.remove(&place) {
+            return Err(Defect::new(format!("{id:?} is not in the index of the queue")));
+        }
+        self.digest.take(Item::Deletion, &(se, deletion));
+        self.accounts.forget_if_unused(se);
+        Ok(())
+    }
+
+    /// A file has this replica now: nobody shall delete it.
+    pub(super) fn wanted(&mut self, guid: Guid, replica: &Replica) -> Result<(), Defect> {
+        if !replica.takes_space() {
+            return Ok(());
+        }
+        self.take_off_queue(replica.se, guid, &replica.location)
+    }
+
+    /// Takes every deletion of this physical copy off the SE's queue, whichever file it was of.
+    pub(super) fn take_off_queue(
+        &mut self,
+        se: SeNumber,
+        guid: Guid,
+        location: &Location,
+    ) -> Result<(), Defect> {
+        let Some(account) = self.accounts.ses.get(&se).filter(|account| !account.deletions.is_empty()) else {
+            return Ok(());
+        };
+        let pfn = self.pfn(se, guid, location);
+        let prefix = self.se(se).map_or("", |se| se.prefix.as_str());
+        let derived = match location {
+            Location::Derived => Some(guid),
+            _ => pfn.strip_prefix(prefix).and_then(Guid::of_storage_path),
+        };
+        let hashes = [Some(self.pfn_hash(&pfn)), derived.map(|guid| hash_guid(self.seed, guid))];
+        let first = DeletionId { revision: Revision(0), index: 0 };
+        let last = DeletionId { revision: Revision(u64::MAX), index: u32::MAX };
+        let mut found = Vec::new();
+        for hash in hashes.into_iter().flatten() {
+            for (_, id) in account.deletion_places.range((hash, first)..=(hash, last)) {
+                let deletion = account.deletions.get(id);
+                if deletion.is_some_and(|one| self.pfn(se, one.guid, &one.location) == pfn) {
+                    found.push(*id);
+                }
+            }
+        }
+        // Found by either hash, if both are the same.
+        found.sort_unstable();
+        found.dedup();
+        found.into_iter().try_for_each(|id| self.take_deletion(se, id))
+    }
+
+    /// Derived PFNs on the SE are others now: what is in use by that is taken off the queue.
+    pub(super) fn prefix_changed(&mut self, se: SeNumber) -> Result<(), Defect> {
+        let Some(account) = self.accounts.ses.get(&se) else { return Ok(()) };
+        let mut found = Vec::new();
+        for (id, deletion) in &account.deletions {
+            if self.is_in_use(se, deletion.guid, &deletion.location)? {
+                found.push(*id);
+            }
+        }
+        found.into_iter().try_for_each(|id| self.take_deletion(se, id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exacat_model::{At, Body, Checksums, DirId, Entry, GroupId, Mode, Name, TimeMs, UserId};
+
+    /// Goal: the audit finds a copy in use on a queue, and an index that is not that of the queue.
+    #[test]
+    fn the_audit_finds_a_copy_in_use_on_a_queue() {
+        let se = SeNumber(1);
+        let replica = Replica { se, state: ReplicaState::Available, location: Location::Derived };
+        let (guid, replicas) = (Guid([1; 16]), vec![replica.clone()]);
+        let file = File { guid, size: None, checksums: Checksums::none(), job: None, replicas };
+        let entry = Entry {
+            at: At { parent: DirId::ROOT, name: Name::parse("f").unwrap() },
+            owner: UserId(1),
+            group: GroupId(1),
+            mode: Mode::FILE,
+            created: TimeMs(0),
+            modified: TimeMs(0),
+            revision: Revision(0),
+            expires: None,
+            tags: Vec::new(),
+            body: Body::File(file),
+        };
+        let mut state = State::new(7).unwrap();
+        state.insert_entry(&entry, false).unwrap();
+        let deletion = |index, location| Deletion {
+            id: DeletionId { revision: Revision(0), index },
+            guid,
+            size: None,
+            location,
+            queued: TimeMs(0),
+        };
+        let findings = |state: &State| -> Vec<String> {
+            let audit = state.audit().unwrap();
+            audit.findings.into_iter().map(|finding| finding.what).collect()
+        };
+        let elsewhere = Location::Explicit(exacat_model::Pfn::parse("root://h/x").unwrap());
+        state.queue_deletion(se, deletion(0, Location::Derived)).unwrap();
+        state.queue_deletion(se, deletion(1, elsewhere.clone())).unwrap();
+        assert_eq!(state.accounts.ses[&se].deletions.len(), 1, "the one in use is not queued");
+        assert_eq!(findings(&state), Vec::<String>::new());
+        state.put_deletion(se, deletion(2, Location::Derived)).unwrap();
+        assert_eq!(findings(&state), ["deletions"]);
+        state.wanted(guid, &replica).unwrap();
+        assert_eq!(findings(&state), Vec::<String>::new());
+        state.accounts.ses.get_mut(&se).unwrap().deletion_places.clear();
+        assert_eq!(findings(&state), ["index of a deletion queue"]);
+    }
+}

@@ -1,0 +1,187 @@
+//! Clause A10: no physical copy that is in use is queued for deletion.
+
+use exacat_model::{Deletion, Edit, Location, Mutation, Pfn, Record, Replica, ReplicaState, SeNumber};
+use exacat_store::UsageOf;
+
+use crate::factory::{End, StoreFactory};
+use crate::scene::*;
+
+async fn queue(scene: &Scene, se: u16) -> Vec<Deletion> {
+    scene.store().deletions(SeNumber(se), None, 100).await.expect("deletions").items
+}
+
+fn drop_replica(file: &str, se: u16) -> Mutation {
+    edit(top(file), Edit::DropReplica { se: SeNumber(se), delete: true })
+}
+
+fn put(file: &str, replica: Replica) -> Mutation {
+    edit(top(file), Edit::PutReplica(replica))
+}
+
+/// What a derived replica's PFN is, said explicitly.
+fn in_words(number: u8, se: u16) -> Replica {
+    let mut pfn = "root://host//data".to_owned();
+    guid(number).push_storage_path(&mut pfn);
+    replica_at(se, &pfn)
+}
+
+fn book_at(number: u8, replica: &Replica) -> Mutation {
+    let mut wish = booking(guid(number), &[replica.se.0]);
+    wish.pending[0].location = replica.location.clone();
+    book(wish)
+}
+
+async fn assert_sound(scene: &Scene) {
+    let audit = scene.store().audit().await.expect("an audit");
+    assert!(audit.findings.is_empty(), "{:?}", audit.findings);
+}
+
+/// Goal: whatever makes a copy one that is in use takes its deletion off the queue, and only that. Method: each way to
+/// do so, for each way to say where the copy is, with other deletions beside; then the store is opened again.
+pub async fn a10_a_copy_that_is_wanted_again_is_not_deleted(factory: &dyn StoreFactory) {
+    // How it was said when it was queued; how it is when it is wanted again. All by file 1 but the last two.
+    let same_copy = [
+        (replica(1), replica(1), 1),
+        (replica_at(1, "root://h/x"), replica_at(1, "root://h/x"), 1),
+        (replica(1), in_words(1, 1), 1),
+        (in_words(1, 1), replica(1), 1),
+        (replica(1), in_words(1, 1), 2),
+        (replica_at(1, "root://h/x"), replica_at(1, "root://h/x"), 2),
+    ];
+    for (was, is, number) in same_copy {
+        for way in ["create", "put", "state", "book", "commit"] {
+            let what = format!("{way}, {was:?}, {is:?} of file {number}");
+            let mut scene = Scene::new(factory).await;
+            // Deletions that stay: another file's, the same PFN on another SE.
+            scene.file(exacat_model::DirId::ROOT, "other", 9, &[1, 2]).await;
+            scene.applied(drop_replica("other", 1)).await;
+            let elsewhere = Replica { se: SeNumber(2), ..was.clone() };
+            scene.applied(create(new_file_with(top("old"), guid(1), vec![was.clone(), elsewhere]))).await;
+            scene.applied(drop_replica("old", 2)).await;
+            let item = scene.trash(top("old")).await;
+            scene.applied(purge(item)).await;
+            assert_eq!((queue(&scene, 1).await.len(), queue(&scene, 2).await.len()), (2, 1), "{what}");
+
+            let new = |replicas: Vec<Replica>| create(new_file_with(top("new"), guid(number), replicas));
+            match way {
+                "create" => drop(scene.applied(new(vec![is.clone()])).await),
+                "put" => {
+                    scene.applied(new(vec![])).await;
+                    scene.applied(put("new", is.clone())).await;
+                }
+                "state" => {
+                    scene.applied(new(vec![Replica { state: ReplicaState::Lost, ..is.clone() }])).await;
+                    assert_eq!(queue(&scene, 1).await.len(), 2, "a lost one is not wanted: {what}");
+                    let state = ReplicaState::Suspect;
+                    scene.applied(edit(top("new"), Edit::ReplicaState { se: SeNumber(1), state })).await;
+                }
+                "book" => drop(scene.applied(book_at(number, &is)).await),
+                _ => {
+                    // Another file had it between booking and commit.
+                    scene.applied(book_at(number, &is)).await;
+                    scene.applied(create(new_file_with(top("brief"), guid(7), vec![]))).await;
+                    let Location::Explicit(pfn) = in_words(number, 1).location else { panic!("explicit") };
+                    let pfn = match &is.location {
+                        Location::Explicit(pfn) => pfn.clone(),
+                        _ => pfn,
+                    };
+                    scene.applied(put("brief", replica_at(1, pfn.as_str()))).await;
+                    scene.applied(drop_replica("brief", 1)).await;
+                    assert_eq!(queue(&scene, 1).await.len(), 2, "{what}");
+                    scene.applied(commit(guid(number), 1, top("new"))).await;
+                }
+            }
+            let left = queue(&scene, 1).await;
+            assert_eq!(left.iter().map(|one| one.guid).collect::<Vec<_>>(), [guid(9)], "{what}");
+            assert_eq!(scene.usage(UsageOf::Deletions(SeNumber(1))).await.replicas, 1, "{what}");
+            assert_eq!(queue(&scene, 2).await.len(), 1, "{what}");
+            assert_sound(&scene).await;
+            if number == 2 {
+                let before = scene.dump().await;
+                scene.reopen(End::Drop).await;
+                let difference = before.difference("before", &scene.dump().await, "after ");
+                assert!(difference.is_none(), "{what}:\n{}", difference.expect("some"));
+            }
+        }
+    }
+}
+
+/// Goal: of the edits of one update the end counts: what it leaves with the file is not queued, what it takes away is.
+pub async fn a10_an_update_queues_what_it_leaves_unused(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    scene.file(exacat_model::DirId::ROOT, "f", 1, &[1]).await;
+    let drop = || Edit::DropReplica { se: SeNumber(1), delete: true };
+    let put = |state| Edit::PutReplica(Replica { state, ..replica(1) });
+    scene.applied(update(top("f"), vec![drop(), put(ReplicaState::Suspect)])).await;
+    assert_eq!(queue(&scene, 1).await, [], "it is there again");
+    scene.applied(update(top("f"), vec![drop(), put(ReplicaState::Lost)])).await;
+    assert_eq!(queue(&scene, 1).await.len(), 1, "what may be left of it is not wanted");
+    let again = scene.applied(update(top("f"), vec![put(ReplicaState::Copying), drop()])).await;
+    let ids: Vec<_> = queue(&scene, 1).await.iter().map(|one| one.id.revision).collect();
+    assert_eq!(ids, [again], "once, though it was queued before");
+    let moved = vec![Edit::PutReplica(replica_at(1, "root://h/elsewhere"))];
+    scene.applied(update(top("f"), moved)).await;
+    assert_eq!(queue(&scene, 1).await.len(), 1, "a copy at another place is another copy");
+    assert_sound(&scene).await;
+}
+
+/// Goal: what gives a copy up does not queue it while the file or a booking of the GUID has it still.
+pub async fn a10_what_is_in_use_is_not_queued(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    // An upload is overtaken by a registration; the upload is given up.
+    scene.file(exacat_model::DirId::ROOT, "f", 1, &[2]).await;
+    scene.applied(book(booking(guid(1), &[1, 3]))).await;
+    scene.applied(put("f", replica(1))).await;
+    scene.applied(release(guid(1), None)).await;
+    assert_eq!(queue(&scene, 1).await, [], "the file has it");
+    assert_eq!(queue(&scene, 3).await.len(), 1);
+    // The same if it is said in other words; a lost one is not in use.
+    scene.applied(drop_replica("f", 1)).await;
+    scene.applied(book(booking(guid(1), &[1]))).await;
+    assert_eq!(queue(&scene, 1).await, []);
+    scene.applied(put("f", in_words(1, 1))).await;
+    scene.applied(release(guid(1), None)).await;
+    assert_eq!(queue(&scene, 1).await, []);
+    scene.applied(drop_replica("f", 1)).await;
+    scene.applied(book(booking(guid(1), &[1]))).await;
+    scene.applied(put("f", Replica { state: ReplicaState::Lost, ..replica(1) })).await;
+    scene.applied(release(guid(1), None)).await;
+    assert_eq!(queue(&scene, 1).await.len(), 1);
+    // A file gives up what is booked: dropped, and purged. Then the booking's end queues it.
+    scene.applied(edit(top("f"), Edit::DropReplica { se: SeNumber(1), delete: false })).await;
+    for by_purge in [false, true] {
+        scene.applied(book(booking(guid(1), &[1]))).await;
+        scene.applied(put("f", replica(1))).await;
+        if by_purge {
+            let item = scene.trash(top("f")).await;
+            scene.applied(purge(item)).await;
+        } else {
+            scene.applied(drop_replica("f", 1)).await;
+        }
+        assert_eq!(queue(&scene, 1).await, [], "it is booked: {by_purge}");
+        assert_sound(&scene).await;
+        let revision = scene.applied(release(guid(1), None)).await;
+        let ids: Vec<_> = queue(&scene, 1).await.iter().map(|one| one.id.revision).collect();
+        assert_eq!(ids, [revision], "{by_purge}");
+    }
+    assert_sound(&scene).await;
+}
+
+/// Goal: a change of the prefix does not turn a deletion into one of a copy in use.
+pub async fn a10_a_change_of_prefix_queues_nothing_in_use(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    scene.file(exacat_model::DirId::ROOT, "f", 1, &[1]).await;
+    scene.file(exacat_model::DirId::ROOT, "g", 2, &[1]).await;
+    scene.apply(vec![drop_replica("f", 1), drop_replica("g", 1)]).await;
+    let mut pfn = "root://new".to_owned();
+    guid(1).push_storage_path(&mut pfn);
+    let location = Location::Explicit(Pfn::parse(&pfn).expect("a PFN"));
+    scene.applied(put("f", Replica { location, ..replica(1) })).await;
+    assert_eq!(queue(&scene, 1).await.len(), 2);
+    let Record::Se(mut moved) = se(1, exacat_model::SeStatus::Online) else { panic!("an SE") };
+    moved.prefix = "root://new".to_owned();
+    scene.applied(set(Record::Se(moved))).await;
+    let left: Vec<_> = queue(&scene, 1).await.iter().map(|one| one.guid).collect();
+    assert_eq!(left, [guid(2)]);
+    assert_sound(&scene).await;
+}

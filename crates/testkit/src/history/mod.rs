@@ -1,0 +1,377 @@
+//! What concurrent clients saw, and whether any order explains it.
+//!
+//! Clients create, remove, move and read a few names on any store, and record when they asked and were answered, by
+//! one counter. A history is in order if each operation has effect at one instant between asking and answer, such that
+//! every answer is what the order of these instants gives (linearizability). An operation whose answer was lost has
+//! effect at any time after it was asked, or never.
+//!
+//! Two checks, independent of each other: [`check`] searches for any such order, knowing only what the clients saw, and
+//! so is for short histories; [`check_with_changes`] takes the order the store itself says it applied the changes in,
+//! and so asks more of a store, and judges histories of any length.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use exacat_model::{Change, DirId, Effect, EntryId, Guid, Lfn, Name, OperationId, UserId};
+use exacat_store::{ApplyError, Outcome, Refusal, Request, Store, WalkEnd};
+use fastrand::Rng;
+
+use crate::factory::all_changes;
+use crate::faults::answered;
+use crate::scene::{at, create, new_file, remove, rename};
+
+mod changes;
+mod search;
+
+pub use changes::{Applied, check_with_changes};
+pub use search::{NotExplained, STEPS_MAX, check};
+
+/// A file, by the number its maker gave it; no two are the same.
+pub type FileNumber = u32;
+
+/// What a client did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Make this file under this name.
+    Create(usize, FileNumber),
+    /// Remove what has this name.
+    Remove(usize),
+    /// Move what has the first name to the second.
+    Move(usize, usize),
+    /// Read what has this name.
+    Read(usize),
+}
+
+impl Action {
+    /// The name, twice, or both.
+    fn names(self) -> [usize; 2] {
+        match self {
+            Action::Create(name, _) | Action::Remove(name) | Action::Read(name) => [name, name],
+            Action::Move(from, to) => [from, to],
+        }
+    }
+}
+
+/// What it saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It was done, to this file.
+    Done(FileNumber),
+    /// Nothing has the name.
+    Nothing,
+    /// This has the name that was wanted.
+    Taken(FileNumber),
+    /// This is read.
+    Value(Option<FileNumber>),
+    /// The answer was lost.
+    Lost,
+}
+
+/// One operation of a history.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// Whose.
+    pub client: usize,
+    /// Which of the client's.
+    pub number: usize,
+    /// What was asked.
+    pub action: Action,
+    /// What was answered.
+    pub seen: Seen,
+    /// When it was asked.
+    pub asked: u64,
+    /// When it was answered; without meaning if the answer was lost.
+    pub answered: u64,
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Event { client, number, action, seen, asked, answered } = self;
+        write!(f, "{asked:5} to {answered:5}, client {client}, action {number}: {action:?}: {seen:?}")
+    }
+}
+
+impl Event {
+    /// When it must have had its effect by.
+    fn deadline(&self) -> u64 {
+        if self.seen == Seen::Lost { u64::MAX } else { self.answered }
+    }
+
+    fn names(&self) -> [usize; 2] {
+        self.action.names()
+    }
+}
+
+// ---- judging ----
+
+/// What each name has.
+type Names = BTreeMap<usize, FileNumber>;
+
+/// What an action does at one instant, and what its client would see.
+fn perform(names: &mut Names, action: Action) -> Seen {
+    match action {
+        Action::Create(name, file) => match names.get(&name) {
+            Some(there) => Seen::Taken(*there),
+            None => {
+                names.insert(name, file);
+                Seen::Done(file)
+            }
+        },
+        Action::Remove(name) => names.remove(&name).map_or(Seen::Nothing, Seen::Done),
+        Action::Move(from, to) => match (names.get(&from).copied(), names.get(&to)) {
+            (None, _) => Seen::Nothing,
+            (Some(_), Some(there)) => Seen::Taken(*there),
+            (Some(file), None) => {
+                names.remove(&from);
+                names.insert(to, file);
+                Seen::Done(file)
+            }
+        },
+        Action::Read(name) => Seen::Value(names.get(&name).copied()),
+    }
+}
+
+// ---- recording ----
+
+/// Clients to run at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Clients {
+    /// What they do follows from it, up to the order in which they are served.
+    pub seed: u64,
+    /// How many.
+    pub clients: usize,
+    /// What each does.
+    pub actions: usize,
+    /// Over how many names; few, so that they meet.
+    pub names: usize,
+    /// Do they move things? Then names are not independent of each other.
+    pub moves: bool,
+    /// What they do when an answer is lost: ask again, or go on not knowing.
+    pub ask_again: bool,
+}
+
+fn file_guid(seed: u64, number: FileNumber) -> Guid {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&seed.to_be_bytes());
+    bytes[12..].copy_from_slice(&number.to_be_bytes());
+    Guid(bytes)
+}
+
+fn file_number(id: EntryId) -> FileNumber {
+    match id {
+        EntryId::Object(Guid(bytes)) => u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]),
+        EntryId::Directory(_) => panic!("there are no directories under these names"),
+    }
+}
+
+fn name_text(number: usize) -> String {
+    format!("name{number}")
+}
+
+fn name_number(name: &Name) -> Option<usize> {
+    name.as_str().strip_prefix("name")?.parse().ok()
+}
+
+/// The id of what this client did as its `number`th.
+fn operation(seed: u64, client: usize, number: usize) -> OperationId {
+    let mut id = [0xee; 16];
+    id[..8].copy_from_slice(&seed.to_be_bytes());
+    id[8..12].copy_from_slice(&(client as u32).to_be_bytes());
+    id[12..].copy_from_slice(&(number as u32).to_be_bytes());
+    OperationId(id)
+}
+
+/// What the store says it did for these clients, in its order. What it did for nobody of them is a defect.
+async fn applied(store: &dyn Store, plan: &Clients) -> Vec<Applied> {
+    let mut operations = BTreeMap::new();
+    for client in 0..plan.clients {
+        for number in 0..plan.actions {
+            operations.insert(operation(plan.seed, client, number), (client, number));
+        }
+    }
+    let told = |change: Change| {
+        let (client, number) = *operations.get(&change.operation)?;
+        let (action, id) = match &change.effect {
+            Effect::Created { entry } => {
+                (Action::Create(name_number(&entry.at.name)?, file_number(entry.id())), entry.id())
+            }
+            Effect::Removed { id, at, .. } => (Action::Remove(name_number(&at.name)?), *id),
+            Effect::Moved { id, from, to } => {
+                (Action::Move(name_number(&from.name)?, name_number(&to.name)?), *id)
+            }
+            _ => return None,
+        };
+        Some(Applied { client, number, action, file: file_number(id) })
+    };
+    let changes = all_changes(store).await;
+    changes
+        .into_iter()
+        .map(|change| told(change.clone()).unwrap_or_else(|| panic!("nobody asked for {change:?}")))
+        .collect()
+}
+
+struct Client {
+    store: Arc<dyn Store>,
+    clock: Arc<AtomicU64>,
+    plan: Clients,
+    client: usize,
+    rng: Rng,
+}
+
+impl Client {
+    fn action(&mut self, number: usize) -> Action {
+        let name = self.rng.usize(..self.plan.names);
+        let file = (self.client * self.plan.actions + number) as FileNumber;
+        match self.rng.u8(..10) {
+            0..3 => Action::Create(name, file),
+            3..5 => Action::Remove(name),
+            5..7 if self.plan.moves && self.plan.names > 1 => {
+                let other = (name + 1 + self.rng.usize(..self.plan.names - 1)) % self.plan.names;
+                Action::Move(name, other)
+            }
+            5 => Action::Create(name, file),
+            _ => Action::Read(name),
+        }
+    }
+
+    async fn read(&self, name: usize) -> Seen {
+        let path = Lfn::root().join(&Name::parse(&name_text(name)).expect("a name"));
+        match self.store.walk(&[path]).await.expect("walk").remove(0).end {
+            WalkEnd::Found(entry) => Seen::Value(Some(file_number(entry.id()))),
+            WalkEnd::Missing { .. } => Seen::Value(None),
+            WalkEnd::Stopped { .. } => panic!("a name in the root cannot be passed through"),
+        }
+    }
+
+    async fn change(&self, action: Action, number: usize) -> Seen {
+        let place = |name: usize| at(DirId::ROOT, &name_text(name));
+        let mutation = match action {
+            Action::Create(name, file) => {
+                create(new_file(place(name), file_guid(self.plan.seed, file), Some(1), &[]))
+            }
+            Action::Remove(name) => remove(place(name)),
+            Action::Move(from, to) => rename(place(from), place(to)),
+            Action::Read(_) => panic!("reading changes nothing"),
+        };
+        let request = Request {
+            operation: operation(self.plan.seed, self.client, number),
+            who: UserId::ADMIN,
+            mutations: vec![mutation],
+        };
+        let answer = if self.plan.ask_again {
+            answered(&*self.store, &request).await
+        } else {
+            self.store.apply(request).await
+        };
+        match answer.map(|mut outcomes| outcomes.remove(0)) {
+            Ok(Outcome::Applied { id: Some(id), .. }) => Seen::Done(file_number(id)),
+            Ok(Outcome::Refused(Refusal::NotFound)) => Seen::Nothing,
+            Ok(Outcome::Refused(Refusal::Exists(id))) => Seen::Taken(file_number(id)),
+            Err(ApplyError::Unknown(_)) => Seen::Lost,
+            other => panic!("{other:?} of {action:?}"),
+        }
+    }
+
+    /// Lets others go first now and then: a store that answers at once would else meet one client at a time.
+    async fn others_first(&mut self) {
+        while self.rng.u8(..3) == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn run(mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for number in 0..self.plan.actions {
+            let action = self.action(number);
+            let asked = self.clock.fetch_add(1, Ordering::SeqCst);
+            self.others_first().await;
+            let seen = match action {
+                Action::Read(name) => self.read(name).await,
+                other => self.change(other, number).await,
+            };
+            self.others_first().await;
+            let answered = self.clock.fetch_add(1, Ordering::SeqCst);
+            events.push(Event { client: self.client, number, action, seen, asked, answered });
+            self.others_first().await;
+        }
+        events
+    }
+}
+
+/// Runs the clients on a store without any changes yet; gives what they saw, and what the store says it did.
+pub async fn record(store: Arc<dyn Store>, plan: Clients) -> (Vec<Event>, Vec<Applied>) {
+    let clock = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..plan.clients)
+        .map(|client| {
+            let rng = Rng::with_seed(plan.seed.wrapping_mul(1_000_003).wrapping_add(client as u64));
+            let (store, clock) = (store.clone(), clock.clone());
+            tokio::spawn(Client { store, clock, plan, client, rng }.run())
+        })
+        .collect();
+    let mut events = Vec::new();
+    for task in tasks {
+        events.extend(task.await.expect("a client"));
+    }
+    let applied = applied(&*store, &plan).await;
+    (events, applied)
+}
+
+/// Runs the clients and judges what they saw by what the store says it did; panics with the plan and the reason if it
+/// is not in order.
+pub async fn run(store: Arc<dyn Store>, plan: Clients) -> Vec<Event> {
+    let (events, applied) = record(store, plan).await;
+    if let Err(why) = check_with_changes(&events, &applied) {
+        panic!("{plan:?}: {why}");
+    }
+    events
+}
+
+/// What came of many short histories, each judged in both ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Histories judged by what the store says it did.
+    pub histories: usize,
+    /// Those of them for which the search came to no end in [`STEPS_MAX`].
+    pub undecided: usize,
+    /// Answers that stayed lost.
+    pub not_known: usize,
+    /// The most steps a search took that came to its end.
+    pub steps: usize,
+}
+
+impl Tally {
+    /// Runs the clients, and judges what they saw also by the search; panics if no order explains it.
+    pub async fn run(&mut self, store: Arc<dyn Store>, plan: Clients) {
+        let events = run(store, plan).await;
+        self.histories += 1;
+        self.not_known += events.iter().filter(|event| event.seen == Seen::Lost).count();
+        match check(&events, STEPS_MAX) {
+            Ok(steps) => self.steps = self.steps.max(steps),
+            Err(NotExplained::Undecided(_)) => self.undecided += 1,
+            Err(why) => panic!("{plan:?}: {why}"),
+        }
+    }
+
+    /// Both together.
+    pub fn add(&mut self, other: &Tally) {
+        self.histories += other.histories;
+        self.undecided += other.undecided;
+        self.not_known += other.not_known;
+        self.steps = self.steps.max(other.steps);
+    }
+
+    /// Panics if so many searches were given up that they cannot be said to have found nothing.
+    pub fn assert_decided(&self) {
+        assert!(self.histories > 0 && self.undecided * 50 <= self.histories, "too many undecided: {self:?}");
+    }
+}
+
+/// Events as lines, in the order of asking.
+fn lines(events: &[Event]) -> String {
+    let mut events = events.to_vec();
+    events.sort_by_key(|event| event.asked);
+    let lines: Vec<String> = events.iter().map(|event| format!("{event:?}")).collect();
+    lines.join("\n")
+}
