@@ -163,7 +163,7 @@ fn way(creator: usize, name: usize) -> Operation {
 fn kind_of_way(creator: usize, name: usize) -> Option<Kind> {
     match creator % 5 {
         0 if name % 3 != 1 => Some(Kind::Directory),
-        1 if name % 3 != 0 => Some(Kind::File),
+        1 if !name.is_multiple_of(3) => Some(Kind::File),
         2 => Some(Kind::Link),
         3 => Some(Kind::Collection),
         _ => None,
