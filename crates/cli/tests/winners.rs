@@ -138,13 +138,18 @@ async fn of_64_creators_of_a_name_one_wins() {
     assert_eq!(service.json1("fsck")["findings_total"], 0);
 }
 
-/// The ways to come by a name, a creator's number choosing one. A directory and a move do not compete for one name:
-/// moving to a directory that is there is moving into it, and no loss. For the same reason links lead nowhere.
+/// Where links lead that lead somewhere.
+const LINKED: &str = "/linked";
+
+/// The ways to come by a name, a creator's number choosing one.
 fn way(creator: usize, name: usize) -> Operation {
     let wanted = lfn(&format!("/won/{name}"));
     match kind_of_way(creator, name) {
         Some(Kind::Directory) => Operation::Mkdir { lfns: vec![wanted], parents: false, mode: None },
-        Some(Kind::Link) => Operation::Link { lfn: wanted, target: lfn("/nowhere") },
+        Some(Kind::Link) => {
+            let target = if links_lead_somewhere(name) { LINKED } else { "/nowhere" };
+            Operation::Link { lfn: wanted, target: lfn(target) }
+        }
         Some(Kind::Collection) => Operation::CollectionCreate { lfn: wanted, tags: Vec::new() },
         Some(Kind::File) => Operation::Move { from: lfn(&format!("/own/{creator}/{name}")), to: wanted },
         None => {
@@ -157,10 +162,24 @@ fn way(creator: usize, name: usize) -> Operation {
 /// What comes to be in which way; a file by a move; none for a file that is registered.
 fn kind_of_way(creator: usize, name: usize) -> Option<Kind> {
     match creator % 5 {
-        0 if name.is_multiple_of(2) => Some(Kind::Directory),
-        1 if name % 2 == 1 => Some(Kind::File),
+        0 if name % 3 != 1 => Some(Kind::Directory),
+        1 if !name.is_multiple_of(3) => Some(Kind::File),
         2 => Some(Kind::Link),
         3 => Some(Kind::Collection),
+        _ => None,
+    }
+}
+
+fn links_lead_somewhere(name: usize) -> bool {
+    name % 4 == 1
+}
+
+/// Moving to a directory that is there, or to a link to one, is moving into it, under the name the file has: that wins
+/// another name. All who move have a file of that name, so of them too one can win it. Where that is, if it can be.
+fn place_inside(winner: Option<Kind>, name: usize) -> Option<String> {
+    match winner {
+        Some(Kind::Directory) => Some(format!("/won/{name}/{name}")),
+        Some(Kind::Link) if links_lead_somewhere(name) => Some(format!("{LINKED}/{name}")),
         _ => None,
     }
 }
@@ -183,7 +202,8 @@ fn won(answer: &Result<Answer>) -> bool {
 async fn whatever_they_make_and_however() {
     let service = Service::start();
     let clients = clients(&service).await;
-    clients[0].call(Operation::Mkdir { lfns: vec![lfn("/won")], parents: false, mode: None }).await.unwrap();
+    let both = vec![lfn("/won"), lfn(LINKED)];
+    clients[0].call(Operation::Mkdir { lfns: both, parents: false, mode: None }).await.unwrap();
     let together = Arc::new(Barrier::new(CREATORS));
     let tasks: Vec<_> = clients
         .iter()
@@ -215,19 +235,45 @@ async fn whatever_they_make_and_however() {
             }
         }
     }
-    for (name, winners) in winners.iter().enumerate() {
-        assert_eq!(winners.len(), 1, "/won/{name}: {winners:?}");
-    }
-    let lfns = (0..NAMES_IN_EVERY_WAY).map(|name| lfn(&format!("/won/{name}"))).collect();
-    let answer = clients[0].call(Operation::Stat { lfns, follow: false }).await.unwrap();
-    let Answer::Stats(stats) = answer else { panic!("{answer:?}") };
-    for (name, stat) in stats.into_iter().enumerate() {
-        let (winner, stat) = (winners[name][0], stat.unwrap());
-        let kind = kind_of_way(winner, name).unwrap_or(Kind::File);
+    let stats = async |lfns: Vec<Lfn>| match clients[0].call(Operation::Stat { lfns, follow: false }).await {
+        Ok(Answer::Stats(stats)) => stats,
+        other => panic!("{other:?}"),
+    };
+    let standing = stats((0..NAMES_IN_EVERY_WAY).map(|name| lfn(&format!("/won/{name}"))).collect()).await;
+    let mut inside = 0;
+    for (name, (winners, stat)) in winners.iter().zip(standing).enumerate() {
+        let stat = stat.unwrap();
+        // Told of success, but not by what stands there: they moved into it.
+        let (here, within): (Vec<usize>, Vec<usize>) = winners.iter().partition(|winner| {
+            let made = kind_of_way(**winner, name);
+            made != Some(Kind::File) || stat.entry.guid() == Some(guid(**winner, name))
+        });
+        assert_eq!(here.len(), 1, "/won/{name}: {winners:?}");
+        let way = kind_of_way(here[0], name);
+        let kind = way.unwrap_or(Kind::File);
         assert_eq!(stat.entry.kind(), kind, "/won/{name}");
         if kind == Kind::File {
-            assert_eq!(stat.entry.guid(), Some(guid(winner, name)), "/won/{name}");
+            assert_eq!(stat.entry.guid(), Some(guid(here[0], name)), "/won/{name}");
+        }
+        match (place_inside(way, name), &within[..]) {
+            (_, []) => {}
+            (Some(place), [mover]) => {
+                let moved = stats(vec![lfn(&place)]).await.remove(0).unwrap();
+                assert_eq!(moved.entry.guid(), Some(guid(*mover, name)), "{place}");
+                inside += 1;
+            }
+            (place, movers) => panic!("/won/{name} of {here:?}: {movers:?} moved, to {place:?}"),
         }
     }
+    println!(
+        "{inside} of {NAMES_IN_EVERY_WAY} names were won by a directory, or a link to one, that a file moved into"
+    );
+    // Every file is where its mover left it, or where it was told to have come.
+    let files = service.json1("du /own")["usage"]["files"].as_u64().unwrap();
+    let movers = (0..CREATORS).filter(|creator| creator % 5 == 1).count();
+    let moved: usize = (0..NAMES_IN_EVERY_WAY)
+        .map(|name| winners[name].iter().filter(|one| kind_of_way(**one, name) == Some(Kind::File)).count())
+        .sum();
+    assert_eq!(files as usize, movers * NAMES_IN_EVERY_WAY - moved);
     assert_eq!(service.json1("fsck")["findings_total"], 0);
 }

@@ -113,10 +113,13 @@ fn causes<'a>(events: &'a [Event], applied: &[Applied]) -> Result<Vec<&'a Event>
     }
 }
 
+/// A name and what it has; and when: from the first gap of a span to before the second.
+type Holding = BTreeMap<(usize, Option<FileNumber>), Vec<(usize, usize)>>;
+
 /// What the names have in each gap.
 struct Gaps {
-    /// For each name and what it has: the gaps in which it has it, as first and one after the last, in order.
-    holding: BTreeMap<(usize, Option<FileNumber>), Vec<(usize, usize)>>,
+    /// In order.
+    holding: Holding,
     /// How many gaps.
     count: usize,
 }
@@ -127,7 +130,7 @@ impl Gaps {
         let mut names = Names::new();
         // Since which gap a name has what it has; a name that is not here has nothing since the first.
         let mut since: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut holding: BTreeMap<(usize, Option<FileNumber>), Vec<(usize, usize)>> = BTreeMap::new();
+        let mut holding = Holding::new();
         for (gap, change) in applied.iter().enumerate() {
             let touched = change.action.names();
             let before = touched.map(|name| names.get(&name).copied());
