@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use exacat_model::codec::DecodeError;
 use exacat_model::{Audit, Change, Error, ErrorKind, Result, Revision};
 
 use crate::checkpoint;
@@ -16,7 +17,7 @@ use crate::history::{Segment, cannot_read};
 use crate::identity::Layout;
 use crate::log::{self, Replay};
 use crate::open::{apply_replayed, check_record, check_segment};
-use crate::record::Head;
+use crate::record::{Head, read_changes, read_head};
 use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, corrupt};
 use crate::state::State;
 use crate::store::EmbeddedStore;
@@ -57,6 +58,29 @@ impl EmbeddedStore {
     pub fn inspect(directory: &Path) -> Result<Inspection> {
         inspect(&(Arc::new(RealDisk) as Arc<dyn Disk>), directory)
     }
+}
+
+/// Reads the changes in the bytes of one segment of the log, the last one of its catalogue, and checks that they follow
+/// each other; `give` gets each. Needs no store: for tools that look into a log, and for trying any bytes on the decoder.
+/// What is cut off at the end is left out, what is damaged is [`ErrorKind::Corrupt`].
+pub fn read_segment(bytes: &[u8], mut give: impl FnMut(Change)) -> Result<()> {
+    const FILE: &str = "the segment";
+    let header = Header::decode(FILE, bytes)?;
+    let mut next = header.first_revision;
+    let mut records = Records::new(bytes, header.salt, HEADER_BYTES);
+    while let Some((at, body)) = records.next_record() {
+        let head = read_head(body).map_err(|error| corrupt(FILE, at as u64, error))?;
+        if head.first_revision != next || head.count == 0 {
+            return Err(corrupt(FILE, at as u64, "a record does not follow the one before"));
+        }
+        read_changes(body, next, |change| {
+            next = Revision(change.revision.0.wrapping_add(1));
+            give(change);
+            Ok::<_, DecodeError>(true)
+        })
+        .map_err(|error| corrupt(FILE, at as u64, error))?;
+    }
+    records.ending(FILE, true).map(|_| ())
 }
 
 pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspection> {

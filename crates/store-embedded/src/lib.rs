@@ -35,7 +35,7 @@ mod state;
 mod store;
 mod writer;
 
-pub use inspect::Inspection;
+pub use inspect::{Inspection, read_segment};
 pub use settings::EmbeddedSettings;
 pub use store::EmbeddedStore;
 

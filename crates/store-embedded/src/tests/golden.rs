@@ -114,6 +114,22 @@ fn the_segment_of_the_first_release_is_read() {
     assert_eq!(records.ending("golden", false).unwrap(), Ending::Clean);
 }
 
+/// What tools read: the same changes; nothing of a group that is torn; an error for damage.
+#[test]
+fn a_segment_is_read_without_its_store() {
+    let mut read = Vec::new();
+    crate::read_segment(GOLDEN, |change| read.push(change)).unwrap();
+    assert_eq!(read, changes().concat());
+    let mut torn = GOLDEN.to_vec();
+    torn[100] ^= 1;
+    crate::read_segment(&torn, |change| panic!("{change:?} was never answered")).unwrap();
+    let mut damaged = GOLDEN.to_vec();
+    damaged[20] ^= 1;
+    let error = crate::read_segment(&damaged, |_| ()).unwrap_err();
+    assert_eq!(error.kind, exacat_model::ErrorKind::Corrupt);
+    assert!(crate::read_segment(&GOLDEN[..50], |_| ()).is_err());
+}
+
 #[test]
 fn this_release_writes_the_same_bytes() {
     let written = written();
