@@ -241,10 +241,11 @@ impl Client {
         asked: &mut Asked,
     ) -> Result<Verdict<Arc<Connection>>> {
         // Nearly always there is one, and a look-up is over sooner than a timer is set.
-        if let Some(connection) = self.inner.pool.open_connection() {
+        let slot = self.inner.pool.slot();
+        if let Some(connection) = slot.open() {
             return Ok(Verdict::Done(connection));
         }
-        match timeout_at(deadline, self.inner.pool.connection()).await {
+        match timeout_at(deadline, self.inner.pool.connection_at(slot)).await {
             Ok(Ok(connection)) => return Ok(Verdict::Done(connection)),
             Ok(Err(failure)) if failure.is_final => return Err(asked.refused(failure.error)),
             Ok(Err(failure)) => asked.lost(false, failure.error),

@@ -16,14 +16,15 @@ use crate::tls;
 
 /// One place for a connection.
 #[derive(Debug, Default)]
-struct Slot {
+pub(crate) struct Slot {
     current: Mutex<Option<Arc<Connection>>>,
     /// Held while one caller connects for all; what came of the last attempt, if it failed.
     connecting: tokio::sync::Mutex<Option<(Instant, ConnectError)>>,
 }
 
 impl Slot {
-    fn open(&self) -> Option<Arc<Connection>> {
+    /// Its connection, if that is open.
+    pub fn open(&self) -> Option<Arc<Connection>> {
         self.current.lock().as_ref().filter(|current| current.is_open()).cloned()
     }
 }
@@ -59,21 +60,21 @@ impl Pool {
         })
     }
 
-    fn slot(&self) -> &Slot {
+    /// The place whose turn it is: calls go over all connections in turn.
+    pub fn slot(&self) -> &Slot {
         match self.slots.as_slice() {
             [slot] => slot,
             slots => &slots[self.turn.fetch_add(1, Ordering::Relaxed) % slots.len()],
         }
     }
 
-    /// The connection whose turn it is, if it is open.
-    pub fn open_connection(&self) -> Option<Arc<Connection>> {
-        self.slot().open()
-    }
-
     /// A connection on which requests may be sent; opens one if there is none.
     pub async fn connection(&self) -> std::result::Result<Arc<Connection>, ConnectError> {
-        let slot = self.slot();
+        self.connection_at(self.slot()).await
+    }
+
+    /// The same, for one place.
+    pub async fn connection_at(&self, slot: &Slot) -> std::result::Result<Arc<Connection>, ConnectError> {
         if let Some(connection) = slot.open() {
             return Ok(connection);
         }

@@ -72,15 +72,20 @@ pub(crate) struct Batch {
     /// Rows that are here to be done.
     items: usize,
     bytes: usize,
+    /// Files there is room for at first.
+    room: usize,
 }
 
 impl Batch {
-    fn new(pass: Pass, first: u64) -> Self {
+    /// An empty one, with room for about as much as the one before it had.
+    fn after(before: Option<&Batch>, pass: Pass, first: u64) -> Self {
+        let files = before.and_then(|before| before.groups.first()).map_or(0, |group| group.files.len());
         Batch {
             pass,
             rows: first..first,
             bytes_read: 0,
-            raw: Vec::new(),
+            room: files,
+            raw: Vec::with_capacity(before.map_or(0, |before| before.raw.len() + before.raw.len() / 8)),
             groups: Vec::new(),
             others: Vec::new(),
             members: Vec::new(),
@@ -131,7 +136,14 @@ impl Batch {
                 let pfns = file.replicas.iter().filter_map(|replica| replica.pfn.as_ref());
                 self.bytes += file.lfn.as_str().len() + pfns.map(|pfn| pfn.as_str().len()).sum::<usize>();
                 while self.groups.len() <= group {
-                    self.groups.push(FileGroup::default());
+                    // Nearly all files of a batch are in its first group. Growing step by step would copy each
+                    // file twice, and in fresh memory.
+                    let room = if self.groups.is_empty() { self.room } else { 0 };
+                    self.groups.push(FileGroup {
+                        files: Vec::with_capacity(room),
+                        rows: Vec::with_capacity(room),
+                        collections: Vec::with_capacity(room),
+                    });
                 }
                 let group = &mut self.groups[group];
                 group.files.push(*file);
@@ -259,7 +271,7 @@ impl Reader<'_> {
         let mut records = self.listing.records(&self.count)?;
         let mut fields = Fields::default();
         let mut deferred = 0;
-        let mut batch = Batch::new(pass, 0);
+        let mut batch = Batch::after(None, pass, 0);
         loop {
             let record = records
                 .next_record()
@@ -296,7 +308,7 @@ impl Reader<'_> {
                 }
             }
             if batch.is_full(self.reading.batch_rows) {
-                let next = Batch::new(pass, batch.rows.end);
+                let next = Batch::after(Some(&batch), pass, batch.rows.end);
                 self.send(std::mem::replace(&mut batch, next))?;
                 occurrences.clear();
             }

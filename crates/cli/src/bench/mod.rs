@@ -73,6 +73,7 @@ async fn network(
     let memory = target.memory_bytes().saturating_sub(memory_empty) as f64 / files as f64;
     scenarios::reads(&target, files, &mut |sample| show(out, settings, sample)).await?;
     scenarios::frames(&target, &server.socket(), files, &mut |sample| show(out, settings, sample)).await?;
+    scenarios::reads_beside_writes(&target, files, &mut |sample| show(out, settings, sample)).await?;
     let wide = Arc::new(server.target(scenarios::CONNECTIONS_UNPIPELINED).await?);
     scenarios::unpipelined(&wide, files, &mut |sample| show(out, settings, sample)).await?;
     drop(wide);

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use exacat_exchange::ImportOptions;
@@ -10,7 +11,7 @@ use exacat_exchange::resume::StateAt;
 use exacat_model::operation::SeSettings;
 use exacat_model::{Answer, Cursor, Error, ErrorKind, Filter, Lfn, Operation, Pattern};
 
-use super::measure::{Load, Sample, drive, histogram, record, sample};
+use super::measure::{Load, Sample, drive, histogram, merged, record, sample};
 use super::target::{StartedServer, Target};
 use super::workload::{self, FILES_PER_DIRECTORY};
 
@@ -158,6 +159,36 @@ pub async fn frames(target: &Arc<Target>, socket: &Path, files: u64, show: Show<
     })?;
     let what = "whereis, batches of 128, random, bare frames";
     show(&super::frames::drive(target, socket, what, load, asked, super::all_good).await?)
+}
+
+/// Look-ups while others register without a pause: how long readers wait for a writer, and at what price it writes.
+pub async fn reads_beside_writes(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(), Error> {
+    let (stop, next) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (start, mut writers) = (Instant::now(), tokio::task::JoinSet::new());
+    for lane in 0..CONNECTIONS {
+        let (target, stop, next) = (target.clone(), stop.clone(), next.clone());
+        writers.spawn(async move {
+            let mut latency = histogram()?;
+            while !stop.load(Ordering::Relaxed) {
+                // Beyond the files that are looked up.
+                let first = files + next.fetch_add(1, Ordering::Relaxed) * BATCH;
+                let sent = Instant::now();
+                super::all_good(&target.call(lane, workload::register(first, first + BATCH)?).await?)?;
+                record(&mut latency, sent.elapsed());
+            }
+            Ok(latency)
+        });
+    }
+    let load =
+        Load { lanes: CONNECTIONS, depth: 4, calls: (files / 4).clamp(20_000, 400_000), items_per_call: 1 };
+    let make = pool(POOL_SINGLE, |call| workload::whereis([workload::scatter(call) % files].into_iter()))?;
+    let what = "whereis, single, 4 x 4, while others register";
+    let read = drive(target, what, load, make, super::all_good).await;
+    stop.store(true, Ordering::Relaxed);
+    let latency = merged(writers).await?;
+    show(&read?)?;
+    let registered = latency.len() * BATCH;
+    show(&sample(target, "register, 4 x 1000, beside these", registered, start.elapsed(), 0.0, &latency))
 }
 
 /// One look-up at a time on each of many connections.
