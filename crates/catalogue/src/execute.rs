@@ -12,13 +12,7 @@ impl Catalogue {
     /// [`Catalogue::authenticate`] and of the face. `id` names the operation if it changes something: the same id
     /// again gives the same outcome.
     pub async fn execute(&self, caller: &Caller, id: OperationId, operation: Operation) -> Result<Answer> {
-        caller.check_not_expired(self.clock.now())?;
-        if caller.user().is_none() && !self.settings.anonymous_reads {
-            return Err(Error::new(
-                ErrorKind::Unauthenticated,
-                "present a token: anonymous reads are not configured here",
-            ));
-        }
+        self.admit_reader(caller)?;
         if operation.writes() && !caller.may_write() {
             return Err(match caller.user() {
                 None => Error::new(
@@ -113,6 +107,18 @@ impl Catalogue {
             Operation::Fsck => self.fsck(caller).await,
             Operation::Status => self.status(caller).await,
         }
+    }
+
+    /// Refuses who may not even read.
+    pub(crate) fn admit_reader(&self, caller: &Caller) -> Result<()> {
+        caller.check_not_expired(self.clock.now())?;
+        if caller.user().is_none() && !self.settings.anonymous_reads {
+            return Err(Error::new(
+                ErrorKind::Unauthenticated,
+                "present a token: anonymous reads are not configured here",
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -39,6 +39,7 @@ use exacat_store::{Clock, Outcome, Request, Store};
 
 pub use caller::Caller;
 pub use settings::Settings;
+pub use whereis::EachWhereis;
 
 use registry::Registry;
 

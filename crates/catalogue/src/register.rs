@@ -467,9 +467,7 @@ pub(crate) fn location(pfn: Option<&Pfn>, guid: Guid, se: &Se) -> Result<Locatio
         && text.len() == se.prefix.len() + Guid::STORAGE_PATH_BYTES
         && let Some(path) = text.strip_prefix(&se.prefix)
     {
-        let mut derived = String::with_capacity(Guid::STORAGE_PATH_BYTES);
-        guid.push_storage_path(&mut derived);
-        if derived == path {
+        if guid.storage_path().as_str() == path {
             return Ok(Location::Derived);
         }
     }

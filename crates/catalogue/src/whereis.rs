@@ -1,27 +1,29 @@
 //! Where the bytes of files are: the question that is asked most, so the shortest way from the question to the
-//! answer. One read of the store for a batch, a second for the archives of members; a PFN is made once.
+//! answer. One read of the store for a batch, a second for the archives of members, and each answer is put
+//! together from what is there already, for whoever takes it to keep it or to write it out at once.
 
-use exacat_model::answer::{ReplicaAt, Whereis};
+use exacat_model::answer::{ReplicaAtRef, WhereisRef};
 use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{
-    AccountName, Answer, Body, Entry, EntryId, Error, ErrorKind, File, FileRef, Guid, Lfn, Location, Replica,
-    ReplicaState, Result, Se, SeName, SeNumber, SeStatus,
+    AccountName, Answer, Body, EntryId, Error, ErrorKind, File, FileRef, Guid, Lfn, Location, Replica,
+    ReplicaState, Result, Se, SeNumber, SeStatus,
 };
-use exacat_store::{Located, Place, WalkEnd};
+use exacat_store::{Files, FoundFile, Located, Place};
 use smallvec::SmallVec;
 
 use crate::Catalogue;
-use crate::caller::{Caller, READ};
+use crate::caller::{Caller, PASS, READ};
 use crate::registry::Names;
-use crate::resolve::check_passage;
+use crate::resolve::{Resolved, check_passage};
+
+/// Takes the answers of a batch, in the order of its questions.
+pub type EachWhereis<'a> = &'a mut (dyn FnMut(Result<&WhereisRef<'_>>) + Send);
 
 /// A storage element as this batch sees it.
 struct Seen<'a> {
     number: SeNumber,
     /// None if it is not known.
     se: Option<&'a Se>,
-    /// The batch's own: many threads give the same names at once.
-    name: Option<SeName>,
     offline: bool,
     /// From the site of whoever asks; a site that is not listed is farther than all that are.
     distance: u32,
@@ -71,7 +73,6 @@ impl<'a> Elements<'a> {
         self.seen.push(Seen {
             number,
             se,
-            name: se.map(|se| se.name.unshared()),
             offline: se.is_none_or(|se| se.status == SeStatus::Offline),
             distance,
         });
@@ -79,140 +80,183 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// A member's place in the batch, its archive, and its name there.
-struct MemberOf {
-    index: usize,
-    archive: Guid,
-    member: String,
+/// What is between a path, or a GUID, and the answer: who was found, or why nobody.
+type Found = Result<File>;
+
+/// What the archive of a member gives: its file, nothing if it is in the trash or gone, or a refusal.
+enum Archive {
+    File(File),
+    Gone,
+    Closed,
 }
 
+/// The archives of a batch's members, in the order of their GUIDs.
+type Archives = Vec<(Guid, Archive)>;
+
 impl Catalogue {
-    /// Replicas best first. Copying and lost ones are not offered, for they cannot be read. What is on an SE that
-    /// is offline comes last, for it can only be waited for; before it suspect replicas, before them available
-    /// ones; among equals the nearest to `site`, then the lowest SE number.
+    /// Where files are, each answer kept.
     pub(crate) async fn whereis(
         &self,
         caller: &Caller,
         files: Vec<FileRef>,
         site: Option<&AccountName>,
     ) -> Result<Answer> {
-        let count = files.len();
+        let mut answers = Vec::with_capacity(files.len().min(READ_BATCH_MAX));
+        self.whereis_of_admitted(caller, files, site, &mut |found| {
+            answers.push(found.map(|found| found.to_owned()));
+        })
+        .await?;
+        Ok(Answer::Whereis(answers))
+    }
+
+    /// What [`Operation::Whereis`](exacat_model::Operation::Whereis) answers, but each answer goes to `each` as soon as
+    /// it is put together, and is not kept.
+    pub async fn whereis_each(
+        &self,
+        caller: &Caller,
+        files: Vec<FileRef>,
+        site: Option<&AccountName>,
+        each: EachWhereis<'_>,
+    ) -> Result<()> {
+        self.admit_reader(caller)?;
+        self.whereis_of_admitted(caller, files, site, each).await
+    }
+
+    /// Replicas best first. Copying and lost ones are not offered, for they cannot be read. What is on an SE that
+    /// is offline comes last, for it can only be waited for; before it suspect replicas, before them available
+    /// ones; among equals the nearest to `site`, then the lowest SE number.
+    async fn whereis_of_admitted(
+        &self,
+        caller: &Caller,
+        asked: Vec<FileRef>,
+        site: Option<&AccountName>,
+        each: EachWhereis<'_>,
+    ) -> Result<()> {
+        let count = asked.len();
         if count > READ_BATCH_MAX {
             return Err(Error::limit("the number of files in one request", count, READ_BATCH_MAX));
         }
         let mut paths = Vec::with_capacity(count);
         let mut guids = Vec::new();
         let mut by_guid = Vec::with_capacity(count);
-        for file in files {
+        for file in asked {
             by_guid.push(matches!(file, FileRef::Guid(_)));
             match file {
                 FileRef::Lfn(lfn) => paths.push(lfn),
                 FileRef::Guid(guid) => guids.push(guid),
             }
         }
-        let walks = if paths.is_empty() { Vec::new() } else { self.store.walk(&paths).await? };
+        let files = if paths.is_empty() { Files::default() } else { self.store.files(&paths).await? };
+        let others = self.whereis_of_others(caller, &paths, &files.found).await?;
         let located = if guids.is_empty() { Vec::new() } else { self.resolve_guids(caller, &guids).await? };
+        let located: Vec<Found> =
+            located.into_iter().map(|found| found.and_then(|found| readable_file(caller, found))).collect();
+        let mut archives = Vec::new();
+        files.found.iter().flatten().for_each(|found| archives.extend(archive_of(&found.file)));
+        others.iter().chain(&located).flatten().for_each(|file| archives.extend(archive_of(file)));
+        let archives = self.archives_of(caller, archives).await?;
 
+        let passable: Vec<bool> =
+            files.ways.iter().map(|way| way.iter().all(|gate| caller.has_gate(gate, PASS))).collect();
         let names = self.registry.names();
         let mut elements = Elements::new(&names, site);
-        let mut members = Vec::new();
-        let mut answers = Vec::with_capacity(count);
-        let mut walked = paths.into_iter().zip(walks);
-        let mut located = located.into_iter();
-        for (index, by_guid) in by_guid.into_iter().enumerate() {
+        let mut walked = paths.iter().zip(&files.found);
+        let (mut others, mut located) = (others.into_iter(), located.into_iter());
+        for by_guid in by_guid {
             let short = || Error::new(ErrorKind::Internal, "the store gave too few answers");
-            let found: Result<(Lfn, Box<Entry>)> = if by_guid {
-                located.next().ok_or_else(short)?.map(|resolved| (resolved.lfn, Box::new(resolved.entry)))
-            } else {
-                let (lfn, walk) = walked.next().ok_or_else(short)?;
-                match walk.end {
-                    WalkEnd::Found(entry) if !matches!(entry.body, Body::Link { .. }) => caller
-                        .check_scope(&lfn)
-                        .and_then(|()| check_passage(caller, &walk.gates, &lfn))
-                        .map(|()| (lfn, entry)),
-                    _ => self
-                        .resolve_walk(caller, lfn, walk, true)
-                        .await
-                        .map(|resolved| (resolved.lfn, Box::new(resolved.entry))),
+            if by_guid {
+                let found = located.next().ok_or_else(short)?;
+                elements.answer(found.as_ref().map_err(Error::clone), &archives, each);
+                continue;
+            }
+            match walked.next().ok_or_else(short)? {
+                (lfn, Some(FoundFile { way, owner, group, mode, file })) => {
+                    let allowed = caller.check_scope(lfn).and_then(|()| {
+                        if !passable[*way] {
+                            check_passage(caller, &files.ways[*way], lfn)?;
+                        }
+                        check_readable(caller.has(*owner, *group, *mode, READ), lfn)
+                    });
+                    elements.answer(allowed.map(|()| file), &archives, each);
                 }
-            };
-            answers.push(found.and_then(|(lfn, entry)| {
-                let file = readable_file(caller, &lfn, entry)?;
-                let File { guid, size, checksums, replicas, .. } = file;
-                if let [Replica { location: Location::Member { archive, member }, state, .. }] = &replicas[..]
-                {
-                    if offered(*state) {
-                        members.push(MemberOf { index, archive: *archive, member: member.clone() });
-                    }
-                    return Ok(Whereis { guid, size, checksums, replicas: Vec::new() });
+                (_, None) => {
+                    let found = others.next().ok_or_else(short)?;
+                    elements.answer(found.as_ref().map_err(Error::clone), &archives, each);
                 }
-                let replicas = offers(&mut elements, guid, replicas);
-                Ok(Whereis { guid, size, checksums, replicas })
-            }));
-        }
-        if !members.is_empty() {
-            self.place_members(caller, &mut elements, members, &mut answers).await?;
-        }
-        Ok(Answer::Whereis(answers))
-    }
-
-    /// Gives members the replicas of their archives, `?ZIP=member` after each; none if the archive is in the trash or
-    /// gone. Who may not read the archive is refused: being let into a file is not being let into all that is
-    /// packed with it.
-    async fn place_members(
-        &self,
-        caller: &Caller,
-        elements: &mut Elements<'_>,
-        members: Vec<MemberOf>,
-        answers: &mut [Result<Whereis>],
-    ) -> Result<()> {
-        let mut archives: Vec<Guid> = members.iter().map(|member| member.archive).collect();
-        archives.sort_unstable();
-        archives.dedup();
-        let ids: Vec<EntryId> = archives.iter().map(|guid| EntryId::Object(*guid)).collect();
-        let located = self.store.locate(&ids).await?;
-        let offers_of: Vec<Option<Vec<ReplicaAt>>> = located
-            .into_iter()
-            .map(|found| match found {
-                Some(Located { entry, place: Place::Tree(lfn), gates }) => {
-                    caller.check_scope(&lfn).and_then(|()| check_passage(caller, &gates, &lfn)).ok()?;
-                    let File { guid, replicas, .. } = readable_file(caller, &lfn, Box::new(entry)).ok()?;
-                    Some(offers(elements, guid, replicas))
-                }
-                _ => Some(Vec::new()),
-            })
-            .collect();
-        for MemberOf { index, archive, member } in members {
-            let Ok(position) = archives.binary_search(&archive) else { continue };
-            match &offers_of[position] {
-                Some(offers) => {
-                    if let Ok(whereis) = &mut answers[index] {
-                        whereis.replicas = offers.iter().map(|offer| member_at(offer, &member)).collect();
-                    }
-                }
-                None => answers[index] = Err(Error::denied("you may not read the archive it is in")),
             }
         }
         Ok(())
     }
+
+    /// Those paths that do not simply end at a file: links are followed, of others it is said what they are.
+    async fn whereis_of_others(
+        &self,
+        caller: &Caller,
+        paths: &[Lfn],
+        found: &[Option<FoundFile>],
+    ) -> Result<Vec<Found>> {
+        let others = paths.iter().zip(found).filter(|(_, found)| found.is_none());
+        let others: Vec<Lfn> = others.map(|(lfn, _)| lfn.clone()).collect();
+        if others.is_empty() {
+            return Ok(Vec::new());
+        }
+        let walks = self.store.walk(&others).await?;
+        let mut files = Vec::with_capacity(others.len());
+        for (lfn, walk) in others.into_iter().zip(walks) {
+            let resolved = self.resolve_walk(caller, lfn, walk, true).await;
+            files.push(resolved.and_then(|resolved| readable_file(caller, resolved)));
+        }
+        Ok(files)
+    }
+
+    /// These archives, each once. Who may not read an archive is refused: being let into a file is
+    /// not being let into all that is packed with it.
+    async fn archives_of(&self, caller: &Caller, mut guids: Vec<Guid>) -> Result<Archives> {
+        if guids.is_empty() {
+            return Ok(Vec::new());
+        }
+        guids.sort_unstable();
+        guids.dedup();
+        let ids: Vec<EntryId> = guids.iter().map(|guid| EntryId::Object(*guid)).collect();
+        let located = self.store.locate(&ids).await?;
+        let archives = located.into_iter().map(|found| match found {
+            Some(Located { entry, place: Place::Tree(lfn), gates }) => {
+                let passed = caller.check_scope(&lfn).and_then(|()| check_passage(caller, &gates, &lfn));
+                match passed.and_then(|()| readable_file(caller, Resolved { lfn, entry, gates })) {
+                    Ok(file) => Archive::File(file),
+                    Err(_) => Archive::Closed,
+                }
+            }
+            _ => Archive::Gone,
+        });
+        Ok(guids.into_iter().zip(archives).collect())
+    }
 }
 
-fn member_at(archive: &ReplicaAt, member: &str) -> ReplicaAt {
-    const ZIP: &str = "?ZIP=";
-    let mut pfn = String::with_capacity(archive.pfn.len() + ZIP.len() + member.len());
-    pfn.push_str(&archive.pfn);
-    pfn.push_str(ZIP);
-    pfn.push_str(member);
-    ReplicaAt { se: archive.se.clone(), state: archive.state, pfn }
+/// The archive a file is in, if it is a member, the file's name there, and whether it can be read.
+fn member_of(file: &File) -> Option<(Guid, &str, bool)> {
+    match &file.replicas[..] {
+        [Replica { location: Location::Member { archive, member }, state, .. }] => {
+            Some((*archive, member, offered(*state)))
+        }
+        _ => None,
+    }
+}
+
+fn archive_of(file: &File) -> Option<Guid> {
+    member_of(file).map(|(archive, ..)| archive)
+}
+
+fn check_readable(readable: bool, lfn: &Lfn) -> Result<()> {
+    if readable { Ok(()) } else { Err(Error::denied(format!("you may not read {lfn} (no r)"))) }
 }
 
 /// The file an entry is, if the caller may read it.
-fn readable_file(caller: &Caller, lfn: &Lfn, entry: Box<Entry>) -> Result<File> {
+fn readable_file(caller: &Caller, Resolved { lfn, entry, .. }: Resolved) -> Result<File> {
     let readable = caller.has_entry(&entry, READ);
     let kind = entry.kind();
     match entry.body {
-        Body::File(file) if readable => Ok(file),
-        Body::File(_) => Err(Error::denied(format!("you may not read {lfn} (no r)"))),
+        Body::File(file) => check_readable(readable, &lfn).map(|()| file),
         _ => Err(Error::new(ErrorKind::NotFile, format!("{lfn} is a {}, not a file", kind.name()))),
     }
 }
@@ -222,53 +266,67 @@ fn offered(state: ReplicaState) -> bool {
 }
 
 /// A replica that can be read, with what orders it among the others.
-struct Candidate {
-    replica: Replica,
+struct Candidate<'f> {
+    replica: &'f Replica,
     /// Its storage element's place among those seen.
     place: usize,
     /// Smaller is better.
     rank: (bool, bool, u32, SeNumber),
 }
 
-/// The replicas that can be read, best first.
-fn offers(elements: &mut Elements<'_>, guid: Guid, replicas: Vec<Replica>) -> Vec<ReplicaAt> {
-    let mut candidates: SmallVec<[Candidate; 4]> = SmallVec::new();
-    for replica in replicas {
-        if !offered(replica.state) || replica.is_member() {
-            continue;
-        }
-        let place = elements.place(replica.se);
-        let Seen { offline, distance, .. } = elements.seen[place];
-        let rank = (offline, replica.state != ReplicaState::Available, distance, replica.se);
-        candidates.push(Candidate { replica, place, rank });
-    }
-    if candidates.len() > 1 {
-        candidates.sort_unstable_by_key(|candidate| candidate.rank);
-    }
-    let mut offers: Vec<ReplicaAt> = Vec::with_capacity(candidates.len());
-    // The path that follows from the GUID is the same on each SE: which offer has it, and where it begins there.
-    let mut derived: Option<(usize, usize)> = None;
-    for Candidate { replica, place, .. } in candidates {
-        let Seen { se, name, .. } = &elements.seen[place];
-        let state = replica.state;
-        let pfn = match (replica.location, se) {
-            (Location::Explicit(pfn), _) => pfn.into_string(),
-            (Location::Derived, Some(se)) => {
-                let mut pfn = String::with_capacity(se.prefix.len() + Guid::STORAGE_PATH_BYTES);
-                pfn.push_str(&se.prefix);
-                match derived {
-                    Some((offer, begin)) => pfn.push_str(&offers[offer].pfn[begin..]),
-                    None => {
-                        derived = Some((offers.len(), pfn.len()));
-                        guid.push_storage_path(&mut pfn);
-                    }
-                }
-                pfn
-            }
-            // Without its SE's prefix it cannot be said where it is; a member is where its archive is.
-            (Location::Derived, None) | (Location::Member { .. }, _) => continue,
+impl Elements<'_> {
+    /// Puts an answer together. Members have the replicas of their archives, `?ZIP=member` after each; none if the
+    /// archive is in the trash or gone.
+    fn answer(&mut self, file: Result<&File>, archives: &Archives, each: EachWhereis<'_>) {
+        let file = match file {
+            Ok(file) => file,
+            Err(error) => return each(Err(error)),
         };
-        offers.push(ReplicaAt { se: name.clone(), state, pfn });
+        let Some((archive, member, readable)) = member_of(file) else {
+            return self.offer(file, file, ["", ""], each);
+        };
+        let place = archives.binary_search_by_key(&archive, |(guid, _)| *guid);
+        match place.ok().filter(|_| readable).map(|place| &archives[place].1) {
+            Some(Archive::File(archive)) => self.offer(file, archive, ["?ZIP=", member], each),
+            Some(Archive::Closed) => each(Err(Error::denied("you may not read the archive it is in"))),
+            Some(Archive::Gone) | None => each(Ok(&whereis(file, &[]))),
+        }
     }
-    offers
+
+    /// `file` is where the replicas of `physical` are, with `suffix` after each PFN.
+    fn offer(&mut self, file: &File, physical: &File, suffix: [&str; 2], each: EachWhereis<'_>) {
+        let mut candidates: SmallVec<[Candidate<'_>; 4]> = SmallVec::new();
+        for replica in &physical.replicas {
+            if !offered(replica.state) || replica.is_member() {
+                continue;
+            }
+            let place = self.place(replica.se);
+            let Seen { offline, distance, .. } = self.seen[place];
+            let rank = (offline, replica.state != ReplicaState::Available, distance, replica.se);
+            candidates.push(Candidate { replica, place, rank });
+        }
+        if candidates.len() > 1 {
+            candidates.sort_unstable_by_key(|candidate| candidate.rank);
+        }
+        let path = physical.guid.storage_path();
+        let offers: SmallVec<[ReplicaAtRef<'_>; 4]> = candidates
+            .iter()
+            .filter_map(|Candidate { replica, place, .. }| {
+                let se = self.seen[*place].se;
+                let [before, after] = suffix;
+                let pfn = match (&replica.location, se) {
+                    (Location::Explicit(pfn), _) => [pfn.as_str(), "", before, after],
+                    (Location::Derived, Some(se)) => [&se.prefix, path.as_str(), before, after],
+                    // Without its SE's prefix it cannot be said where it is; a member is where its archive is.
+                    (Location::Derived, None) | (Location::Member { .. }, _) => return None,
+                };
+                Some(ReplicaAtRef { se: se.map(|se| &se.name), state: replica.state, pfn })
+            })
+            .collect();
+        each(Ok(&whereis(file, &offers)));
+    }
+}
+
+fn whereis<'a>(file: &'a File, replicas: &'a [ReplicaAtRef<'a>]) -> WhereisRef<'a> {
+    WhereisRef { guid: file.guid, size: file.size, checksums: &file.checksums, replicas }
 }

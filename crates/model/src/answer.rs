@@ -2,8 +2,7 @@
 
 use crate::account::{AccountName, Role, TokenId};
 use crate::change::{Change, TrashItem};
-use crate::checksum::Checksums;
-use crate::entry::{Entry, ReplicaState, Revision, Usage};
+use crate::entry::{Entry, Revision, Usage};
 use crate::error::Error;
 use crate::guid::Guid;
 use crate::lfn::Lfn;
@@ -12,6 +11,7 @@ use crate::operation::{Cursor, FileRef, Owner, Registered};
 use crate::se::{Se, SeName};
 use crate::tag::Tag;
 use crate::time::TimeMs;
+pub use crate::whereis::{ReplicaAt, ReplicaAtRef, Whereis, WhereisBytes, WhereisRef};
 use crate::{canonical_enum, canonical_struct};
 
 /// An entry with its path and the names behind its numbers.
@@ -28,35 +28,6 @@ pub struct Stat {
 }
 
 canonical_struct!(Stat { lfn, owner, group, entry });
-
-/// Where one replica is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplicaAt {
-    /// The storage element; none for an archive member whose archive has no replica.
-    pub se: Option<SeName>,
-    /// What is known of it.
-    pub state: ReplicaState,
-    /// Its URL. Of an archive member: the archive's, with `?ZIP=member` at its end.
-    pub pfn: String,
-}
-
-canonical_struct!(ReplicaAt { se, state, pfn });
-
-/// Where a file is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whereis {
-    /// Its identity.
-    pub guid: Guid,
-    /// Bytes, if known.
-    pub size: Option<u64>,
-    /// Checksums, if known.
-    pub checksums: Checksums,
-    /// Its replicas, best first: available before suspect, online before offline, near before far. Lost ones
-    /// are not among them.
-    pub replicas: Vec<ReplicaAt>,
-}
-
-canonical_struct!(Whereis { guid, size, checksums, replicas });
 
 /// A tag in force, and where it comes from.
 #[derive(Clone, Debug, PartialEq)]

@@ -331,6 +331,13 @@ impl<T: Decode> Decode for Option<T> {
     }
 }
 
+impl<T: Encode + ?Sized> Encode for &T {
+    #[inline]
+    fn encode(&self, out: &mut Vec<u8>) {
+        (**self).encode(out);
+    }
+}
+
 impl<T: Encode> Encode for [T] {
     #[inline]
     fn encode(&self, out: &mut Vec<u8>) {

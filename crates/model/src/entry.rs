@@ -224,7 +224,7 @@ impl Replica {
                 let prefix = se.map_or("", |se| se.prefix.as_str());
                 let mut text = String::with_capacity(prefix.len() + Guid::TEXT_BYTES + 10);
                 text.push_str(prefix);
-                guid.push_storage_path(&mut text);
+                text.push_str(guid.storage_path().as_str());
                 text
             }
             Location::Member { archive, member } => format!("guid:///{archive}?ZIP={member}"),

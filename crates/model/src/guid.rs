@@ -94,8 +94,8 @@ impl Guid {
         ((sum % 16) as u8, ((y << 8) + x) as u16)
     }
 
-    /// Appends `/CC/HHHHH/guid`, the storage path below a storage element's prefix.
-    pub fn push_storage_path(&self, out: &mut String) {
+    /// `/CC/HHHHH/guid`, the storage path below a storage element's prefix.
+    pub fn storage_path(&self) -> StoragePath {
         let (cc, hash) = self.storage_hash();
         let decimal = |value: u32| b'0' + (value % 10) as u8;
         let (cc, hash) = (u32::from(cc), u32::from(hash));
@@ -106,15 +106,13 @@ impl Guid {
             text[at] = decimal(hash / power);
         }
         text[10..].copy_from_slice(&self.text());
-        push_ascii(out, &text);
+        StoragePath(text)
     }
 
     /// The GUID whose storage path this is, byte for byte.
     pub fn of_storage_path(path: &str) -> Option<Guid> {
         let guid = Guid::parse(path.get(path.len().checked_sub(Self::TEXT_BYTES)?..)?).ok()?;
-        let mut its = String::with_capacity(path.len());
-        guid.push_storage_path(&mut its);
-        (its == path).then_some(guid)
+        (guid.storage_path().as_str() == path).then_some(guid)
     }
 
     /// Appends the printed form without going through a formatter: look-ups print millions a second.
@@ -134,6 +132,18 @@ impl Guid {
             at += 2;
         }
         text
+    }
+}
+
+/// The storage path of a GUID, with no memory of its own: look-ups make millions a second.
+#[derive(Clone, Copy, Debug)]
+pub struct StoragePath([u8; Guid::STORAGE_PATH_BYTES]);
+
+impl StoragePath {
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        // ASCII is UTF-8: nothing is ever replaced by the default.
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
@@ -171,8 +181,7 @@ mod tests {
     #[test]
     fn the_storage_path_is_the_fields() {
         let guid = Guid::parse("5d9a8f1e-5607-11ee-90f9-6c02e09897e9").unwrap();
-        let mut path = String::new();
-        guid.push_storage_path(&mut path);
+        let path = guid.storage_path().as_str().to_owned();
         assert_eq!(path, "/06/57559/5d9a8f1e-5607-11ee-90f9-6c02e09897e9");
         assert_eq!(Guid::of_storage_path(&path), Some(guid));
         let upper = path.to_uppercase();

@@ -21,6 +21,7 @@ pub mod registry;
 pub mod se;
 pub mod tag;
 pub mod time;
+mod whereis;
 
 pub use account::{AccountName, Group, GroupId, Mode, Quota, QuotaOf, Role, Token, TokenId, User, UserId};
 pub use answer::{Answer, Audit, Finding};

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use exacat_catalogue::{Caller, Catalogue};
-use exacat_model::answer::StatusPart;
-use exacat_model::{Answer, Error, ErrorKind, Guid, Operation, OperationId, Result};
+use exacat_model::answer::{StatusPart, WhereisRef};
+use exacat_model::codec::Encode;
+use exacat_model::operation::FileRef;
+use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Operation, OperationId, Result};
 use futures::FutureExt;
 use tokio::sync::{Notify, watch};
 
@@ -195,6 +197,27 @@ impl Service {
         self.shown(caller, name, outcome)
     }
 
+    /// Looks up where files are, here and now, as [`Service::execute`] would, and writes each answer out as soon as
+    /// it is there.
+    pub async fn whereis(
+        &self,
+        caller: &Caller,
+        files: Vec<FileRef>,
+        site: Option<&AccountName>,
+    ) -> Result<EncodedItems> {
+        const NAME: &str = "whereis";
+        let mut items = EncodedItems::default();
+        let mut push = |found: Result<&WhereisRef<'_>>| {
+            items.push(&found.map_err(|error| self.shown_error(caller, NAME, error)));
+        };
+        let work = self.catalogue.whereis_each(caller, files, site, &mut push);
+        match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(Ok(())) => Ok(items),
+            Ok(Err(error)) => Err(self.shown_error(caller, NAME, error)),
+            Err(panic) => Err(self.shown_error(caller, NAME, self.panicked(&panic))),
+        }
+    }
+
     fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> Error {
         count(&self.instruments.counts.panics);
         let text = panic
@@ -207,23 +230,30 @@ impl Service {
 
     /// An outcome as the client may see it: the detail of a defect stays here.
     fn shown(&self, caller: &Caller, operation: &str, mut outcome: Result<Answer>) -> Result<Answer> {
-        let mut hide = |error: &mut Error| {
-            if error.kind != ErrorKind::Internal && error.kind != ErrorKind::Corrupt {
-                return;
-            }
-            let request = self.next_request();
-            let user = caller.name().map_or("", |name| name.as_str());
-            tracing::error!(request, operation, user, kind = error.kind.name(), detail = %error, "request failed");
-            if error.kind == ErrorKind::Internal {
-                error.message =
-                    format!("a defect of exacat: report it, with request {request} of the server's log");
-            }
-        };
+        let mut hide = |error: &mut Error| self.hide(caller, operation, error);
         match &mut outcome {
             Err(error) => hide(error),
             Ok(answer) => for_each_error(answer, &mut hide),
         }
         outcome
+    }
+
+    fn shown_error(&self, caller: &Caller, operation: &str, mut error: Error) -> Error {
+        self.hide(caller, operation, &mut error);
+        error
+    }
+
+    fn hide(&self, caller: &Caller, operation: &str, error: &mut Error) {
+        if error.kind != ErrorKind::Internal && error.kind != ErrorKind::Corrupt {
+            return;
+        }
+        let request = self.next_request();
+        let user = caller.name().map_or("", |name| name.as_str());
+        tracing::error!(request, operation, user, kind = error.kind.name(), detail = %error, "request failed");
+        if error.kind == ErrorKind::Internal {
+            error.message =
+                format!("a defect of exacat: report it, with request {request} of the server's log");
+        }
     }
 
     /// Runs an operation where its class belongs and gives its outcome to `deliver`, exactly once and at the
@@ -468,6 +498,22 @@ impl Service {
             }
         };
         Scrape { instruments: Arc::clone(&self.instruments), gauges: self.gauges(), store }
+    }
+}
+
+/// Answers of one kind, one after the other as canonical bytes.
+#[derive(Debug, Default)]
+pub struct EncodedItems {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Where each ends.
+    pub ends: Vec<usize>,
+}
+
+impl EncodedItems {
+    fn push(&mut self, item: &impl Encode) {
+        item.encode(&mut self.bytes);
+        self.ends.push(self.bytes.len());
     }
 }
 

@@ -13,7 +13,7 @@ use exacat_model::{
     Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
+    Account, ApplyError, ChangePage, Clock, Due, Files, Located, Outcome, Page, RecordEntry, Request, Store,
     StoreStatus, UsageOf, Walk,
 };
 use parking_lot::{Mutex, RwLock};
@@ -237,6 +237,11 @@ impl Store for EmbeddedStore {
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
         check_batch(paths.len())?;
         self.read(|state| Ok(state.walk(&self.shared.hints, paths)?)).await
+    }
+
+    async fn files(&self, paths: &[Lfn]) -> Result<Files> {
+        check_batch(paths.len())?;
+        self.read(|state| Ok(state.files(&self.shared.hints, paths)?)).await
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {

@@ -45,7 +45,8 @@
 //! * **R4 order.** Children come in the order of their names' bytes, members by GUID, trash and deletions by id,
 //!   records by key, changes by revision.
 //! * **R5 usage.** Counters equal what a full scan adds up, at every revision.
-//! * **R6 walk.** Gates are the directories passed, root first; a path ends `Found`, `Missing` or `Stopped`.
+//! * **R6 walk.** Gates are the directories passed, root first; a path ends `Found`, `Missing` or `Stopped`. `files`
+//!   gives the same of the paths that end at a file, and nothing of others.
 //! * **R7 locate.** An entry is found by its id wherever it was moved, and in the trash.
 //! * **R8 due.** What has expired comes longest ago first, at most `limit` bookings and as many entries; what is in
 //!   the trash is not due.

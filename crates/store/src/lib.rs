@@ -13,8 +13,8 @@ mod read;
 
 pub use outcome::{ApplyError, Outcome, Refusal, Request};
 pub use read::{
-    Account, ChangePage, Due, Gate, Gates, Located, Page, Place, RecordEntry, StoreStatus, UsageOf, Walk,
-    WalkEnd,
+    Account, ChangePage, Due, Files, FoundFile, Gate, Gates, Located, Page, Place, RecordEntry, StoreStatus,
+    UsageOf, Walk, WalkEnd,
 };
 
 use async_trait::async_trait;
@@ -54,6 +54,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Follows each path from the root, as far as it goes.
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>>;
+
+    /// Finds files by their paths: what [`Store::walk`] gives of each path that ends at a file, without what a look-up
+    /// leaves unread; nothing of other paths.
+    async fn files(&self, paths: &[Lfn]) -> Result<Files> {
+        Ok(self.walk(paths).await?.into_iter().collect())
+    }
 
     /// Finds entries by what stays the same; in the tree or in the trash; none if there is no such entry.
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>>;

@@ -1,8 +1,8 @@
 //! What reads give.
 
 use exacat_model::{
-    Booking, Change, DirId, Entry, GroupId, Lfn, Mode, Record, RecordKey, Revision, SeNumber, TrashId, Usage,
-    UserId, canonical_enum, canonical_struct,
+    Body, Booking, Change, DirId, Entry, File, GroupId, Lfn, Mode, Record, RecordKey, Revision, SeNumber,
+    TrashId, Usage, UserId, canonical_enum, canonical_struct,
 };
 use smallvec::SmallVec;
 
@@ -56,6 +56,50 @@ pub enum WalkEnd {
         /// How many components led to it.
         components: usize,
     },
+}
+
+/// Files found by their paths: what a look-up needs of a [`Walk`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Files {
+    /// Directories passed, as in [`Walk::gates`]. Files of one directory may have one way in common.
+    pub ways: Vec<Gates>,
+    /// One per path: none if it does not end at a file.
+    pub found: Vec<Option<FoundFile>>,
+}
+
+/// A file that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoundFile {
+    /// Its place in [`Files::ways`].
+    pub way: usize,
+    /// Its owner.
+    pub owner: UserId,
+    /// Its group.
+    pub group: GroupId,
+    /// Its mode.
+    pub mode: Mode,
+    /// What it is.
+    pub file: File,
+}
+
+impl FromIterator<Walk> for Files {
+    fn from_iter<T: IntoIterator<Item = Walk>>(walks: T) -> Self {
+        let mut files = Files::default();
+        for Walk { gates, end } in walks {
+            let found = match end {
+                WalkEnd::Found(entry) => match *entry {
+                    Entry { owner, group, mode, body: Body::File(file), .. } => {
+                        files.ways.push(gates);
+                        Some(FoundFile { way: files.ways.len() - 1, owner, group, mode, file })
+                    }
+                    _ => None,
+                },
+                WalkEnd::Missing { .. } | WalkEnd::Stopped { .. } => None,
+            };
+            files.found.push(found);
+        }
+        files
+    }
 }
 
 /// Where an entry is.

@@ -141,7 +141,7 @@ async fn replicas_come_change_and_go() {
     assert_eq!(have().await, [(1, suspect, true), (2, available, false)]);
     // The PFN that follows from the SE, written out, is the same place.
     let mut same = String::from("root://cern//d");
-    file.push_storage_path(&mut same);
+    same.push_str(file.storage_path().as_str());
     assert_eq!(
         kind(&f, &f.alice, replicas(FileRef::Guid(file), vec![put("X::CERN::DISK", Some(&same))])).await,
         None

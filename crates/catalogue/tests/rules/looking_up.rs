@@ -181,7 +181,7 @@ async fn pfns_are_derived_or_as_given() {
         .plant_file("/alice/f", 1, 0o644, 7, vec![derived(1, ReplicaState::Available), explicit(2, given)])
         .await;
     let mut expected = String::from("root://cern//d");
-    guid.push_storage_path(&mut expected);
+    expected.push_str(guid.storage_path().as_str());
     for file in [by_lfn("/alice/f"), FileRef::Guid(guid)] {
         let found = whereis(&f, &f.bob, file, None).await.unwrap();
         assert_eq!(pfns(&found), [expected.as_str(), given]);
@@ -238,7 +238,7 @@ async fn members_are_where_their_archive_is() {
     let operation = Operation::Whereis { files, site: Some(account("FNAL")) };
     let Answer::Whereis(found) = f.get(&f.bob, operation).await else { panic!() };
     let mut at_2 = String::from("root://fnal//d");
-    archive.push_storage_path(&mut at_2);
+    at_2.push_str(archive.storage_path().as_str());
     let expected = [format!("{at_2}?ZIP=one.root"), "root://h//z?ZIP=one.root".to_owned()];
     let first = found[0].as_ref().unwrap();
     assert_eq!(pfns(first), expected);

@@ -150,6 +150,7 @@ it started and removes what it wrote.
 Examples:
   exacat bench
   exacat bench --entries 1M --network
+  exacat bench --only whereis
   exacat --json bench --entries 100k --in-process --directory /var/tmp")]
 pub struct BenchArgs {
     /// Files to register
@@ -161,6 +162,9 @@ pub struct BenchArgs {
     /// Only in process
     #[arg(long)]
     pub in_process: bool,
+    /// Only measurements whose name has TEXT in it; the catalogue is filled for them first
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
     /// Where temporary stores are made [default: the system's place for temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,

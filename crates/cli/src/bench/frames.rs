@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use exacat_model::{Answer, Error, ErrorKind, Operation};
-use exacat_wire::native::limits::FRAME_BYTES_MAX;
+use exacat_wire::native::limits::{FRAME_BYTES_MAX, HEADER_BYTES};
 use exacat_wire::native::{
     Authenticate, Credentials, Frame, FrameDecoder, FrameType, Hello, RawFrame, RequestOptions,
     encode_authenticate, encode_hello, encode_pong, encode_request,
@@ -99,10 +99,11 @@ pub async fn drive(
     socket: &Path,
     what: &str,
     load: Load,
-    questions: Vec<Operation>,
+    questions: &[Operation],
     check: impl Fn(&Answer) -> Result<(), Error> + Send + Sync + 'static,
 ) -> Result<Sample, Error> {
     let next = Arc::new(AtomicU64::new(0));
+    let questions = questions.iter().map(encoded).collect::<Result<Vec<_>, _>>()?;
     let (questions, check) = (Arc::new(questions), Arc::new(check));
     let (cpu, start) = (target.cpu_s(), Instant::now());
     let mut threads = tokio::task::JoinSet::new();
@@ -122,41 +123,50 @@ pub async fn drive(
     ))
 }
 
+/// A request whose number is still to be set, as bytes: a load generator that encodes measures itself.
+fn encoded(question: &Operation) -> Result<Vec<u8>, Error> {
+    let mut frame = Vec::new();
+    encode_request(&mut frame, FRAME_BYTES_MAX, 1, &RequestOptions::default(), question)?;
+    Ok(frame)
+}
+
+/// Appends a request under this number.
+fn push_numbered(out: &mut Vec<u8>, frame: &[u8], request: u64) {
+    let start = out.len();
+    out.extend_from_slice(frame);
+    out[start + REQUEST_AT..start + HEADER_BYTES].copy_from_slice(&request.to_le_bytes());
+}
+
+/// Where the number of a request stands in its frame.
+const REQUEST_AT: usize = HEADER_BYTES - size_of::<u64>();
+
 fn converse(
     mut conversation: Conversation,
     load: Load,
     next: &AtomicU64,
-    questions: &[Operation],
+    questions: &[Vec<u8>],
     check: &impl Fn(&Answer) -> Result<(), Error>,
 ) -> Result<Histogram<u64>, Error> {
     let mut latency = histogram()?;
-    let options = RequestOptions::default();
     let mut out = Vec::new();
-    // When each request in flight was sent. Ids count up, so a place is free again long before it is wanted.
-    let mut sent = vec![Instant::now(); load.depth.next_power_of_two() * 2];
-    let mut open = vec![0u64; sent.len()];
-    let places = sent.len() as u64;
+    // The requests in flight and when each was sent, by their numbers, which count up. There are more places than
+    // requests in flight, so only one that is very late stands where the next would go; then that one waits.
+    let mut open: Vec<Option<(u64, Instant)>> = vec![None; load.depth.next_power_of_two() * 2];
+    let places = open.len() as u64;
+    let place = |request: u64| (request % places) as usize;
     let (mut asked, mut in_flight, mut done) = (0u64, 0usize, false);
     loop {
         out.clear();
         let now = Instant::now();
-        // A place may still be that of an answer that is late.
-        while in_flight < load.depth && open[((asked + 1) % places) as usize] == 0 && !done {
+        while in_flight < load.depth && open[place(asked + 1)].is_none() && !done {
             let call = next.fetch_add(1, Ordering::Relaxed);
             if call >= load.calls {
                 done = true;
                 break;
             }
             asked += 1;
-            encode_request(
-                &mut out,
-                FRAME_BYTES_MAX,
-                asked,
-                &options,
-                &questions[call as usize % questions.len()],
-            )?;
-            sent[(asked % places) as usize] = now;
-            open[(asked % places) as usize] = asked;
+            push_numbered(&mut out, &questions[call as usize % questions.len()], asked);
+            open[place(asked)] = Some((asked, now));
             in_flight += 1;
         }
         if in_flight == 0 {
@@ -168,15 +178,13 @@ fn converse(
         while let Some(raw) = conversation.ready()? {
             let request = raw.request;
             if raw.frame_type == FrameType::Answer {
-                if !(1..=asked).contains(&request)
-                    || std::mem::replace(&mut open[(request % places) as usize], 0) != request
-                {
+                let Some((_, sent)) = open[place(request)].take_if(|(open, _)| *open == request) else {
                     return Err(Error::new(
                         ErrorKind::Internal,
                         format!("an answer to request {request}, which is not open"),
                     ));
-                }
-                record(&mut latency, now - sent[(request % places) as usize]);
+                };
+                record(&mut latency, now - sent);
                 in_flight -= 1;
                 if !request.is_multiple_of(CHECKED_OF) {
                     continue;

@@ -1,7 +1,8 @@
 //! `exacat bench`: how fast the catalogue is on this machine, in process and over the network, in one run.
 //!
 //! Load generator and server share the machine; CPU time is that of both, so that a noisy machine shows. Every
-//! figure is of durable changes and exact answers: answers are checked, and an error ends the run.
+//! figure is of durable changes and exact answers: answers are checked (of bare frames 1 of 16 item by item, all for
+//! their request), and an error ends the run.
 
 mod frames;
 mod measure;
@@ -31,8 +32,32 @@ pub struct BenchSettings {
     pub network_only: bool,
     /// Leave out the network.
     pub in_process_only: bool,
+    /// Only measurements whose name has this in it, and the writes that fill the catalogue for them.
+    pub only: Option<String>,
     /// A JSON line per measurement instead of a table.
     pub json: bool,
+}
+
+/// Where measurements go as they are made, and which are wanted.
+pub struct Report<'a> {
+    out: &'a mut (dyn Write + Send),
+    settings: &'a BenchSettings,
+}
+
+impl Report<'_> {
+    /// Is this measurement, or this family of them, wanted?
+    fn wants(&self, what: &str) -> bool {
+        self.settings.only.as_deref().is_none_or(|only| what.contains(only) || only.starts_with(what))
+    }
+
+    fn show(&mut self, sample: &Sample) -> Result<(), Error> {
+        print(table::print(self.out, sample, self.settings.json))?;
+        print(self.out.flush())
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), Error> {
+        if self.settings.json { Ok(()) } else { print(writeln!(self.out, "{line}")) }
+    }
 }
 
 /// Measures and prints as it goes.
@@ -45,90 +70,68 @@ pub async fn run(settings: &BenchSettings, out: &mut (impl Write + Send)) -> Res
     .map_err(|error| {
         Error::new(ErrorKind::Unavailable, format!("no place for a temporary store: {error}"))
     })?;
-    if !settings.json {
-        let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        print(writeln!(out, "{files} files, {cores} cores for load generator and server together\n"))?;
-        print(table::print_head(out))?;
-    }
+    let report = &mut Report { out, settings };
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    report.line(&format!("{files} files, {cores} cores for load generator and server together\n"))?;
+    report.line(&table::head())?;
     if !settings.in_process_only {
-        network(settings, files, &place.path().join("network"), out).await?;
+        network(files, &place.path().join("network"), report).await?;
     }
     if !settings.network_only {
-        in_process(settings, files, &place.path().join("in-process"), out).await?;
+        in_process(files, &place.path().join("in-process"), report).await?;
     }
     Ok(())
 }
 
-async fn network(
-    settings: &BenchSettings,
-    files: u64,
-    data: &Path,
-    out: &mut (impl Write + Send),
-) -> Result<(), Error> {
+async fn network(files: u64, data: &Path, report: &mut Report<'_>) -> Result<(), Error> {
     let (server, took) = StartedServer::start(data).await?;
     let target = Arc::new(server.target(scenarios::CONNECTIONS).await?);
-    show(out, settings, &once(&target, "start to serving, empty", 1, took, 0.0)?)?;
+    report.show(&once(&target, "start to serving, empty", 1, took, 0.0)?)?;
     let memory_empty = target.memory_bytes();
-    scenarios::writes(&target, files, &mut |sample| show(out, settings, sample)).await?;
+    scenarios::writes(&target, files, report).await?;
     let memory = target.memory_bytes().saturating_sub(memory_empty) as f64 / files as f64;
-    scenarios::reads(&target, files, &mut |sample| show(out, settings, sample)).await?;
-    scenarios::frames(&target, &server.socket(), files, &mut |sample| show(out, settings, sample)).await?;
-    scenarios::reads_beside_writes(&target, files, &mut |sample| show(out, settings, sample)).await?;
+    scenarios::reads(&target, files, report).await?;
+    scenarios::frames(&target, &server.socket(), files, report).await?;
+    scenarios::reads_beside_writes(&target, files, report).await?;
     let wide = Arc::new(server.target(scenarios::CONNECTIONS_UNPIPELINED).await?);
-    scenarios::unpipelined(&wide, files, &mut |sample| show(out, settings, sample)).await?;
+    scenarios::unpipelined(&wide, files, report).await?;
     drop(wide);
-    scenarios::import(&server, &target, &data.with_extension("tsv"), files, &mut |sample| {
-        show(out, settings, sample)
-    })
-    .await?;
+    scenarios::import(&server, &target, &data.with_extension("tsv"), files, report).await?;
     let figures = scenarios::figures(&target).await?;
-    scenarios::trees(&target, files, &mut |sample| show(out, settings, sample)).await?;
+    scenarios::trees(&target, files, report).await?;
     server.kill()?;
     drop(target);
     let (server, took) = StartedServer::start(data).await?;
     let target = server.target(1).await?;
-    show(out, settings, &once(&target, "start to serving after kill -9, full", 1, took, 0.0)?)?;
-    if !settings.json {
-        print(writeln!(out))?;
-        let per_entry = |bytes: u64| bytes as f64 / figures.entries.max(1) as f64;
-        print(writeln!(
-            out,
-            "{} entries: {:.0} bytes of log each; after the writes {memory:.0} bytes of the server's memory each",
-            figures.entries,
-            per_entry(figures.log_bytes),
-        ))?;
-        for (name, value) in &figures.memory {
-            print(writeln!(out, "  {name:<40} {value:>14}  {:>6.1} an entry", per_entry(*value)))?;
-        }
-        print(writeln!(out))?;
+    report.show(&once(&target, "start to serving after kill -9, full", 1, took, 0.0)?)?;
+    let per_entry = |bytes: u64| bytes as f64 / figures.entries.max(1) as f64;
+    report.line(&format!(
+        "\n{} entries: {:.0} bytes of log each; after the writes {memory:.0} bytes of the server's memory each",
+        figures.entries,
+        per_entry(figures.log_bytes),
+    ))?;
+    for (name, value) in &figures.memory {
+        report.line(&format!("  {name:<40} {value:>14}  {:>6.1} an entry", per_entry(*value)))?;
     }
-    Ok(())
+    report.line("")
 }
 
-async fn in_process(
-    settings: &BenchSettings,
-    files: u64,
-    data: &Path,
-    out: &mut (impl Write + Send),
-) -> Result<(), Error> {
+async fn in_process(files: u64, data: &Path, report: &mut Report<'_>) -> Result<(), Error> {
     std::fs::create_dir_all(data).map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
     let (start, cpu) = (Instant::now(), own_cpu_s());
     let target = Arc::new(target::open_in_process(data).await?);
-    show(out, settings, &once(&target, "open, empty", 1, start.elapsed(), own_cpu_s() - cpu)?)?;
-    scenarios::writes(&target, files, &mut |sample| show(out, settings, sample)).await?;
-    scenarios::reads(&target, files, &mut |sample| show(out, settings, sample)).await?;
-    scenarios::trees(&target, files, &mut |sample| show(out, settings, sample)).await?;
+    report.show(&once(&target, "open, empty", 1, start.elapsed(), own_cpu_s() - cpu)?)?;
+    scenarios::writes(&target, files, report).await?;
+    scenarios::reads(&target, files, report).await?;
+    scenarios::trees(&target, files, report).await?;
     if let Target::InProcess { catalogue, .. } = &*target {
         catalogue.store().close().await?;
     }
     drop(target);
     let (start, cpu) = (Instant::now(), own_cpu_s());
     let target = target::open_in_process(data).await?;
-    show(
-        out,
-        settings,
-        &once(&target, "open after a clean stop, full", 1, start.elapsed(), own_cpu_s() - cpu)?,
-    )
+    let took = start.elapsed();
+    report.show(&once(&target, "open after a clean stop, full", 1, took, own_cpu_s() - cpu)?)
 }
 
 fn once(
@@ -141,11 +144,6 @@ fn once(
     let mut latency = histogram()?;
     record(&mut latency, took);
     Ok(sample(target, what, items, took, cpu_s, &latency))
-}
-
-fn show(out: &mut (impl Write + Send), settings: &BenchSettings, sample: &Sample) -> Result<(), Error> {
-    print(table::print(out, sample, settings.json))?;
-    print(out.flush())
 }
 
 fn print(result: std::io::Result<()>) -> Result<(), Error> {

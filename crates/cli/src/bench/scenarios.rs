@@ -11,7 +11,8 @@ use exacat_exchange::resume::StateAt;
 use exacat_model::operation::SeSettings;
 use exacat_model::{Answer, Cursor, Error, ErrorKind, Filter, Lfn, Operation, Pattern};
 
-use super::measure::{Load, Sample, drive, histogram, merged, record, sample};
+use super::Report;
+use super::measure::{Load, drive, histogram, merged, record, sample};
 use super::target::{StartedServer, Target};
 use super::workload::{self, FILES_PER_DIRECTORY};
 
@@ -34,18 +35,40 @@ fn questions(count: u64, make: impl Fn(u64) -> Result<Operation, Error>) -> Resu
     (0..count).map(make).collect()
 }
 
-fn pool(
-    count: u64,
-    make: impl Fn(u64) -> Result<Operation, Error>,
-) -> Result<impl Fn(u64) -> Result<Operation, Error> + Send + Sync + 'static, Error> {
-    let questions = questions(count, make)?;
-    Ok(move |call: u64| Ok(questions[(call % count) as usize].clone()))
+fn pool(questions: Vec<Operation>) -> impl Fn(u64) -> Result<Operation, Error> + Send + Sync + 'static {
+    move |call: u64| Ok(questions[call as usize % questions.len()].clone())
 }
 
-type Show<'a> = &'a mut (dyn FnMut(&Sample) -> Result<(), Error> + Send);
+fn single_lookups(files: u64) -> Result<Vec<Operation>, Error> {
+    questions(POOL_SINGLE, |call| workload::whereis([workload::scatter(call) % files].into_iter()))
+}
+
+/// Batches of files from all over the catalogue.
+fn random_batches(files: u64) -> Result<Vec<Operation>, Error> {
+    questions(POOL_BATCHES, |call| {
+        workload::whereis((0..LOOKUPS).map(move |index| workload::scatter(call * LOOKUPS + index) % files))
+    })
+}
+
+/// Batches of files of one directory, as a job asks for its input.
+fn directory_batches(files: u64) -> Result<Vec<Operation>, Error> {
+    questions(POOL_BATCHES, |call| {
+        let first = workload::scatter(call) % files / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
+        let within = move |index| first + (workload::scatter(call + index) % FILES_PER_DIRECTORY);
+        workload::whereis((0..LOOKUPS).map(within))
+    })
+}
+
+/// Questions about this many files.
+type Lookups = fn(u64) -> Result<Vec<Operation>, Error>;
+
+const BATCHES: [(&str, Lookups); 2] = [
+    ("whereis, batches of 128, random", random_batches),
+    ("whereis, batches of 128, of one directory", directory_batches),
+];
 
 /// Makes the SEs, creates files one by one and in batches.
-pub async fn writes(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(), Error> {
+pub async fn writes(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
     for number in 0..workload::SES {
         let settings = SeSettings {
             name: workload::se(number)?,
@@ -64,7 +87,8 @@ pub async fn writes(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<
     let batched = files - single;
     let load = Load { lanes: CONNECTIONS, depth: 2, calls: batched / BATCH, items_per_call: BATCH };
     let make = |call: u64| workload::register(call * BATCH, (call + 1) * BATCH);
-    show(&drive(target, "register in batches of 1000, durable", load, make, super::all_good).await?)?;
+    let what = "register in batches of 1000, durable";
+    report.show(&drive(target, what, load, make, super::all_good).await?)?;
     if single > 0 {
         let lfns = (batched..files)
             .step_by(FILES_PER_DIRECTORY as usize)
@@ -73,50 +97,58 @@ pub async fn writes(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<
         target.call(0, Operation::Mkdir { lfns, parents: true, mode: None }).await?;
         let load = Load { lanes: CONNECTIONS, depth: 256, calls: single, items_per_call: 1 };
         let make = move |call: u64| workload::register(batched + call, batched + call + 1);
-        show(
-            &drive(target, "create, single, durable, 4 x 256 in flight", load, make, super::all_good).await?,
-        )?;
+        let what = "create, single, durable, 4 x 256 in flight";
+        report.show(&drive(target, what, load, make, super::all_good).await?)?;
     }
     Ok(())
 }
 
 /// Look-ups, listings, finds.
-pub async fn reads(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(), Error> {
+pub async fn reads(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
     let singles = (files * 2).clamp(20_000, 1_000_000);
     let load = Load { lanes: CONNECTIONS, depth: 256, calls: singles, items_per_call: 1 };
-    let make = pool(POOL_SINGLE, |call| workload::whereis([workload::scatter(call) % files].into_iter()))?;
-    show(&drive(target, "whereis, single, 4 x 256 in flight", load, make, super::all_good).await?)?;
-    let make = pool(POOL_SINGLE, |call| {
-        Ok(Operation::Stat { lfns: vec![workload::lfn(workload::scatter(call) % files)?], follow: true })
-    })?;
-    show(&drive(target, "stat, single, 4 x 256 in flight", load, make, super::all_good).await?)?;
+    let what = "whereis, single, 4 x 256 in flight";
+    if report.wants(what) {
+        let make = pool(single_lookups(files)?);
+        report.show(&drive(target, what, load, make, super::all_good).await?)?;
+    }
+    let what = "stat, single, 4 x 256 in flight";
+    if report.wants(what) {
+        let make = pool(questions(POOL_SINGLE, |call| {
+            Ok(Operation::Stat { lfns: vec![workload::lfn(workload::scatter(call) % files)?], follow: true })
+        })?);
+        report.show(&drive(target, what, load, make, super::all_good).await?)?;
+    }
 
     let calls = (singles / 16).max(1000);
     let load = Load { lanes: CONNECTIONS, depth: 4, calls, items_per_call: LOOKUPS };
-    let make = pool(POOL_BATCHES, |call| {
-        workload::whereis((0..LOOKUPS).map(move |index| workload::scatter(call * LOOKUPS + index) % files))
-    })?;
-    show(&drive(target, "whereis, batches of 128, random", load, make, super::all_good).await?)?;
-    let make = move |call: u64| {
-        let first = workload::scatter(call) % files / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
-        workload::whereis(
-            (0..LOOKUPS).map(move |index| first + (workload::scatter(index) % FILES_PER_DIRECTORY)),
-        )
-    };
-    show(&drive(target, "whereis, batches of 128, of one directory", load, make, super::all_good).await?)?;
+    for (what, lookups) in BATCHES {
+        if report.wants(what) {
+            let make = pool(lookups(files)?);
+            report.show(&drive(target, what, load, make, super::all_good).await?)?;
+        }
+    }
 
-    let calls = (files / 200).clamp(200, 5000);
-    let load = Load { lanes: CONNECTIONS, depth: 2, calls, items_per_call: FILES_PER_DIRECTORY };
-    let make = move |call: u64| {
-        let lfn = Lfn::parse(&workload::directory(workload::scatter(call) % files))?;
-        Ok(Operation::List { lfn, cursor: Cursor::default(), limit: 0 })
-    };
-    let check = |answer: &Answer| match answer {
-        Answer::Entries { items, .. } if items.len() as u64 == FILES_PER_DIRECTORY => Ok(()),
-        _ => Err(Error::new(ErrorKind::Internal, "a listing has not all entries")),
-    };
-    show(&drive(target, "ls, directories of 1000", load, make, check).await?)?;
+    let what = "ls, directories of 1000";
+    if report.wants(what) {
+        let calls = (files / 200).clamp(200, 5000);
+        let load = Load { lanes: CONNECTIONS, depth: 2, calls, items_per_call: FILES_PER_DIRECTORY };
+        let make = move |call: u64| {
+            let lfn = Lfn::parse(&workload::directory(workload::scatter(call) % files))?;
+            Ok(Operation::List { lfn, cursor: Cursor::default(), limit: 0 })
+        };
+        let check = |answer: &Answer| match answer {
+            Answer::Entries { items, .. } if items.len() as u64 == FILES_PER_DIRECTORY => Ok(()),
+            _ => Err(Error::new(ErrorKind::Internal, "a listing has not all entries")),
+        };
+        report.show(&drive(target, what, load, make, check).await?)?;
+    }
+    let what = "find by name, entries looked at";
+    if report.wants(what) { find(target, files, what, report).await } else { Ok(()) }
+}
 
+/// One find over everything, page by page.
+async fn find(target: &Target, files: u64, what: &str, report: &mut Report<'_>) -> Result<(), Error> {
     let mut latency = histogram()?;
     let (start, cpu) = (Instant::now(), target.cpu_s());
     let mut operation = Operation::Find {
@@ -134,35 +166,46 @@ pub async fn reads(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(
             None => break,
         }
     }
-    show(&sample(
-        target,
-        "find by name, entries looked at",
-        files,
-        start.elapsed(),
-        target.cpu_s() - cpu,
-        &latency,
-    ))
+    report.show(&sample(target, what, files, start.elapsed(), target.cpu_s() - cpu, &latency))
 }
 
 /// Look-ups by bare frames, pipelined.
-pub async fn frames(target: &Arc<Target>, socket: &Path, files: u64, show: Show<'_>) -> Result<(), Error> {
+pub async fn frames(
+    target: &Arc<Target>,
+    socket: &Path,
+    files: u64,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
     let singles = (files * 2).clamp(20_000, 4_000_000);
     let load = Load { lanes: CONNECTIONS, depth: 256, calls: singles, items_per_call: 1 };
-    let asked =
-        questions(POOL_SINGLE, |call| workload::whereis([workload::scatter(call) % files].into_iter()))?;
     let what = "whereis, single, 4 x 256 in flight, bare frames";
-    show(&super::frames::drive(target, socket, what, load, asked, super::all_good).await?)?;
-    let load =
-        Load { lanes: CONNECTIONS, depth: 4, calls: (singles / 16).max(1000), items_per_call: LOOKUPS };
-    let asked = questions(POOL_BATCHES, |call| {
-        workload::whereis((0..LOOKUPS).map(move |index| workload::scatter(call * LOOKUPS + index) % files))
-    })?;
-    let what = "whereis, batches of 128, random, bare frames";
-    show(&super::frames::drive(target, socket, what, load, asked, super::all_good).await?)
+    if report.wants(what) {
+        let asked = single_lookups(files)?;
+        report.show(&super::frames::drive(target, socket, what, load, &asked, super::all_good).await?)?;
+    }
+    let calls = (singles / 16).max(1000);
+    let load = Load { lanes: CONNECTIONS, depth: 4, calls, items_per_call: LOOKUPS };
+    for (what, lookups) in BATCHES {
+        let what = format!("{what}, bare frames");
+        if report.wants(&what) {
+            let asked = lookups(files)?;
+            report
+                .show(&super::frames::drive(target, socket, &what, load, &asked, super::all_good).await?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Look-ups while others register without a pause: how long readers wait for a writer, and at what price it writes.
-pub async fn reads_beside_writes(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(), Error> {
+pub async fn reads_beside_writes(
+    target: &Arc<Target>,
+    files: u64,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
+    let what = "whereis, single, 4 x 4, while others register";
+    if !report.wants(what) {
+        return Ok(());
+    }
     let (stop, next) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let (start, mut writers) = (Instant::now(), tokio::task::JoinSet::new());
     for lane in 0..CONNECTIONS {
@@ -181,31 +224,42 @@ pub async fn reads_beside_writes(target: &Arc<Target>, files: u64, show: Show<'_
     }
     let load =
         Load { lanes: CONNECTIONS, depth: 4, calls: (files / 4).clamp(20_000, 400_000), items_per_call: 1 };
-    let make = pool(POOL_SINGLE, |call| workload::whereis([workload::scatter(call) % files].into_iter()))?;
-    let what = "whereis, single, 4 x 4, while others register";
-    let read = drive(target, what, load, make, super::all_good).await;
+    let read = drive(target, what, load, pool(single_lookups(files)?), super::all_good).await;
     stop.store(true, Ordering::Relaxed);
     let latency = merged(writers).await?;
-    show(&read?)?;
+    report.show(&read?)?;
     let registered = latency.len() * BATCH;
-    show(&sample(target, "register, 4 x 1000, beside these", registered, start.elapsed(), 0.0, &latency))
+    report.show(&sample(
+        target,
+        "register, 4 x 1000, beside these",
+        registered,
+        start.elapsed(),
+        0.0,
+        &latency,
+    ))
 }
 
 /// One look-up at a time on each of many connections.
-pub async fn unpipelined(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(), Error> {
+pub async fn unpipelined(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
+    let what = "whereis, single, 64 x 1 in flight";
+    if !report.wants(what) {
+        return Ok(());
+    }
     let load = Load {
         lanes: CONNECTIONS_UNPIPELINED,
         depth: 1,
         calls: files.clamp(20_000, 500_000),
         items_per_call: 1,
     };
-    let make = pool(POOL_SINGLE, |call| workload::whereis([workload::scatter(call) % files].into_iter()))?;
-    show(&drive(target, "whereis, single, 64 x 1 in flight", load, make, super::all_good).await?)
+    report.show(&drive(target, what, load, pool(single_lookups(files)?), super::all_good).await?)
 }
 
 /// Moves and removes directories with more and more below them: the time must not depend on it.
-pub async fn trees(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(), Error> {
+pub async fn trees(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
     const ROUNDS: u64 = 20;
+    if !report.wants("mv of a directory") && !report.wants("rm -r of a directory") {
+        return Ok(());
+    }
     let root = Lfn::parse("/bench-trees")?;
     target.call(0, Operation::Mkdir { lfns: vec![root], parents: true, mode: None }).await?;
     for below in [10, 10_000, 1_000_000] {
@@ -224,7 +278,7 @@ pub async fn trees(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(
             std::mem::swap(&mut from, &mut to);
         }
         let what = format!("mv of a directory with {below} files below");
-        show(&sample(target, &what, ROUNDS, start.elapsed(), target.cpu_s() - cpu, &latency))?;
+        report.show(&sample(target, &what, ROUNDS, start.elapsed(), target.cpu_s() - cpu, &latency))?;
 
         let (mut latency, mut took, cpu) = (histogram()?, Duration::ZERO, target.cpu_s());
         for _ in 0..ROUNDS {
@@ -238,7 +292,7 @@ pub async fn trees(target: &Arc<Target>, files: u64, show: Show<'_>) -> Result<(
             target.call(0, Operation::TrashRestore { id, to: None }).await?;
         }
         let what = format!("rm -r of a directory with {below} files below");
-        show(&sample(target, &what, ROUNDS, took, target.cpu_s() - cpu, &latency))?;
+        report.show(&sample(target, &what, ROUNDS, took, target.cpu_s() - cpu, &latency))?;
     }
     Ok(())
 }
@@ -268,30 +322,27 @@ pub async fn import(
     target: &Arc<Target>,
     listing: &Path,
     files: u64,
-    show: Show<'_>,
+    report: &mut Report<'_>,
 ) -> Result<(), Error> {
+    let what = "import of a listing (rows)";
+    if !report.wants(what) {
+        return Ok(());
+    }
     write_listing(listing, files)
         .map_err(|error| Error::new(ErrorKind::Unavailable, format!("cannot write a listing: {error}")))?;
     let (start, cpu) = (Instant::now(), target.cpu_s());
     let mut options = ImportOptions { state: StateAt::Nowhere, ..ImportOptions::default() };
     options.listing.se = Some(workload::se(0)?);
     let client = Arc::new(server.connect().await?);
-    let report = exacat_exchange::import(client, listing, &options, |_| ())
+    let done = exacat_exchange::import(client, listing, &options, |_| ())
         .await
         .map_err(|error| Error::new(error.kind().unwrap_or(ErrorKind::Internal), error.to_string()))?;
-    let imported = report.counts.created;
+    let imported = done.counts.created;
     if imported != files {
         return Err(Error::new(ErrorKind::Internal, format!("{imported} of {files} rows were imported")));
     }
     let latency = histogram()?;
-    show(&sample(
-        target,
-        "import of a listing (rows)",
-        files,
-        start.elapsed(),
-        target.cpu_s() - cpu,
-        &latency,
-    ))
+    report.show(&sample(target, what, files, start.elapsed(), target.cpu_s() - cpu, &latency))
 }
 
 fn write_listing(listing: &Path, files: u64) -> std::io::Result<()> {

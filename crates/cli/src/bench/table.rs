@@ -7,17 +7,16 @@ use super::measure::Sample;
 /// CPU time is counted in ticks of 1/100 s: less than this says nothing.
 const CPU_S_MIN: f64 = 0.1;
 
-/// Column heads, and what stands under each.
-pub fn print_head(out: &mut impl Write) -> std::io::Result<()> {
-    writeln!(
-        out,
-        "{:<11} {:<46} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
+/// Column heads of what stands under each.
+pub fn head() -> String {
+    format!(
+        "{:<11} {:<58} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "target", "what", "items", "items/s", "CPU µs/it", "p50 µs", "p99 µs", "p99.9 µs", "max µs"
     )
 }
 
 /// One line.
-pub fn print(out: &mut impl Write, sample: &Sample, json: bool) -> std::io::Result<()> {
+pub fn print(out: &mut (impl Write + ?Sized), sample: &Sample, json: bool) -> std::io::Result<()> {
     if json {
         let line = serde_json::to_string(sample).map_err(std::io::Error::other)?;
         return writeln!(out, "{line}");
@@ -25,7 +24,7 @@ pub fn print(out: &mut impl Write, sample: &Sample, json: bool) -> std::io::Resu
     let cpu_us = if sample.cpu_s < CPU_S_MIN { "-".to_owned() } else { format!("{:.2}", sample.cpu_us()) };
     writeln!(
         out,
-        "{:<11} {:<46} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "{:<11} {:<58} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
         sample.target,
         sample.what,
         sample.items,

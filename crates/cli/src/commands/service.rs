@@ -138,6 +138,7 @@ pub async fn bench(args: BenchArgs, style: crate::output::Style) -> Result<u8, F
         directory: args.directory,
         network_only: args.network,
         in_process_only: args.in_process,
+        only: args.only,
         json: style.json,
     };
     crate::bench::run(&settings, &mut std::io::stdout()).await?;

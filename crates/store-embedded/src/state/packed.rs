@@ -13,8 +13,9 @@
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_varint};
 use exacat_model::{
     At, Body, Checksum, ChecksumAlgorithm, Checksums, DirId, Entry, File, Guid, Lfn, Location, Mode, Name,
-    Replica, ReplicaState, Revision, SeNumber, TimeMs,
+    Replica, ReplicaState, Revision, SeNumber, Tag, TimeMs,
 };
+use exacat_store::FoundFile;
 
 const KIND_MASK: u16 = 3;
 const DIRECTORY: u16 = 0;
@@ -202,6 +203,26 @@ impl<'a> Front<'a> {
         DirId::decode(&mut self.rest.clone()).map(Some)
     }
 
+    /// What a look-up needs of it, if it is a file. `way` is the caller's.
+    pub fn found_file(self, way: usize) -> Result<Option<FoundFile>, DecodeError> {
+        let (flags, reader) = (self.flags, &mut self.rest.clone());
+        let Some(guid) = self.guid.filter(|_| self.is_file()) else { return Ok(None) };
+        let (owner, group, mode) = (Decode::decode(reader)?, Decode::decode(reader)?, Mode::decode(reader)?);
+        TimeMs::decode(reader)?;
+        if flags & MODIFIED != 0 {
+            i64::decode(reader)?;
+        }
+        Revision::decode(reader)?;
+        if flags & EXPIRES != 0 {
+            TimeMs::decode(reader)?;
+        }
+        if flags & TAGS != 0 {
+            Vec::<Tag>::decode(reader)?;
+        }
+        let file = unpack_file(guid, flags, reader)?;
+        Ok(Some(FoundFile { way, owner, group, mode, file }))
+    }
+
     /// The whole entry.
     pub fn entry(self) -> Result<Entry, DecodeError> {
         let mut rest = self.rest;
@@ -275,7 +296,7 @@ fn unpack_file(guid: Guid, flags: u16, reader: &mut Reader<'_>) -> Result<File, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exacat_model::{GroupId, Pfn, Tag, UserId};
+    use exacat_model::{GroupId, Pfn, UserId};
 
     fn entry(body: Body) -> Entry {
         Entry {
@@ -368,6 +389,12 @@ mod tests {
                 assert!(!stands_at(&bytes, entry.at.parent, b"other"));
                 assert_eq!(front.directory().unwrap(), entry.directory());
                 assert_eq!((front.parent, front.name), (entry.at.parent, entry.at.name.as_str().as_bytes()));
+                let found = front.clone().found_file(7).unwrap();
+                assert_eq!(found.as_ref().map(|found| &found.file), entry.file());
+                if let Some(found) = found {
+                    let FoundFile { way, owner, group, mode, .. } = found;
+                    assert_eq!((way, owner, group, mode), (7, entry.owner, entry.group, entry.mode));
+                }
                 assert_eq!(front.entry().unwrap(), entry);
             }
         }

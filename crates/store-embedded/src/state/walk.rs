@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use exacat_model::{DirId, Lfn};
-use exacat_store::{Gate, Gates, Walk, WalkEnd};
+use exacat_store::{Files, Gate, Gates, Walk, WalkEnd};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::arena::Handle;
@@ -63,33 +63,95 @@ struct Step<'p> {
     /// The path before it lies in the same directory.
     as_before: bool,
     hint: DirId,
-    /// Its directory is there, and its name is to be looked for in it.
-    open: bool,
+    /// The directories it passed, by their place in the list of ways; paths of one directory share one.
+    way: usize,
+    end: StepEnd,
     name_hash: u64,
     likely: Option<Handle>,
 }
 
+/// How far a path came.
+#[derive(Clone, Copy)]
+enum StepEnd {
+    /// Its directory is there; its name is, or is not, in it.
+    Open { found: Option<Handle> },
+    /// It is the root.
+    Root(Handle),
+    /// A directory on its way is not there.
+    Missing { components: usize },
+    /// Something on its way is no directory.
+    Stopped { at: Handle, components: usize },
+}
+
+impl StepEnd {
+    fn is_open(self) -> bool {
+        matches!(self, StepEnd::Open { .. })
+    }
+}
+
+/// The directory a way leads to.
+fn last_of(ways: &[Gates], way: usize) -> DirId {
+    ways[way].last().map_or(DirId::ROOT, |gate| gate.id)
+}
+
 impl State {
     /// Follows each path from the root, as far as it goes.
-    ///
-    /// Nearly all of its time is waiting for memory: a catalogue does not fit into a processor's caches. So paths
-    /// are worked on many at once, and what each will need is first touched, one kind of thing after the other, in
-    /// loops that do nothing else: then the processor waits for many at a time. It makes three out of one.
     pub fn walk(&self, hints: &Hints, paths: &[Lfn]) -> Result<Vec<Walk>, Defect> {
         let mut walks = Vec::with_capacity(paths.len());
+        let mut ways = Vec::new();
         for paths in paths.chunks(CHUNK) {
-            self.walk_chunk(hints, paths, &mut walks)?;
+            ways.clear();
+            for step in self.follow(hints, paths, &mut ways)? {
+                let gates = ways[step.way].clone();
+                let end = match step.end {
+                    StepEnd::Open { found: Some(handle) } | StepEnd::Root(handle) => {
+                        WalkEnd::Found(Box::new(self.entry(handle)?))
+                    }
+                    StepEnd::Open { found: None } => WalkEnd::Missing { components: gates.len() - 1 },
+                    StepEnd::Missing { components } => WalkEnd::Missing { components },
+                    StepEnd::Stopped { at, components } => {
+                        WalkEnd::Stopped { entry: Box::new(self.entry(at)?), components }
+                    }
+                };
+                walks.push(Walk { gates, end });
+            }
         }
         Ok(walks)
     }
 
-    fn walk_chunk(&self, hints: &Hints, paths: &[Lfn], walks: &mut Vec<Walk>) -> Result<(), Defect> {
-        let mut steps: Vec<Step<'_>> = Vec::with_capacity(paths.len());
+    /// The files at the ends of the paths.
+    pub fn files(&self, hints: &Hints, paths: &[Lfn]) -> Result<Files, Defect> {
+        let mut files = Files { ways: Vec::new(), found: Vec::with_capacity(paths.len()) };
+        for paths in paths.chunks(CHUNK) {
+            for step in self.follow(hints, paths, &mut files.ways)? {
+                let found = match step.end {
+                    StepEnd::Open { found: Some(handle) } => self.front(handle)?.found_file(step.way)?,
+                    _ => None,
+                };
+                files.found.push(found);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Follows paths, a chunk of them.
+    ///
+    /// Nearly all of its time is waiting for memory: a catalogue does not fit into a processor's caches. So paths
+    /// are worked on many at once, and what each will need is first touched, one kind of thing after the other, in
+    /// loops that do nothing else: then the processor waits for many at a time. It makes three out of one.
+    fn follow<'p>(
+        &self,
+        hints: &Hints,
+        paths: &'p [Lfn],
+        ways: &mut Vec<Gates>,
+    ) -> Result<Vec<Step<'p>>, Defect> {
+        let mut steps: Vec<Step<'p>> = Vec::with_capacity(paths.len());
         for path in paths {
             let (parent, name) = path.split_last().unwrap_or_default();
             let as_before = steps.last().is_some_and(|last| last.parent == parent);
             let hint = if as_before { DirId(0) } else { hints.get(self.path_hash(parent)) };
-            steps.push(Step { parent, name, as_before, hint, open: false, name_hash: 0, likely: None });
+            let end = StepEnd::Open { found: None };
+            steps.push(Step { parent, name, as_before, hint, way: 0, end, name_hash: 0, likely: None });
         }
         let mut touched = 0u8;
         for step in steps.iter().filter(|step| !step.as_before) {
@@ -98,82 +160,74 @@ impl State {
         for step in steps.iter().filter(|step| !step.as_before) {
             touched ^= self.directory(step.hint).map_or(0, |directory| self.arena.touch(directory.handle));
         }
-        let start = walks.len();
-        let mut open_before = false;
+        let mut end_before = StepEnd::Open { found: None };
         for step in &mut steps {
-            // As long as it is not found, it is missing after the last gate.
-            let mut walk = Walk { gates: Gates::new(), end: WalkEnd::Missing { components: 0 } };
-            match walks.last() {
-                _ if step.name.is_empty() => self.walk_to_root(&mut walk)?,
-                Some(before) if step.as_before => {
-                    step.open = open_before;
-                    walk = before.clone();
+            if step.name.is_empty() {
+                let root = self.directory(DirId::ROOT).ok_or_else(|| Defect::new("there is no root"))?;
+                step.end = StepEnd::Root(root.handle);
+                ways.push(Gates::new());
+            } else if step.as_before {
+                step.end = end_before;
+            } else {
+                ways.push(Gates::new());
+                if let Some(gates) = ways.last_mut() {
+                    step.end = self.walk_to_directory(hints, step, gates)?;
                 }
-                _ => step.open = self.walk_to_directory(hints, step, &mut walk)?,
             }
-            open_before = step.open;
-            walks.push(walk);
+            step.way = ways.len() - 1;
+            end_before = step.end;
         }
-        let walks = &mut walks[start..];
-        for (step, walk) in steps.iter_mut().zip(walks.iter()).filter(|(step, _)| step.open) {
-            let directory = walk.gates.last().map_or(DirId::ROOT, |gate| gate.id);
-            step.name_hash = self.name_hash(directory, step.name.as_bytes());
+        for step in steps.iter_mut().filter(|step| step.end.is_open()) {
+            step.name_hash = self.name_hash(last_of(ways, step.way), step.name.as_bytes());
         }
-        for step in steps.iter_mut().filter(|step| step.open) {
+        for step in steps.iter_mut().filter(|step| step.end.is_open()) {
             step.likely = self.names.likely(step.name_hash);
         }
         for step in &steps {
             touched ^= step.likely.map_or(0, |handle| self.arena.touch(handle));
         }
         std::hint::black_box(touched);
-        for (step, walk) in steps.iter().zip(walks).filter(|(step, _)| step.open) {
-            let directory = walk.gates.last().map_or(DirId::ROOT, |gate| gate.id);
-            if let Some(handle) = self.find_hashed(step.name_hash, directory, step.name.as_bytes()) {
-                walk.end = WalkEnd::Found(Box::new(self.entry(handle)?));
-            }
+        for step in steps.iter_mut().filter(|step| step.end.is_open()) {
+            let directory = last_of(ways, step.way);
+            let found = self.find_hashed(step.name_hash, directory, step.name.as_bytes());
+            step.end = StepEnd::Open { found };
         }
-        Ok(())
-    }
-
-    fn walk_to_root(&self, walk: &mut Walk) -> Result<(), Defect> {
-        let root = self.directory(DirId::ROOT).ok_or_else(|| Defect::new("there is no root"))?;
-        walk.end = WalkEnd::Found(Box::new(self.entry(root.handle)?));
-        Ok(())
+        Ok(steps)
     }
 
     fn path_hash(&self, path: &str) -> u64 {
         xxh3_64_with_seed(path.as_bytes(), self.seed)
     }
 
-    /// Walks to the directory the last name is to be looked for in. False if the way ends before.
-    fn walk_to_directory(&self, hints: &Hints, step: &Step<'_>, walk: &mut Walk) -> Result<bool, Defect> {
+    /// Walks to the directory the last name is to be looked for in, or as far as the way goes.
+    fn walk_to_directory(
+        &self,
+        hints: &Hints,
+        step: &Step<'_>,
+        gates: &mut Gates,
+    ) -> Result<StepEnd, Defect> {
         let path = step.parent;
-        if !self.is_at(step.hint, path, &mut walk.gates) {
-            walk.gates.clear();
+        if !self.is_at(step.hint, path, gates) {
+            gates.clear();
             let root = self.directory(DirId::ROOT).ok_or_else(|| Defect::new("there is no root"))?;
-            walk.gates.push(gate(DirId::ROOT, root));
+            gates.push(gate(DirId::ROOT, root));
             let mut directory = DirId::ROOT;
             let components = path[1..].split('/').filter(|component| !component.is_empty());
             for (followed, component) in components.enumerate() {
                 let Some(handle) = self.find_name(directory, component.as_bytes()) else {
-                    walk.end = WalkEnd::Missing { components: followed };
-                    return Ok(false);
+                    return Ok(StepEnd::Missing { components: followed });
                 };
-                let front = self.front(handle)?;
-                let Some(id) = front.directory()? else {
-                    let entry = Box::new(front.entry()?);
-                    walk.end = WalkEnd::Stopped { entry, components: followed + 1 };
-                    return Ok(false);
+                let Some(id) = self.front(handle)?.directory()? else {
+                    return Ok(StepEnd::Stopped { at: handle, components: followed + 1 });
                 };
                 let found =
                     self.directory(id).ok_or_else(|| Defect(format!("there is no directory {}", id.0)))?;
-                walk.gates.push(gate(id, found));
+                gates.push(gate(id, found));
                 directory = id;
             }
             hints.set(self.path_hash(path), directory);
         }
-        walk.end = WalkEnd::Missing { components: walk.gates.len() - 1 };
-        Ok(true)
+        Ok(StepEnd::Open { found: None })
     }
 
     /// Is this the directory of this path? Then its gates are put into `gates`, which may hold anything if not.

@@ -21,7 +21,7 @@ fn put(file: &str, replica: Replica) -> Mutation {
 /// What a derived replica's PFN is, said explicitly.
 fn in_words(number: u8, se: u16) -> Replica {
     let mut pfn = "root://host//data".to_owned();
-    guid(number).push_storage_path(&mut pfn);
+    pfn.push_str(guid(number).storage_path().as_str());
     replica_at(se, &pfn)
 }
 
@@ -174,7 +174,7 @@ pub async fn a10_a_change_of_prefix_queues_nothing_in_use(factory: &dyn StoreFac
     scene.file(exacat_model::DirId::ROOT, "g", 2, &[1]).await;
     scene.apply(vec![drop_replica("f", 1), drop_replica("g", 1)]).await;
     let mut pfn = "root://new".to_owned();
-    guid(1).push_storage_path(&mut pfn);
+    pfn.push_str(guid(1).storage_path().as_str());
     let location = Location::Explicit(Pfn::parse(&pfn).expect("a PFN"));
     scene.applied(put("f", Replica { location, ..replica(1) })).await;
     assert_eq!(queue(&scene, 1).await.len(), 2);

@@ -289,7 +289,7 @@ impl Generator {
     /// The PFN a file has by itself, said explicitly, maybe of another file.
     fn derived_in_words(&mut self) -> Location {
         let mut pfn = "root://host".to_owned();
-        self.some_guid().push_storage_path(&mut pfn);
+        pfn.push_str(self.some_guid().storage_path().as_str());
         Location::Explicit(Pfn::parse(&pfn).expect("a PFN"))
     }
 

@@ -196,12 +196,12 @@ pub fn encode_batch(
     pushed
 }
 
-/// Appends a [`FrameType::Answer`], unless it is too long.
+/// Appends a [`FrameType::Answer`], unless it is too long. `answer` is an [`Answer`], or has its canonical bytes.
 pub fn encode_answer(
     out: &mut Vec<u8>,
     frame_bytes_max: usize,
     request: u64,
-    answer: &Answer,
+    answer: &impl Encode,
 ) -> Result<(), Error> {
     let start = open(out, FrameType::Answer, 0, request);
     answer.encode(out);
@@ -213,7 +213,7 @@ pub fn encode_outcome(
     out: &mut Vec<u8>,
     frame_bytes_max: usize,
     request: u64,
-    outcome: &Result<Answer, Error>,
+    outcome: &Result<impl Encode, Error>,
 ) {
     let sent = match outcome {
         Ok(answer) => encode_answer(out, frame_bytes_max, request, answer),
@@ -251,7 +251,7 @@ impl<'a> AnswerBatchWriter<'a> {
     }
 
     /// The answer to the next operation.
-    pub fn push(&mut self, outcome: &Result<Answer, Error>) {
+    pub fn push(&mut self, outcome: &Result<impl Encode, Error>) {
         let mark = self.out.len();
         encode_result(self.out, outcome);
         if self.out.len() - self.start > self.frame_bytes_max {
@@ -268,7 +268,7 @@ impl<'a> AnswerBatchWriter<'a> {
             if bytes > self.frame_bytes_max {
                 self.out.truncate(mark);
                 let error = Error::limit("the length of the answer in bytes", bytes, self.frame_bytes_max);
-                encode_result(self.out, &Err(error));
+                put_error(self.out, &error);
             }
         }
         self.here += 1;
@@ -298,7 +298,7 @@ pub fn encode_answer_batch(
     writer.finish();
 }
 
-fn encode_result(out: &mut Vec<u8>, outcome: &Result<Answer, Error>) {
+fn encode_result(out: &mut Vec<u8>, outcome: &Result<impl Encode, Error>) {
     match outcome {
         Err(error) => put_error(out, error),
         answered => answered.encode(out),

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use bytes::Bytes;
 use exacat_model::operation::FileRef;
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result};
 use exacat_wire::native::encode_outcome;
 use futures::FutureExt;
 
-use super::reply::{Measure, Outbox, Target, Waiting};
+use super::reply::{Given, Measure, Outbox, Target, Waiting};
 use crate::admission::busy;
 use crate::instruments::OperationIndex;
-use crate::service::Asker;
+use crate::service::{Asker, EncodedItems};
 
 /// The operation id of what needs none.
 pub(super) const NO_ID: OperationId = OperationId([0; 16]);
@@ -180,7 +181,12 @@ impl Lookups {
             let shape: Vec<usize> = group.parts.iter().map(|part| part.items).collect();
             let caller = Arc::clone(&asker.caller);
             let mut work = Box::pin(async move {
-                let outcome = service.execute(&caller, NO_ID, group.items.all()).await;
+                let outcome = match group.items {
+                    Items::Whereis { site, files } => {
+                        service.whereis(&caller, files, site.as_ref()).await.map(Found::Whereis)
+                    }
+                    items => service.execute(&caller, NO_ID, items.all()).await.map(Found::Answer),
+                };
                 take_apart(outcome, &shape)
             });
             match work.as_mut().now_or_never() {
@@ -212,31 +218,45 @@ pub(super) struct Tracked {
     pub ended: Vec<u64>,
 }
 
+/// What was found, as a whole.
+enum Found {
+    Answer(Answer),
+    Whereis(EncodedItems),
+}
+
 /// The outcomes of the parts of one look-up. Should it have failed as a whole, each part has.
-fn take_apart(outcome: Result<Answer>, shape: &[usize]) -> Vec<Result<Answer>> {
-    fn apart<T>(items: Vec<T>, shape: &[usize], answer: fn(Vec<T>) -> Answer) -> Vec<Result<Answer>> {
-        if items.len() != shape.iter().sum::<usize>() {
-            return all(
-                shape,
-                Error::new(ErrorKind::Internal, "a defect of exacat: not as many answers as items"),
-            );
-        }
-        if shape.len() == 1 {
-            return vec![Ok(answer(items))];
-        }
-        let mut items = items.into_iter();
-        shape.iter().map(|count| Ok(answer(items.by_ref().take(*count).collect()))).collect()
-    }
-    fn all(shape: &[usize], error: Error) -> Vec<Result<Answer>> {
+fn take_apart(outcome: Result<Found>, shape: &[usize]) -> Vec<Result<Given>> {
+    fn all(shape: &[usize], error: Error) -> Vec<Result<Given>> {
         shape.iter().map(|_| Err(error.clone())).collect()
     }
-    match outcome {
-        Ok(Answer::Stats(items)) => apart(items, shape, Answer::Stats),
-        Ok(Answer::Whereis(items)) => apart(items, shape, Answer::Whereis),
-        Ok(Answer::Lfns(items)) => apart(items, shape, Answer::Lfns),
-        Ok(_) => {
-            all(shape, Error::new(ErrorKind::Internal, "a defect of exacat: not the answer of a look-up"))
+    fn defect(what: &str) -> Error {
+        Error::new(ErrorKind::Internal, format!("a defect of exacat: {what}"))
+    }
+    fn apart<T>(items: Vec<T>, shape: &[usize], answer: fn(Vec<T>) -> Answer) -> Vec<Result<Given>> {
+        if shape.len() == 1 {
+            return vec![Ok(Given::Answer(answer(items)))];
         }
+        let mut items = items.into_iter();
+        shape.iter().map(|count| Ok(Given::Answer(answer(items.by_ref().take(*count).collect())))).collect()
+    }
+    let wanted: usize = shape.iter().sum();
+    match outcome {
+        Ok(Found::Whereis(EncodedItems { bytes, ends })) if ends.len() == wanted => {
+            let bytes = Bytes::from(bytes);
+            let (mut begin, mut done) = (0, 0);
+            let part = |count: &usize| {
+                done += count;
+                let end = if done == 0 { 0 } else { ends[done - 1] };
+                let items = bytes.slice(std::mem::replace(&mut begin, end)..end);
+                Ok(Given::Whereis { count: *count, items })
+            };
+            shape.iter().map(part).collect()
+        }
+        Ok(Found::Answer(Answer::Stats(items))) if items.len() == wanted => {
+            apart(items, shape, Answer::Stats)
+        }
+        Ok(Found::Answer(Answer::Lfns(items))) if items.len() == wanted => apart(items, shape, Answer::Lfns),
+        Ok(_) => all(shape, defect("not one answer to each question of a look-up")),
         Err(error) => all(shape, error),
     }
 }
@@ -252,7 +272,7 @@ struct HandOut<'a> {
 
 impl HandOut<'_> {
     /// Now: they are there.
-    fn all(&mut self, parts: Vec<Part>, outcomes: Vec<Result<Answer>>, tracked: &mut Tracked) {
+    fn all(&mut self, parts: Vec<Part>, outcomes: Vec<Result<Given>>, tracked: &mut Tracked) {
         let service = &self.outbox.service;
         let time = self.since.elapsed();
         // Requests that ended alike are recorded together.

@@ -6,6 +6,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
+use exacat_model::answer::WhereisBytes;
+use exacat_model::codec::Encode;
 use exacat_model::{Answer, Error, ErrorKind, Result};
 use exacat_wire::native::{AnswerBatchWriter, encode_outcome};
 use parking_lot::Mutex;
@@ -13,6 +16,25 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::instruments::OperationIndex;
 use crate::service::{Asker, Service};
+
+/// What is answered: an answer, or what has its canonical bytes already.
+pub(super) enum Given {
+    Answer(Answer),
+    /// An [`Answer::Whereis`] of so many items.
+    Whereis {
+        count: usize,
+        items: Bytes,
+    },
+}
+
+impl Encode for Given {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Given::Answer(answer) => answer.encode(out),
+            Given::Whereis { count, items } => WhereisBytes { count: *count, items }.encode(out),
+        }
+    }
+}
 
 /// Encoded frames for the client, from a task to the connection.
 pub(super) struct Reply {
@@ -105,11 +127,11 @@ impl Waiting {
     }
 
     /// Answers.
-    pub fn answer(mut self, outcome: Result<Answer>) {
+    pub fn answer(mut self, outcome: Result<Given>) {
         self.settle(outcome);
     }
 
-    fn settle(&mut self, outcome: Result<Answer>) {
+    fn settle(&mut self, outcome: Result<Given>) {
         let Some(target) = self.target.take() else {
             return;
         };
@@ -150,7 +172,7 @@ pub(super) struct BatchInProgress {
 }
 
 struct Places {
-    outcomes: Vec<Option<Result<Answer>>>,
+    outcomes: Vec<Option<Result<Given>>>,
     open: usize,
 }
 
@@ -164,7 +186,7 @@ impl BatchInProgress {
     pub fn fill(
         &self,
         index: usize,
-        outcome: Result<Answer>,
+        outcome: Result<Given>,
         out: &mut Vec<u8>,
         frame_bytes_max: usize,
     ) -> Option<u64> {

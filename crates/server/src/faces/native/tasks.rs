@@ -8,7 +8,7 @@ use exacat_wire::native::limits::CREDIT_MAX;
 use exacat_wire::native::{encode_end, encode_part};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use super::reply::{Reply, Waiting};
+use super::reply::{Given, Reply, Waiting};
 use crate::admission::{Class, Held, Step};
 use crate::service::Work;
 
@@ -103,7 +103,7 @@ pub(super) async fn run(job: Job) {
         }
     }
     // A write that outlives its deadline is answered then, and counted until it is over.
-    service.run(work, |outcome| waiting.answer(outcome)).await;
+    service.run(work, |outcome| waiting.answer(outcome.map(Given::Answer))).await;
     drop((held, alive));
 }
 
