@@ -43,7 +43,7 @@ pub(crate) struct RowAt {
 }
 
 /// Files to register at once, none twice.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FileGroup {
     pub(crate) files: Vec<NewFile>,
     pub(crate) rows: Vec<RowAt>,

@@ -6,48 +6,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use exacat_model::{
-    Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record, RecordKey,
-    RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
-};
-use exacat_store::{
-    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
-    StoreStatus, UsageOf, Walk,
-};
+use exacat_store::{ApplyError, Clock, Outcome, Request, Store};
 use fastrand::Rng;
 use parking_lot::Mutex;
 
 use crate::clock::TestClock;
 use crate::dump::Dump;
 use crate::factory::StoreFactory;
+use crate::fronted::{Before, Fronted};
 use crate::random::{self, Generator, View};
 
 /// Times a request is asked again, at most: losing so many answers in a row is a defect of the test.
 const ASKED_AGAIN_MAX: usize = 1000;
-
-/// A store whose `apply` stands in front of another store's; reads go through.
-#[async_trait]
-pub trait Before: Send + Sync + 'static {
-    /// Does something with the request, and mostly hands it on.
-    async fn apply(
-        &self,
-        request: Request,
-        store: &dyn Store,
-    ) -> std::result::Result<Vec<Outcome>, ApplyError>;
-}
-
-/// A store with something before its `apply`.
-pub struct Fronted<B> {
-    before: B,
-    store: Arc<dyn Store>,
-}
-
-impl<B: Before> Fronted<B> {
-    /// Puts `before` before `store`.
-    pub fn new(before: B, store: Arc<dyn Store>) -> Self {
-        Fronted { before, store }
-    }
-}
 
 /// Loses answers, by a seed.
 pub struct LostAnswers {
@@ -89,11 +59,7 @@ impl LostAnswers {
 
 #[async_trait]
 impl Before for LostAnswers {
-    async fn apply(
-        &self,
-        request: Request,
-        store: &dyn Store,
-    ) -> std::result::Result<Vec<Outcome>, ApplyError> {
+    async fn apply(&self, request: Request, store: &dyn Store) -> Result<Vec<Outcome>, ApplyError> {
         let lost = Err(ApplyError::Unknown("the answer is lost".to_owned()));
         match self.fate(request.mutations.len()) {
             Fate::Answered => store.apply(request).await,
@@ -109,7 +75,7 @@ impl Before for LostAnswers {
 }
 
 /// Asks until there is an answer.
-pub async fn answered(store: &dyn Store, request: &Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
+pub async fn answered(store: &dyn Store, request: &Request) -> Result<Vec<Outcome>, ApplyError> {
     for _ in 0..ASKED_AGAIN_MAX {
         match store.apply(request.clone()).await {
             Err(ApplyError::Unknown(_)) => {}
@@ -119,123 +85,11 @@ pub async fn answered(store: &dyn Store, request: &Request) -> std::result::Resu
     panic!("{ASKED_AGAIN_MAX} answers in a row were lost");
 }
 
-#[async_trait]
-impl<B: Before> Store for Fronted<B> {
-    async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
-        self.before.apply(request, &*self.store).await
-    }
-
-    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
-        self.store.walk(paths).await
-    }
-
-    async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
-        self.store.locate(ids).await
-    }
-
-    async fn list(
-        &self,
-        directory: DirId,
-        after: Option<&Name>,
-        limit: usize,
-    ) -> Result<Option<Page<Entry>>> {
-        self.store.list(directory, after, limit).await
-    }
-
-    async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
-        self.store.usage(of).await
-    }
-
-    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
-        self.store.replicas_on(se, cursor, limit).await
-    }
-
-    async fn members(
-        &self,
-        collection: Guid,
-        after: Option<Guid>,
-        limit: usize,
-    ) -> Result<Option<Page<Guid>>> {
-        self.store.members(collection, after, limit).await
-    }
-
-    async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
-        self.store.trash(after, limit).await
-    }
-
-    async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
-        self.store.trash_item(id).await
-    }
-
-    async fn deletions(
-        &self,
-        se: SeNumber,
-        after: Option<DeletionId>,
-        limit: usize,
-    ) -> Result<Page<Deletion>> {
-        self.store.deletions(se, after, limit).await
-    }
-
-    async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
-        self.store.booking(guid).await
-    }
-
-    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
-        self.store.bookings(after, limit).await
-    }
-
-    async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
-        self.store.due(now, limit).await
-    }
-
-    async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
-        self.store.record(key).await
-    }
-
-    async fn records(
-        &self,
-        kind: RecordKind,
-        after: Option<RecordKey>,
-        limit: usize,
-    ) -> Result<Page<RecordEntry>> {
-        self.store.records(kind, after, limit).await
-    }
-
-    async fn revision(&self) -> Result<Revision> {
-        self.store.revision().await
-    }
-
-    async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
-        self.store.changes(after, limit).await
-    }
-
-    async fn changed(&self, after: Revision) -> Result<()> {
-        self.store.changed(after).await
-    }
-
-    async fn audit(&self) -> Result<Audit> {
-        self.store.audit().await
-    }
-
-    async fn status(&self) -> Result<StoreStatus> {
-        self.store.status().await
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.store.close().await
-    }
-}
-
 /// Random requests through lost answers, asked again until there is one, on a store of `factory`. With one mutation
 /// each, all outcomes and the whole state must be as if nothing had been lost. With several, those that were refused
 /// are decided anew when asked again (A6): then they must be as for the reference, with the same answers lost.
 /// Says what differs.
-pub async fn run(
-    factory: &dyn StoreFactory,
-    seed: u64,
-    steps: usize,
-    several: bool,
-) -> std::result::Result<(), String> {
+pub async fn run(factory: &dyn StoreFactory, seed: u64, steps: usize, several: bool) -> Result<(), String> {
     const LOST_PERCENT: u8 = 40;
     let clock = TestClock::new();
     let under_test = factory.open(&clock).await;

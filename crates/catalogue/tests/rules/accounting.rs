@@ -10,20 +10,7 @@ use exacat_model::operation::{Owner, UserSettings};
 use exacat_model::{
     Answer, ErrorKind, ExpectRecord, Lfn, Mutation, Operation, Record, Role, TimeMs, Token, TokenId, UserId,
 };
-
-fn settings(name: &str) -> UserSettings {
-    UserSettings {
-        name: account(name),
-        group: None,
-        groups: None,
-        roles: None,
-        may_become: None,
-        subjects: None,
-        home: None,
-        disabled: None,
-        only_new: false,
-    }
-}
+use exacat_testkit::settings;
 
 async fn accounts(f: &Fixture, caller: &Caller) -> (Vec<UserInfo>, Vec<(u32, exacat_model::AccountName)>) {
     match f.get(caller, Operation::AccountList).await {
@@ -43,14 +30,14 @@ async fn set(f: &Fixture, settings: UserSettings) {
 #[tokio::test]
 async fn a_new_user_has_a_group_of_its_name_and_a_number_of_its_own() {
     let f = Fixture::new().await;
-    set(&f, UserSettings { only_new: true, ..settings("dave") }).await;
+    set(&f, UserSettings { only_new: true, ..settings::user("dave") }).await;
     let dave = user(&f, "dave").await.unwrap();
     assert_eq!((dave.id, dave.group.as_str(), dave.disabled), (5, "dave", false));
     assert!(dave.roles.is_empty() && dave.groups.is_empty());
-    let again = UserSettings { only_new: true, ..settings("dave") };
+    let again = UserSettings { only_new: true, ..settings::user("dave") };
     assert_eq!(f.refusal(&f.admin, Operation::UserSet(again)).await, ErrorKind::Exists);
     // Into a group that is there.
-    set(&f, UserSettings { group: Some(account("physics")), ..settings("erin") }).await;
+    set(&f, UserSettings { group: Some(account("physics")), ..settings::user("erin") }).await;
     assert_eq!(user(&f, "erin").await.unwrap().group, account("physics"));
     assert!(accounts(&f, &f.admin).await.1.iter().all(|(_, name)| *name != account("erin")));
     let all = UserSettings {
@@ -61,7 +48,7 @@ async fn a_new_user_has_a_group_of_its_name_and_a_number_of_its_own() {
         subjects: Some(vec!["/CN=dave".to_owned()]),
         home: Some(lfn("/home/dave")),
         disabled: Some(true),
-        ..settings("dave")
+        ..settings::user("dave")
     };
     set(&f, all).await;
     let dave = user(&f, "dave").await.unwrap();
@@ -76,25 +63,31 @@ async fn a_new_user_has_a_group_of_its_name_and_a_number_of_its_own() {
         f.get(&f.admin, Operation::GroupAdd { name: account(name) }).await;
     }
     let groups = |count: usize| Some(many[..count].iter().map(|name| account(name)).collect());
-    set(&f, UserSettings { groups: groups(GROUPS_PER_USER_MAX), ..settings("bob") }).await;
+    set(&f, UserSettings { groups: groups(GROUPS_PER_USER_MAX), ..settings::user("bob") }).await;
     for (bad, kind) in [
-        (UserSettings { group: Some(account("none")), ..settings("dave") }, ErrorKind::NotFound),
-        (UserSettings { groups: Some(vec![account("none")]), ..settings("dave") }, ErrorKind::NotFound),
-        (UserSettings { may_become: Some(vec![account("none")]), ..settings("dave") }, ErrorKind::NotFound),
-        (UserSettings { subjects: Some(vec!["/CN=dave".to_owned()]), ..settings("bob") }, ErrorKind::Exists),
-        (UserSettings { subjects: Some(vec![" ".to_owned()]), ..settings("bob") }, ErrorKind::Invalid),
-        (UserSettings { subjects: Some(vec!["x".repeat(1025)]), ..settings("bob") }, ErrorKind::Limit),
+        (UserSettings { group: Some(account("none")), ..settings::user("dave") }, ErrorKind::NotFound),
+        (UserSettings { groups: Some(vec![account("none")]), ..settings::user("dave") }, ErrorKind::NotFound),
+        (
+            UserSettings { may_become: Some(vec![account("none")]), ..settings::user("dave") },
+            ErrorKind::NotFound,
+        ),
+        (
+            UserSettings { subjects: Some(vec!["/CN=dave".to_owned()]), ..settings::user("bob") },
+            ErrorKind::Exists,
+        ),
+        (UserSettings { subjects: Some(vec![" ".to_owned()]), ..settings::user("bob") }, ErrorKind::Invalid),
+        (UserSettings { subjects: Some(vec!["x".repeat(1025)]), ..settings::user("bob") }, ErrorKind::Limit),
         (
             UserSettings {
                 subjects: Some((0..=SUBJECTS_PER_USER_MAX).map(|number| number.to_string()).collect()),
-                ..settings("bob")
+                ..settings::user("bob")
             },
             ErrorKind::Limit,
         ),
-        (UserSettings { groups: groups(GROUPS_PER_USER_MAX + 1), ..settings("bob") }, ErrorKind::Limit),
-        (UserSettings { roles: Some(Vec::new()), ..settings("admin") }, ErrorKind::Invalid),
-        (UserSettings { disabled: Some(true), ..settings("admin") }, ErrorKind::Invalid),
-        (settings("gone-3"), ErrorKind::Invalid),
+        (UserSettings { groups: groups(GROUPS_PER_USER_MAX + 1), ..settings::user("bob") }, ErrorKind::Limit),
+        (UserSettings { roles: Some(Vec::new()), ..settings::user("admin") }, ErrorKind::Invalid),
+        (UserSettings { disabled: Some(true), ..settings::user("admin") }, ErrorKind::Invalid),
+        (settings::user("gone-3"), ErrorKind::Invalid),
     ] {
         assert_eq!(f.refusal(&f.admin, Operation::UserSet(bad.clone())).await, kind, "{bad:?}");
     }
@@ -105,11 +98,11 @@ async fn numbers_of_dropped_accounts_are_not_given_again() {
     let f = Fixture::new().await;
     let drop_user = |name: &str| Operation::UserDrop { name: account(name) };
     for _ in 0..3 {
-        set(&f, settings("dave")).await;
+        set(&f, settings::user("dave")).await;
         f.get(&f.admin, drop_user("dave")).await;
         assert!(user(&f, "dave").await.is_none());
     }
-    set(&f, settings("dave")).await;
+    set(&f, settings::user("dave")).await;
     assert_eq!(user(&f, "dave").await.unwrap().id, 8);
     assert_eq!(accounts(&f, &f.admin).await.0.len(), 6);
     // The group stayed, and is used again; dropped groups keep their number too.
@@ -177,11 +170,11 @@ async fn the_life_of_a_token() {
         assert_eq!(kind_of(&f, bad).await, Some(ErrorKind::Unauthenticated), "{bad}");
     }
     // It ends in time, on a connection that is open too.
-    f.clock.advance_ms(99_999);
+    f.clock.turn(99_999);
     assert_eq!(kind_of(&f, &secret).await, None);
     assert!(f.catalogue.still_valid(&token.id).await.unwrap());
     f.get(&caller, Operation::Whoami).await;
-    f.clock.advance_ms(1);
+    f.clock.turn(1);
     assert_eq!(kind_of(&f, &secret).await, Some(ErrorKind::Unauthenticated));
     assert!(!f.catalogue.still_valid(&token.id).await.unwrap());
     assert_eq!(f.refusal(&caller, Operation::Whoami).await, ErrorKind::Unauthenticated);
@@ -218,7 +211,7 @@ async fn a_token_gives_no_more_than_its_issuer_has() {
     issued(&f, &f.alice, issue("/", true, Settings::default().token_seconds_max)).await;
     let (_, secret) = issued(&f, &f.alice, issue("/alice/a", true, 100)).await;
     let narrow = f.catalogue.authenticate(&secret).await.unwrap();
-    f.clock.advance_ms(50_000);
+    f.clock.turn(50_000);
     for (operation, allowed) in [
         (issue("/alice/a", true, 50), true),
         (issue("/alice/a/b", false, 10), true),
@@ -259,11 +252,11 @@ async fn a_token_gives_no_more_than_its_issuer_has() {
 #[tokio::test]
 async fn disabled_and_dropped_users_are_out_at_once() {
     let f = Fixture::new().await;
-    set(&f, settings("dave")).await;
+    set(&f, settings::user("dave")).await;
     let dave = f.catalogue.caller_named(&account("dave")).await.unwrap();
     let (token, secret) = issued(&f, &dave, issue("/", true, 1000)).await;
     let caller = f.catalogue.authenticate(&secret).await.unwrap();
-    set(&f, UserSettings { disabled: Some(true), ..settings("dave") }).await;
+    set(&f, UserSettings { disabled: Some(true), ..settings::user("dave") }).await;
     assert_eq!(kind_of(&f, &secret).await, Some(ErrorKind::Unauthenticated));
     assert!(!f.catalogue.still_valid(&token.id).await.unwrap());
     assert_eq!(f.catalogue.revalidate(&caller).await.unwrap_err().kind, ErrorKind::Unauthenticated);
@@ -281,8 +274,11 @@ async fn disabled_and_dropped_users_are_out_at_once() {
     let mkdir = || Operation::Mkdir { lfns: vec![lfn("/open/daves")], parents: false, mode: None };
     assert_eq!(f.refusal(&caller, mkdir()).await, ErrorKind::Unauthenticated);
     // Enabled again, its tokens are valid again; a new role is had from the next look on.
-    set(&f, UserSettings { disabled: Some(false), roles: Some(vec![Role::Operator]), ..settings("dave") })
-        .await;
+    set(
+        &f,
+        UserSettings { disabled: Some(false), roles: Some(vec![Role::Operator]), ..settings::user("dave") },
+    )
+    .await;
     assert!(!caller.is_operator());
     assert!(f.catalogue.revalidate(&caller).await.unwrap().is_operator());
     f.get(&f.admin, Operation::UserDrop { name: account("dave") }).await;
@@ -305,7 +301,7 @@ async fn acting_as_another() {
     assert_eq!(become_user(&f.alice, "nobody").await.unwrap_err().kind, ErrorKind::NotFound);
     assert_eq!(become_user(&f.anonymous, "bob").await.unwrap_err().kind, ErrorKind::Unauthenticated);
     assert_eq!(become_user(&f.alice, "alice").await.unwrap().user(), Some(UserId(1)));
-    set(&f, UserSettings { may_become: Some(vec![account("bob")]), ..settings("alice") }).await;
+    set(&f, UserSettings { may_become: Some(vec![account("bob")]), ..settings::user("alice") }).await;
     // What the token allows stays, and when it ends.
     let (_, secret) = issued(&f, &f.alice, issue("/bob", false, 100)).await;
     let caller = f.catalogue.authenticate(&secret).await.unwrap();
@@ -313,12 +309,13 @@ async fn acting_as_another() {
     assert_eq!((bob.user(), bob.scope(), bob.may_write()), (Some(UserId(2)), &lfn("/bob"), false));
     assert_eq!(bob.expires(), caller.expires());
     assert_eq!(f.catalogue.revalidate(&bob).await.unwrap().user(), Some(UserId(2)));
-    set(&f, UserSettings { may_become: Some(Vec::new()), ..settings("alice") }).await;
+    set(&f, UserSettings { may_become: Some(Vec::new()), ..settings::user("alice") }).await;
     assert_eq!(f.catalogue.revalidate(&bob).await.unwrap_err().kind, ErrorKind::Denied);
-    set(&f, UserSettings { disabled: Some(true), ..settings("bob") }).await;
+    set(&f, UserSettings { disabled: Some(true), ..settings::user("bob") }).await;
     assert!(become_user(&f.admin, "bob").await.is_err());
     // By the subject of a certificate.
-    set(&f, UserSettings { subjects: Some(vec!["/C=CH/CN=Carol".to_owned()]), ..settings("carol") }).await;
+    set(&f, UserSettings { subjects: Some(vec!["/C=CH/CN=Carol".to_owned()]), ..settings::user("carol") })
+        .await;
     assert_eq!(f.catalogue.caller_of_subject("/C=CH/CN=Carol").await.unwrap().user(), Some(UserId(4)));
     assert_eq!(f.catalogue.caller_of_subject("/C=CH").await.unwrap_err().kind, ErrorKind::Unauthenticated);
 }
@@ -339,18 +336,18 @@ async fn tokens_of_a_user_have_a_limit_and_expired_ones_are_forgotten() {
         })),
         expect: ExpectRecord::Absent,
     };
-    let now = exacat_store::Clock::now(&*f.clock);
+    let now = exacat_store::Clock::now(&f.clock);
     let most = TOKENS_PER_USER_MAX as u64 - 1;
     f.apply(1, (0..most).map(|number| record(number, now.plus_ms(1000))).collect()).await;
     f.apply(1, vec![record(most, now)]).await;
     issued(&f, &f.alice, issue("/", true, 3600)).await;
     assert_eq!(f.refusal(&f.alice, issue("/", true, 3600)).await, ErrorKind::Limit);
     issued(&f, &f.bob, issue("/", true, 3600)).await;
-    f.clock.advance_ms(1000);
+    f.clock.turn(1000);
     issued(&f, &f.alice, issue("/", true, 3600)).await;
     // Shown for a week, then forgotten, a bounded number at a time.
     assert_eq!(f.catalogue.expired_tokens_step().await.unwrap().done, 0);
-    f.clock.advance_ms(7 * 24 * 3600 * 1000);
+    f.clock.turn(7 * 24 * 3600 * 1000);
     let mut done = 0;
     loop {
         let report = f.catalogue.expired_tokens_step().await.unwrap();

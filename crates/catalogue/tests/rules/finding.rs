@@ -114,7 +114,7 @@ async fn wide_directories_are_found_whole() {
 async fn each_condition_holds() {
     let f = Fixture::new().await;
     plant_tree(&f).await;
-    f.clock.advance_ms(1_000_000);
+    f.clock.turn(1_000_000);
     f.plant_file("/alice/t/late.root", 1, 0o644, 1 << 40, vec![derived(2, ReplicaState::Available)]).await;
     f.plant("/alice/t/link", 1, 0o777, NewBody::Link { guid: guid(900), target: lfn("/alice/t/a") }).await;
     f.plant("/alice/t/set", 2, 0o644, NewBody::Collection { guid: guid(901) }).await;

@@ -14,32 +14,12 @@ use exacat_catalogue::{Caller, Catalogue, Settings};
 use exacat_model::{
     AccountName, Answer, Cursor, Edit, Entry, EntryId, ErrorKind, Expect, ExpectRecord, File, Group, GroupId,
     Guid, Lfn, Location, Mode, Mutation, NewBody, NewEntry, Operation, OperationId, Pfn, Record, Replica,
-    ReplicaState, Result, Role, Se, SeName, SeNumber, SeStatus, TimeMs, TrashId, User, UserId,
+    ReplicaState, Result, Role, Se, SeName, SeNumber, SeStatus, TrashId, User, UserId,
 };
 use exacat_model::{At, Checksums, DirId};
 use exacat_store::memory::MemoryStore;
-use exacat_store::{Clock, Outcome, Request, Store, WalkEnd};
-use parking_lot::Mutex;
-
-/// A clock that stands until it is turned.
-pub struct ManualClock(Mutex<TimeMs>);
-
-impl ManualClock {
-    pub fn new(now: TimeMs) -> Self {
-        ManualClock(Mutex::new(now))
-    }
-
-    pub fn advance_ms(&self, ms: u64) {
-        let mut now = self.0.lock();
-        *now = now.plus_ms(ms);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> TimeMs {
-        *self.0.lock()
-    }
-}
+use exacat_store::{Outcome, Request, Store, WalkEnd};
+use exacat_testkit::TestClock;
 
 pub fn lfn(text: &str) -> Lfn {
     Lfn::parse(text).unwrap()
@@ -93,7 +73,7 @@ const ACCOUNTS: [(&str, u32, &[u32], &[Role]); 4] = [
 pub struct Fixture {
     pub catalogue: Arc<Catalogue>,
     pub store: Arc<MemoryStore>,
-    pub clock: Arc<ManualClock>,
+    pub clock: TestClock,
     pub admin: Caller,
     pub op: Caller,
     pub alice: Caller,
@@ -135,8 +115,8 @@ impl Fixture {
     }
 
     pub async fn with(settings: Settings) -> Self {
-        let clock = Arc::new(ManualClock::new(TimeMs(1_700_000_000_000)));
-        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let clock = TestClock::new();
+        let store = Arc::new(MemoryStore::new(clock.shared()));
         let mut records = vec![Record::Group(Group { id: GroupId(10), name: account("physics") })];
         for (name, id, groups, roles) in ACCOUNTS {
             records.push(Record::Group(Group { id: GroupId(id), name: account(name) }));
@@ -178,7 +158,7 @@ impl Fixture {
         for outcome in store.apply(request).await.unwrap() {
             assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
         }
-        let catalogue = Catalogue::open(store.clone(), clock.clone(), settings).await.unwrap();
+        let catalogue = Catalogue::open(store.clone(), clock.shared(), settings).await.unwrap();
         let caller = |name: &str| {
             let (name, id, groups, roles) =
                 ACCOUNTS.into_iter().find(|(account, ..)| *account == name).unwrap();

@@ -12,14 +12,11 @@ use async_trait::async_trait;
 use exacat_catalogue::{Catalogue, Settings};
 use exacat_model::operation::{Attribute, Existing, NewFile, NewReplica, ReplicaEdit};
 use exacat_model::{
-    Answer, Audit, Booking, Checksum, Checksums, Cursor, Deletion, DeletionId, DirId, Entry, EntryId,
-    ErrorKind, FileRef, Guid, Lfn, Name, NewBody, Operation, OperationId, Record, RecordKey, RecordKind,
-    ReplicaState, Result, Revision, SeNumber, Tag, TagKey, TagValue, TimeMs, TrashId, TrashItem,
+    Answer, Checksum, Checksums, Cursor, ErrorKind, FileRef, Lfn, NewBody, Operation, OperationId,
+    ReplicaState, Result, Revision, Tag, TagKey, TagValue, TimeMs, TrashId,
 };
-use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Located, Outcome, Page, RecordEntry, Request, Store, StoreStatus,
-    UsageOf, Walk,
-};
+use exacat_store::{ApplyError, Outcome, Request, Store};
+use exacat_testkit::{Before, Fronted};
 use parking_lot::Mutex;
 
 use crate::fixture::{Fixture, derived, guid, lfn, lfns, mode, se_name};
@@ -40,23 +37,25 @@ impl Fault {
     const ALL: [Fault; 3] = [Fault::AnswerLost, Fault::RequestLost, Fault::NotDone];
 }
 
-/// A store that fails one request.
+/// Fails one request to the store behind it.
 struct Lossy {
-    inner: Arc<dyn Store>,
     /// Requests until the fault, and which; none once it happened.
     fault: Mutex<Option<(usize, Fault)>>,
     requests: Mutex<usize>,
 }
 
-impl Lossy {
-    fn new(inner: Arc<dyn Store>, fault: Option<(usize, Fault)>) -> Arc<Self> {
-        Arc::new(Lossy { inner, fault: Mutex::new(fault), requests: Mutex::new(0) })
-    }
+/// A store that fails one request.
+fn lossy(store: Arc<dyn Store>, fault: Option<(usize, Fault)>) -> Arc<Fronted<Lossy>> {
+    Arc::new(Fronted::new(Lossy { fault: Mutex::new(fault), requests: Mutex::new(0) }, store))
 }
 
 #[async_trait]
-impl Store for Lossy {
-    async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
+impl Before for Lossy {
+    async fn apply(
+        &self,
+        request: Request,
+        store: &dyn Store,
+    ) -> std::result::Result<Vec<Outcome>, ApplyError> {
         *self.requests.lock() += 1;
         let due = {
             let mut fault = self.fault.lock();
@@ -70,94 +69,14 @@ impl Store for Lossy {
             }
         };
         match due {
-            None => self.inner.apply(request).await,
+            None => store.apply(request).await,
             Some(Fault::AnswerLost) => {
-                self.inner.apply(request).await?;
+                store.apply(request).await?;
                 Err(ApplyError::Unknown("the answer was lost".to_owned()))
             }
             Some(Fault::RequestLost) => Err(ApplyError::Unknown("the request was lost".to_owned())),
             Some(Fault::NotDone) => Err(ApplyError::Unavailable("not now".to_owned())),
         }
-    }
-    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
-        self.inner.walk(paths).await
-    }
-    async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
-        self.inner.locate(ids).await
-    }
-    async fn list(
-        &self,
-        directory: DirId,
-        after: Option<&Name>,
-        limit: usize,
-    ) -> Result<Option<Page<Entry>>> {
-        self.inner.list(directory, after, limit).await
-    }
-    async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
-        self.inner.usage(of).await
-    }
-    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
-        self.inner.replicas_on(se, cursor, limit).await
-    }
-    async fn members(
-        &self,
-        collection: Guid,
-        after: Option<Guid>,
-        limit: usize,
-    ) -> Result<Option<Page<Guid>>> {
-        self.inner.members(collection, after, limit).await
-    }
-    async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
-        self.inner.trash(after, limit).await
-    }
-    async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
-        self.inner.trash_item(id).await
-    }
-    async fn deletions(
-        &self,
-        se: SeNumber,
-        after: Option<DeletionId>,
-        limit: usize,
-    ) -> Result<Page<Deletion>> {
-        self.inner.deletions(se, after, limit).await
-    }
-    async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
-        self.inner.booking(guid).await
-    }
-    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
-        self.inner.bookings(after, limit).await
-    }
-    async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
-        self.inner.due(now, limit).await
-    }
-    async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
-        self.inner.record(key).await
-    }
-    async fn records(
-        &self,
-        kind: RecordKind,
-        after: Option<RecordKey>,
-        limit: usize,
-    ) -> Result<Page<RecordEntry>> {
-        self.inner.records(kind, after, limit).await
-    }
-    async fn revision(&self) -> Result<Revision> {
-        self.inner.revision().await
-    }
-    async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
-        self.inner.changes(after, limit).await
-    }
-    async fn changed(&self, after: Revision) -> Result<()> {
-        self.inner.changed(after).await
-    }
-    async fn audit(&self) -> Result<Audit> {
-        self.inner.audit().await
-    }
-    async fn status(&self) -> Result<StoreStatus> {
-        self.inner.status().await
-    }
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
     }
 }
 
@@ -197,8 +116,8 @@ enum Same {
 async fn run(asked: Asked, fault: Option<(usize, Fault)>) -> Run {
     let Asked { fixture: f, settings, mut operation, admin } = asked;
     let before = f.store.revision().await.unwrap();
-    let store = Lossy::new(f.store.clone(), fault);
-    let catalogue = Catalogue::open(store.clone(), f.clock.clone(), settings).await.unwrap();
+    let store = lossy(f.store.clone(), fault);
+    let catalogue = Catalogue::open(store.clone(), f.clock.shared(), settings).await.unwrap();
     let caller = if admin { &f.admin } else { &f.alice };
     let id = OperationId([0x55; 16]);
     let mut failures = 0;
@@ -214,7 +133,7 @@ async fn run(asked: Asked, fault: Option<(usize, Fault)>) -> Run {
         assert!(failures < FAILURES_MAX, "{operation:?}");
     };
     f.audit().await;
-    let requests = *store.requests.lock();
+    let requests = *store.before.requests.lock();
     Run { answer, done: done_since(&f, before).await, requests, failures }
 }
 
@@ -484,19 +403,19 @@ async fn steps_of_workers_survive_every_fault() {
         }
         f.plant_file("/alice/file", 1, 0o644, 10, vec![]).await;
         f.edit("/alice/file", vec![exacat_model::Edit::Expires(Some(TimeMs(1)))]).await;
-        f.clock.advance_ms(20_000);
-        let lossy = Lossy::new(f.store.clone(), None);
-        let catalogue = Catalogue::open(lossy.clone(), f.clock.clone(), settings()).await.unwrap();
+        f.clock.turn(20_000);
+        let store = lossy(f.store.clone(), None);
+        let catalogue = Catalogue::open(store.clone(), f.clock.shared(), settings()).await.unwrap();
         let kind = if fault == Fault::NotDone { ErrorKind::Unavailable } else { ErrorKind::Unknown };
         let before = f.store.revision().await.unwrap().0;
-        *lossy.fault.lock() = Some((0, fault));
+        *store.before.fault.lock() = Some((0, fault));
         assert_eq!(catalogue.expired_bookings_step().await.unwrap_err().kind, kind);
         catalogue.expired_bookings_step().await.unwrap();
-        *lossy.fault.lock() = Some((0, fault));
+        *store.before.fault.lock() = Some((0, fault));
         assert_eq!(catalogue.expired_entries_step().await.unwrap_err().kind, kind);
         catalogue.expired_entries_step().await.unwrap();
-        f.clock.advance_ms(2_000);
-        *lossy.fault.lock() = Some((0, fault));
+        f.clock.turn(2_000);
+        *store.before.fault.lock() = Some((0, fault));
         assert_eq!(catalogue.trash_purge_step().await.unwrap_err().kind, kind);
         catalogue.trash_purge_step().await.unwrap();
         // Three bookings released, one file removed, and purged: each once.

@@ -10,6 +10,7 @@ use exacat_model::{
     Answer, Checksums, Cursor, DeletionId, Edit, FileRef, Filter, GroupId, Guid, Lfn, NewBody, Operation,
     ReplicaState, Result, Revision, SeName, Tag, TagKey, TagValue, TokenId, TrashId,
 };
+use exacat_testkit::settings;
 
 use crate::fixture::{Fixture, account, derived, lfn, mode, se_name};
 
@@ -42,30 +43,13 @@ fn text_tag(key: &str, value: &str) -> Tag {
     Tag { key: TagKey::parse(key).unwrap(), value: TagValue::Text(value.to_owned()) }
 }
 
-pub fn se_settings(name: &str) -> SeSettings {
-    SeSettings {
-        name: se_name(name),
-        number: None,
-        prefix: Some("root://new//d".to_owned()),
-        qos: None,
-        status: None,
-        distances: Vec::new(),
-        only_new: true,
-    }
+fn new_se(name: &str) -> Operation {
+    let prefix = Some("root://new//d".to_owned());
+    Operation::SeSet(SeSettings { prefix, only_new: true, ..settings::se(name) })
 }
 
-pub fn user_settings(name: &str) -> UserSettings {
-    UserSettings {
-        name: account(name),
-        group: None,
-        groups: None,
-        roles: None,
-        may_become: None,
-        subjects: None,
-        home: None,
-        disabled: None,
-        only_new: true,
-    }
+fn new_user(name: &str) -> Operation {
+    Operation::UserSet(UserSettings { only_new: true, ..settings::user(name) })
 }
 
 pub fn book(lfn: Lfn, size: u64, wanted: &[&str]) -> Operation {
@@ -120,8 +104,8 @@ impl World {
             note: "to revoke".to_owned(),
         };
         let Answer::TokenIssued { token, .. } = f.get(&f.alice, issue).await else { panic!() };
-        f.get(&f.admin, Operation::SeSet(se_settings("X::EMPTY::DISK"))).await;
-        f.get(&f.admin, Operation::UserSet(user_settings("idle"))).await;
+        f.get(&f.admin, new_se("X::EMPTY::DISK")).await;
+        f.get(&f.admin, new_user("idle")).await;
         f.get(&f.admin, Operation::GroupAdd { name: account("empty") }).await;
         let deletions = Operation::SeDeletions { name: disk(), cursor: Cursor::default(), limit: 0 };
         let Answer::Deletions { items, .. } = f.get(&f.op, deletions).await else { panic!() };
@@ -206,13 +190,13 @@ pub fn operation(world: &World, name: &str) -> Operation {
         },
         "upload-abort" => Operation::UploadAbort { guid: world.uploaded, se: None },
         "upload-list" => Operation::UploadList { cursor: cursor(), limit: 0 },
-        "se-set" => Operation::SeSet(se_settings("X::NEW::DISK")),
+        "se-set" => new_se("X::NEW::DISK"),
         "se-drop" => Operation::SeDrop { name: se_name("X::EMPTY::DISK") },
         "se-list" => Operation::SeList,
         "se-files" => Operation::SeFiles { name: disk(), cursor: cursor(), limit: 0 },
         "se-deletions" => Operation::SeDeletions { name: disk(), cursor: cursor(), limit: 0 },
         "se-deleted" => Operation::SeDeleted { name: disk(), done: vec![world.deletion] },
-        "user-set" => Operation::UserSet(user_settings("dave")),
+        "user-set" => new_user("dave"),
         "user-drop" => Operation::UserDrop { name: account("idle") },
         "group-add" => Operation::GroupAdd { name: account("another") },
         "group-drop" => Operation::GroupDrop { name: account("empty") },

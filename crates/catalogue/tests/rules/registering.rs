@@ -2,11 +2,12 @@
 
 use crate::fixture::{Fixture, account, derived, guid, lfn, mode, se_name};
 use exacat_model::limits::{BATCH_MUTATIONS_MAX, MEMBER_NAME_BYTES_MAX, REPLICAS_PER_FILE_MAX};
-use exacat_model::operation::{Existing, NewFile, NewReplica, Registered};
+use exacat_model::operation::{Existing, NewFile, NewReplica, Registered, SeSettings};
 use exacat_model::{
     Answer, Checksum, Checksums, Edit, ErrorKind, FileRef, GroupId, Guid, Location, NewBody, Operation, Pfn,
     ReplicaState, Result, SeNumber, Tag, TagKey, TagValue, TimeMs, UserId,
 };
+use exacat_testkit::settings;
 
 const CERN: &str = "X::CERN::DISK";
 const FNAL: &str = "X::FNAL::DISK";
@@ -463,9 +464,9 @@ async fn limits_hold_at_their_edges() {
     assert!(ask(&f, &f.alice, Vec::new(), false, Existing::Refuse).await.is_empty());
     // Replicas of one file: as many as there are SEs, up to the limit.
     for number in 0..=REPLICAS_PER_FILE_MAX {
-        let mut settings = settings(&format!("Y::SITE::SE{number}"));
-        settings.prefix = Some(format!("root://se{number}//d"));
-        f.get(&f.op, Operation::SeSet(settings)).await;
+        let prefix = Some(format!("root://se{number}//d"));
+        let new = settings::se(&format!("Y::SITE::SE{number}"));
+        f.get(&f.op, Operation::SeSet(SeSettings { prefix, only_new: true, ..new })).await;
     }
     let replicas = |count: usize| (0..count).map(|number| on(&format!("Y::SITE::SE{number}"))).collect();
     let full = NewFile { replicas: replicas(REPLICAS_PER_FILE_MAX), ..file("/alice/full") };
@@ -474,18 +475,6 @@ async fn limits_hold_at_their_edges() {
     let answers = ask(&f, &f.alice, vec![full, over, more], false, Existing::Merge).await;
     assert_eq!(answers.iter().map(word).collect::<Vec<_>>(), ["created", "limit", "limit"]);
     f.audit().await;
-}
-
-fn settings(name: &str) -> exacat_model::operation::SeSettings {
-    exacat_model::operation::SeSettings {
-        name: se_name(name),
-        number: None,
-        prefix: None,
-        qos: None,
-        status: None,
-        distances: Vec::new(),
-        only_new: true,
-    }
 }
 
 /// A call whose files need more bytes than one request to the store may have is sent in parts; asked again, the parts

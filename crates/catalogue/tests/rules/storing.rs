@@ -9,18 +9,7 @@ use exacat_model::{
     Answer, Checksums, Cursor, DeletionId, Edit, ErrorKind, Operation, Record, RecordKey, ReplicaState,
     Revision, SeNumber, SeStatus,
 };
-
-fn settings(name: &str) -> SeSettings {
-    SeSettings {
-        name: se_name(name),
-        number: None,
-        prefix: None,
-        qos: None,
-        status: None,
-        distances: Vec::new(),
-        only_new: false,
-    }
-}
+use exacat_testkit::settings;
 
 async fn ses(f: &Fixture) -> Vec<exacat_model::answer::SeUsage> {
     match f.get(&f.alice, Operation::SeList).await {
@@ -41,7 +30,7 @@ async fn adding_and_changing() {
         qos: Some(vec![account("tape"), account("disk"), account("disk")]),
         distances: vec![(account("FNAL"), 2), (account("CERN"), 1)],
         only_new: true,
-        ..settings("Y::NEW::SE")
+        ..settings::se("Y::NEW::SE")
     };
     f.get(&f.op, Operation::SeSet(new.clone())).await;
     let made = se(&f, "Y::NEW::SE").await.unwrap();
@@ -53,7 +42,7 @@ async fn adding_and_changing() {
     let change = SeSettings {
         status: Some(SeStatus::ReadOnly),
         distances: vec![(account("CERN"), 7), (account("KISTI"), 9)],
-        ..settings("Y::NEW::SE")
+        ..settings::se("Y::NEW::SE")
     };
     f.get(&f.op, Operation::SeSet(change)).await;
     let changed = se(&f, "Y::NEW::SE").await.unwrap();
@@ -64,49 +53,53 @@ async fn adding_and_changing() {
     assert_eq!(changed.distances, [(account("CERN"), 7), (account("FNAL"), 2), (account("KISTI"), 9)]);
     // Nothing to change is done already.
     let before = f.catalogue.store().revision().await.unwrap();
-    f.get(&f.op, Operation::SeSet(SeSettings { number: Some(5), ..settings("Y::NEW::SE") })).await;
+    f.get(&f.op, Operation::SeSet(SeSettings { number: Some(5), ..settings::se("Y::NEW::SE") })).await;
     assert_eq!(f.catalogue.store().revision().await.unwrap(), before);
     for (bad, kind) in [
-        (SeSettings { number: Some(6), ..settings("Y::NEW::SE") }, ErrorKind::Invalid),
-        (SeSettings { number: Some(1), ..settings("Y::OTHER::SE") }, ErrorKind::Exists),
-        (SeSettings { number: Some(0), ..settings("Y::OTHER::SE") }, ErrorKind::Invalid),
-        (SeSettings { prefix: Some("root://x/".to_owned()), ..settings("Y::OTHER::SE") }, ErrorKind::Invalid),
+        (SeSettings { number: Some(6), ..settings::se("Y::NEW::SE") }, ErrorKind::Invalid),
+        (SeSettings { number: Some(1), ..settings::se("Y::OTHER::SE") }, ErrorKind::Exists),
+        (SeSettings { number: Some(0), ..settings::se("Y::OTHER::SE") }, ErrorKind::Invalid),
         (
-            SeSettings { prefix: Some("root://x y".to_owned()), ..settings("Y::OTHER::SE") },
+            SeSettings { prefix: Some("root://x/".to_owned()), ..settings::se("Y::OTHER::SE") },
+            ErrorKind::Invalid,
+        ),
+        (
+            SeSettings { prefix: Some("root://x y".to_owned()), ..settings::se("Y::OTHER::SE") },
             ErrorKind::Invalid,
         ),
         (
             SeSettings {
                 qos: Some((0..=QOS_PER_SE_MAX).map(|number| account(&format!("q{number}"))).collect()),
-                ..settings("Y::OTHER::SE")
+                ..settings::se("Y::OTHER::SE")
             },
             ErrorKind::Limit,
         ),
-        (settings("gone-7"), ErrorKind::Invalid),
+        (settings::se("gone-7"), ErrorKind::Invalid),
     ] {
         assert_eq!(f.refusal(&f.op, Operation::SeSet(bad.clone())).await, kind, "{bad:?}");
     }
-    f.get(&f.op, Operation::SeSet(SeSettings { number: Some(100), ..settings("Y::OTHER::SE") })).await;
-    f.get(&f.op, Operation::SeSet(settings("Y::THIRD::SE"))).await;
+    f.get(&f.op, Operation::SeSet(SeSettings { number: Some(100), ..settings::se("Y::OTHER::SE") })).await;
+    f.get(&f.op, Operation::SeSet(settings::se("Y::THIRD::SE"))).await;
     assert_eq!(se(&f, "Y::THIRD::SE").await.unwrap().number, SeNumber(101));
 }
 
 #[tokio::test]
 async fn numbers_run_out_and_are_not_given_twice() {
     let f = Fixture::new().await;
-    f.get(&f.op, Operation::SeSet(settings("Y::A::SE"))).await;
+    f.get(&f.op, Operation::SeSet(settings::se("Y::A::SE"))).await;
     f.get(&f.op, Operation::SeDrop { name: se_name("Y::A::SE") }).await;
     assert!(se(&f, "Y::A::SE").await.is_none());
     assert!(ses(&f).await.iter().all(|item| !item.se.name.as_str().starts_with("gone-")));
     assert_eq!(f.refusal(&f.op, Operation::SeDrop { name: se_name("Y::A::SE") }).await, ErrorKind::NotFound);
     assert_eq!(f.refusal(&f.op, Operation::SeDrop { name: se_name("gone-5") }).await, ErrorKind::Invalid);
-    f.get(&f.op, Operation::SeSet(settings("Y::A::SE"))).await;
+    f.get(&f.op, Operation::SeSet(settings::se("Y::A::SE"))).await;
     assert_eq!(se(&f, "Y::A::SE").await.unwrap().number, SeNumber(6));
     // By hand, a number may be used again: whoever says so knows what is written on the tapes.
-    f.get(&f.op, Operation::SeSet(SeSettings { number: Some(5), ..settings("Y::B::SE") })).await;
+    f.get(&f.op, Operation::SeSet(SeSettings { number: Some(5), ..settings::se("Y::B::SE") })).await;
     assert_eq!(se(&f, "Y::B::SE").await.unwrap().number, SeNumber(5));
-    f.get(&f.op, Operation::SeSet(SeSettings { number: Some(u16::MAX), ..settings("Y::LAST::SE") })).await;
-    assert_eq!(f.refusal(&f.op, Operation::SeSet(settings("Y::OVER::SE"))).await, ErrorKind::Limit);
+    f.get(&f.op, Operation::SeSet(SeSettings { number: Some(u16::MAX), ..settings::se("Y::LAST::SE") }))
+        .await;
+    assert_eq!(f.refusal(&f.op, Operation::SeSet(settings::se("Y::OVER::SE"))).await, ErrorKind::Limit);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -115,7 +108,8 @@ async fn many_added_at_once_get_numbers_of_their_own() {
     let mut tasks = Vec::new();
     for number in 0..12 {
         let f = f.clone();
-        let add = Operation::SeSet(SeSettings { only_new: true, ..settings(&format!("Y::{number}::SE")) });
+        let add =
+            Operation::SeSet(SeSettings { only_new: true, ..settings::se(&format!("Y::{number}::SE")) });
         tasks.push(tokio::spawn(async move { f.ask(&f.op, add).await }));
     }
     for task in tasks {
@@ -239,16 +233,17 @@ async fn the_choice_of_storage_elements() {
         ("X::CERN::TAPE", "tape"),
         ("X::GONE::DISK", "disk"),
     ] {
-        f.get(&f.op, Operation::SeSet(SeSettings { qos: Some(vec![account(qos)]), ..settings(name) })).await;
+        f.get(&f.op, Operation::SeSet(SeSettings { qos: Some(vec![account(qos)]), ..settings::se(name) }))
+            .await;
     }
     let far = SeSettings {
         prefix: Some("root://far//d".to_owned()),
         qos: Some(vec![account("disk"), account("ssd")]),
         distances: vec![(account("CERN"), 50)],
-        ..settings("X::FAR::DISK")
+        ..settings::se("X::FAR::DISK")
     };
     f.get(&f.op, Operation::SeSet(far)).await;
-    let bare = SeSettings { qos: Some(vec![account("bare")]), ..settings("X::BARE::DISK") };
+    let bare = SeSettings { qos: Some(vec![account("bare")]), ..settings::se("X::BARE::DISK") };
     f.get(&f.op, Operation::SeSet(bare)).await;
     let parse = |text: &str| {
         let mut choice = SeChoice::default();
@@ -344,7 +339,7 @@ async fn replicas_of_one_booking_have_a_limit() {
         let name = format!("Y::{number}::SE");
         f.get(
             &f.op,
-            Operation::SeSet(SeSettings { prefix: Some("root://y//d".to_owned()), ..settings(&name) }),
+            Operation::SeSet(SeSettings { prefix: Some("root://y//d".to_owned()), ..settings::se(&name) }),
         )
         .await;
         names.push(se_name(&name));
@@ -366,7 +361,7 @@ async fn replicas_of_one_booking_have_a_limit() {
 #[tokio::test]
 async fn what_keeps_a_number_taken_is_inert() {
     let f = Fixture::new().await;
-    f.get(&f.op, Operation::SeSet(settings("Y::A::SE"))).await;
+    f.get(&f.op, Operation::SeSet(settings::se("Y::A::SE"))).await;
     f.get(&f.op, Operation::SeDrop { name: se_name("Y::A::SE") }).await;
     match f.catalogue.store().record(RecordKey::Se(SeNumber(5))).await.unwrap() {
         Some((Record::Se(se), _)) => assert_eq!((se.name.as_str(), se.status), ("gone-5", SeStatus::Offline)),

@@ -11,6 +11,7 @@ use exacat_model::{
     UserId,
 };
 use exacat_store::UsageOf;
+use exacat_testkit::settings;
 
 const CERN: &str = "X::CERN::DISK";
 const FNAL: &str = "X::FNAL::DISK";
@@ -200,9 +201,9 @@ async fn a_booking_ends_in_time() {
     let long = booked(&f, &f.alice, lasting(Some(1000))).await.booking;
     let short = booked(&f, &f.alice, lasting(None)).await.booking;
     assert_eq!(short.expires, short.created.plus_ms(100_000));
-    f.clock.advance_ms(99_999);
+    f.clock.turn(99_999);
     assert_eq!(f.catalogue.expired_bookings_step().await.unwrap().done, 0);
-    f.clock.advance_ms(1);
+    f.clock.turn(1);
     assert_eq!(f.refusal(&f.alice, commit(short.guid, CERN, 10)).await, ErrorKind::NotFound);
     let report = f.catalogue.expired_bookings_step().await.unwrap();
     assert_eq!((report.done, report.more), (1, false));
@@ -242,7 +243,7 @@ async fn booking_again_moves_what_is_pending() {
     let f = Fixture::new().await;
     let again = |choice: SeChoice| book_with("/alice/file", Some(guid(7000)), 10, Checksums::none(), choice);
     let first = booked(&f, &f.alice, again(wanted(&[CERN]))).await;
-    f.clock.advance_ms(1000);
+    f.clock.turn(1000);
     // The same place: the booking is extended, the PFN stays.
     let second = booked(&f, &f.alice, again(wanted(&[CERN]))).await;
     assert_eq!(first.targets, second.targets);
@@ -288,7 +289,7 @@ async fn a_repeat_of_a_booking_is_that_booking() {
     let theft: Result<Answer> = f.catalogue.execute(&f.bob, id, operation.clone()).await;
     assert!(theft.is_err());
     // A storage element that is gone by now does not change what was booked.
-    let settings = SeSettings { status: Some(SeStatus::Offline), ..se_settings(FNAL) };
+    let settings = SeSettings { status: Some(SeStatus::Offline), ..settings::se(FNAL) };
     f.get(&f.op, Operation::SeSet(settings)).await;
     assert_eq!(upload(ask(id, operation.clone()).await.unwrap()).booking.guid, guid);
     // Commits of the last replica too.
@@ -297,18 +298,6 @@ async fn a_repeat_of_a_booking_is_that_booking() {
     assert_eq!(ask(last, commit(guid, FNAL, 10)).await.unwrap(), first);
     assert_eq!(ask(id, operation).await.unwrap_err().kind, ErrorKind::NotFound);
     f.audit().await;
-}
-
-fn se_settings(name: &str) -> SeSettings {
-    SeSettings {
-        name: se_name(name),
-        number: None,
-        prefix: None,
-        qos: None,
-        status: None,
-        distances: Vec::new(),
-        only_new: false,
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

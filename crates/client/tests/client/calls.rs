@@ -31,6 +31,16 @@ fn echo(operation: &Operation) -> Result<Answer, Error> {
     Ok(Answer::Lfns(lfns.into_iter().map(Ok).collect()))
 }
 
+/// So many look-ups at the same time, each answered with what it asked for.
+async fn look_up_at_once(client: &Client, count: usize) {
+    let calls = (0..count).map(|n| async move {
+        let name = lfn(&format!("/d{n}"));
+        let operation = Operation::Stat { lfns: vec![name.clone()], follow: true };
+        assert_eq!(client.call(operation).await, Ok(Answer::Lfns(vec![Ok(name)])));
+    });
+    futures::future::join_all(calls).await;
+}
+
 #[tokio::test]
 async fn answers_may_come_in_any_order() {
     let fake = Fake::serve(|_, mut conn| async move {
@@ -107,17 +117,13 @@ async fn what_may_help_is_asked_again_and_nothing_else() {
     for kind in ErrorKind::ALL {
         for operation in [mkdir("/d"), du("/d"), Operation::Stat { lfns: vec![lfn("/d")], follow: false }] {
             let ids: Arc<Mutex<Vec<Option<OperationId>>>> = Arc::default();
-            let seen = ids.clone();
-            let fake = Fake::serve(move |_, mut conn| {
-                let seen = seen.clone();
-                async move {
-                    conn.greet().await;
-                    while let Some((request, id, operation)) = conn.operation().await {
-                        seen.lock().push(id);
-                        let refused = seen.lock().len() <= 3;
-                        let answer = if refused { Err(error(kind)) } else { echo(&operation) };
-                        conn.send(request, outcome(answer)).await;
-                    }
+            let fake = Fake::serve_with(&ids, move |seen, _, mut conn| async move {
+                conn.greet().await;
+                while let Some((request, id, operation)) = conn.operation().await {
+                    seen.lock().push(id);
+                    let refused = seen.lock().len() <= 3;
+                    let answer = if refused { Err(error(kind)) } else { echo(&operation) };
+                    conn.send(request, outcome(answer)).await;
                 }
             });
             let client = fake.client().await;
@@ -143,15 +149,11 @@ async fn what_may_help_is_asked_again_and_nothing_else() {
 #[tokio::test]
 async fn at_the_deadline_the_error_says_what_is_known() {
     let cancelled = Arc::new(AtomicUsize::new(0));
-    let count = cancelled.clone();
-    let fake = Fake::serve(move |_, mut conn| {
-        let count = count.clone();
-        async move {
-            conn.greet().await;
-            while let Some((_, frame)) = conn.asked().await {
-                if frame == Frame::Cancel {
-                    count.fetch_add(1, Ordering::SeqCst);
-                }
+    let fake = Fake::serve_with(&cancelled, |count, _, mut conn| async move {
+        conn.greet().await;
+        while let Some((_, frame)) = conn.asked().await {
+            if frame == Frame::Cancel {
+                count.fetch_add(1, Ordering::SeqCst);
             }
         }
     });
@@ -210,28 +212,24 @@ async fn busy_for_ever_is_busy() {
 #[tokio::test]
 async fn requests_in_flight_are_bounded_by_the_server() {
     let most = Arc::new(AtomicUsize::new(0));
-    let seen = most.clone();
-    let fake = Fake::serve(move |_, mut conn| {
-        let seen = seen.clone();
-        async move {
-            conn.greet_as(hello_ack(Limits { requests_in_flight_max: 4, ..limits() })).await;
-            let mut open = Vec::new();
-            let mut answered = 0;
-            while answered < 40 {
-                // Takes all there is; when nothing more comes for a while, answers one.
-                match tokio::time::timeout(Duration::from_millis(20), conn.operation()).await {
-                    Ok(Some((request, _, operation))) => open.push((request, operation)),
-                    Ok(None) => return,
-                    Err(_) => {
-                        seen.fetch_max(open.len(), Ordering::SeqCst);
-                        let (request, operation) = open.remove(0);
-                        conn.send(request, outcome(echo(&operation))).await;
-                        answered += 1;
-                    }
+    let fake = Fake::serve_with(&most, |seen, _, mut conn| async move {
+        conn.greet_as(hello_ack(Limits { requests_in_flight_max: 4, ..limits() })).await;
+        let mut open = Vec::new();
+        let mut answered = 0;
+        while answered < 40 {
+            // Takes all there is; when nothing more comes for a while, answers one.
+            match tokio::time::timeout(Duration::from_millis(20), conn.operation()).await {
+                Ok(Some((request, _, operation))) => open.push((request, operation)),
+                Ok(None) => return,
+                Err(_) => {
+                    seen.fetch_max(open.len(), Ordering::SeqCst);
+                    let (request, operation) = open.remove(0);
+                    conn.send(request, outcome(echo(&operation))).await;
+                    answered += 1;
                 }
             }
-            conn.asked().await;
         }
+        conn.asked().await;
     });
     let client = fake.client().await;
     let calls = (0..40).map(|n| {
@@ -246,40 +244,28 @@ async fn requests_in_flight_are_bounded_by_the_server() {
 #[tokio::test]
 async fn concurrent_look_ups_share_frames() {
     let frames = Arc::new(AtomicUsize::new(0));
-    let count = frames.clone();
-    let fake = Fake::serve(move |_, mut conn| {
-        let count = count.clone();
-        async move {
-            conn.greet().await;
-            while let Some((request, frame)) = conn.asked().await {
-                count.fetch_add(1, Ordering::SeqCst);
-                match frame {
-                    Frame::Request(asked) => conn.send(request, outcome(echo(&asked.operation))).await,
-                    Frame::Batch(batch) => {
-                        assert!(batch.items.len() <= 50, "within the server's limit");
-                        let answers: Vec<_> = batch.items.iter().map(|item| echo(&item.operation)).collect();
-                        // In two frames, as a server does whose answers are long.
-                        let (one, two) = answers.split_at(answers.len() / 2);
-                        for (first, answers) in [(0, one), (one.len(), two)] {
-                            let batch = AnswerBatch { first: first as u32, answers: answers.to_vec() };
-                            conn.send(request, Frame::AnswerBatch(batch)).await;
-                        }
+    let fake = Fake::serve_with(&frames, |count, _, mut conn| async move {
+        conn.greet().await;
+        while let Some((request, frame)) = conn.asked().await {
+            count.fetch_add(1, Ordering::SeqCst);
+            match frame {
+                Frame::Request(asked) => conn.send(request, outcome(echo(&asked.operation))).await,
+                Frame::Batch(batch) => {
+                    assert!(batch.items.len() <= 50, "within the server's limit");
+                    let answers: Vec<_> = batch.items.iter().map(|item| echo(&item.operation)).collect();
+                    // In two frames, as a server does whose answers are long.
+                    let (one, two) = answers.split_at(answers.len() / 2);
+                    for (first, answers) in [(0, one), (one.len(), two)] {
+                        let batch = AnswerBatch { first: first as u32, answers: answers.to_vec() };
+                        conn.send(request, Frame::AnswerBatch(batch)).await;
                     }
-                    other => panic!("not expected: {other:?}"),
                 }
+                other => panic!("not expected: {other:?}"),
             }
         }
     });
     let client = fake.client().await;
-    let calls = (0..100).map(|n| {
-        let client = client.clone();
-        async move {
-            let name = lfn(&format!("/d{n}"));
-            let operation = Operation::Stat { lfns: vec![name.clone()], follow: true };
-            assert_eq!(client.call(operation).await, Ok(Answer::Lfns(vec![Ok(name)])));
-        }
-    });
-    futures::future::join_all(calls).await;
+    look_up_at_once(&client, 100).await;
     assert!(frames.load(Ordering::SeqCst) <= 20, "{} frames for 100 calls", frames.load(Ordering::SeqCst));
 }
 
@@ -298,15 +284,7 @@ async fn look_ups_that_share_a_frame_share_its_fate_and_are_asked_again() {
         }
     });
     let client = fake.client().await;
-    let calls = (0..20).map(|n| {
-        let client = client.clone();
-        async move {
-            let name = lfn(&format!("/d{n}"));
-            let operation = Operation::Stat { lfns: vec![name.clone()], follow: true };
-            assert_eq!(client.call(operation).await, Ok(Answer::Lfns(vec![Ok(name)])));
-        }
-    });
-    futures::future::join_all(calls).await;
+    look_up_at_once(&client, 20).await;
     assert_eq!(fake.connections(), 2);
 }
 
@@ -317,29 +295,25 @@ type Arrived = Arc<Mutex<Vec<Vec<(Option<OperationId>, Operation)>>>>;
 #[tokio::test]
 async fn a_batch_is_asked_again_in_part() {
     let seen: Arrived = Arc::default();
-    let log = seen.clone();
-    let fake = Fake::serve(move |number, mut conn| {
-        let log = log.clone();
-        async move {
-            conn.greet().await;
-            while let Some((request, frame)) = conn.asked().await {
-                let Frame::Batch(batch) = frame else { panic!("not a batch: {frame:?}") };
-                let items: Vec<_> =
-                    batch.items.into_iter().map(|item| (item.operation_id, item.operation)).collect();
-                let round = log.lock().len();
-                log.lock().push(items.clone());
-                let answers = items.iter().enumerate().map(|(place, (_, operation))| match (round, place) {
-                    (0, place) if place % 3 == 0 => Err(error(ErrorKind::Busy)),
-                    (0, 1) => Err(error(ErrorKind::Exists)),
-                    _ => echo(operation),
-                });
-                let batch = AnswerBatch { first: 0, answers: answers.collect() };
-                // The second round is lost on the way.
-                if round == 1 && number == 0 {
-                    return;
-                }
-                conn.send(request, Frame::AnswerBatch(batch)).await;
+    let fake = Fake::serve_with(&seen, |log, number, mut conn| async move {
+        conn.greet().await;
+        while let Some((request, frame)) = conn.asked().await {
+            let Frame::Batch(batch) = frame else { panic!("not a batch: {frame:?}") };
+            let items: Vec<_> =
+                batch.items.into_iter().map(|item| (item.operation_id, item.operation)).collect();
+            let round = log.lock().len();
+            log.lock().push(items.clone());
+            let answers = items.iter().enumerate().map(|(place, (_, operation))| match (round, place) {
+                (0, place) if place % 3 == 0 => Err(error(ErrorKind::Busy)),
+                (0, 1) => Err(error(ErrorKind::Exists)),
+                _ => echo(operation),
+            });
+            let batch = AnswerBatch { first: 0, answers: answers.collect() };
+            // The second round is lost on the way.
+            if round == 1 && number == 0 {
+                return;
             }
+            conn.send(request, Frame::AnswerBatch(batch)).await;
         }
     });
     let client = fake.client().await;
@@ -361,17 +335,13 @@ async fn a_batch_is_asked_again_in_part() {
 #[tokio::test]
 async fn a_batch_is_cut_to_the_servers_limits() {
     let sizes: Arc<Mutex<Vec<usize>>> = Arc::default();
-    let log = sizes.clone();
-    let fake = Fake::serve(move |_, mut conn| {
-        let log = log.clone();
-        async move {
-            conn.greet_as(hello_ack(Limits { frame_bytes_max: 64 << 10, ..limits() })).await;
-            while let Some((request, frame)) = conn.asked().await {
-                let Frame::Batch(batch) = frame else { panic!("not a batch: {frame:?}") };
-                log.lock().push(batch.items.len());
-                let answers = batch.items.iter().map(|item| echo(&item.operation)).collect();
-                conn.send(request, Frame::AnswerBatch(AnswerBatch { first: 0, answers })).await;
-            }
+    let fake = Fake::serve_with(&sizes, |log, _, mut conn| async move {
+        conn.greet_as(hello_ack(Limits { frame_bytes_max: 64 << 10, ..limits() })).await;
+        while let Some((request, frame)) = conn.asked().await {
+            let Frame::Batch(batch) = frame else { panic!("not a batch: {frame:?}") };
+            log.lock().push(batch.items.len());
+            let answers = batch.items.iter().map(|item| echo(&item.operation)).collect();
+            conn.send(request, Frame::AnswerBatch(AnswerBatch { first: 0, answers })).await;
         }
     });
     let client = fake.client().await;

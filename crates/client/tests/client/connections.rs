@@ -26,19 +26,15 @@ async fn connect(target: Target, credentials: Credentials) -> Result<Client> {
 #[tokio::test]
 async fn credentials_go_as_given_and_a_refusal_is_final() {
     let shown: Arc<Mutex<Vec<native::Authenticate>>> = Arc::default();
-    let log = shown.clone();
-    let fake = Fake::serve(move |_, mut conn| {
-        let log = log.clone();
-        async move {
-            let Some((0, Frame::Hello(hello))) = conn.receive().await else { panic!("no hello") };
-            assert_eq!(hello, Hello { client: settings().name, ..Hello::new("") });
-            conn.send(0, Frame::HelloAck(hello_ack(limits()))).await;
-            let Some((0, Frame::Authenticate(authenticate))) = conn.receive().await else {
-                panic!("no credentials")
-            };
-            log.lock().push(authenticate);
-            conn.send(0, Frame::Error(error(ErrorKind::Unauthenticated))).await;
-        }
+    let fake = Fake::serve_with(&shown, |log, _, mut conn| async move {
+        let Some((0, Frame::Hello(hello))) = conn.receive().await else { panic!("no hello") };
+        assert_eq!(hello, Hello { client: settings().name, ..Hello::new("") });
+        conn.send(0, Frame::HelloAck(hello_ack(limits()))).await;
+        let Some((0, Frame::Authenticate(authenticate))) = conn.receive().await else {
+            panic!("no credentials")
+        };
+        log.lock().push(authenticate);
+        conn.send(0, Frame::Error(error(ErrorKind::Unauthenticated))).await;
     });
     let train = AccountName::parse("alitrain").unwrap();
     for credentials in [
@@ -223,20 +219,16 @@ fn impatient() -> ClientSettings {
 #[tokio::test]
 async fn an_idle_connection_is_kept_alive_by_pings() {
     let pings = Arc::new(AtomicUsize::new(0));
-    let count = pings.clone();
-    let fake = Fake::serve(move |_, mut conn| {
-        let count = count.clone();
-        async move {
-            conn.greet().await;
-            while let Some((request, frame)) = conn.receive().await {
-                match frame {
-                    Frame::Ping(echo) => {
-                        count.fetch_add(1, Ordering::SeqCst);
-                        conn.send(0, Frame::Pong(echo)).await;
-                    }
-                    Frame::Request(_) => conn.send(request, outcome(Ok(done(1)))).await,
-                    other => panic!("not expected: {other:?}"),
+    let fake = Fake::serve_with(&pings, |count, _, mut conn| async move {
+        conn.greet().await;
+        while let Some((request, frame)) = conn.receive().await {
+            match frame {
+                Frame::Ping(echo) => {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    conn.send(0, Frame::Pong(echo)).await;
                 }
+                Frame::Request(_) => conn.send(request, outcome(Ok(done(1)))).await,
+                other => panic!("not expected: {other:?}"),
             }
         }
     });
@@ -252,16 +244,12 @@ async fn an_idle_connection_is_kept_alive_by_pings() {
 #[tokio::test]
 async fn the_servers_idle_time_is_respected() {
     let pings = Arc::new(AtomicUsize::new(0));
-    let count = pings.clone();
-    let fake = Fake::serve(move |_, mut conn| {
-        let count = count.clone();
-        async move {
-            conn.greet_as(hello_ack(Limits { idle_ms_max: 200, ..limits() })).await;
-            while let Some((_, frame)) = conn.receive().await {
-                if let Frame::Ping(echo) = frame {
-                    count.fetch_add(1, Ordering::SeqCst);
-                    conn.send(0, Frame::Pong(echo)).await;
-                }
+    let fake = Fake::serve_with(&pings, |count, _, mut conn| async move {
+        conn.greet_as(hello_ack(Limits { idle_ms_max: 200, ..limits() })).await;
+        while let Some((_, frame)) = conn.receive().await {
+            if let Frame::Ping(echo) = frame {
+                count.fetch_add(1, Ordering::SeqCst);
+                conn.send(0, Frame::Pong(echo)).await;
             }
         }
     });
@@ -344,18 +332,14 @@ async fn a_server_that_reads_nothing_is_taken_for_dead() {
 #[tokio::test]
 async fn closing_waits_for_what_is_in_flight_and_says_goodbye() {
     let goodbyes = Arc::new(AtomicUsize::new(0));
-    let count = goodbyes.clone();
-    let fake = Fake::serve(move |_, mut conn| {
-        let count = count.clone();
-        async move {
-            conn.greet().await;
-            let (request, ..) = conn.operation().await.unwrap();
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            conn.send(request, outcome(Ok(done(1)))).await;
-            assert!(matches!(conn.receive().await, Some((0, Frame::Goodbye { .. }))));
-            assert_eq!(conn.receive().await, None);
-            count.fetch_add(1, Ordering::SeqCst);
-        }
+    let fake = Fake::serve_with(&goodbyes, |count, _, mut conn| async move {
+        conn.greet().await;
+        let (request, ..) = conn.operation().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        conn.send(request, outcome(Ok(done(1)))).await;
+        assert!(matches!(conn.receive().await, Some((0, Frame::Goodbye { .. }))));
+        assert_eq!(conn.receive().await, None);
+        count.fetch_add(1, Ordering::SeqCst);
     });
     let client = fake.client().await;
     let calling = tokio::spawn({
@@ -393,16 +377,12 @@ async fn closing_does_not_wait_for_ever() {
 #[tokio::test]
 async fn a_dropped_client_says_goodbye() {
     let goodbyes = Arc::new(AtomicUsize::new(0));
-    let count = goodbyes.clone();
-    let fake = Fake::serve(move |_, mut conn| {
-        let count = count.clone();
-        async move {
-            conn.greet().await;
-            while let Some((request, frame)) = conn.receive().await {
-                match frame {
-                    Frame::Goodbye { .. } => drop(count.fetch_add(1, Ordering::SeqCst)),
-                    _ => conn.send(request, outcome(Ok(done(1)))).await,
-                }
+    let fake = Fake::serve_with(&goodbyes, |count, _, mut conn| async move {
+        conn.greet().await;
+        while let Some((request, frame)) = conn.receive().await {
+            match frame {
+                Frame::Goodbye { .. } => drop(count.fetch_add(1, Ordering::SeqCst)),
+                _ => conn.send(request, outcome(Ok(done(1)))).await,
             }
         }
     });

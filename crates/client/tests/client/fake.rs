@@ -196,6 +196,17 @@ impl Fake {
         Fake { path, connections, failures, task, _directory: directory }
     }
 
+    /// Serves each connection by `handler`, which also gets what it shares with the test.
+    pub fn serve_with<S, H, F>(shared: &Arc<S>, handler: H) -> Fake
+    where
+        S: Send + Sync + 'static,
+        H: Fn(Arc<S>, usize, Conn) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let shared = shared.clone();
+        Fake::serve(move |number, conn| handler(shared.clone(), number, conn))
+    }
+
     pub fn target(&self) -> Target {
         Target::new(vec![Endpoint::Unix(self.path.clone())]).unwrap()
     }

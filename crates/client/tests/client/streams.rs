@@ -137,45 +137,41 @@ async fn a_stream_gives_every_page_in_order() {
 #[tokio::test]
 async fn a_broken_stream_goes_on_without_repeats_or_gaps() {
     let froms: Arc<Mutex<Vec<u64>>> = Arc::default();
-    let log = froms.clone();
-    let fake = Fake::serve(move |connection, mut conn| {
-        let log = log.clone();
-        async move {
-            conn.greet().await;
-            while let Some(mut asked) = asked(&mut conn).await {
-                let began = asked.from;
-                let round = log.lock().len() as u64;
-                log.lock().push(began);
-                let until = (began + round % 4).min(PAGES);
-                if !give(&mut conn, &mut asked, until, PAGES).await {
+    let fake = Fake::serve_with(&froms, |log, connection, mut conn| async move {
+        conn.greet().await;
+        while let Some(mut asked) = asked(&mut conn).await {
+            let began = asked.from;
+            let round = log.lock().len() as u64;
+            log.lock().push(began);
+            let until = (began + round % 4).min(PAGES);
+            if !give(&mut conn, &mut asked, until, PAGES).await {
+                return;
+            }
+            if until == PAGES {
+                conn.send(asked.request, Frame::End { parts: until - began }).await;
+                continue;
+            }
+            let request = asked.request;
+            match round % 7 {
+                // The connection ends: between frames, or inside one.
+                0 => return,
+                1 => {
+                    let part = crate::fake::bytes(request, &Frame::Part(page(until, PAGES)));
+                    return conn.send_bytes(&part[..part.len() / 2]).await;
+                }
+                2 => conn.send(request, Frame::Error(error(ErrorKind::Busy))).await,
+                3 => conn.send(request, Frame::Error(error(ErrorKind::Unknown))).await,
+                // An end that is none: the last page said there is more.
+                4 => conn.send(request, Frame::End { parts: until - began }).await,
+                // A part was lost: the count says so.
+                5 => return conn.send(request, Frame::End { parts: until - began + 1 }).await,
+                _ => {
+                    conn.send(0, Frame::Goodbye { reason: "restart".to_owned() }).await;
+                    conn.send(request, Frame::Error(error(ErrorKind::Unavailable))).await;
                     return;
                 }
-                if until == PAGES {
-                    conn.send(asked.request, Frame::End { parts: until - began }).await;
-                    continue;
-                }
-                let request = asked.request;
-                match round % 7 {
-                    // The connection ends: between frames, or inside one.
-                    0 => return,
-                    1 => {
-                        let part = crate::fake::bytes(request, &Frame::Part(page(until, PAGES)));
-                        return conn.send_bytes(&part[..part.len() / 2]).await;
-                    }
-                    2 => conn.send(request, Frame::Error(error(ErrorKind::Busy))).await,
-                    3 => conn.send(request, Frame::Error(error(ErrorKind::Unknown))).await,
-                    // An end that is none: the last page said there is more.
-                    4 => conn.send(request, Frame::End { parts: until - began }).await,
-                    // A part was lost: the count says so.
-                    5 => return conn.send(request, Frame::End { parts: until - began + 1 }).await,
-                    _ => {
-                        conn.send(0, Frame::Goodbye { reason: "restart".to_owned() }).await;
-                        conn.send(request, Frame::Error(error(ErrorKind::Unavailable))).await;
-                        return;
-                    }
-                }
-                assert!(connection < 1000);
             }
+            assert!(connection < 1000);
         }
     });
     let client = fake.client().await;
@@ -189,18 +185,14 @@ async fn a_broken_stream_goes_on_without_repeats_or_gaps() {
 #[tokio::test]
 async fn a_slow_reader_slows_the_server() {
     let sent = Arc::new(AtomicU64::new(0));
-    let count = sent.clone();
-    let fake = Fake::serve(move |_, mut conn| {
-        let count = count.clone();
-        async move {
-            conn.greet().await;
-            let mut asked = asked(&mut conn).await.unwrap();
-            while asked.from < PAGES && {
-                let next = asked.from + 1;
-                give(&mut conn, &mut asked, next, PAGES).await
-            } {
-                count.store(asked.from, Ordering::SeqCst);
-            }
+    let fake = Fake::serve_with(&sent, |count, _, mut conn| async move {
+        conn.greet().await;
+        let mut asked = asked(&mut conn).await.unwrap();
+        while asked.from < PAGES && {
+            let next = asked.from + 1;
+            give(&mut conn, &mut asked, next, PAGES).await
+        } {
+            count.store(asked.from, Ordering::SeqCst);
         }
     });
     let window = 4;
@@ -243,15 +235,11 @@ async fn a_server_that_sends_beyond_the_credit_is_left() {
 #[tokio::test]
 async fn a_dropped_stream_is_cancelled() {
     let cancelled = Arc::new(AtomicUsize::new(0));
-    let count = cancelled.clone();
-    let fake = Fake::serve(move |_, mut conn| {
-        let count = count.clone();
-        async move {
-            conn.greet().await;
-            while let Some(mut asked) = asked(&mut conn).await {
-                if !give(&mut conn, &mut asked, PAGES, PAGES).await {
-                    count.fetch_add(1, Ordering::SeqCst);
-                }
+    let fake = Fake::serve_with(&cancelled, |count, _, mut conn| async move {
+        conn.greet().await;
+        while let Some(mut asked) = asked(&mut conn).await {
+            if !give(&mut conn, &mut asked, PAGES, PAGES).await {
+                count.fetch_add(1, Ordering::SeqCst);
             }
         }
     });
@@ -307,23 +295,19 @@ async fn a_stream_does_not_try_for_ever() {
 async fn a_streamed_write_keeps_its_id_until_a_page_came() {
     type Step = (u64, OperationId);
     let steps: Arc<Mutex<Vec<Step>>> = Arc::default();
-    let log = steps.clone();
     let purged = |n: u64| Answer::Purged { entries: 1, next: (n < 3).then(|| Cursor((n + 1).to_bytes())) };
-    let fake = Fake::serve(move |_, mut conn| {
-        let log = log.clone();
-        async move {
-            conn.greet().await;
-            let Some(asked) = asked(&mut conn).await else { return };
-            assert!(asked.operation.writes());
-            let again = {
-                let mut log = log.lock();
-                log.push((asked.from, asked.id.unwrap()));
-                log.iter().filter(|(from, _)| *from == asked.from).count() > 1
-            };
-            // Each step's answer is lost once, with the connection.
-            if again {
-                conn.send(asked.request, Frame::Part(purged(asked.from))).await;
-            }
+    let fake = Fake::serve_with(&steps, move |log, _, mut conn| async move {
+        conn.greet().await;
+        let Some(asked) = asked(&mut conn).await else { return };
+        assert!(asked.operation.writes());
+        let again = {
+            let mut log = log.lock();
+            log.push((asked.from, asked.id.unwrap()));
+            log.iter().filter(|(from, _)| *from == asked.from).count() > 1
+        };
+        // Each step's answer is lost once, with the connection.
+        if again {
+            conn.send(asked.request, Frame::Part(purged(asked.from))).await;
         }
     });
     let client = fake.client().await;

@@ -8,37 +8,15 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use exacat_model::operation::{Existing, NewFile, UserSettings};
-use exacat_model::{
-    AccountName, Answer, Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name,
-    Operation, Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TokenId, TrashId,
-    TrashItem,
-};
+use exacat_model::{AccountName, Answer, DirId, Entry, Lfn, Name, Operation, Result, TokenId};
 use exacat_server::{Limits, RunningServer, Server, ServerSettings, WorkerSettings};
 use exacat_store::memory::MemoryStore;
-use exacat_store::{
-    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
-    StoreStatus, UsageOf, Walk,
-};
+use exacat_store::{ApplyError, Outcome, Page, Request, Store, Walk};
+use exacat_testkit::{Before, Fronted, TestClock, settings};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::client::new_id;
-
-/// A clock a test turns.
-#[derive(Debug)]
-pub struct TestClock(AtomicU64);
-
-impl TestClock {
-    pub fn turn(&self, by: Duration) {
-        self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> TimeMs {
-        TimeMs(self.0.load(Ordering::SeqCst))
-    }
-}
 
 /// What a test does to the store.
 pub struct Hooks {
@@ -64,36 +42,34 @@ pub struct Hooks {
     pub closed: AtomicU64,
 }
 
-pub struct HookedStore {
-    inner: MemoryStore,
-    pub hooks: Arc<Hooks>,
-}
-
 async fn pass(hold: &watch::Sender<bool>) {
     let _ = hold.subscribe().wait_for(|hold| !*hold).await;
 }
 
+/// The hooks as they stand before the store.
+struct Hooked(Arc<Hooks>);
+
 #[async_trait]
-impl Store for HookedStore {
-    async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
-        self.hooks.applies_begun.fetch_add(1, Ordering::SeqCst);
-        pass(&self.hooks.hold_applies).await;
-        self.inner.apply(request).await
+impl Before for Hooked {
+    async fn apply(
+        &self,
+        request: Request,
+        store: &dyn Store,
+    ) -> std::result::Result<Vec<Outcome>, ApplyError> {
+        self.0.applies_begun.fetch_add(1, Ordering::SeqCst);
+        pass(&self.0.hold_applies).await;
+        store.apply(request).await
     }
 
-    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
-        self.hooks.walks.fetch_add(1, Ordering::SeqCst);
-        if paths.iter().any(|path| self.hooks.panics.lock().contains(path)) {
+    async fn walk(&self, paths: &[Lfn], store: &dyn Store) -> Result<Vec<Walk>> {
+        self.0.walks.fetch_add(1, Ordering::SeqCst);
+        if paths.iter().any(|path| self.0.panics.lock().contains(path)) {
             panic!("a secret of the inside");
         }
-        if *self.hooks.hold_walks.borrow() {
-            pass(&self.hooks.hold_walks).await;
+        if *self.0.hold_walks.borrow() {
+            pass(&self.0.hold_walks).await;
         }
-        self.inner.walk(paths).await
-    }
-
-    async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
-        self.inner.locate(ids).await
+        store.walk(paths).await
     }
 
     async fn list(
@@ -101,99 +77,21 @@ impl Store for HookedStore {
         directory: DirId,
         after: Option<&Name>,
         limit: usize,
+        store: &dyn Store,
     ) -> Result<Option<Page<Entry>>> {
-        self.hooks.lists_begun.fetch_add(1, Ordering::SeqCst);
-        pass(&self.hooks.hold_lists).await;
-        let until = Instant::now() + *self.hooks.list_time.lock();
+        self.0.lists_begun.fetch_add(1, Ordering::SeqCst);
+        pass(&self.0.hold_lists).await;
+        let until = Instant::now() + *self.0.list_time.lock();
         while Instant::now() < until {
             std::hint::spin_loop();
         }
-        self.hooks.lists.fetch_add(1, Ordering::SeqCst);
-        self.inner.list(directory, after, limit).await
+        self.0.lists.fetch_add(1, Ordering::SeqCst);
+        store.list(directory, after, limit).await
     }
 
-    async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
-        self.inner.usage(of).await
-    }
-
-    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
-        self.inner.replicas_on(se, cursor, limit).await
-    }
-
-    async fn members(
-        &self,
-        collection: Guid,
-        after: Option<Guid>,
-        limit: usize,
-    ) -> Result<Option<Page<Guid>>> {
-        self.inner.members(collection, after, limit).await
-    }
-
-    async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
-        self.inner.trash(after, limit).await
-    }
-
-    async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
-        self.inner.trash_item(id).await
-    }
-
-    async fn deletions(
-        &self,
-        se: SeNumber,
-        after: Option<DeletionId>,
-        limit: usize,
-    ) -> Result<Page<Deletion>> {
-        self.inner.deletions(se, after, limit).await
-    }
-
-    async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
-        self.inner.booking(guid).await
-    }
-
-    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
-        self.inner.bookings(after, limit).await
-    }
-
-    async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
-        self.inner.due(now, limit).await
-    }
-
-    async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
-        self.inner.record(key).await
-    }
-
-    async fn records(
-        &self,
-        kind: RecordKind,
-        after: Option<RecordKey>,
-        limit: usize,
-    ) -> Result<Page<RecordEntry>> {
-        self.inner.records(kind, after, limit).await
-    }
-
-    async fn revision(&self) -> Result<Revision> {
-        self.inner.revision().await
-    }
-
-    async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
-        self.inner.changes(after, limit).await
-    }
-
-    async fn changed(&self, after: Revision) -> Result<()> {
-        self.inner.changed(after).await
-    }
-
-    async fn audit(&self) -> Result<Audit> {
-        self.inner.audit().await
-    }
-
-    async fn status(&self) -> Result<StoreStatus> {
-        self.inner.status().await
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.hooks.closed.fetch_add(1, Ordering::SeqCst);
-        self.inner.close().await
+    async fn close(&self, store: &dyn Store) -> Result<()> {
+        self.0.closed.fetch_add(1, Ordering::SeqCst);
+        store.close().await
     }
 }
 
@@ -201,12 +99,9 @@ impl Store for HookedStore {
 pub struct World {
     pub server: RunningServer,
     pub hooks: Arc<Hooks>,
-    pub clock: Arc<TestClock>,
+    pub clock: TestClock,
     pub directory: Arc<tempfile::TempDir>,
 }
-
-/// 2026-11-21.
-const START_MS: u64 = 1_795_219_200_000;
 
 pub fn lfn(text: &str) -> Lfn {
     Lfn::parse(text).unwrap()
@@ -227,7 +122,7 @@ impl World {
 
     pub async fn with(set: impl FnOnce(&mut ServerSettings)) -> Self {
         let directory = Arc::new(tempfile::tempdir().unwrap());
-        let clock = Arc::new(TestClock(AtomicU64::new(START_MS)));
+        let clock = TestClock::new();
         let hooks = Arc::new(Hooks {
             hold_lists: watch::Sender::new(false),
             hold_walks: watch::Sender::new(false),
@@ -241,13 +136,11 @@ impl World {
             closed: AtomicU64::new(0),
         });
         let mut settings = ServerSettings::new(directory.path().join("data"));
-        settings.clock = Arc::clone(&clock) as Arc<dyn Clock>;
+        settings.clock = clock.shared();
         settings.workers = WorkerSettings { enabled: false, ..WorkerSettings::default() };
         set(&mut settings);
-        let store = HookedStore {
-            inner: MemoryStore::new(Arc::clone(&clock) as Arc<dyn Clock>),
-            hooks: Arc::clone(&hooks),
-        };
+        let store = Arc::new(MemoryStore::new(clock.shared()));
+        let store = Fronted::new(Hooked(Arc::clone(&hooks)), store);
         let server = Server::start_over(settings, Arc::new(store)).await.unwrap();
         World { server, hooks, clock, directory }
     }
@@ -289,17 +182,7 @@ impl World {
 
     /// A user, changed or made.
     pub async fn user(&self, name: &str, set: impl FnOnce(&mut UserSettings)) {
-        let mut settings = UserSettings {
-            name: account(name),
-            group: None,
-            groups: None,
-            roles: None,
-            may_become: None,
-            subjects: None,
-            home: None,
-            disabled: None,
-            only_new: false,
-        };
+        let mut settings = settings::user(name);
         set(&mut settings);
         self.admin(Operation::UserSet(settings)).await;
     }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use exacat_model::{Edit, Expect, Mutation};
 use exacat_store::{ApplyError, Outcome, Request, Store};
-use exacat_testkit::faults::{Before, Fronted};
 use exacat_testkit::random::{self, Failure, Settings, Tally};
-use exacat_testkit::{End, MemoryFactory, StoreFactory, TestClock, UnderTest, rounds};
+use exacat_testkit::{Before, End, Fronted, MemoryFactory, StoreFactory, TestClock, UnderTest, rounds};
 
 /// Also: the sequences are such that every mutation has every outcome it can have.
 #[tokio::test]

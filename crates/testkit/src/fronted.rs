@@ -1,0 +1,169 @@
+//! A store with something before it: a test looks at what is asked of the store, holds it up, changes it or lets it
+//! fail, and says only what it does otherwise.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use exacat_model::{
+    Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record, RecordKey,
+    RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+};
+use exacat_store::{
+    Account, ApplyError, ChangePage, Due, Located, Outcome, Page, RecordEntry, Request, Store, StoreStatus,
+    UsageOf, Walk,
+};
+
+/// What stands before a store. What is not said here goes straight through.
+#[async_trait]
+pub trait Before: Send + Sync + 'static {
+    /// Does something with the request, and mostly hands it on.
+    async fn apply(
+        &self,
+        request: Request,
+        store: &dyn Store,
+    ) -> std::result::Result<Vec<Outcome>, ApplyError> {
+        store.apply(request).await
+    }
+
+    /// Does something when paths are to be followed, and mostly lets them be.
+    async fn walk(&self, paths: &[Lfn], store: &dyn Store) -> Result<Vec<Walk>> {
+        store.walk(paths).await
+    }
+
+    /// Does something when a page of a listing is asked for, and mostly lets it be made.
+    async fn list(
+        &self,
+        directory: DirId,
+        after: Option<&Name>,
+        limit: usize,
+        store: &dyn Store,
+    ) -> Result<Option<Page<Entry>>> {
+        store.list(directory, after, limit).await
+    }
+
+    /// Does something when the store is to be closed, and mostly lets it.
+    async fn close(&self, store: &dyn Store) -> Result<()> {
+        store.close().await
+    }
+}
+
+/// A store with something before it.
+pub struct Fronted<B> {
+    /// What stands before it.
+    pub before: B,
+    store: Arc<dyn Store>,
+}
+
+impl<B: Before> Fronted<B> {
+    /// Puts `before` before `store`.
+    pub fn new(before: B, store: Arc<dyn Store>) -> Self {
+        Fronted { before, store }
+    }
+}
+
+#[async_trait]
+impl<B: Before> Store for Fronted<B> {
+    async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
+        self.before.apply(request, &*self.store).await
+    }
+
+    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
+        self.before.walk(paths, &*self.store).await
+    }
+
+    async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
+        self.store.locate(ids).await
+    }
+
+    async fn list(
+        &self,
+        directory: DirId,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Option<Page<Entry>>> {
+        self.before.list(directory, after, limit, &*self.store).await
+    }
+
+    async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
+        self.store.usage(of).await
+    }
+
+    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
+        self.store.replicas_on(se, cursor, limit).await
+    }
+
+    async fn members(
+        &self,
+        collection: Guid,
+        after: Option<Guid>,
+        limit: usize,
+    ) -> Result<Option<Page<Guid>>> {
+        self.store.members(collection, after, limit).await
+    }
+
+    async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
+        self.store.trash(after, limit).await
+    }
+
+    async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
+        self.store.trash_item(id).await
+    }
+
+    async fn deletions(
+        &self,
+        se: SeNumber,
+        after: Option<DeletionId>,
+        limit: usize,
+    ) -> Result<Page<Deletion>> {
+        self.store.deletions(se, after, limit).await
+    }
+
+    async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
+        self.store.booking(guid).await
+    }
+
+    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
+        self.store.bookings(after, limit).await
+    }
+
+    async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
+        self.store.due(now, limit).await
+    }
+
+    async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
+        self.store.record(key).await
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> Result<Page<RecordEntry>> {
+        self.store.records(kind, after, limit).await
+    }
+
+    async fn revision(&self) -> Result<Revision> {
+        self.store.revision().await
+    }
+
+    async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
+        self.store.changes(after, limit).await
+    }
+
+    async fn changed(&self, after: Revision) -> Result<()> {
+        self.store.changed(after).await
+    }
+
+    async fn audit(&self) -> Result<Audit> {
+        self.store.audit().await
+    }
+
+    async fn status(&self) -> Result<StoreStatus> {
+        self.store.status().await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.before.close(&*self.store).await
+    }
+}
