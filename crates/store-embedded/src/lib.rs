@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod checkpoint;
+mod committer;
 mod decide;
 pub mod disk;
 mod durability;

@@ -171,13 +171,30 @@ pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Error {
 }
 
 /// A segment that was begun: its file, and up to where space is reserved.
-type Begun = (Arc<Segment>, Box<dyn DiskFile>, u64);
+type Begun = (Arc<Segment>, Arc<dyn DiskFile>, u64);
 
 /// A segment could not be begun.
 struct BeginError {
     /// It may have its name by now, with nothing in it.
     named: bool,
     error: Error,
+}
+
+/// A place in the log that a group was given.
+pub(crate) struct Place {
+    file: Arc<dyn DiskFile>,
+    segment: Arc<Segment>,
+    offset: u64,
+}
+
+impl Place {
+    /// Writes a group and makes it durable: one write, one sync. After an error nothing is known of it.
+    pub fn write(&self, group: &[u8], first_revision: Revision) -> io::Result<()> {
+        self.file.write_at(group, self.offset)?;
+        self.file.sync()?;
+        self.segment.note(first_revision, self.offset);
+        Ok(())
+    }
 }
 
 /// The end of the log, where one writer appends.
@@ -187,7 +204,7 @@ pub(crate) struct Log {
     catalogue: CatalogueId,
     segment_bytes: u64,
     segment: Arc<Segment>,
-    file: Box<dyn DiskFile>,
+    file: Arc<dyn DiskFile>,
     salt: Salt,
     /// Where the next group goes.
     offset: u64,
@@ -207,7 +224,8 @@ impl Log {
         end: End,
     ) -> Result<Self, Error> {
         let wrong = |error: &io::Error| cannot_write(&segment.path, error);
-        let file = disk.open_to_write(&segment.path).map_err(|error| wrong(&error))?;
+        let file: Arc<dyn DiskFile> =
+            Arc::from(disk.open_to_write(&segment.path).map_err(|error| wrong(&error))?);
         if end.ending == Ending::Torn {
             file.set_length(end.position.offset).map_err(|error| wrong(&error))?;
             file.sync().map_err(|error| wrong(&error))?;
@@ -253,7 +271,7 @@ impl Log {
             Ok(file)
         };
         match begin() {
-            Ok(file) => Ok((segment, file, length)),
+            Ok(file) => Ok((segment, Arc::from(file), length)),
             Err(error) => {
                 if let Err(error) = disk.remove(&unfinished) {
                     tracing::debug!(file = %unfinished.display(), %error, "cannot remove an unfinished segment");
@@ -328,13 +346,12 @@ impl Log {
         self.salt
     }
 
-    /// Writes a group and makes it durable: one write, one sync. After an error nothing is known of it.
-    pub fn append(&mut self, group: &[u8], first_revision: Revision) -> io::Result<()> {
-        self.file.write_at(group, self.offset)?;
-        self.file.sync()?;
-        self.segment.note(first_revision, self.offset);
-        self.offset += group.len() as u64;
-        Ok(())
+    /// The place of the next group, of so many bytes. What was placed before must be durable before it is written.
+    pub fn place(&mut self, bytes: usize) -> Place {
+        let place =
+            Place { file: Arc::clone(&self.file), segment: Arc::clone(&self.segment), offset: self.offset };
+        self.offset += bytes as u64;
+        place
     }
 
     /// Where the next group goes.

@@ -8,6 +8,7 @@ use exacat_store::Clock;
 use tokio::sync::mpsc;
 
 use crate::checkpoint;
+use crate::committer::{Committer, Group};
 use crate::disk::{Disk, RealDisk};
 use crate::figures::CheckpointFigures;
 use crate::history::{History, Segment};
@@ -18,7 +19,7 @@ use crate::segment::{CatalogueId, Ending, Header, corrupt};
 use crate::settings::{EmbeddedSettings, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::state::{Operations, State};
 use crate::store::{EmbeddedStore, Shared};
-use crate::writer::{Group, Writer};
+use crate::writer::Writer;
 
 impl EmbeddedStore {
     /// Opens the catalogue in the settings' directory, or makes a new one if there is none. Takes as long as reading
@@ -73,6 +74,8 @@ impl EmbeddedStore {
             bytes_since_checkpoint: replayed_bytes,
             checkpoint_bytes: checkpoint.bytes,
             group: Group::default(),
+            effect: Vec::new(),
+            committer: Committer::start(Arc::clone(&shared), settings.commit_at_once_bytes)?,
             short_of_space: false,
             _lock: lock,
         };

@@ -47,6 +47,9 @@ pub struct EmbeddedSettings {
     pub queue_requests_max: usize,
     /// Bytes of requests that may wait for the writer or be worked on.
     pub queue_bytes_max: usize,
+    /// A group of records shorter than this is committed by the writer itself, if nothing else is being committed: its
+    /// sync takes no longer than waking another thread would.
+    pub commit_at_once_bytes: usize,
     /// Memory the packed entries may take, at most 32 GiB; changes are refused beyond, reads go on.
     pub entry_bytes_max: u64,
 }
@@ -59,6 +62,7 @@ impl Default for EmbeddedSettings {
             checkpoint_after_bytes: 256 << 20,
             queue_requests_max: 4096,
             queue_bytes_max: 64 << 20,
+            commit_at_once_bytes: 64 << 10,
             entry_bytes_max: 32 << 30,
         }
     }

@@ -1,5 +1,6 @@
 //! The store: what `exacat_store::Store` asks, over the shared state, the log and the writer.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,6 +51,13 @@ impl Shared {
             disk,
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// Nothing more is written: the store must be opened again.
+    pub fn fail(&self, why: &str) {
+        tracing::error!(why, "the store stops: nothing more is written until it is opened again");
+        self.figures.warn("stopped", why);
+        self.durability.end(why);
     }
 
     /// Refuses what is asked from now on.
@@ -192,6 +200,22 @@ impl Drop for EmbeddedStore {
     }
 }
 
+/// Bytes of a request in canonical form.
+fn encoded_bytes(request: &Request) -> usize {
+    /// Room that is kept for the next: most requests fit.
+    const KEPT_BYTES: usize = 1 << 20;
+    thread_local! {
+        static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    ROOM.with_borrow_mut(|room| {
+        request.encode(room);
+        let bytes = room.len();
+        room.clear();
+        room.shrink_to(KEPT_BYTES);
+        bytes
+    })
+}
+
 fn check_batch(count: usize) -> Result<()> {
     if count > READ_BATCH_MAX {
         return Err(Error::limit("the number of keys asked for at once", count, READ_BATCH_MAX));
@@ -212,7 +236,7 @@ impl Store for EmbeddedStore {
                 "the request has {count} mutations, the limit is {BATCH_MUTATIONS_MAX}: send it in parts"
             )));
         }
-        let bytes = request.to_bytes().len();
+        let bytes = encoded_bytes(&request);
         if bytes > BATCH_BYTES_MAX {
             return Err(ApplyError::TooLarge(format!(
                 "the request has {bytes} bytes, the limit is {BATCH_BYTES_MAX}: send it in parts"

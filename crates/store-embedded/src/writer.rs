@@ -20,6 +20,7 @@ use parking_lot::RwLockWriteGuard;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::checkpoint;
+use crate::committer::{Committer, Group, Waiting};
 use crate::decide::{Context, Declined, bytes_at_most, decide};
 use crate::figures::CheckpointFigures;
 use crate::identity::Layout;
@@ -52,13 +53,6 @@ pub(crate) enum Command {
     Close { reply: oneshot::Sender<()> },
 }
 
-/// An answer that waits for its group to be durable.
-struct Waiting {
-    reply: oneshot::Sender<Result<Vec<Outcome>, ApplyError>>,
-    outcomes: Result<Vec<Outcome>, ApplyError>,
-    _permit: OwnedSemaphorePermit,
-}
-
 /// What the thread works with.
 pub(crate) struct Writer {
     pub shared: Arc<Shared>,
@@ -74,19 +68,13 @@ pub(crate) struct Writer {
     pub checkpoint_bytes: u64,
     /// Records not written yet; what they are of.
     pub group: Group,
+    /// An effect's bytes, on their way into the group.
+    pub effect: Vec<u8>,
+    pub committer: Committer,
     /// The last request was refused for lack of it.
     pub short_of_space: bool,
     /// Held while the thread lives.
     pub _lock: Box<dyn Send + Sync>,
-}
-
-/// What is to become durable together.
-#[derive(Default)]
-pub(crate) struct Group {
-    bytes: Vec<u8>,
-    first_revision: Revision,
-    waiting: Vec<Waiting>,
-    effect: Vec<u8>,
 }
 
 /// A request being worked on.
@@ -94,7 +82,9 @@ struct Work {
     operation: OperationId,
     who: UserId,
     time: TimeMs,
-    mutations: std::iter::Enumerate<std::vec::IntoIter<Mutation>>,
+    mutations: std::vec::IntoIter<Mutation>,
+    /// Of the next of them in the request.
+    position: usize,
     /// Decided, but there was no space for it.
     held: Option<(u32, Effect)>,
     /// Outcomes of an earlier asking, by mutation.
@@ -137,19 +127,19 @@ impl Writer {
                         self.group.waiting.push(Waiting { reply, outcomes, _permit: permit });
                     }
                     Command::Audit { reply } => {
-                        self.flush();
+                        self.settle();
                         let audit = self.shared.state.read().audit().map_err(Error::from);
                         // Whoever asked may have gone; then there is nobody to tell.
                         let _gone = reply.send(audit);
                     }
                     Command::Checkpoint { reply } => {
-                        self.flush();
+                        self.settle();
                         let written = self.checkpoint();
                         let _gone = reply.send(written);
                     }
                     Command::Close { reply } => {
                         self.shared.refuse();
-                        self.flush();
+                        self.settle();
                         if self.failure().is_none()
                             && let Err(error) = self.checkpoint()
                         {
@@ -166,18 +156,13 @@ impl Writer {
             self.flush();
             self.checkpoint_if_due();
         }
+        self.settle();
         None
     }
 
     /// Why nothing more can be done, if so.
     fn failure(&self) -> Option<Arc<str>> {
         self.shared.durability.ended()
-    }
-
-    fn fail(&self, why: &str) {
-        tracing::error!(why, "the store stops: nothing more is written until it is opened again");
-        self.shared.figures.warn("stopped", why);
-        self.shared.durability.end(why);
     }
 
     /// Tells those who asked too late that nothing was done.
@@ -215,7 +200,8 @@ impl Writer {
             operation: request.operation,
             who: request.who,
             time: self.clock.now().max(self.shared.state.read().time),
-            mutations: request.mutations.into_iter().enumerate(),
+            mutations: request.mutations.into_iter(),
+            position: 0,
             held: None,
             applied: remembered.iter().any(Option::is_some),
             remembered,
@@ -225,7 +211,14 @@ impl Writer {
         loop {
             let pause = {
                 let mut state = self.shared.state.write();
-                let pause = step(&mut state, &mut self.group, &mut self.operations, &self.log, &mut work);
+                let pause = step(
+                    &mut state,
+                    &mut self.group,
+                    &mut self.effect,
+                    &mut self.operations,
+                    &self.log,
+                    &mut work,
+                );
                 // Readers that wait go first; otherwise this thread would have the lock again before they wake.
                 RwLockWriteGuard::unlock_fair(state);
                 pause
@@ -244,7 +237,7 @@ impl Writer {
                 }
                 Err(defect) => {
                     let why = format!("the state contradicts itself: {defect}");
-                    self.fail(&why);
+                    self.shared.fail(&why);
                     // Half a change may have been applied: nobody may see it.
                     self.shared.close(&why);
                     return Err(ApplyError::Unknown(defect.to_string()));
@@ -264,8 +257,8 @@ impl Writer {
         let mut outcomes = vec![None; count];
         let records = self.operations.records_of(operation);
         if records.iter().any(|first| *first > self.shared.durability.revision()) {
-            // They are in this very group, and not in the log yet.
-            self.flush();
+            // They are in this very group or the one before, and not in the log yet.
+            self.settle();
         }
         for first_revision in records {
             let changes = self.shared.history.record(first_revision).map_err(|error| {
@@ -306,7 +299,7 @@ impl Writer {
 
     /// Writes what there is, and begins a segment if so many bytes do not fit into this one.
     fn make_space(&mut self, bytes: usize) -> Result<(), String> {
-        self.flush();
+        self.settle();
         if let Some(why) = self.failure() {
             return Err(why.to_string());
         }
@@ -341,45 +334,36 @@ impl Writer {
 
     // ---- one group ----
 
-    /// Makes the group durable and answers everyone in it.
+    /// Hands the group over, to be made durable and answered.
     fn flush(&mut self) {
-        if !self.group.bytes.is_empty() && self.failure().is_none() {
-            let revision = self.shared.state.read().revision;
-            let begun = Instant::now();
-            match self.log.append(&self.group.bytes, self.group.first_revision) {
-                Ok(()) => {
-                    self.shared.durability.advance(revision);
-                    let bytes = self.group.bytes.len();
-                    self.bytes_since_checkpoint += bytes as u64;
-                    let changes = revision.0 + 1 - self.group.first_revision.0;
-                    self.shared.figures.changes.fetch_add(changes, Ordering::Relaxed);
-                    self.shared.figures.group(self.group.waiting.len(), bytes, begun.elapsed());
-                    let (count, memory) = (self.operations.len() as u64, self.operations.bytes());
-                    self.shared.figures.operations.store(count, Ordering::Relaxed);
-                    self.shared.figures.operations_bytes.store(memory, Ordering::Relaxed);
-                }
-                Err(error) => self.fail(&format!("the log could not be written: {error}")),
-            }
+        if self.group.bytes.is_empty() && self.group.waiting.is_empty() {
+            return;
         }
-        let failure = if self.group.bytes.is_empty() { None } else { self.failure() };
-        self.group.bytes.clear();
-        if self.group.bytes.capacity() > 4 * GROUP_BYTES_MAX {
-            self.group.bytes.shrink_to(GROUP_BYTES_MAX);
-        }
-        for waiting in self.group.waiting.drain(..) {
-            let answer = match (&failure, waiting.outcomes) {
-                (Some(why), Ok(_)) => Err(ApplyError::Unknown(why.to_string())),
-                (_, outcomes) => outcomes,
-            };
-            let _gone = waiting.reply.send(answer);
-        }
+        self.group.last_revision = self.shared.state.read().revision;
+        let bytes = self.group.bytes.len();
+        self.bytes_since_checkpoint += bytes as u64;
+        let (count, memory) = (self.operations.len() as u64, self.operations.bytes());
+        self.shared.figures.operations.store(count, Ordering::Relaxed);
+        self.shared.figures.operations_bytes.store(memory, Ordering::Relaxed);
+        let place = self.log.place(bytes);
+        self.group = self.committer.commit(std::mem::take(&mut self.group), place);
+    }
+
+    /// Makes all that was done durable, or finds out that it cannot be.
+    fn settle(&mut self) {
+        self.flush();
+        self.committer.settle();
     }
 
     // ---- checkpoints ----
 
     fn checkpoint_if_due(&mut self) {
         let due = self.settings.checkpoint_after_bytes.max(self.checkpoint_bytes);
-        if self.bytes_since_checkpoint < due || self.failure().is_some() {
+        if self.bytes_since_checkpoint < due {
+            return;
+        }
+        self.settle();
+        if self.failure().is_some() {
             return;
         }
         if let Err(error) = self.checkpoint() {
@@ -427,15 +411,20 @@ impl Writer {
 fn step(
     state: &mut State,
     group: &mut Group,
+    encoded: &mut Vec<u8>,
     operations: &mut Operations,
     log: &Log,
     work: &mut Work,
 ) -> Result<Pause, Defect> {
+    let soon = work.mutations.as_slice();
+    state.touch(&soon[..soon.len().min(MUTATIONS_PER_LOCK)]);
     for _ in 0..MUTATIONS_PER_LOCK {
         let (index, effect) = match work.held.take() {
             Some(held) => held,
             None => {
-                let Some((position, mutation)) = work.mutations.next() else { return Ok(Pause::Done) };
+                let Some(mutation) = work.mutations.next() else { return Ok(Pause::Done) };
+                let position = work.position;
+                work.position += 1;
                 if let Some(outcome) = work.remembered.get_mut(position).and_then(Option::take) {
                     work.outcomes.push(outcome);
                     continue;
@@ -455,8 +444,8 @@ fn step(
                 }
             }
         };
-        encode_effect(&effect, &mut group.effect);
-        let bytes = RecordWriter::EMPTY_BYTES + RecordWriter::bytes_of(group.effect.len());
+        encode_effect(&effect, encoded);
+        let bytes = RecordWriter::EMPTY_BYTES + RecordWriter::bytes_of(encoded.len());
         if !log.fits(group.bytes.len() + bytes) {
             work.held = Some((index, effect));
             return Ok(Pause::NeedsSpace(bytes));
@@ -479,8 +468,8 @@ fn step(
                 RecordWriter::begin(&mut group.bytes, head)
             }
         };
-        record.add(&mut group.bytes, index, &group.effect);
-        state.apply(stamp, &effect)?;
+        record.add(&mut group.bytes, index, encoded);
+        state.apply(stamp, &effect, Some(encoded))?;
         work.applied = true;
         work.outcomes.push(Outcome::Applied { revision: stamp.revision, id: effect.entry_id() });
         let long = record.bytes(&group.bytes) >= RECORD_SPLIT_BYTES;

@@ -68,6 +68,9 @@ pub(super) fn check_change(
         _ => Usage::default(),
     };
     for of in [QuotaOf::User(is.owner), QuotaOf::Group(is.group)] {
+        if state.record(RecordKey::Quota(of)).is_none() {
+            continue;
+        }
         let account = match of {
             QuotaOf::User(user) => state.accounts.user(user),
             QuotaOf::Group(group) => state.accounts.group(group),

@@ -90,6 +90,14 @@ impl Accounts {
         self.groups.get(&group).copied().unwrap_or_default()
     }
 
+    /// An entry of this owner and group came.
+    pub fn add_use(&mut self, owner: UserId, group: GroupId, usage: &Usage) {
+        if !usage.is_empty() {
+            self.users.entry(owner).or_default().usage.add(usage);
+            self.groups.entry(group).or_default().usage.add(usage);
+        }
+    }
+
     /// An entry of this owner and group came (`plus`) or went (`minus`).
     pub fn use_by(
         &mut self,
@@ -136,8 +144,11 @@ impl Accounts {
         for replica in replicas.iter().filter(|replica| replica.se != SeNumber::NONE) {
             let account = self.ses.entry(replica.se).or_default();
             let usage = Usage::of_replica(replica, size);
-            let (plus, minus) = if come { (usage, Usage::default()) } else { (Usage::default(), usage) };
-            change(&mut account.usage, &plus, &minus)?;
+            if come {
+                account.usage.add(&usage);
+            } else {
+                change(&mut account.usage, &Usage::default(), &usage)?;
+            }
             account.move_file(directory, come)?;
         }
         Ok(())

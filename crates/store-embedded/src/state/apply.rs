@@ -5,8 +5,8 @@
 
 use exacat_model::{
     At, Body, Booking, Change, Deletion, DeletionId, DirId, Effect, Entry, FieldChange, File, Guid, Lfn,
-    PurgeTarget, QuotaOf, Record, RecordKey, Replica, Revision, SeNumber, Tag, TimeMs, TrashId, Usage,
-    UserId,
+    Mutation, NewBody, PurgeTarget, QuotaOf, Record, RecordKey, Replica, Revision, SeNumber, Tag, TimeMs,
+    TrashId, Usage, UserId,
 };
 
 use super::accounts::change;
@@ -39,14 +39,29 @@ fn nothing_at(at: &At) -> Defect {
 }
 
 impl State {
+    /// Brings in what creating these will need. A name or a GUID that is new is looked for in vain at a place of memory
+    /// that nobody has been at for long; asked for one after the other, each would be waited for.
+    pub fn touch(&self, soon: &[Mutation]) {
+        let mut touched = 0;
+        for mutation in soon {
+            if let Mutation::Create(new) = mutation {
+                touched ^= self.names.touch(self.name_hash(new.at.parent, new.at.name.as_str().as_bytes()));
+                if let NewBody::File(file) = &new.body {
+                    touched ^= self.guids.touch(self.guid_hash(file.guid));
+                }
+            }
+        }
+        std::hint::black_box(touched);
+    }
+
     /// Applies a change of the history.
     pub fn apply_change(&mut self, change: &Change) -> Result<(), Defect> {
         let stamp = Stamp { revision: change.revision, time: change.time, who: change.who };
-        self.apply(stamp, &change.effect)
+        self.apply(stamp, &change.effect, None)
     }
 
-    /// Applies the next change.
-    pub fn apply(&mut self, stamp: Stamp, effect: &Effect) -> Result<(), Defect> {
+    /// Applies the next change; `encoded` is its effect's canonical bytes, if they are there already.
+    pub fn apply(&mut self, stamp: Stamp, effect: &Effect, encoded: Option<&[u8]>) -> Result<(), Defect> {
         if stamp.revision.0 != self.revision.0 + 1 {
             let (got, last) = (stamp.revision.0, self.revision.0);
             return Err(Defect(format!("change {got} does not follow change {last}")));
@@ -55,7 +70,8 @@ impl State {
             return Err(Defect(format!("change {} is before the one before it", stamp.revision.0)));
         }
         match effect {
-            Effect::Created { entry } => self.create(entry)?,
+            // Behind the number of the effect stands the entry, and nothing else.
+            Effect::Created { entry } => self.create(entry, encoded.and_then(|bytes| bytes.get(1..)))?,
             Effect::Updated { at, fields, .. } => self.update(stamp, at, fields)?,
             Effect::Moved { from, to, .. } => self.relocate(stamp, from, to)?,
             Effect::Removed { at, lfn, .. } => self.remove(stamp, at, lfn)?,
@@ -68,7 +84,9 @@ impl State {
                 }
             }
             Effect::Committed { guid, created, replica, checksums, at } => match created {
-                Some(entry) => self.create(entry).and_then(|()| self.commit_booking(*guid, replica.se))?,
+                Some(entry) => {
+                    self.create(entry, None).and_then(|()| self.commit_booking(*guid, replica.se))?
+                }
                 None => {
                     let handle = self.find(at).ok_or_else(|| nothing_at(at))?;
                     let old = self.entry(handle)?;
@@ -109,7 +127,7 @@ impl State {
 
     // ---- entries ----
 
-    fn create(&mut self, entry: &Entry) -> Result<(), Defect> {
+    fn create(&mut self, entry: &Entry, encoded: Option<&[u8]>) -> Result<(), Defect> {
         if let Body::Directory(id) = &entry.body {
             if id.0 != self.next_directory {
                 return Err(Defect(format!("directory {} is not the next one", id.0)));
@@ -121,7 +139,7 @@ impl State {
         {
             return Err(Defect::new("a new collection has members"));
         }
-        self.insert_entry(entry, false)?;
+        self.insert_entry(entry, false, encoded)?;
         match entry.file() {
             Some(file) => file.replicas.iter().try_for_each(|replica| self.wanted(file.guid, replica)),
             None => Ok(()),
@@ -462,7 +480,12 @@ impl State {
     // ---- entries in all their indices ----
 
     /// Puts an entry into the arena and every index, and counts it. `trashed`: it is itself an item of the trash.
-    pub(super) fn insert_entry(&mut self, entry: &Entry, trashed: bool) -> Result<(), Defect> {
+    pub(super) fn insert_entry(
+        &mut self,
+        entry: &Entry,
+        trashed: bool,
+        encoded: Option<&[u8]>,
+    ) -> Result<(), Defect> {
         let mut packed = std::mem::take(&mut self.scratch);
         pack(entry, trashed, &mut packed);
         let handle = self.arena.insert(&packed);
@@ -500,18 +523,17 @@ impl State {
             _ => {
                 let guid = entry.guid().ok_or_else(|| Defect::new("an entry without identity"))?;
                 let hash = self.guid_hash(guid);
-                let State { guids, arena, seed, .. } = self;
-                guids.insert(hash, handle, |other| guid_hash_of(arena.get(*other), *seed));
+                self.guids.insert(hash, handle);
             }
         }
         let usage = Usage::of(entry);
-        self.accounts.use_by(entry.owner, entry.group, &usage, &NOTHING)?;
+        self.accounts.add_use(entry.owner, entry.group, &usage);
         let is_root = entry.directory() == Some(DirId::ROOT);
         if is_root {
             self.link_name(handle, &entry.at)?;
         } else if !trashed {
             self.link(handle, &entry.at)?;
-            self.change_up(entry.at.parent, &usage, &NOTHING)?;
+            self.add_up(entry.at.parent, &usage)?;
         }
         if let Some(file) = entry.file() {
             let place = if trashed { None } else { Some(entry.at.parent) };
@@ -523,7 +545,10 @@ impl State {
             self.expiry.insert((expires, id));
         }
         self.entries += u64::from(!is_root);
-        self.digest.add(Item::Entry, entry);
+        match encoded {
+            Some(bytes) => self.digest.add_bytes(Item::Entry, bytes),
+            None => self.digest.add(Item::Entry, entry),
+        }
         Ok(())
     }
 
@@ -626,8 +651,7 @@ impl State {
             return Err(Defect(format!("{:?} is taken in directory {}", at.name, at.parent.0)));
         }
         let hash = self.name_hash(at.parent, at.name.as_str().as_bytes());
-        let State { names, arena, seed, .. } = self;
-        names.insert(hash, handle, |other| name_hash_of(arena.get(*other), *seed));
+        self.names.insert(hash, handle);
         Ok(())
     }
 
@@ -640,6 +664,20 @@ impl State {
             .and_then(Option::as_deref_mut)
             .is_some_and(|parent| parent.children.remove(handle, name, |other| name_of(arena.get(other))));
         if named && listed { Ok(()) } else { Err(nothing_at(at)) }
+    }
+
+    /// Adds to what is counted in this directory and those above it.
+    fn add_up(&mut self, from: DirId, usage: &Usage) -> Result<(), Defect> {
+        let mut next = Some(from);
+        while let Some(id) = next {
+            let directory = self.directory_mut(id)?;
+            directory.usage.add(usage);
+            next = match directory.above {
+                Above::Directory(above) => Some(above),
+                Above::Nothing | Above::Trash(_) => None,
+            };
+        }
+        Ok(())
     }
 
     /// Changes what is counted in this directory and those above it.
@@ -696,13 +734,4 @@ fn put_replica(file: &mut File, se: SeNumber, after: Option<Replica>) {
         let index = file.replicas.partition_point(|other| other.se < se);
         file.replicas.insert(index, replica);
     }
-}
-
-fn name_hash_of(packed: &[u8], seed: u64) -> u64 {
-    super::Front::read(packed).map_or(0, |front| super::hash_name(seed, front.parent, front.name))
-}
-
-fn guid_hash_of(packed: &[u8], seed: u64) -> u64 {
-    let guid = super::Front::read(packed).ok().and_then(|front| front.guid());
-    guid.map_or(0, |guid| super::hash_guid(seed, guid))
 }

@@ -168,7 +168,7 @@ mod tests {
             body: Body::File(file),
         };
         let mut state = State::new(7).unwrap();
-        state.insert_entry(&entry, false).unwrap();
+        state.insert_entry(&entry, false, None).unwrap();
         let deletion = |index, location| Deletion {
             id: DeletionId { revision: Revision(0), index },
             guid,

@@ -41,6 +41,11 @@ impl Digest {
         self.sum = self.sum.wrapping_add(self.hash(kind, item));
     }
 
+    /// Adds an item whose canonical bytes are there already.
+    pub fn add_bytes(&mut self, kind: Item, bytes: &[u8]) {
+        self.sum = self.sum.wrapping_add(xxh3_128_with_seed(bytes, kind as u64));
+    }
+
     pub fn take(&mut self, kind: Item, item: &impl Encode) {
         self.sum = self.sum.wrapping_sub(self.hash(kind, item));
     }

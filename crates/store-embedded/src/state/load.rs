@@ -193,13 +193,13 @@ impl Loader {
     pub fn item(&mut self, part: Part, reader: &mut Reader<'_>) -> Result<(), Defect> {
         let state = &mut self.state;
         match part {
-            Part::Tree | Part::BelowTrash => state.insert_entry(&Entry::decode(reader)?, false),
+            Part::Tree | Part::BelowTrash => state.insert_entry(&Entry::decode(reader)?, false, None),
             Part::Trash => {
                 let (id, (entry, (lfn, (removed_by, removed)))) = TrashRow::decode(reader)?;
                 if entry.revision != id.0 {
                     return Err(Defect::new("an item of the trash is not the entry that was removed"));
                 }
-                state.insert_entry(&entry, true)?;
+                state.insert_entry(&entry, true, None)?;
                 let handle = state.find_id(entry.id());
                 let handle = handle.ok_or_else(|| Defect::new("an entry that was put in is not there"))?;
                 state.insert_trashed(id, Trashed { handle, lfn, removed_by, removed });

@@ -197,7 +197,7 @@ impl State {
             tags: Vec::new(),
             body: Body::Directory(DirId::ROOT),
         };
-        state.insert_entry(&root, false)?;
+        state.insert_entry(&root, false, None)?;
         let name = AccountName::parse("admin").map_err(|error| Defect(error.message))?;
         let user = User {
             id: UserId::ADMIN,

@@ -9,10 +9,28 @@ use super::arena::Handle;
 
 const SHARDS: usize = 4096;
 
+/// A handle with 32 bits of the hash of what it stands for: enough to grow a shard without asking what that was, and
+/// to pass over nearly all others without looking at them - at a place of memory nobody has been at for long.
+#[derive(Clone, Copy)]
+struct Slot {
+    handle: Handle,
+    tag: u32,
+}
+
 /// Handles by the hash of what they stand for. The table does not know the keys: the caller compares.
 pub(crate) struct HandleTable {
-    shards: Box<[HashTable<Handle>]>,
+    shards: Box<[HashTable<Slot>]>,
     length: usize,
+}
+
+/// The half of a hash that is kept; the other half says the shard.
+fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// What hashbrown takes for the hash: it uses the lowest and the highest bits.
+fn spread(tag: u32) -> u64 {
+    u64::from(tag).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl HandleTable {
@@ -20,14 +38,16 @@ impl HandleTable {
         HandleTable { shards: (0..SHARDS).map(|_| HashTable::new()).collect(), length: 0 }
     }
 
-    /// The shard takes other bits of the hash than hashbrown takes in it (lowest and highest).
     fn shard(hash: u64) -> usize {
-        (hash >> 40) as usize % SHARDS
+        hash as usize % SHARDS
     }
 
     /// The handle of this hash that `is` the one.
-    pub fn find(&self, hash: u64, is: impl FnMut(&Handle) -> bool) -> Option<Handle> {
-        self.shards[Self::shard(hash)].find(hash, is).copied()
+    pub fn find(&self, hash: u64, mut is: impl FnMut(&Handle) -> bool) -> Option<Handle> {
+        let tag = tag(hash);
+        let found =
+            self.shards[Self::shard(hash)].find(spread(tag), |slot| slot.tag == tag && is(&slot.handle))?;
+        Some(found.handle)
     }
 
     /// A handle that is most likely the one of this hash, if there is one: the first that looks like it.
@@ -35,15 +55,21 @@ impl HandleTable {
         self.find(hash, |_| true)
     }
 
+    /// Brings in what a look-up of this hash will need; what it gives means nothing.
+    pub fn touch(&self, hash: u64) -> u32 {
+        self.likely(hash).map_or(0, Handle::number)
+    }
+
     /// Adds a handle that is not there.
-    pub fn insert(&mut self, hash: u64, handle: Handle, rehash: impl Fn(&Handle) -> u64) {
-        self.shards[Self::shard(hash)].insert_unique(hash, handle, rehash);
+    pub fn insert(&mut self, hash: u64, handle: Handle) {
+        let slot = Slot { handle, tag: tag(hash) };
+        self.shards[Self::shard(hash)].insert_unique(spread(slot.tag), slot, |slot| spread(slot.tag));
         self.length += 1;
     }
 
     /// Takes a handle away; was it there?
     pub fn remove(&mut self, hash: u64, handle: Handle) -> bool {
-        match self.shards[Self::shard(hash)].find_entry(hash, |other| *other == handle) {
+        match self.shards[Self::shard(hash)].find_entry(spread(tag(hash)), |slot| slot.handle == handle) {
             Ok(found) => {
                 found.remove();
                 self.length -= 1;
@@ -55,9 +81,9 @@ impl HandleTable {
 
     /// Puts one handle in the place of another of the same hash; was it there?
     pub fn replace(&mut self, hash: u64, old: Handle, new: Handle) -> bool {
-        match self.shards[Self::shard(hash)].find_mut(hash, |other| *other == old) {
+        match self.shards[Self::shard(hash)].find_mut(spread(tag(hash)), |slot| slot.handle == old) {
             Some(place) => {
-                *place = new;
+                place.handle = new;
                 true
             }
             None => false,
@@ -71,6 +97,6 @@ impl HandleTable {
     /// Memory taken.
     pub fn bytes(&self) -> u64 {
         let slots: usize = self.shards.iter().map(|shard| shard.allocation_size()).sum();
-        (slots + SHARDS * size_of::<HashTable<Handle>>()) as u64
+        (slots + SHARDS * size_of::<HashTable<Slot>>()) as u64
     }
 }

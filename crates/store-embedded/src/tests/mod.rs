@@ -32,7 +32,13 @@ impl Clock for TestClock {
 
 /// Small segments, so that a few requests fill one.
 pub fn settings() -> EmbeddedSettings {
-    EmbeddedSettings { segment_bytes: 4096, checkpoint_after_bytes: 1 << 40, ..EmbeddedSettings::at("/data") }
+    EmbeddedSettings {
+        segment_bytes: 4096,
+        checkpoint_after_bytes: 1 << 40,
+        // Always by the thread that has no other work: what goes wrong there must come out elsewhere.
+        commit_at_once_bytes: 0,
+        ..EmbeddedSettings::at("/data")
+    }
 }
 
 pub fn open(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
