@@ -53,7 +53,8 @@ impl ChecksumAlgorithm {
         }
     }
 
-    fn from_number(number: u8) -> Option<Self> {
+    /// The algorithm of this number in canonical bytes.
+    pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| *algorithm as u8 == number)
     }
 

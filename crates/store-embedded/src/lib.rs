@@ -29,6 +29,8 @@ mod identity;
 mod inspect;
 mod log;
 mod open;
+#[allow(dead_code, reason = "runs are being built on it")]
+mod page;
 mod record;
 mod segment;
 mod settings;

@@ -1,0 +1,185 @@
+//! The committer: makes groups of records durable and answers those who wait for them, one group after the other.
+//!
+//! It has a thread of its own, so that the next group is decided while one is written and synced. There is never more
+//! than one group on its way to the disk: what a power cut may tear is the last group, as if there were no such thread.
+//! A short group, when nothing is on its way, is committed by the thread that made it: waking another takes longer
+//! than the sync.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use exacat_model::{Error, ErrorKind, Revision};
+use exacat_store::{ApplyError, Outcome};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::log::Place;
+use crate::settings::GROUP_BYTES_MAX;
+use crate::store::Shared;
+
+/// An answer that waits for its group to be durable.
+pub(crate) struct Waiting {
+    pub reply: oneshot::Sender<Result<Vec<Outcome>, ApplyError>>,
+    pub outcomes: Result<Vec<Outcome>, ApplyError>,
+    pub _permit: OwnedSemaphorePermit,
+}
+
+/// What is to become durable together.
+#[derive(Default)]
+pub(crate) struct Group {
+    /// Records; none if nothing was changed.
+    pub bytes: Vec<u8>,
+    /// Of the first record.
+    pub first_revision: Revision,
+    /// Of the last change.
+    pub last_revision: Revision,
+    pub waiting: Vec<Waiting>,
+}
+
+/// A group with its place in the log.
+struct Job {
+    group: Group,
+    place: Place,
+}
+
+/// What the two threads share.
+struct Desk {
+    job: Mutex<Slot>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Slot {
+    next: Option<Job>,
+    /// The thread is at work on a group.
+    busy: bool,
+    /// Nothing more will come, or the thread is gone.
+    ended: bool,
+    /// Of a group that is done, to be used again.
+    spare: Option<Group>,
+}
+
+/// The thread, seen by the writer.
+pub(crate) struct Committer {
+    desk: Arc<Desk>,
+    shared: Arc<Shared>,
+    /// Shorter groups are committed by who made them.
+    at_once_bytes: usize,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// However the thread ends, nobody may wait for it.
+struct Leaving<'a>(&'a Desk, &'a Shared);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let mut slot = self.0.job.lock();
+        if slot.busy || !slot.ended {
+            // It panicked, which is a defect: what it had is not answered, and those who asked see that as unknown.
+            self.1.close("the committer of the log ended by a defect");
+        }
+        (slot.ended, slot.busy, slot.next) = (true, false, None);
+        self.0.changed.notify_all();
+    }
+}
+
+impl Committer {
+    pub fn start(shared: Arc<Shared>, at_once_bytes: usize) -> Result<Self, Error> {
+        let desk = Arc::new(Desk { job: Mutex::default(), changed: Condvar::new() });
+        let (its_desk, its_shared) = (Arc::clone(&desk), Arc::clone(&shared));
+        let thread = std::thread::Builder::new()
+            .name("exacat-commit".to_owned())
+            .spawn(move || {
+                let leaving = Leaving(&its_desk, &its_shared);
+                work(leaving.0, leaving.1);
+            })
+            .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread for the log: {error}")))?;
+        Ok(Committer { desk, shared, at_once_bytes, thread: Some(thread) })
+    }
+
+    /// Commits a group. It may be on its way still when this returns, and no other with it.
+    pub fn commit(&self, group: Group, place: Place) -> Group {
+        let mut slot = self.desk.job.lock();
+        if !slot.busy && slot.next.is_none() && group.bytes.len() < self.at_once_bytes {
+            drop(slot);
+            return commit(&self.shared, Job { group, place });
+        }
+        self.desk.changed.wait_while(&mut slot, |slot| slot.next.is_some() && !slot.ended);
+        if slot.ended {
+            // With its reason why nothing can be written any more.
+            drop(slot);
+            return commit(&self.shared, Job { group, place });
+        }
+        slot.next = Some(Job { group, place });
+        self.desk.changed.notify_all();
+        slot.spare.take().unwrap_or_default()
+    }
+
+    /// Returns once nothing is on its way.
+    pub fn settle(&self) {
+        let mut slot = self.desk.job.lock();
+        self.desk.changed.wait_while(&mut slot, |slot| slot.busy || slot.next.is_some());
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        self.desk.job.lock().ended = true;
+        self.desk.changed.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the committer of the log panicked");
+        }
+    }
+}
+
+/// The thread: what was handed over before the end is still committed.
+fn work(desk: &Desk, shared: &Shared) {
+    let mut slot = desk.job.lock();
+    loop {
+        desk.changed.wait_while(&mut slot, |slot| slot.next.is_none() && !slot.ended);
+        let Some(job) = slot.next.take() else { return };
+        slot.busy = true;
+        desk.changed.notify_all();
+        drop(slot);
+        let spare = commit(shared, job);
+        slot = desk.job.lock();
+        slot.busy = false;
+        slot.spare = Some(spare);
+        desk.changed.notify_all();
+    }
+}
+
+/// Makes a group durable and answers everyone in it; gives what can be used again.
+fn commit(shared: &Shared, job: Job) -> Group {
+    let Job { mut group, place } = job;
+    if !group.bytes.is_empty() && shared.durability.ended().is_none() {
+        let begun = Instant::now();
+        match place.write(&group.bytes, group.first_revision) {
+            Ok(()) => {
+                shared.durability.advance(group.last_revision);
+                let changes = group.last_revision.0 + 1 - group.first_revision.0;
+                shared.figures.changes.fetch_add(changes, Ordering::Relaxed);
+                shared.figures.group(group.waiting.len(), group.bytes.len(), begun.elapsed());
+            }
+            Err(error) => shared.fail(&format!("the log could not be written: {error}")),
+        }
+    }
+    // Also who changed nothing may have been told so because of a change that is not durable.
+    let failure = shared.durability.ended();
+    for waiting in group.waiting.drain(..) {
+        let answer = match (&failure, waiting.outcomes) {
+            (Some(why), Ok(_)) => Err(ApplyError::Unknown(why.to_string())),
+            (_, outcomes) => outcomes,
+        };
+        let _gone = waiting.reply.send(answer);
+    }
+    group.bytes.clear();
+    if group.bytes.capacity() > 4 * GROUP_BYTES_MAX {
+        group.bytes.shrink_to(GROUP_BYTES_MAX);
+    }
+    group
+}

@@ -1,0 +1,241 @@
+//! Building pages: rows go in, in the order of their keys, and a page comes out.
+
+use super::row::Row;
+use super::{COLUMNS, Column, FULL_BYTES, HEAD_BYTES, Head, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum};
+use exacat_model::DirId;
+use exacat_model::codec::put_varint;
+
+/// What a row takes beside its texts, roughly.
+const ROW_BYTES_ABOUT: usize = 64;
+
+/// A page in the making.
+#[derive(Default)]
+pub(crate) struct PageBuilder {
+    /// The directories, with how many rows are in each.
+    directories: Vec<(u64, usize)>,
+    names: Vec<u8>,
+    name_ends: Vec<usize>,
+    shapes: Vec<u8>,
+    shape_ends: Vec<usize>,
+    shape_of: Vec<u16>,
+    ids: Vec<[u8; 16]>,
+    numbers: [Vec<u64>; COLUMNS],
+    digests: Vec<u8>,
+    digest_ends: Vec<usize>,
+    rests: Vec<u8>,
+    rest_ends: Vec<usize>,
+}
+
+fn range(ends: &[usize], index: usize) -> std::ops::Range<usize> {
+    index.checked_sub(1).map_or(0, |before| ends[before])..ends[index]
+}
+
+/// Bytes that numbers up to `span` take.
+fn width_of(span: u64) -> u8 {
+    (8 - span.leading_zeros() / 8) as u8
+}
+
+impl PageBuilder {
+    /// How many rows are in it.
+    pub fn rows(&self) -> usize {
+        self.name_ends.len()
+    }
+
+    /// Should it be finished before a row like this goes in?
+    pub fn is_full(&self, next: &Row<'_>) -> bool {
+        let bytes = self.names.len()
+            + self.shapes.len()
+            + self.digests.len()
+            + self.rests.len()
+            + self.rows() * ROW_BYTES_ABOUT;
+        let more = next.name.len() + next.shape.len() + next.rest.len() + ROW_BYTES_ABOUT;
+        self.rows() >= ROWS_MAX || (self.rows() > 0 && bytes + more > FULL_BYTES)
+    }
+
+    /// Adds a row. Its key comes after those of all rows before it.
+    pub fn push(&mut self, row: &Row<'_>) {
+        match self.directories.last_mut() {
+            Some((directory, rows)) if *directory == row.parent.0 => *rows += 1,
+            _ => self.directories.push((row.parent.0, 1)),
+        }
+        self.names.extend_from_slice(row.name);
+        self.name_ends.push(self.names.len());
+        let shape = self.shape(row.shape);
+        self.shape_of.push(shape);
+        self.ids.push(row.id);
+        let numbers = [row.size, row.job, row.created, row.modified, row.revision];
+        self.numbers.iter_mut().zip(numbers).for_each(|(column, number)| column.push(number));
+        self.digests.extend_from_slice(row.checksum);
+        self.digest_ends.push(self.digests.len());
+        self.rests.extend_from_slice(row.rest);
+        self.rest_ends.push(self.rests.len());
+    }
+
+    /// The number of a shape, which is kept if it is new. Most rows have the one of the row before.
+    fn shape(&mut self, shape: &[u8]) -> u16 {
+        let known = |index: usize| &self.shapes[range(&self.shape_ends, index)] == shape;
+        if let Some(last) = self.shape_of.last().map(|last| usize::from(*last))
+            && known(last)
+        {
+            return last as u16;
+        }
+        if let Some(found) = (0..self.shape_ends.len()).find(|index| known(*index)) {
+            return found as u16;
+        }
+        self.shapes.extend_from_slice(shape);
+        self.shape_ends.push(self.shapes.len());
+        (self.shape_ends.len() - 1) as u16
+    }
+
+    fn name(&self, row: usize) -> &[u8] {
+        &self.names[range(&self.name_ends, row)]
+    }
+
+    /// Bytes that all names end with.
+    fn common_suffix(&self) -> usize {
+        let first = self.name(0);
+        let mut common = first.len().min(usize::from(u8::MAX));
+        for row in 1..self.rows() {
+            let name = self.name(row);
+            let same = first.iter().rev().zip(name.iter().rev()).take(common).take_while(|(a, b)| a == b);
+            common = same.count();
+        }
+        common
+    }
+
+    /// Appends the page to `out`, with its length a multiple of 8, and is empty again. Of no rows there is no page.
+    pub fn finish(&mut self, salt: u64, place: u64, out: &mut Vec<u8>) {
+        let rows = self.rows();
+        if rows == 0 {
+            return;
+        }
+        let start = out.len();
+        out.resize(start + HEAD_BYTES, 0);
+        let mut head = Head {
+            rows: rows as u16,
+            shapes: self.shape_ends.len() as u16,
+            directories: self.directories.len() as u16,
+            suffix: self.common_suffix() as u8,
+            shape_width: width_of(self.shape_ends.len() as u64 - 1),
+            digest_width: (0..rows).map(|row| range(&self.digest_ends, row).len()).max().unwrap_or(0) as u8,
+            has_rest: !self.rests.is_empty(),
+            first_directory: self.directories[0].0,
+            ..Head::default()
+        };
+        for index in 0..self.shape_ends.len() {
+            let shape = &self.shapes[range(&self.shape_ends, index)];
+            put_varint(out, shape.len() as u64);
+            out.extend_from_slice(shape);
+        }
+        head.directories_at = (out.len() - start) as u32;
+        let mut before = head.first_directory;
+        for (directory, rows) in &self.directories {
+            put_varint(out, directory - before);
+            put_varint(out, *rows as u64);
+            before = *directory;
+        }
+        head.names_at = (out.len() - start) as u32;
+        let whole = self.put_names(usize::from(head.suffix), out);
+        head.whole_at = (out.len() - start) as u32;
+        whole.iter().for_each(|at| out.extend_from_slice(&at.to_le_bytes()));
+        head.columns_at = (out.len() - start) as u32;
+        self.put_columns(&mut head, out);
+        head.rest_at = (out.len() - start) as u32;
+        if !self.rests.is_empty() {
+            self.rest_ends.iter().for_each(|end| out.extend_from_slice(&(*end as u32).to_le_bytes()));
+            out.extend_from_slice(&self.rests);
+        }
+        let length = (out.len() - start + TAIL_BYTES).next_multiple_of(8);
+        out.resize(start + length, 0);
+        head.length = length as u32;
+        let page = &mut out[start..];
+        head.put(page);
+        let sum = checksum(salt, place, page);
+        page[..4].copy_from_slice(&sum.to_le_bytes());
+        self.clear();
+    }
+
+    /// Appends the names; gives where those stand that are whole.
+    fn put_names(&self, suffix: usize, out: &mut Vec<u8>) -> Vec<u16> {
+        let start = out.len();
+        let first = self.name(0);
+        out.extend_from_slice(&first[first.len() - suffix..]);
+        let mut whole = Vec::with_capacity(self.rows().div_ceil(WHOLE_EVERY));
+        let mut before: &[u8] = &[];
+        for row in 0..self.rows() {
+            let name = self.name(row);
+            let stem = &name[..name.len() - suffix];
+            if row % WHOLE_EVERY == 0 {
+                whole.push((out.len() - start) as u16);
+                before = &[];
+            }
+            let shared = before.iter().zip(stem).take_while(|(a, b)| a == b).count();
+            out.push(shared as u8);
+            out.push((stem.len() - shared) as u8);
+            out.extend_from_slice(&stem[shared..]);
+            before = stem;
+        }
+        whole
+    }
+
+    fn put_columns(&self, head: &mut Head, out: &mut Vec<u8>) {
+        for shape in &self.shape_of {
+            out.extend_from_slice(&shape.to_le_bytes()[..usize::from(head.shape_width)]);
+        }
+        self.ids.iter().for_each(|id| out.extend_from_slice(id));
+        for (column, numbers) in self.numbers.iter().enumerate() {
+            let modified = column == Column::Modified as usize;
+            // When a file was made and when it was registered are near each other more often than either is near
+            // those of its neighbours.
+            let created = &self.numbers[Column::Created as usize];
+            let number =
+                |row: usize| if modified { numbers[row].wrapping_sub(created[row]) } else { numbers[row] };
+            let mut base = number(0);
+            for row in 1..numbers.len() {
+                base = if modified {
+                    // Differences may be negative: the smallest is.
+                    (base as i64).min(number(row) as i64) as u64
+                } else {
+                    base.min(number(row))
+                };
+            }
+            let span = (0..numbers.len()).map(|row| number(row).wrapping_sub(base)).max().unwrap_or(0);
+            let width = if span == 0 { 0 } else { width_of(span) };
+            (head.bases[column], head.widths[column]) = (base, width);
+            for row in 0..numbers.len() {
+                let bytes = number(row).wrapping_sub(base).to_le_bytes();
+                out.extend_from_slice(&bytes[..usize::from(width)]);
+            }
+        }
+        for row in 0..self.rows() {
+            let digest = &self.digests[range(&self.digest_ends, row)];
+            out.extend_from_slice(digest);
+            out.resize(out.len() + usize::from(head.digest_width) - digest.len(), 0);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.directories.clear();
+        self.names.clear();
+        self.name_ends.clear();
+        self.shapes.clear();
+        self.shape_ends.clear();
+        self.shape_of.clear();
+        self.ids.clear();
+        self.numbers.iter_mut().for_each(Vec::clear);
+        self.digests.clear();
+        self.digest_ends.clear();
+        self.rests.clear();
+        self.rest_ends.clear();
+    }
+
+    /// The key of the first row.
+    pub fn first_key(&self) -> Option<(DirId, &[u8])> {
+        Some((DirId(self.directories.first()?.0), self.name(0)))
+    }
+
+    /// The key of the last row.
+    pub fn last_key(&self) -> Option<(DirId, &[u8])> {
+        Some((DirId(self.directories.last()?.0), self.name(self.rows().checked_sub(1)?)))
+    }
+}

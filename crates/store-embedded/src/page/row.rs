@@ -1,0 +1,354 @@
+//! Rows: one entry, or the word that there is none any more, in the parts that a page keeps apart.
+//!
+//! Entries of one directory are much alike: they have one owner, one mode, replicas on the same storage elements. What
+//! is alike is the *shape*, bytes that a page keeps once; the rest are numbers and digests of a known width, and seldom
+//! something more.
+//!
+//! ```text
+//! shape:  kind u8 · flags u8 · owner · group · mode · [algorithm u8 of the one checksum]
+//!         · places: their number, each: SE · 0 (derived) or 1 and the PFN before the name
+//! rest:   [expires] · [tags] · [checksums] · [replicas] · collection: members · link: target
+//! ```
+//! A PFN that ends with the entry's own name, as most do that do not follow from the GUID, costs nothing but its
+//! part of the shape.
+
+use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_bytes, put_varint};
+use exacat_model::{
+    At, Body, Checksum, ChecksumAlgorithm, Checksums, DirId, Entry, File, GroupId, Guid, Lfn, Location, Mode,
+    Name, Pfn, Replica, ReplicaState, Revision, SeNumber, TimeMs, UserId,
+};
+use exacat_store::FoundFile;
+
+/// What kind of row it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum RowKind {
+    /// There was an entry; there is none any more.
+    Gone = 0,
+    Directory = 1,
+    File = 2,
+    Collection = 3,
+    Link = 4,
+}
+
+const SIZE: u8 = 1;
+const JOB: u8 = 2;
+const EXPIRES: u8 = 4;
+const TAGS: u8 = 8;
+/// Exactly one checksum; its digest stands by itself.
+const ONE_CHECKSUM: u8 = 16;
+/// Checksums of another number, in the rest.
+const CHECKSUMS: u8 = 32;
+/// Replicas that no place in the shape can tell, in the rest.
+const REPLICAS: u8 = 64;
+
+/// A row, its parts lying elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row<'a> {
+    pub parent: DirId,
+    pub name: &'a [u8],
+    pub shape: &'a [u8],
+    /// The GUID, or a directory's number.
+    pub id: [u8; 16],
+    pub size: u64,
+    pub job: u64,
+    pub created: u64,
+    pub modified: u64,
+    pub revision: u64,
+    /// The digest of the one checksum.
+    pub checksum: &'a [u8],
+    pub rest: &'a [u8],
+}
+
+/// Room for the parts of a row that are made.
+#[derive(Default)]
+pub(crate) struct RowRoom {
+    shape: Vec<u8>,
+    rest: Vec<u8>,
+    checksum: Vec<u8>,
+}
+
+fn number_of(id: &[u8; 16]) -> DirId {
+    let mut number = [0; 8];
+    number.copy_from_slice(&id[..8]);
+    DirId(u64::from_le_bytes(number))
+}
+
+/// What a PFN has before this name, if it ends with it.
+fn before_name<'p>(location: &'p Location, name: &str) -> Option<&'p str> {
+    match location {
+        Location::Explicit(pfn) => pfn.as_str().strip_suffix(name),
+        Location::Derived | Location::Member { .. } => None,
+    }
+}
+
+impl RowRoom {
+    /// The row of an entry.
+    pub fn row<'a>(&'a mut self, entry: &'a Entry) -> Row<'a> {
+        let RowRoom { shape, rest, checksum } = self;
+        shape.clear();
+        rest.clear();
+        checksum.clear();
+        let name = entry.at.name.as_str();
+        let (kind, id) = match &entry.body {
+            Body::Directory(number) => {
+                let mut id = [0; 16];
+                id[..8].copy_from_slice(&number.0.to_le_bytes());
+                (RowKind::Directory, id)
+            }
+            Body::File(file) => (RowKind::File, file.guid.0),
+            Body::Collection { guid, .. } => (RowKind::Collection, guid.0),
+            Body::Link { guid, .. } => (RowKind::Link, guid.0),
+        };
+        let mut flags = 0;
+        if let Some(expires) = entry.expires {
+            flags |= EXPIRES;
+            expires.encode(rest);
+        }
+        if !entry.tags.is_empty() {
+            flags |= TAGS;
+            entry.tags.encode(rest);
+        }
+        shape.extend_from_slice(&[kind as u8, 0]);
+        entry.owner.encode(shape);
+        entry.group.encode(shape);
+        entry.mode.encode(shape);
+        let (mut size, mut job) = (0, 0);
+        match &entry.body {
+            Body::Directory(_) => {}
+            Body::Collection { members, .. } => put_varint(rest, *members),
+            Body::Link { target, .. } => target.encode(rest),
+            Body::File(file) => {
+                flags |= if file.size.is_some() { SIZE } else { 0 };
+                flags |= if file.job.is_some() { JOB } else { 0 };
+                (size, job) = (file.size.unwrap_or(0), file.job.unwrap_or(0));
+                flags |= put_checksums(&file.checksums, shape, rest, checksum);
+                flags |= put_replicas(&file.replicas, name, shape, rest);
+            }
+        }
+        shape[1] = flags;
+        Row {
+            parent: entry.at.parent,
+            name: name.as_bytes(),
+            shape,
+            id,
+            size,
+            job,
+            created: entry.created.0,
+            modified: entry.modified.0,
+            revision: entry.revision.0,
+            checksum,
+            rest,
+        }
+    }
+}
+
+fn put_checksums(checksums: &Checksums, shape: &mut Vec<u8>, rest: &mut Vec<u8>, digest: &mut Vec<u8>) -> u8 {
+    let mut all = checksums.iter();
+    match (all.next(), all.next()) {
+        (None, _) => 0,
+        (Some(one), None) => {
+            shape.push(one.algorithm() as u8);
+            digest.extend_from_slice(one.digest());
+            ONE_CHECKSUM
+        }
+        _ => {
+            checksums.encode(rest);
+            CHECKSUMS
+        }
+    }
+}
+
+fn put_replicas(replicas: &[Replica], name: &str, shape: &mut Vec<u8>, rest: &mut Vec<u8>) -> u8 {
+    let plain = |replica: &Replica| {
+        replica.state == ReplicaState::Available
+            && (replica.location == Location::Derived || before_name(&replica.location, name).is_some())
+    };
+    if !replicas.iter().all(plain) {
+        replicas.encode(rest);
+        return REPLICAS;
+    }
+    put_varint(shape, replicas.len() as u64);
+    for replica in replicas {
+        replica.se.encode(shape);
+        match before_name(&replica.location, name) {
+            None => shape.push(0),
+            Some(before) => {
+                shape.push(1);
+                put_bytes(shape, before.as_bytes());
+            }
+        }
+    }
+    0
+}
+
+/// What a shape says before its places.
+struct Shape<'a> {
+    kind: RowKind,
+    flags: u8,
+    owner: UserId,
+    group: GroupId,
+    mode: Mode,
+    algorithm: Option<ChecksumAlgorithm>,
+    places: Reader<'a>,
+}
+
+impl<'a> Shape<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let kind = match reader.byte()? {
+            1 => RowKind::Directory,
+            2 => RowKind::File,
+            3 => RowKind::Collection,
+            4 => RowKind::Link,
+            _ => return Err(reader.error("a shape of no kind of entry")),
+        };
+        let flags = reader.byte()?;
+        let (owner, group) = (UserId::decode(&mut reader)?, GroupId::decode(&mut reader)?);
+        let mode = Mode::decode(&mut reader)?;
+        let algorithm = match flags & ONE_CHECKSUM != 0 {
+            false => None,
+            true => Some(
+                ChecksumAlgorithm::from_number(reader.byte()?)
+                    .ok_or_else(|| reader.error("unknown checksum algorithm"))?,
+            ),
+        };
+        Ok(Shape { kind, flags, owner, group, mode, algorithm, places: reader })
+    }
+}
+
+impl<'a> Row<'a> {
+    /// The shape of what is gone.
+    pub const GONE: [u8; 1] = [RowKind::Gone as u8];
+
+    /// The word that what stood there is gone, by this change.
+    pub fn gone(parent: DirId, name: &'a [u8], revision: Revision) -> Row<'a> {
+        Row {
+            parent,
+            name,
+            shape: &Row::GONE,
+            id: [0; 16],
+            size: 0,
+            job: 0,
+            created: 0,
+            modified: 0,
+            revision: revision.0,
+            checksum: &[],
+            rest: &[],
+        }
+    }
+
+    /// Is nothing there any more?
+    pub fn is_gone(&self) -> bool {
+        self.shape == Row::GONE
+    }
+
+    /// The GUID, if it is of something that has one.
+    pub fn guid(&self) -> Option<Guid> {
+        match self.shape.first() {
+            Some(2..=4) => Some(Guid(self.id)),
+            _ => None,
+        }
+    }
+
+    /// The whole entry; none if it is gone.
+    pub fn entry(&self) -> Result<Option<Entry>, DecodeError> {
+        if self.is_gone() {
+            return Ok(None);
+        }
+        let mut shape = Shape::read(self.shape)?;
+        let rest = &mut Reader::new(self.rest);
+        let flags = shape.flags;
+        let text = std::str::from_utf8(self.name).map_err(|_| rest.error("a name is not UTF-8"))?;
+        let name = match text {
+            "/" => Name::root(),
+            _ => Name::parse(text).map_err(|_| rest.error("not a valid name"))?,
+        };
+        let expires = if flags & EXPIRES != 0 { Some(TimeMs::decode(rest)?) } else { None };
+        let tags = if flags & TAGS != 0 { Decode::decode(rest)? } else { Vec::new() };
+        let guid = Guid(self.id);
+        let body = match shape.kind {
+            RowKind::Directory => Body::Directory(number_of(&self.id)),
+            RowKind::Collection => Body::Collection { guid, members: Decode::decode(rest)? },
+            RowKind::Link => Body::Link { guid, target: Lfn::decode(rest)? },
+            RowKind::File | RowKind::Gone => Body::File(self.file(&mut shape, rest)?),
+        };
+        rest.clone().finish()?;
+        Ok(Some(Entry {
+            at: At { parent: self.parent, name },
+            owner: shape.owner,
+            group: shape.group,
+            mode: shape.mode,
+            created: TimeMs(self.created),
+            modified: TimeMs(self.modified),
+            revision: Revision(self.revision),
+            expires,
+            tags,
+            body,
+        }))
+    }
+
+    /// What a look-up needs of it, if it is a file. `way` is the caller's.
+    pub fn found_file(&self, way: usize) -> Result<Option<FoundFile>, DecodeError> {
+        if self.shape.first() != Some(&(RowKind::File as u8)) {
+            return Ok(None);
+        }
+        let mut shape = Shape::read(self.shape)?;
+        let rest = &mut Reader::new(self.rest);
+        if shape.flags & EXPIRES != 0 {
+            TimeMs::decode(rest)?;
+        }
+        if shape.flags & TAGS != 0 {
+            Vec::<exacat_model::Tag>::decode(rest)?;
+        }
+        let file = self.file(&mut shape, rest)?;
+        Ok(Some(FoundFile { way, owner: shape.owner, group: shape.group, mode: shape.mode, file }))
+    }
+
+    fn file(&self, shape: &mut Shape<'_>, rest: &mut Reader<'_>) -> Result<File, DecodeError> {
+        let flags = shape.flags;
+        let checksums = match shape.algorithm {
+            Some(algorithm) => {
+                let digest = self.checksum.get(..algorithm.digest_bytes());
+                let digest = digest.ok_or_else(|| rest.error("a digest that is too short"))?;
+                Checksums::one(Checksum::new(algorithm, digest).map_err(|_| rest.error("not a digest"))?)
+            }
+            None if flags & CHECKSUMS != 0 => Checksums::decode(rest)?,
+            None => Checksums::none(),
+        };
+        let replicas = match flags & REPLICAS != 0 {
+            true => Decode::decode(rest)?,
+            false => self.places(&mut shape.places)?,
+        };
+        Ok(File {
+            guid: Guid(self.id),
+            size: (flags & SIZE != 0).then_some(self.size),
+            checksums,
+            job: (flags & JOB != 0).then_some(self.job),
+            replicas,
+        })
+    }
+
+    fn places(&self, reader: &mut Reader<'_>) -> Result<Vec<Replica>, DecodeError> {
+        let count = reader.length()?;
+        let mut replicas = Vec::with_capacity(count);
+        for _ in 0..count {
+            let se = SeNumber::decode(reader)?;
+            let location = match reader.byte()? {
+                0 => Location::Derived,
+                1 => {
+                    let before = reader.text()?;
+                    let name =
+                        std::str::from_utf8(self.name).map_err(|_| reader.error("a name is not UTF-8"))?;
+                    let mut pfn = String::with_capacity(before.len() + name.len());
+                    pfn.push_str(before);
+                    pfn.push_str(name);
+                    Location::Explicit(Pfn::parse(&pfn).map_err(|_| reader.error("not a valid PFN"))?)
+                }
+                _ => return Err(reader.error("a place that is neither derived nor explicit")),
+            };
+            replicas.push(Replica { se, state: ReplicaState::Available, location });
+        }
+        Ok(replicas)
+    }
+}
