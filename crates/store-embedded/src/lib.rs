@@ -32,6 +32,8 @@ mod open;
 #[allow(dead_code, reason = "runs are being built on it")]
 mod page;
 mod record;
+#[allow(dead_code, reason = "the state is being put on it")]
+mod run;
 mod segment;
 mod settings;
 mod state;

@@ -19,10 +19,10 @@ mod build;
 mod read;
 mod row;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use build::PageBuilder;
-pub(crate) use read::Page;
+pub(crate) use read::{Page, Walk};
 pub(crate) use row::{Row, RowRoom};
 
 /// Rows of a page, at most. More make pages smaller and look-ups slower.

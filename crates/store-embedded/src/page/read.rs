@@ -83,7 +83,7 @@ impl<'a> Page<'a> {
         }
         (0..rows).try_for_each(|row| self.shape(row).map(drop))?;
         let mut all = self.all();
-        while all.next()?.is_some() {}
+        while all.next(self)?.is_some() {}
         Ok(())
     }
 
@@ -193,13 +193,36 @@ impl<'a> Page<'a> {
         Ok(None)
     }
 
-    /// All rows.
-    pub fn all(&self) -> Rows<'a> {
-        Rows::at(*self, 0, usize::from(self.head.suffix))
+    /// A walk over all rows.
+    pub fn all(&self) -> Walk {
+        Walk::at(0, usize::from(self.head.suffix))
     }
 
-    /// Rows from this key on, or after it.
-    pub fn from(&self, directory: DirId, name: &[u8], after: bool) -> Result<Rows<'a>, Damaged> {
+    fn group_of(&self, row: usize) -> Result<Group, Damaged> {
+        for group in self.groups() {
+            let group = group?;
+            if row < group.end {
+                return Ok(group);
+            }
+        }
+        Err(Damaged("the directories of the page have fewer rows than the page"))
+    }
+
+    /// The key of a row: its directory, and its name put into `name`.
+    pub fn key(&self, row: usize, name: &mut Vec<u8>) -> Result<DirId, Damaged> {
+        let group = self.group_of(row)?;
+        let whole = row / WHOLE_EVERY;
+        let mut walk = Walk::at(whole * WHOLE_EVERY, self.whole(whole)?);
+        while walk.row <= row {
+            walk.step(self)?;
+        }
+        *name = walk.name;
+        name.extend_from_slice(self.names()?.1);
+        Ok(group.directory)
+    }
+
+    /// A walk over the rows from this key on, or after it.
+    pub fn from(&self, directory: DirId, name: &[u8], after: bool) -> Result<Walk, Damaged> {
         let mut start = None;
         for group in self.groups() {
             let group = group?;
@@ -216,11 +239,11 @@ impl<'a> Page<'a> {
         let is_its = group.directory == directory;
         let whole = if is_its { self.whole_before(group, name)? } else { group.first / WHOLE_EVERY };
         let row = whole * WHOLE_EVERY;
-        let mut rows = Rows::at(*self, row, self.whole(whole)?);
+        let mut rows = Walk::at(row, self.whole(whole)?);
         // Rows before it are passed over; their names are what the next one's is told by.
         while rows.row < self.rows() {
             let row = rows.row;
-            rows.step()?;
+            rows.step(self)?;
             let passed = row < group.first
                 || is_its
                     && row < group.end
@@ -324,10 +347,9 @@ fn compare(stem: &[u8], suffix: &[u8], name: &[u8]) -> Ordering {
     stem.cmp(&name[..head]).then_with(|| suffix.cmp(&name[head..]))
 }
 
-/// Rows of a page one after the other.
-#[derive(Debug)]
-pub(crate) struct Rows<'a> {
-    page: Page<'a>,
+/// Where a walk over a page's rows is. It goes on in the same page, whoever holds its bytes meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
     /// The next row, and where its name stands.
     row: usize,
     at: usize,
@@ -339,14 +361,14 @@ pub(crate) struct Rows<'a> {
     group: Option<Group>,
 }
 
-impl<'a> Rows<'a> {
-    fn at(page: Page<'a>, row: usize, at: usize) -> Self {
-        Rows { page, row, at, name: Vec::new(), stem: 0, held: false, group: None }
+impl Walk {
+    fn at(row: usize, at: usize) -> Self {
+        Walk { row, at, ..Walk::default() }
     }
 
     /// Reads the next name, without its end.
-    fn step(&mut self) -> Result<(), Damaged> {
-        let (names, _) = self.page.names()?;
+    fn step(&mut self, page: &Page<'_>) -> Result<(), Damaged> {
+        let (names, _) = page.names()?;
         let coded = Page::coded(names, self.at)?;
         let shareable = if self.row.is_multiple_of(WHOLE_EVERY) { 0 } else { self.stem };
         if coded.shared > shareable {
@@ -359,32 +381,28 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// The next row.
-    pub fn next(&mut self) -> Result<Option<Row<'_>>, Damaged> {
+    /// Were all rows given?
+    pub fn is_at_end(&self, page: &Page<'_>) -> bool {
+        !self.held && self.row >= page.rows()
+    }
+
+    /// The next row of the page.
+    pub fn next<'r>(&'r mut self, page: &Page<'r>) -> Result<Option<Row<'r>>, Damaged> {
         if !std::mem::take(&mut self.held) {
-            if self.row >= self.page.rows() {
+            if self.row >= page.rows() {
                 return Ok(None);
             }
-            self.step()?;
+            self.step(page)?;
         }
         let row = self.row - 1;
         let group = match self.group {
             Some(group) if row < group.end => group,
-            _ => {
-                let mut found = Err(Damaged("the directories of the page have fewer rows than the page"));
-                for group in self.page.groups() {
-                    let group = group?;
-                    if row < group.end {
-                        found = Ok(group);
-                        break;
-                    }
-                }
-                found?
-            }
+            _ => page.group_of(row)?,
         };
         self.group = Some(group);
-        let (_, suffix) = self.page.names()?;
+        let (_, suffix) = page.names()?;
+        self.name.truncate(self.stem);
         self.name.extend_from_slice(suffix);
-        self.page.row(row, group.directory, &self.name).map(Some)
+        page.row(row, group.directory, &self.name).map(Some)
     }
 }

@@ -12,10 +12,10 @@ use super::{Damaged, FULL_BYTES, PAGE_BYTES_MAX, Page, PageBuilder, ROWS_MAX, Ro
 const SALT: u64 = 7;
 const PLACE: u64 = 4096;
 
-struct Random(u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self, bound: u64) -> u64 {
+    pub fn next(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
@@ -68,7 +68,7 @@ fn body(random: &mut Random, name: &str) -> Body {
     }
 }
 
-fn entry(random: &mut Random, parent: u64, name: &str) -> Entry {
+pub(crate) fn entry(random: &mut Random, parent: u64, name: &str) -> Entry {
     let created = TimeMs(random.number());
     Entry {
         at: At { parent: DirId(parent), name: Name::parse(name).unwrap() },
@@ -84,7 +84,7 @@ fn entry(random: &mut Random, parent: u64, name: &str) -> Entry {
     }
 }
 
-type Model = BTreeMap<(u64, Vec<u8>), Option<Entry>>;
+pub(crate) type Model = BTreeMap<(u64, Vec<u8>), Option<Entry>>;
 
 /// Rows of a few directories, some of what is gone, with names that share starts and ends as real ones do.
 fn some_rows(random: &mut Random) -> Model {
@@ -136,7 +136,7 @@ fn pages_of(rows: &Model) -> Vec<(Vec<u8>, Model)> {
     pages
 }
 
-fn check_row(row: &Row<'_>, key: &(u64, Vec<u8>), entry: &Option<Entry>) {
+pub(crate) fn check_row(row: &Row<'_>, key: &(u64, Vec<u8>), entry: &Option<Entry>) {
     assert_eq!((row.parent.0, row.name), (key.0, key.1.as_slice()));
     assert_eq!(row.is_gone(), entry.is_none());
     assert_eq!(&row.entry().unwrap(), entry);
@@ -170,7 +170,7 @@ fn rows_come_back_as_they_went_in() {
             seen += within.len();
             let mut all = page.all();
             for (key, entry) in &within {
-                check_row(&all.next().unwrap().unwrap(), key, entry);
+                check_row(&all.next(&page).unwrap().unwrap(), key, entry);
                 let row = page.find(DirId(key.0), &key.1).unwrap().unwrap();
                 check_row(&page.row(row, DirId(key.0), &key.1).unwrap(), key, entry);
                 let mut longer = key.1.clone();
@@ -186,7 +186,7 @@ fn rows_come_back_as_they_went_in() {
                             if after { other > key } else { other >= key }
                         });
                         let mut from = page.from(DirId(parent), name, after).unwrap();
-                        match (from.next().unwrap(), wanted) {
+                        match (from.next(&page).unwrap(), wanted) {
                             (None, None) => {}
                             (Some(row), Some((key, entry))) => check_row(&row, key, entry),
                             (row, wanted) => panic!("seed {seed}: {row:?} instead of {wanted:?}"),
@@ -194,7 +194,7 @@ fn rows_come_back_as_they_went_in() {
                     }
                 }
             }
-            assert_eq!(all.next().unwrap(), None);
+            assert_eq!(all.next(&page).unwrap(), None);
         }
         assert_eq!(seen, rows.len());
     }
@@ -306,14 +306,15 @@ fn what_only_looks_like_a_page_does_no_harm() {
                 Ok(page) => {
                     read += 1;
                     let mut all = page.all();
-                    while let Ok(Some(row)) = all.next() {
+                    while let Ok(Some(row)) = all.next(&page) {
                         let _ = (row.entry(), row.found_file(0));
                     }
                     for (parent, name) in within.keys() {
                         if let Ok(Some(row)) = page.find(DirId(*parent), name) {
                             let _ = page.row(row, DirId(*parent), name).map(|row| row.entry().is_ok());
                         }
-                        let _ = page.from(DirId(*parent), name, true).map(|mut rows| rows.next().is_ok());
+                        let _ =
+                            page.from(DirId(*parent), name, true).map(|mut rows| rows.next(&page).is_ok());
                     }
                 }
             }

@@ -1,0 +1,114 @@
+//! Filters: whether a run can have a key at all, asked before anything is read.
+//!
+//! A Bloom filter whose bits for one key all lie in one cache line: a look-up waits for memory once. With ten bits a key
+//! it lets one in about 80 keys pass that are not there; it never holds one back that is.
+
+/// Bits for each key.
+const BITS_PER_KEY: u64 = 10;
+/// Bits set by one key.
+const PROBES: u32 = 6;
+const LINE_WORDS: usize = 8;
+/// Bytes of a cache line; a filter is a number of them.
+pub(crate) const LINE_BYTES: usize = LINE_WORDS * 8;
+
+/// A filter, being filled or whole.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    lines: Vec<[u64; LINE_WORDS]>,
+}
+
+/// The line of a hash among `lines`, and the bits in it, nine of this number for each probe.
+fn place(hash: u64, lines: usize) -> (usize, u64) {
+    let line = ((hash >> 32) * lines as u64) >> 32;
+    (line as usize, hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (hash << 32))
+}
+
+fn probes(bits: u64) -> impl Iterator<Item = (usize, u64)> {
+    (0..PROBES).map(move |probe| {
+        let bit = (bits >> (9 * probe)) as usize % (64 * LINE_WORDS);
+        (bit / 64, 1 << (bit % 64))
+    })
+}
+
+impl Filter {
+    /// An empty one for up to so many keys; with more of them it lets more pass.
+    pub fn for_keys(keys: u64) -> Self {
+        let lines = (keys * BITS_PER_KEY).div_ceil(8 * LINE_BYTES as u64).max(1);
+        Filter { lines: vec![[0; LINE_WORDS]; usize::try_from(lines).unwrap_or(usize::MAX)] }
+    }
+
+    /// Adds a key by its hash.
+    pub fn add(&mut self, hash: u64) {
+        let (line, bits) = place(hash, self.lines.len());
+        let line = &mut self.lines[line];
+        probes(bits).for_each(|(word, bit)| line[word] |= bit);
+    }
+
+    /// Can the key of this hash be there?
+    pub fn may_have(&self, hash: u64) -> bool {
+        let (line, bits) = place(hash, self.lines.len());
+        let line = &self.lines[line];
+        probes(bits).all(|(word, bit)| line[word] & bit != 0)
+    }
+
+    /// Brings in what a question about this hash will need; what it gives means nothing.
+    pub fn touch(&self, hash: u64) -> u64 {
+        self.lines[place(hash, self.lines.len()).0][0]
+    }
+
+    /// Bytes it takes, in memory and in a file.
+    pub fn bytes(&self) -> usize {
+        self.lines.len() * LINE_BYTES
+    }
+
+    /// As bytes of a file.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.lines.iter().flatten().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    }
+
+    /// From bytes of a file; none if they are none of a filter.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.is_empty() || !bytes.len().is_multiple_of(LINE_BYTES) {
+            return None;
+        }
+        let lines = bytes.chunks_exact(LINE_BYTES).map(|line| {
+            let mut words = [0; LINE_WORDS];
+            for (word, bytes) in words.iter_mut().zip(line.chunks_exact(8)) {
+                let mut little = [0; 8];
+                little.copy_from_slice(bytes);
+                *word = u64::from_le_bytes(little);
+            }
+            words
+        });
+        Some(Filter { lines: lines.collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xxhash_rust::xxh3::xxh3_64;
+
+    fn hash(number: u64) -> u64 {
+        xxh3_64(&number.to_le_bytes())
+    }
+
+    /// Goal: none that is there is held back, few that are not there pass, and the bytes are the filter.
+    #[test]
+    fn what_is_there_passes_and_little_else() {
+        for keys in [1, 100, 50_000] {
+            let mut filter = Filter::for_keys(keys);
+            (0..keys).for_each(|number| filter.add(hash(number)));
+            let mut bytes = Vec::new();
+            filter.encode(&mut bytes);
+            assert_eq!(bytes.len(), filter.bytes());
+            let read = Filter::decode(&bytes).unwrap();
+            for filter in [&filter, &read] {
+                assert!((0..keys).all(|number| filter.may_have(hash(number))));
+                let passed = (keys..keys + 50_000).filter(|number| filter.may_have(hash(*number))).count();
+                assert!(passed < 1200, "{passed} of 50000 that are not there pass a filter of {keys}");
+            }
+        }
+        assert!(Filter::decode(&[]).is_none() && Filter::decode(&[0; 63]).is_none());
+    }
+}

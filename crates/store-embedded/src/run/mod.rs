@@ -1,0 +1,118 @@
+//! Runs: sorted files of pages that never change once they are whole, each with its own indices.
+//!
+//! ```text
+//! header 64 bytes · pages · name filter · GUID filter · blocks of the GUID index · their ends · index of the pages
+//!                 · footer 192 bytes
+//! ```
+//! The indices lie in the run they are of: there is nothing to keep in step, and a run is whole or is no run. In memory
+//! are the filters, the index of the pages and the ends of the GUID index's blocks; pages and blocks are read when they
+//! are asked for, through a cache, and checked then.
+
+mod filter;
+mod guids;
+mod index;
+mod reader;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use reader::{Cache, Run};
+pub(crate) use writer::{RunHead, RunWriter};
+
+use exacat_model::DirId;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Bytes before the pages.
+const HEADER_BYTES: usize = 64;
+/// Bytes at the end.
+const FOOTER_BYTES: usize = 192;
+const MAGIC: [u8; 8] = *b"exacatRN";
+const FOOTER_MAGIC: [u8; 8] = *b"exacatRE";
+/// The version of the format this release writes.
+const VERSION: u16 = 1;
+
+/// The hash of a name in the filter of a run of this salt.
+fn name_hash(salt: u64, directory: DirId, name: &[u8]) -> u64 {
+    xxh3_64_with_seed(name, salt ^ directory.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// A part of the file that is read whole, with its checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Section {
+    at: u64,
+    bytes: u64,
+    checksum: u64,
+}
+
+/// The end of a run, from which it is opened.
+///
+/// ```text
+/// 0 magic · 8 rows u64 · 16 rows of what is gone u64 · 24 GUIDs u64 · 32 newest revision u64 · 40 pages end u64
+/// 48 four sections of 24 bytes (at, bytes, checksum): name filter, GUID filter, ends of blocks, index of the pages
+/// 144 blocks at u64 · 152 blocks u32 · 156 zeros · 188 checksum u32
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Footer {
+    rows: u64,
+    gone: u64,
+    guids: u64,
+    revision: u64,
+    pages_end: u64,
+    sections: [Section; 4],
+    blocks_at: u64,
+    blocks: u32,
+}
+
+impl Footer {
+    fn encode(&self, salt: u64) -> [u8; FOOTER_BYTES] {
+        let mut bytes = [0; FOOTER_BYTES];
+        bytes[..8].copy_from_slice(&FOOTER_MAGIC);
+        let mut words = vec![self.rows, self.gone, self.guids, self.revision, self.pages_end];
+        for section in self.sections {
+            words.extend([section.at, section.bytes, section.checksum]);
+        }
+        words.push(self.blocks_at);
+        for (at, word) in (8..).step_by(8).zip(words) {
+            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[152..156].copy_from_slice(&self.blocks.to_le_bytes());
+        let sum = footer_checksum(salt, &bytes);
+        bytes[FOOTER_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// None if the bytes fail their checksum.
+    fn decode(bytes: &[u8; FOOTER_BYTES], salt: u64) -> Option<Self> {
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        let sum = footer_checksum(salt, bytes);
+        if bytes[..8] != FOOTER_MAGIC || bytes[FOOTER_BYTES - 4..] != sum.to_le_bytes() {
+            return None;
+        }
+        let mut sections = [Section::default(); 4];
+        for (section, at) in sections.iter_mut().zip((48..).step_by(24)) {
+            *section = Section { at: word(at), bytes: word(at + 8), checksum: word(at + 16) };
+        }
+        Some(Footer {
+            rows: word(8),
+            gone: word(16),
+            guids: word(24),
+            revision: word(32),
+            pages_end: word(40),
+            sections,
+            blocks_at: word(144),
+            blocks: word(152) as u32,
+        })
+    }
+}
+
+fn footer_checksum(salt: u64, bytes: &[u8; FOOTER_BYTES]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&salt.to_le_bytes());
+    hasher.update(&bytes[..FOOTER_BYTES - 4]);
+    hasher.finalize()
+}

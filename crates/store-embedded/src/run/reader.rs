@@ -1,0 +1,311 @@
+//! Reading a run: rows by name, by GUID, and in order.
+
+use std::io;
+use std::sync::Arc;
+
+use exacat_model::{DirId, Error, ErrorKind, Guid};
+use quick_cache::Weighter;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::filter::Filter;
+use super::guids;
+use super::index::PageIndex;
+use super::writer::RunHead;
+use super::{FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section, VERSION, name_hash};
+use crate::disk::DiskFile;
+use crate::page::{Damaged, Page, Row, Walk};
+
+/// What a cached block weighs beside its bytes.
+const CACHED_OVERHEAD_BYTES: u64 = 96;
+/// How long a block is taken to be when the cache is laid out.
+const CACHED_BYTES_ABOUT: u64 = 8 << 10;
+
+#[derive(Clone)]
+struct Weigh;
+
+impl Weighter<Key, Arc<[u8]>> for Weigh {
+    fn weight(&self, _: &Key, bytes: &Arc<[u8]>) -> u64 {
+        bytes.len() as u64 + CACHED_OVERHEAD_BYTES
+    }
+}
+
+/// A run's number, and where in it something begins.
+type Key = (u64, u64);
+
+/// Pages and blocks that were read and checked, up to a number of bytes; of all runs together.
+pub(crate) struct Cache(quick_cache::sync::Cache<Key, Arc<[u8]>, Weigh>);
+
+impl Cache {
+    /// One for so many bytes.
+    pub fn new(bytes_max: u64) -> Self {
+        let about = usize::try_from(bytes_max / CACHED_BYTES_ABOUT).unwrap_or(usize::MAX).max(16);
+        Cache(quick_cache::sync::Cache::with_weighter(about, bytes_max, Weigh))
+    }
+
+    /// Bytes in it.
+    pub fn bytes(&self) -> u64 {
+        self.0.weight()
+    }
+}
+
+/// A whole run.
+pub(crate) struct Run {
+    /// For errors.
+    name: String,
+    file: Arc<dyn DiskFile>,
+    head: RunHead,
+    footer: Footer,
+    names: Filter,
+    guids: Filter,
+    /// Where each block of the GUID index ends, five bytes each.
+    block_ends: Vec<u8>,
+    index: PageIndex,
+}
+
+/// A row where it lies.
+#[derive(Clone, Debug)]
+pub(crate) struct RowAt {
+    page: Arc<[u8]>,
+    row: usize,
+}
+
+impl RowAt {
+    /// The row, whose key is known.
+    pub fn row<'r>(&'r self, parent: DirId, name: &'r [u8]) -> Result<Row<'r>, Damaged> {
+        Page::view(&self.page)?.row(self.row, parent, name)
+    }
+}
+
+fn corrupt(name: &str, what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("{name}: {what}"))
+}
+
+fn cannot_read(name: &str, error: &io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("cannot read {name}: {error}"))
+}
+
+fn read_exactly(name: &str, file: &dyn DiskFile, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
+    let mut read = vec![0; bytes];
+    match file.read_at(&mut read, at).map_err(|error| cannot_read(name, &error))? {
+        got if got == bytes => Ok(read),
+        got => Err(corrupt(name, format!("it ends {} bytes too early", bytes - got))),
+    }
+}
+
+impl RunHead {
+    fn decode(name: &str, bytes: &[u8]) -> Result<Self, Error> {
+        let part = |at: usize| {
+            let mut part = [0; 8];
+            part.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(part)
+        };
+        if bytes[..8] != MAGIC {
+            return Err(corrupt(name, "this is no run"));
+        }
+        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
+        if version > VERSION {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{name} has format version {version}, this release reads up to {VERSION}: use a newer one"
+                ),
+            ));
+        }
+        if bytes[HEADER_BYTES - 4..] != crc32fast::hash(&bytes[..HEADER_BYTES - 4]).to_le_bytes() {
+            return Err(corrupt(name, "its header fails its checksum"));
+        }
+        let mut catalogue = [0; 16];
+        catalogue.copy_from_slice(&bytes[16..32]);
+        Ok(RunHead { catalogue, number: part(32), salt: part(40) })
+    }
+}
+
+impl Run {
+    /// Opens a run: reads all of it but pages and blocks.
+    pub fn open(name: &str, file: Arc<dyn DiskFile>, catalogue: [u8; 16]) -> Result<Self, Error> {
+        let head = RunHead::decode(name, &read_exactly(name, &*file, 0, HEADER_BYTES)?)?;
+        if head.catalogue != catalogue {
+            return Err(corrupt(name, "the run is another catalogue's"));
+        }
+        let length = file.length().map_err(|error| cannot_read(name, &error))?;
+        let footer_at = length.checked_sub(FOOTER_BYTES as u64).filter(|at| *at >= HEADER_BYTES as u64);
+        let footer_at = footer_at.ok_or_else(|| corrupt(name, "it ends too early"))?;
+        let end = read_exactly(name, &*file, footer_at, FOOTER_BYTES)?;
+        let footer = end.first_chunk().and_then(|end| Footer::decode(end, head.salt));
+        let footer = footer.ok_or_else(|| corrupt(name, "its end fails its checksum"))?;
+        let section = |section: Section, what: &str| -> Result<Vec<u8>, Error> {
+            let bad = || corrupt(name, format!("{what} fails its checksum"));
+            let ends =
+                section.at.checked_add(section.bytes).filter(|end| *end <= footer_at).ok_or_else(bad)?;
+            let bytes = usize::try_from(ends - section.at).map_err(|_| bad())?;
+            let bytes = read_exactly(name, &*file, section.at, bytes)?;
+            if xxh3_64_with_seed(&bytes, head.salt) == section.checksum { Ok(bytes) } else { Err(bad()) }
+        };
+        let filter = |index: usize, what: &str| {
+            let bytes = section(footer.sections[index], what)?;
+            Filter::decode(&bytes).ok_or_else(|| corrupt(name, format!("{what} is none")))
+        };
+        let index = PageIndex::decode(&section(footer.sections[3], "its index of pages")?);
+        let index = index.map_err(|damaged| corrupt(name, damaged))?;
+        let block_ends = section(footer.sections[2], "its index of blocks")?;
+        let blocks = footer.blocks as usize;
+        if block_ends.len() != 5 * blocks || !footer.blocks.is_power_of_two() {
+            return Err(corrupt(name, "its index of blocks has another number of them than its end says"));
+        }
+        let (names, guids) = (filter(0, "its filter of names")?, filter(1, "its filter of GUIDs")?);
+        Ok(Run { name: name.to_owned(), file, head, footer, names, guids, block_ends, index })
+    }
+
+    /// Rows, those among them of what is gone, and the newest revision.
+    pub fn rows(&self) -> (u64, u64, u64) {
+        (self.footer.rows, self.footer.gone, self.footer.revision)
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.head.number
+    }
+
+    /// Memory it takes, without what of it is in the cache.
+    pub fn memory_bytes(&self) -> usize {
+        self.names.bytes() + self.guids.bytes() + self.block_ends.capacity() + self.index.bytes()
+    }
+
+    fn damaged(&self, page: usize, at: u64, damaged: Damaged) -> Error {
+        let from = self.index.first(page).map_or_else(String::new, |(directory, name)| {
+            let name = String::from_utf8_lossy(name);
+            format!(
+                "; names of directory {} from {name:?} on, up to the next page's, are at risk",
+                directory.0
+            )
+        });
+        corrupt(&self.name, format!("page {page}, at byte {at}: {damaged}{from}"))
+    }
+
+    fn page(&self, cache: &Cache, page: usize) -> Result<Arc<[u8]>, Error> {
+        let (at, bytes) =
+            self.index.extent(page).ok_or_else(|| corrupt(&self.name, "it has no such page"))?;
+        let key = (self.head.number, at);
+        if let Some(found) = cache.0.get(&key) {
+            return Ok(found);
+        }
+        let read = read_exactly(&self.name, &*self.file, at, bytes)?;
+        Page::open(&read, self.head.salt, at).map_err(|damaged| self.damaged(page, at, damaged))?;
+        let read: Arc<[u8]> = read.into();
+        cache.0.insert(key, Arc::clone(&read));
+        Ok(read)
+    }
+
+    /// Can it have this name? If not, nothing needs to be read.
+    pub fn may_have(&self, directory: DirId, name: &[u8]) -> bool {
+        self.names.may_have(name_hash(self.head.salt, directory, name))
+    }
+
+    /// The row of a name.
+    pub fn find(&self, cache: &Cache, directory: DirId, name: &[u8]) -> Result<Option<RowAt>, Error> {
+        if !self.may_have(directory, name) {
+            return Ok(None);
+        }
+        let Some(number) = self.index.page_of(directory, name) else { return Ok(None) };
+        let bytes = self.page(cache, number)?;
+        let found = Page::view(&bytes).and_then(|page| page.find(directory, name));
+        let found = found.map_err(|damaged| self.damaged(number, 0, damaged))?;
+        Ok(found.map(|row| RowAt { page: bytes, row }))
+    }
+
+    /// The row of a GUID, and its key.
+    pub fn find_guid(&self, cache: &Cache, guid: Guid) -> Result<Option<(DirId, Vec<u8>, RowAt)>, Error> {
+        let hash = guids::hash(self.head.salt, guid);
+        if !self.guids.may_have(hash) {
+            return Ok(None);
+        }
+        let block = self.block(cache, guids::block_of(hash, self.footer.blocks))?;
+        for place in guids::find(&block, hash, self.footer.blocks) {
+            let (number, row) = (place.page() as usize, place.row());
+            let bytes = self.page(cache, number)?;
+            let page = Page::view(&bytes).map_err(|damaged| self.damaged(number, 0, damaged))?;
+            let mut name = Vec::new();
+            let directory = page.key(row, &mut name).map_err(|damaged| self.damaged(number, 0, damaged))?;
+            let found =
+                page.row(row, directory, &name).map_err(|damaged| self.damaged(number, 0, damaged))?;
+            if found.guid() == Some(guid) {
+                return Ok(Some((directory, name, RowAt { page: bytes, row })));
+            }
+        }
+        Ok(None)
+    }
+
+    fn block_end(&self, block: usize) -> u64 {
+        let mut end = [0; 8];
+        end[..5].copy_from_slice(&self.block_ends[5 * block..5 * block + 5]);
+        u64::from_le_bytes(end)
+    }
+
+    fn block(&self, cache: &Cache, block: u32) -> Result<Arc<[u8]>, Error> {
+        let end = self.block_end(block as usize);
+        let begin = (block as usize).checked_sub(1).map_or(0, |before| self.block_end(before));
+        let at = self.footer.blocks_at + begin;
+        let key = (self.head.number, at);
+        if let Some(found) = cache.0.get(&key) {
+            return Ok(found);
+        }
+        let bytes = end.checked_sub(begin).filter(|bytes| *bytes <= guids::BLOCK_BYTES_MAX as u64);
+        let damaged = |damaged| corrupt(&self.name, format!("block {block} of its GUID index: {damaged}"));
+        let bytes = bytes.ok_or_else(|| damaged(Damaged("it is too long")))?;
+        let read = read_exactly(&self.name, &*self.file, at, bytes as usize)?;
+        guids::check(&read, block, self.head.salt).map_err(damaged)?;
+        let read: Arc<[u8]> = read.into();
+        cache.0.insert(key, Arc::clone(&read));
+        Ok(read)
+    }
+
+    /// Rows from this key on, or after it.
+    pub fn from(&self, cache: &Cache, directory: DirId, name: &[u8], after: bool) -> Result<Cursor, Error> {
+        let number = self.index.page_of(directory, name).unwrap_or(0);
+        let mut cursor = Cursor { next_page: number, page: None, walk: Walk::default() };
+        if number < self.index.pages() {
+            let bytes = self.page(cache, number)?;
+            let walk = Page::view(&bytes).and_then(|page| page.from(directory, name, after));
+            cursor.walk = walk.map_err(|damaged| self.damaged(number, 0, damaged))?;
+            (cursor.page, cursor.next_page) = (Some(bytes), number + 1);
+        }
+        Ok(cursor)
+    }
+}
+
+/// A walk over the rows of a run.
+pub(crate) struct Cursor {
+    next_page: usize,
+    page: Option<Arc<[u8]>>,
+    walk: Walk,
+}
+
+impl Cursor {
+    /// The next row; none at the end.
+    pub fn next<'r>(&'r mut self, run: &Run, cache: &Cache) -> Result<Option<Row<'r>>, Error> {
+        loop {
+            let at_end = match &self.page {
+                None => true,
+                Some(bytes) => {
+                    let view =
+                        Page::view(bytes).map_err(|damaged| run.damaged(self.next_page - 1, 0, damaged))?;
+                    self.walk.is_at_end(&view)
+                }
+            };
+            if !at_end {
+                break;
+            }
+            if self.next_page >= run.index.pages() {
+                return Ok(None);
+            }
+            let bytes = run.page(cache, self.next_page)?;
+            let page = Page::view(&bytes).map_err(|damaged| run.damaged(self.next_page, 0, damaged))?;
+            self.walk = page.all();
+            self.page = Some(bytes);
+            self.next_page += 1;
+        }
+        let Some(bytes) = &self.page else { return Ok(None) };
+        let row = Page::view(bytes).and_then(|page| self.walk.next(&page));
+        row.map_err(|damaged| run.damaged(self.next_page - 1, 0, damaged))
+    }
+}

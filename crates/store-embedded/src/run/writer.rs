@@ -1,0 +1,209 @@
+//! Writing a run: rows in the order of their keys go in, a file comes out.
+//!
+//! What is written is synced in slices, so that the log's own sync never waits behind much of it.
+
+use std::io;
+use std::sync::Arc;
+
+use exacat_model::DirId;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::filter::Filter;
+use super::guids::{self, Blocks, RowPlace, Sorter};
+use super::index::{PAGES_BYTES_MAX, PageIndex};
+use super::{FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section, VERSION, name_hash};
+use crate::disk::DiskFile;
+use crate::page::{PageBuilder, Row};
+
+/// Bytes written at once, and synced.
+const SLICE_BYTES: usize = 2 << 20;
+
+/// What a run is made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunHead {
+    /// The catalogue it is of.
+    pub catalogue: [u8; 16],
+    /// Its number among the catalogue's runs.
+    pub number: u64,
+    /// Random: what makes its pages its own.
+    pub salt: u64,
+}
+
+impl RunHead {
+    pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.catalogue);
+        bytes[32..40].copy_from_slice(&self.number.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.salt.to_le_bytes());
+        let sum = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
+        bytes[HEADER_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+}
+
+/// A file being written from its start to its end.
+struct Out {
+    file: Arc<dyn DiskFile>,
+    buffer: Vec<u8>,
+    /// Where the buffer goes.
+    at: u64,
+}
+
+impl Out {
+    fn position(&self) -> u64 {
+        self.at + self.buffer.len() as u64
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if !self.buffer.is_empty() {
+            self.file.write_at(&self.buffer, self.at)?;
+            self.file.sync()?;
+            self.at += self.buffer.len() as u64;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= SLICE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn section(&mut self, salt: u64, bytes: &[u8]) -> io::Result<Section> {
+        let section = Section {
+            at: self.position(),
+            bytes: bytes.len() as u64,
+            checksum: xxh3_64_with_seed(bytes, salt),
+        };
+        bytes.chunks(SLICE_BYTES).try_for_each(|part| self.put(part))?;
+        Ok(section)
+    }
+}
+
+/// A run being written.
+pub(crate) struct RunWriter {
+    head: RunHead,
+    out: Out,
+    page: PageBuilder,
+    index: PageIndex,
+    /// The last key of the page before.
+    last: Option<(DirId, Vec<u8>)>,
+    names: Filter,
+    sorter: Sorter,
+    footer: Footer,
+}
+
+impl RunWriter {
+    /// Begins a run of at most `rows_max` rows in an empty file. Of GUIDs at most `sorted_in_memory` are sorted in
+    /// memory at once, the others in `scratch`.
+    pub fn new(
+        file: Arc<dyn DiskFile>,
+        scratch: Arc<dyn DiskFile>,
+        head: RunHead,
+        rows_max: u64,
+        sorted_in_memory: usize,
+    ) -> io::Result<Self> {
+        let mut out = Out { file, buffer: Vec::with_capacity(SLICE_BYTES + SLICE_BYTES / 8), at: 0 };
+        out.put(&head.encode())?;
+        Ok(RunWriter {
+            head,
+            out,
+            page: PageBuilder::default(),
+            index: PageIndex::default(),
+            last: None,
+            names: Filter::for_keys(rows_max),
+            sorter: Sorter::new(scratch, sorted_in_memory),
+            footer: Footer::default(),
+        })
+    }
+
+    /// Adds a row, whose key comes after those of all before it.
+    pub fn push(&mut self, row: &Row<'_>) -> io::Result<()> {
+        if self.page.is_full(row) {
+            self.end_page()?;
+        }
+        if let Some(guid) = row.guid() {
+            let page = u32::try_from(self.index.pages()).unwrap_or(u32::MAX);
+            if page >= RowPlace::PAGES_MAX || self.out.position() >= PAGES_BYTES_MAX {
+                return Err(io::Error::other("the run has as many rows as a run can have"));
+            }
+            let place = RowPlace::new(page, self.page.rows());
+            self.sorter.push(guids::hash(self.head.salt, guid), place)?;
+            self.footer.guids += 1;
+        }
+        self.names.add(name_hash(self.head.salt, row.parent, row.name));
+        self.footer.rows += 1;
+        self.footer.gone += u64::from(row.is_gone());
+        self.footer.revision = self.footer.revision.max(row.revision);
+        self.page.push(row);
+        Ok(())
+    }
+
+    /// Rows so far.
+    pub fn rows(&self) -> u64 {
+        self.footer.rows
+    }
+
+    fn end_page(&mut self) -> io::Result<()> {
+        let at = self.out.position();
+        let (Some(first), Some(last)) = (self.page.first_key(), self.page.last_key()) else { return Ok(()) };
+        let before = self.last.as_ref().map(|(directory, name)| (*directory, name.as_slice()));
+        self.index.push(at, first, before);
+        self.last = Some((last.0, last.1.to_vec()));
+        self.page.finish(self.head.salt, at, &mut self.out.buffer);
+        if self.out.buffer.len() >= SLICE_BYTES { self.out.flush() } else { Ok(()) }
+    }
+
+    /// Ends the run; it is durable then. Its name in the directory is the caller's matter.
+    pub fn finish(mut self) -> io::Result<u64> {
+        self.end_page()?;
+        let (salt, out, footer) = (self.head.salt, &mut self.out, &mut self.footer);
+        footer.pages_end = out.position();
+        self.index.end(footer.pages_end);
+        let mut bytes = Vec::new();
+        self.names.encode(&mut bytes);
+        drop(self.names);
+        footer.sections[0] = out.section(salt, &bytes)?;
+
+        // The GUIDs, in the order of their hashes: blocks and filter in one go; the filter stands before the blocks, so
+        // they wait in the file's order by being written behind its room.
+        let mut filter = Filter::for_keys(footer.guids);
+        bytes.clear();
+        bytes.resize(filter.bytes(), 0);
+        let filter_at = out.position();
+        bytes.chunks(SLICE_BYTES).try_for_each(|part| out.put(part))?;
+        footer.blocks_at = out.position();
+        let mut ends = Vec::new();
+        let mut blocks = Blocks::new(footer.guids);
+        let mut put = |block: Vec<u8>| {
+            out.put(&block)?;
+            ends.extend_from_slice(&(out.position() - footer.blocks_at).to_le_bytes()[..5]);
+            Ok(())
+        };
+        self.sorter.sorted(|hash, place| {
+            filter.add(hash);
+            blocks.push(hash, place, &mut put, salt)
+        })?;
+        blocks.finish(&mut put, salt)?;
+        footer.blocks = guids::blocks_for(footer.guids);
+        footer.sections[2] = out.section(salt, &ends)?;
+        bytes.clear();
+        self.index.encode(&mut bytes);
+        footer.sections[3] = out.section(salt, &bytes)?;
+        out.flush()?;
+        bytes.clear();
+        filter.encode(&mut bytes);
+        footer.sections[1] =
+            Section { at: filter_at, bytes: bytes.len() as u64, checksum: xxh3_64_with_seed(&bytes, salt) };
+        for (at, part) in (filter_at..).step_by(SLICE_BYTES).zip(bytes.chunks(SLICE_BYTES)) {
+            out.file.write_at(part, at)?;
+            out.file.sync()?;
+        }
+        out.put(&footer.encode(salt))?;
+        out.flush()?;
+        debug_assert!(out.at >= FOOTER_BYTES as u64);
+        Ok(out.at)
+    }
+}
