@@ -66,7 +66,7 @@ pub async fn r2_what_was_answered_is_read(factory: &dyn StoreFactory) {
     drop(tell);
     let store = scene.store();
     while let Some((name, revision)) = told.recv().await {
-        let path = exacat_model::Lfn::root().join(&name);
+        let path = Lfn::root().join(&name);
         let walk = store.walk(&[path]).await.expect("walk").remove(0);
         assert!(matches!(walk.end, WalkEnd::Found(entry) if entry.revision == revision));
         assert!(store.revision().await.expect("revision") >= revision);
@@ -351,9 +351,7 @@ pub async fn r6_a_path_ends_found_missing_or_stopped(factory: &dyn StoreFactory)
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
     let b = scene.directory(a, "b").await;
-    scene
-        .applied(update(at(a, "b"), vec![Edit::Owner(UserId(2)), Edit::Mode(exacat_model::Mode::FILE)]))
-        .await;
+    scene.applied(update(at(a, "b"), vec![Edit::Owner(UserId(2)), Edit::Mode(Mode::FILE)])).await;
     scene.file(b, "f", 1, &[1]).await;
     scene.applied(create(new_link(at(a, "l"), guid(2)))).await;
     let paths =
