@@ -1,6 +1,7 @@
 //! The check of a catalogue in use: what changes while it is checked is not called wrong, what is wrong is.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use exacat_catalogue::{Catalogue, Settings};
@@ -15,12 +16,13 @@ use parking_lot::Mutex;
 
 use crate::fixture::{Fixture, account, derived, guid};
 
-/// When something happens: once such a page was read, the first time.
+/// When something happens: once such a page was read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
-    Listing,
+    Listing(DirId),
     Deletions,
-    /// The page that ends with this user. Then pages of users have one each.
+    /// The page that ends with this user, the third time: the registry is read when the catalogue is opened and when the
+    /// check begins. Then pages of users have one each.
     User(UserId),
 }
 
@@ -28,11 +30,16 @@ enum After {
 struct Meanwhile {
     after: After,
     mutations: Mutex<Vec<Mutation>>,
+    reached: AtomicUsize,
 }
 
 impl Meanwhile {
     async fn reached(&self, after: After, store: &dyn Store) {
-        if after != self.after {
+        let reached_before = match after == self.after {
+            true => self.reached.fetch_add(1, Ordering::Relaxed),
+            false => return,
+        };
+        if reached_before != if matches!(after, After::User(_)) { 2 } else { 0 } {
             return;
         }
         let mutations = std::mem::take(&mut *self.mutations.lock());
@@ -55,7 +62,7 @@ impl Before for Meanwhile {
         store: &dyn Store,
     ) -> Result<Option<Page<Entry>>> {
         let page = store.list(directory, after, limit).await;
-        self.reached(After::Listing, store).await;
+        self.reached(After::Listing(directory), store).await;
         page
     }
 
@@ -99,7 +106,7 @@ async fn checked(f: &Fixture, before: impl Before) -> Audit {
 
 /// Checks it while others do something.
 async fn checked_while(f: &Fixture, after: After, mutations: Vec<Mutation>) -> Audit {
-    checked(f, Meanwhile { after, mutations: Mutex::new(mutations) }).await
+    checked(f, Meanwhile { after, mutations: Mutex::new(mutations), reached: AtomicUsize::new(0) }).await
 }
 
 fn found(audit: &Audit) -> Vec<&str> {
@@ -111,7 +118,7 @@ fn set(record: Record) -> Mutation {
 }
 
 /// A file of accounts that may not be there, which no rule allows.
-fn file(number: u64, owner: u32) -> Mutation {
+fn file(parent: DirId, number: u64, owner: u32) -> Mutation {
     let file = File {
         guid: guid(number),
         size: None,
@@ -120,7 +127,7 @@ fn file(number: u64, owner: u32) -> Mutation {
         replicas: Vec::new(),
     };
     Mutation::Create(Box::new(NewEntry {
-        at: At { parent: DirId::ROOT, name: Name::parse(&format!("{number:05}")).unwrap() },
+        at: At { parent, name: Name::parse(&format!("{number:05}")).unwrap() },
         owner: UserId(owner),
         group: GroupId(1),
         mode: Mode::FILE,
@@ -150,9 +157,11 @@ fn user(id: u32, name: &str, subjects: &[&str]) -> Record {
 #[tokio::test]
 async fn accounts_made_meanwhile_are_known() {
     let f = Fixture::new().await;
-    f.apply(0, (0..150).map(|number| file(5000 + number, 999)).chain([file(6000, 77)]).collect()).await;
-    let audit = checked_while(&f, After::Listing, vec![set(user(77, "new", &[]))]).await;
-    assert_eq!(audit.findings_total, 150, "{audit:?}");
+    let later = f.plant_directory("/later", 1, 0o755).await;
+    let files = (0..150).map(|number| file(DirId::ROOT, 5000 + number, 999));
+    f.apply(0, files.chain([file(later, 6000, 77)]).collect()).await;
+    let audit = checked_while(&f, After::Listing(later), vec![set(user(77, "new", &[]))]).await;
+    assert_eq!(audit.findings_total, 150, "{:?}", audit.findings.last());
     assert!(audit.findings.iter().all(|finding| finding.detail.contains("999")), "{audit:?}");
 }
 
@@ -160,12 +169,12 @@ async fn accounts_made_meanwhile_are_known() {
 #[tokio::test]
 async fn what_is_put_right_meanwhile_is_not_wrong() {
     let f = Fixture::new().await;
-    f.apply(0, vec![file(5000, 77)]).await;
+    f.apply(0, vec![file(DirId::ROOT, 5000, 77)]).await;
     assert_eq!(found(&checked_while(&f, After::Deletions, Vec::new()).await), ["owner"]);
     let at = f.entry("/05000").await.unwrap().at;
     let edits = vec![Edit::Owner(UserId(1))];
     let given = Mutation::Update { at, expect: Expect::ANY, edits };
-    let audit = checked_while(&f, After::Listing, vec![given]).await;
+    let audit = checked_while(&f, After::Listing(DirId::ROOT), vec![given]).await;
     assert_eq!(audit.findings_total, 0, "{audit:?}");
 }
 
@@ -229,5 +238,5 @@ async fn a_subject_that_moves_meanwhile_is_not_doubled() {
     let audit = checked_while(&f, After::User(UserId(61)), moved).await;
     assert_eq!(audit.findings_total, 0, "{audit:?}");
     f.apply(0, vec![set(user(61, "sixty-one", &["/CN=x"]))]).await;
-    assert_eq!(found(&checked_while(&f, After::Listing, Vec::new()).await), ["subject"]);
+    assert_eq!(found(&checked_while(&f, After::Listing(DirId::ROOT), Vec::new()).await), ["subject"]);
 }
