@@ -23,6 +23,7 @@ pub struct Caller {
     scope: Lfn,
     write: bool,
     token: Option<(TokenId, TimeMs)>,
+    original: Option<UserId>,
 }
 
 impl Caller {
@@ -37,6 +38,7 @@ impl Caller {
             scope: Lfn::root(),
             write: false,
             token: None,
+            original: None,
         }
     }
 
@@ -53,12 +55,23 @@ impl Caller {
             scope,
             write,
             token: None,
+            original: None,
         }
     }
 
     /// The same, known by this token until it expires.
     pub(crate) fn by_token(self, token: TokenId, expires: TimeMs) -> Self {
         Caller { token: Some((token, expires)), ..self }
+    }
+
+    /// The same, whom this user acts as.
+    pub(crate) fn instead_of(self, original: UserId) -> Self {
+        Caller { original: Some(original), ..self }
+    }
+
+    /// Whose credentials these are, if the user acts as another.
+    pub(crate) fn original(&self) -> Option<UserId> {
+        self.original
     }
 
     /// The token it showed; none if it is known otherwise.

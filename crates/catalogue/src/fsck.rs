@@ -9,8 +9,8 @@ use std::sync::Arc;
 use exacat_model::answer::StatusPart;
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
-    Answer, Audit, Body, Booking, DirId, Entry, EntryId, GroupId, Location, Name, QuotaOf, Record,
-    RecordKind, Result, SeNumber, SeStatus, UserId,
+    Answer, Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, GroupId, Location, Name, QuotaOf,
+    Record, RecordKey, RecordKind, Result, Revision, SeNumber, SeStatus, UserId,
 };
 use exacat_store::UsageOf;
 
@@ -19,22 +19,15 @@ use crate::accounts::is_gone;
 use crate::caller::Caller;
 use crate::registry::Names;
 
-/// How often records are read again for a reference that is not known, for each kind of reference. Those made since
-/// the check began are few; if there are more than this, something is wrong and need not be read again each time.
-const REREADS_MAX: usize = 100;
+/// Of bookings to release, and of entries to expire, so many are counted at most: each is read for it.
+const DUE_COUNTED_MAX: usize = 1000;
 
 impl Catalogue {
     pub(crate) async fn fsck(&self, caller: &Caller) -> Result<Answer> {
         caller.check_operator("to check the catalogue")?;
         let mut audit = self.store.audit().await?;
         self.registry.refresh(&*self.store).await?;
-        let mut check = Check {
-            catalogue: self,
-            names: self.registry.names(),
-            rereads: REREADS_MAX,
-            members: 0,
-            lost: 0,
-        };
+        let mut check = Check { catalogue: self, names: self.registry.names(), members: 0, lost: 0 };
         check.records(&mut audit).await?;
         check.bookings(&mut audit).await?;
         check.deletions(&mut audit).await?;
@@ -52,7 +45,7 @@ impl Catalogue {
         let shown = |name: &str| !is_gone(name);
         let ses: Vec<_> = names.ses.values().filter(|se| shown(se.name.as_str())).collect();
         let online = ses.iter().filter(|se| se.status == SeStatus::Online).count();
-        let due = self.store.due(self.clock.now(), PAGE_ITEMS_MAX).await?;
+        let due = self.store.due(self.clock.now(), DUE_COUNTED_MAX).await?;
         let figures = [
             ("users", names.users.values().filter(|user| shown(user.name.as_str())).count() as u64),
             ("groups", names.groups.values().filter(|group| shown(group.name.as_str())).count() as u64),
@@ -77,6 +70,13 @@ impl Catalogue {
         if !ses.is_empty() && online == 0 {
             notes.push("no storage element is online: no upload can be booked".to_owned());
         }
+        for (count, what) in
+            [(due.bookings.len(), "bookings_to_release"), (due.entries.len(), "entries_to_expire")]
+        {
+            if count >= DUE_COUNTED_MAX {
+                notes.push(format!("{what}: {DUE_COUNTED_MAX} or more, they are counted so far only"));
+            }
+        }
         let catalogue = StatusPart { part: "catalogue".to_owned(), figures: named(figures), notes };
         let store = self.store.status().await?;
         let mut figures = named([("revision", store.revision.0), ("entries", store.entries)]);
@@ -91,46 +91,67 @@ fn named<const N: usize>(figures: [(&str, u64); N]) -> Vec<(String, u64)> {
     figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A check in progress. It looks at a catalogue in use: what is not known is looked up again before it is called
-/// wrong.
+/// A check in progress. It looks at a catalogue in use: what seems wrong is read again before it is called wrong, for it
+/// may have been put right, or have gone, since it was read.
 struct Check<'a> {
     catalogue: &'a Catalogue,
     names: Arc<Names>,
-    rereads: usize,
     /// Archive members seen, and how many of them have no archive.
     members: u64,
     lost: u64,
 }
 
 impl Check<'_> {
-    /// Is it known, now or after another look at the records?
-    async fn is_known(&mut self, known: impl Fn(&Names) -> bool) -> Result<bool> {
-        if known(&self.names) {
-            return Ok(true);
+    async fn user(&self, id: UserId) -> Result<bool> {
+        Ok(self.names.users.contains_key(&id) || self.is_recorded(RecordKey::User(id)).await?)
+    }
+
+    async fn group(&self, id: GroupId) -> Result<bool> {
+        Ok(self.names.groups.contains_key(&id) || self.is_recorded(RecordKey::Group(id)).await?)
+    }
+
+    async fn se(&self, number: SeNumber) -> Result<bool> {
+        Ok(self.names.ses.contains_key(&number) || self.is_recorded(RecordKey::Se(number)).await?)
+    }
+
+    /// Is it there now? It may have been made since the check began.
+    async fn is_recorded(&self, key: RecordKey) -> Result<bool> {
+        Ok(self.catalogue.store.record(key).await?.is_some())
+    }
+
+    /// Is this the record still?
+    async fn is_unchanged(&self, record: &Record) -> Result<bool> {
+        Ok(self.catalogue.store.record(record.key()).await?.is_some_and(|(now, _)| now == *record))
+    }
+
+    /// Is it so of the booking still?
+    async fn is_booked(&self, booking: &Booking, so: impl Fn(&Booking) -> bool) -> Result<bool> {
+        Ok(self.catalogue.store.booking(booking.guid).await?.is_some_and(|now| so(&now)))
+    }
+
+    /// Is it so of the entry still, wherever it is?
+    async fn is_entry(&self, entry: &Entry, so: impl Fn(&Entry) -> bool) -> Result<bool> {
+        let now = self.catalogue.store.locate(&[entry.id()]).await?.pop().flatten();
+        Ok(now.is_some_and(|now| so(&now.entry)))
+    }
+
+    /// Have both users the subject, at one time?
+    async fn have_both(&self, subject: &str, users: [UserId; 2]) -> Result<bool> {
+        // The first did not change while the second was read.
+        let mut revisions = [None; 3];
+        for (revision, user) in revisions.iter_mut().zip([users[0], users[1], users[0]]) {
+            if let Some((Record::User(user), since)) =
+                self.catalogue.store.record(RecordKey::User(user)).await?
+                && user.subjects.iter().any(|one| one == subject)
+            {
+                *revision = Some(since);
+            }
         }
-        if self.rereads == 0 {
-            return Ok(false);
-        }
-        self.rereads -= 1;
-        self.catalogue.registry.refresh(&*self.catalogue.store).await?;
-        self.names = self.catalogue.registry.names();
-        Ok(known(&self.names))
-    }
-
-    async fn user(&mut self, id: UserId) -> Result<bool> {
-        self.is_known(|names| names.users.contains_key(&id)).await
-    }
-
-    async fn group(&mut self, id: GroupId) -> Result<bool> {
-        self.is_known(|names| names.groups.contains_key(&id)).await
-    }
-
-    async fn se(&mut self, number: SeNumber) -> Result<bool> {
-        self.is_known(|names| names.ses.contains_key(&number)).await
+        Ok(revisions[0].is_some() && revisions[1].is_some() && revisions[0] == revisions[2])
     }
 
     /// Records refer to records that are there.
-    async fn records(&mut self, audit: &mut Audit) -> Result<()> {
+    async fn records(&self, audit: &mut Audit) -> Result<()> {
         for kind in RecordKind::ALL {
             let mut checked = 0;
             let mut after = None;
@@ -152,7 +173,7 @@ impl Check<'_> {
     }
 
     async fn record(
-        &mut self,
+        &self,
         audit: &mut Audit,
         record: &Record,
         subjects: &mut HashMap<String, UserId>,
@@ -160,12 +181,14 @@ impl Check<'_> {
         match record {
             Record::User(user) => {
                 for group in user.groups.iter().chain([&user.group]) {
-                    if !self.group(*group).await? {
+                    if !self.group(*group).await? && self.is_unchanged(record).await? {
                         audit.find("user's group", &user.name, format!("the group {} is not there", group.0));
                     }
                 }
                 for subject in &user.subjects {
-                    if let Some(other) = subjects.insert(subject.clone(), user.id) {
+                    if let Some(other) = subjects.insert(subject.clone(), user.id)
+                        && self.have_both(subject, [other, user.id]).await?
+                    {
                         audit.find(
                             "subject",
                             subject,
@@ -184,12 +207,12 @@ impl Check<'_> {
                     QuotaOf::User(id) => (self.user(id).await?, format!("user {}", id.0)),
                     QuotaOf::Group(id) => (self.group(id).await?, format!("group {}", id.0)),
                 };
-                if !known {
+                if !known && self.is_unchanged(record).await? {
                     audit.find("quota", whose, "is not there");
                 }
             }
             Record::Token(token) => {
-                if !self.user(token.user).await? {
+                if !self.user(token.user).await? && self.is_unchanged(record).await? {
                     audit.find("token", format!("{:016x}", token.id.0), "its user is not there");
                 }
             }
@@ -199,7 +222,7 @@ impl Check<'_> {
     }
 
     /// Bookings refer to accounts and storage elements that are there.
-    async fn bookings(&mut self, audit: &mut Audit) -> Result<()> {
+    async fn bookings(&self, audit: &mut Audit) -> Result<()> {
         let now = self.catalogue.clock.now();
         let (mut checked, mut expired) = (0, 0);
         let mut after = None;
@@ -220,12 +243,16 @@ impl Check<'_> {
         Ok(())
     }
 
-    async fn booking(&mut self, audit: &mut Audit, booking: &Booking) -> Result<()> {
-        if !self.user(booking.owner).await? || !self.group(booking.group).await? {
+    async fn booking(&self, audit: &mut Audit, booking: &Booking) -> Result<()> {
+        let (owner, group) = (booking.owner, booking.group);
+        if !(self.user(owner).await? && self.group(group).await?)
+            && self.is_booked(booking, |now| (now.owner, now.group) == (owner, group)).await?
+        {
             audit.find("booking", booking.guid, "its owner or group is not there");
         }
         for pending in &booking.pending {
-            if !self.se(pending.se).await? {
+            let on_it = |now: &Booking| now.pending.iter().any(|other| other.se == pending.se);
+            if !self.se(pending.se).await? && self.is_booked(booking, on_it).await? {
                 audit.find(
                     "booking",
                     booking.guid,
@@ -237,7 +264,7 @@ impl Check<'_> {
     }
 
     /// Nothing that is in use waits for deletion.
-    async fn deletions(&mut self, audit: &mut Audit) -> Result<()> {
+    async fn deletions(&self, audit: &mut Audit) -> Result<()> {
         let names = self.names.clone();
         let mut checked = 0;
         for se in names.ses.values() {
@@ -248,6 +275,9 @@ impl Check<'_> {
                 checked += page.items.len() as u64;
                 let in_use = self.catalogue.deletions_in_use(se, &page.items).await?;
                 for (deletion, _) in page.items.iter().zip(in_use).filter(|(_, in_use)| *in_use) {
+                    if !self.is_queued_in_use(deletion, se.number).await? {
+                        continue;
+                    }
                     let detail = format!(
                         "a copy in use waits for deletion on {}: it is not given out; acknowledge {}.{} to end it",
                         se.name, deletion.id.revision.0, deletion.id.index
@@ -262,6 +292,18 @@ impl Check<'_> {
         }
         audit.checked.push(("deletions".to_owned(), checked));
         Ok(())
+    }
+
+    /// Is it in use, and in the queue still after that was seen? What is wanted again is taken off the queue, and what
+    /// was taken off never comes back: so it was both at one time.
+    async fn is_queued_in_use(&self, deletion: &Deletion, se: SeNumber) -> Result<bool> {
+        let store = &self.catalogue.store;
+        let Some((Record::Se(now), _)) = store.record(RecordKey::Se(se)).await? else { return Ok(false) };
+        if self.catalogue.deletions_in_use(&now, std::slice::from_ref(deletion)).await? != [true] {
+            return Ok(false);
+        }
+        let queue = store.deletions(se, before(deletion.id), 1).await?.items;
+        Ok(queue.first().is_some_and(|first| first.id == deletion.id))
     }
 
     /// Entries, in the tree and in the trash, refer to accounts and storage elements that are there.
@@ -318,22 +360,18 @@ impl Check<'_> {
         Ok(checked)
     }
 
-    async fn entry(&mut self, audit: &mut Audit, entry: &Entry) -> Result<()> {
-        if !self.user(entry.owner).await? {
+    async fn entry(&self, audit: &mut Audit, entry: &Entry) -> Result<()> {
+        if !self.user(entry.owner).await? && self.is_entry(entry, |now| now.owner == entry.owner).await? {
             audit.find("owner", show(entry), format!("the user {} is not there", entry.owner.0));
         }
-        if !self.group(entry.group).await? {
+        if !self.group(entry.group).await? && self.is_entry(entry, |now| now.group == entry.group).await? {
             audit.find("group", show(entry), format!("the group {} is not there", entry.group.0));
         }
-        if let Body::File(file) = &entry.body {
-            for replica in file.replicas.iter().filter(|replica| !replica.is_member()) {
-                if !self.se(replica.se).await? {
-                    audit.find(
-                        "replica",
-                        show(entry),
-                        format!("no storage element has the number {}", replica.se.0),
-                    );
-                }
+        for replica in entry.file().into_iter().flat_map(|file| &file.replicas) {
+            let on_it = |now: &Entry| now.file().is_some_and(|file| file.replica(replica.se).is_some());
+            if !replica.is_member() && !self.se(replica.se).await? && self.is_entry(entry, on_it).await? {
+                let detail = format!("no storage element has the number {}", replica.se.0);
+                audit.find("replica", show(entry), detail);
             }
         }
         Ok(())
@@ -357,6 +395,17 @@ impl Check<'_> {
         let found = self.catalogue.store.locate(&archives).await?;
         self.lost += found.iter().filter(|found| found.is_none()).count() as u64;
         Ok(())
+    }
+}
+
+/// The one before it in any queue; none if it is the first there can be.
+fn before(id: DeletionId) -> Option<DeletionId> {
+    match (id.revision.0, id.index.checked_sub(1)) {
+        (_, Some(index)) => Some(DeletionId { index, ..id }),
+        (revision, None) => {
+            let revision = Revision(revision.checked_sub(1)?);
+            Some(DeletionId { revision, index: u32::MAX })
+        }
     }
 }
 

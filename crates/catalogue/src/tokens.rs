@@ -64,7 +64,10 @@ impl Catalogue {
         if target.id != me.id && !caller.is_admin() && !me.may_become.contains(&target.id) {
             return Err(Error::denied(format!("you may not act as {name}")));
         }
-        let other = Caller::of(&target, caller.scope().clone(), caller.may_write());
+        let mut other = Caller::of(&target, caller.scope().clone(), caller.may_write());
+        if target.id != me.id {
+            other = other.instead_of(caller.original().unwrap_or(me.id));
+        }
         Ok(match (caller.token(), caller.expires()) {
             (Some(token), Some(expires)) => other.by_token(token, expires),
             _ => other,
@@ -89,7 +92,10 @@ impl Catalogue {
     pub async fn revalidate(&self, caller: &Caller) -> Result<Caller> {
         let Some(user) = caller.user() else { return Ok(caller.clone()) };
         let base = match caller.token() {
-            None => Caller::of(&self.enabled_user(user).await?, caller.scope().clone(), caller.may_write()),
+            None => {
+                let original = self.enabled_user(caller.original().unwrap_or(user)).await?;
+                Caller::of(&original, caller.scope().clone(), caller.may_write())
+            }
             Some(id) => {
                 let token = self.token(id).await?;
                 let gone = || Error::new(ErrorKind::Unauthenticated, "the token was revoked");
@@ -165,8 +171,8 @@ impl Catalogue {
             write,
             note,
         };
-        if let Some((Record::Token(known), _)) = self.store.record(RecordKey::Token(number)).await? {
-            return self.renew_secret(caller, token, known).await;
+        if self.token(number).await?.is_some() {
+            return self.renew_secret(caller, token).await;
         }
         self.enabled_user(user).await.map_err(|error| Error::denied(error.message))?;
         self.check_token(caller, &token, lifetime_seconds)?;
@@ -185,27 +191,34 @@ impl Catalogue {
             Some(there) if there.hash == token.hash => {
                 Ok(Answer::TokenIssued { token: token_info(&self.registry.names(), &token), secret })
             }
-            Some(there) => self.renew_secret(caller, token, there).await,
+            Some(_) => self.renew_secret(caller, token).await,
             None => Err(Error::not_found("the token was issued before, and revoked since")),
         }
     }
 
     /// A repeat: the token is there, its secret went with the lost answer and is kept nowhere. It gets a new one;
-    /// the old one is void.
-    async fn renew_secret(&self, caller: &Caller, asked: Token, known: Token) -> Result<Answer> {
-        let same = known.user == asked.user
-            && known.scope == asked.scope
-            && known.write == asked.write
-            && known.note == asked.note;
-        if !same {
-            return Err(Error::new(ErrorKind::Conflict, "another token was issued under this operation id"));
-        }
+    /// the old one is void. An operation id is no secret: the token as it is must be one the caller may issue.
+    async fn renew_secret(&self, caller: &Caller, asked: Token) -> Result<Answer> {
         for _ in 0..RENEW_TRIES_MAX {
             let Some((Record::Token(known), revision)) =
-                self.store.record(RecordKey::Token(known.id)).await?
+                self.store.record(RecordKey::Token(asked.id)).await?
             else {
                 return Err(Error::not_found("the token was issued before, and revoked since"));
             };
+            let same = known.user == asked.user
+                && known.scope == asked.scope
+                && known.write == asked.write
+                && known.note == asked.note;
+            if !same {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    "another token was issued under this operation id",
+                ));
+            }
+            check_within(caller, &known)?;
+            if known.expires <= self.clock.now() {
+                return Err(Error::not_found("the token was issued before, and has expired since"));
+            }
             let (secret, hash) = new_secret(known.id)?;
             let token = Token { hash, ..known };
             let mutation = Mutation::SetRecord {
@@ -227,7 +240,7 @@ impl Catalogue {
         Err(Error::new(ErrorKind::Conflict, "the same token is being issued many times at once"))
     }
 
-    /// Refuses a token that allows more than the caller's own, or lasts too long.
+    /// Refuses a token that may not be, or not for this caller.
     fn check_token(&self, caller: &Caller, token: &Token, lifetime_seconds: u64) -> Result<()> {
         if lifetime_seconds == 0 {
             return Err(Error::invalid("a token that lasts 0 seconds is never valid"));
@@ -244,16 +257,7 @@ impl Catalogue {
                 TOKEN_NOTE_BYTES_MAX,
             ));
         }
-        caller.check_scope(&token.scope)?;
-        if token.write && !caller.may_write() {
-            return Err(Error::denied("a token for reading only issues none for writing"));
-        }
-        match caller.expires() {
-            Some(expires) if token.expires > expires => Err(Error::denied(format!(
-                "a token issued with a token may not outlive it: yours expires at {expires}"
-            ))),
-            _ => Ok(()),
-        }
+        check_within(caller, token)
     }
 
     async fn check_token_count(&self, user: UserId) -> Result<()> {
@@ -313,6 +317,20 @@ impl Catalogue {
                 return Ok(tokens);
             }
         }
+    }
+}
+
+/// Refuses a token that allows more than the caller's own, or outlives it.
+fn check_within(caller: &Caller, token: &Token) -> Result<()> {
+    caller.check_scope(&token.scope)?;
+    if token.write && !caller.may_write() {
+        return Err(Error::denied("a token for reading only issues none for writing"));
+    }
+    match caller.expires() {
+        Some(expires) if token.expires > expires => Err(Error::denied(format!(
+            "a token issued with a token may not outlive it: yours expires at {expires}"
+        ))),
+        _ => Ok(()),
     }
 }
 

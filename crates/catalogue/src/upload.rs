@@ -11,13 +11,13 @@ use exacat_model::{
 };
 use exacat_store::{Outcome, Place, Refusal, UsageOf};
 
+use crate::Catalogue;
 use crate::caller::{Caller, PASS, WRITE};
 use crate::cursor::{self, CursorOf};
 use crate::registry::Names;
 use crate::repeat::refused;
 use crate::resolve::Spot;
 use crate::storage::choose;
-use crate::{Catalogue, step_id};
 
 /// How often a commit is tried when directories or the file are moved meanwhile.
 const COMMIT_TRIES_MAX: usize = 8;
@@ -43,13 +43,6 @@ impl Catalogue {
         request: BookRequest,
     ) -> Result<Answer> {
         caller.check_known()?;
-        // With a GUID of the client's, this may be a second booking of the same upload under another operation id,
-        // and what is done below would disturb the first: so a repeat is told apart before.
-        if request.guid.is_some()
-            && let Some(answer) = self.booked_before(caller, id).await?
-        {
-            return Ok(answer);
-        }
         let planned = self.plan_booking(caller, id, request).await;
         let booking = match planned {
             Ok(booking) => booking,
@@ -109,9 +102,6 @@ impl Catalogue {
                 (None, Some(guid)) => self.unused_location(se, guid, id).await?,
             };
             pending.push(BookedReplica { se: se.number, location });
-        }
-        if let Some(earlier) = earlier {
-            self.give_up_others(caller, id, &earlier, &pending).await?;
         }
         Ok(Booking {
             guid,
@@ -222,24 +212,6 @@ impl Catalogue {
         let replica = Replica { se: se.number, state: ReplicaState::Available, location: Location::Derived };
         let own = id.0.iter().take(6).map(|byte| format!("{byte:02x}")).collect::<String>();
         Ok(Location::Explicit(Pfn::parse(&format!("{}.{own}", replica.pfn(guid, Some(se))))?))
-    }
-
-    /// Gives up what an earlier booking of the same upload has pending elsewhere: parts of it may have been written.
-    async fn give_up_others(
-        &self,
-        caller: &Caller,
-        id: OperationId,
-        earlier: &Booking,
-        kept: &[BookedReplica],
-    ) -> Result<()> {
-        let others = earlier.pending.iter().filter(|known| !kept.iter().any(|kept| kept.se == known.se));
-        let releases: Vec<Mutation> = others
-            .map(|other| Mutation::Release { guid: earlier.guid, se: Some(other.se), only_expired: false })
-            .collect();
-        if !releases.is_empty() {
-            self.apply(caller, step_id(id, 1), releases).await?;
-        }
-        Ok(())
     }
 
     pub(crate) async fn upload_commit(

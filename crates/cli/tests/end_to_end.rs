@@ -208,7 +208,12 @@ fn moving_removing_restoring() {
     assert_eq!(queue.lines().count(), 3, "{queue}");
     assert!(queue.contains("  10  root://near//odd%20place?x=1&y=2\n"), "{queue}");
     let ids: Vec<&str> = queue.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
-    service.run_with(&["se", "deleted", "VO::NEAR::DISK", "-"], ids.join("\n")).ok();
+    // A run that was interrupted is run again: what it acknowledged comes first, in batches with nothing left.
+    let acknowledged = (0..2500).map(|number| format!("999999.{number}"));
+    let again: Vec<String> = acknowledged.chain(ids.iter().map(|id| (*id).to_owned())).collect();
+    service.run_with(&["se", "deleted", "VO::NEAR::DISK", "-"], again.join("\n")).ok();
+    service.fails("se deleted VO::NEAR::DISK 999999.0", 11);
+    service.fails("se deleted VO::NO::SE 999999.0", 11);
     assert_eq!(service.ok("se deletions VO::NEAR::DISK"), "");
     let unsure = service.command(&["trash", "purge", "--all"]).output().unwrap();
     assert_eq!(unsure.status.code(), Some(1), "ending everything takes --yes");
@@ -519,6 +524,13 @@ fn who_may_do_what() {
     service.over_tls(Some(&scoped), "mkdir /demo/x").fails(16);
     service.over_tls(Some(&scoped), "ls /demo/data").fails(16);
     service.over_tls(Some(&alice), "mkdir /demo/x").fails(16);
+    // What may not be listed is said once.
+    service.ok("chmod 700 /demo/data");
+    let refused = service.over_tls(Some(&alice), "ls -R /demo/data").fails(16);
+    assert_eq!(refused.lines().count(), 1, "{refused}");
+    let refused = service.over_tls(Some(&alice), "ls -R /demo").fails(16);
+    assert_eq!(refused.lines().count(), 1, "{refused}");
+    service.ok("chmod 755 /demo/data");
     service.over_tls(Some(&alice), "user add eve").fails(16);
     service.over_tls(Some(&alice), "se add VO::EVIL::SE").fails(16);
     assert_eq!(service.over_tls(Some(&alice), "--json whoami").json()[0]["user"], "alice");
@@ -802,6 +814,23 @@ fn a_sample_catalogue() {
     let mut command = exacat();
     command.args(["--json", "generate", "--entries", "3000", "--seed", "5", "--listing", listing]);
     assert_eq!(Ran::of(command, b"").json()[0]["entries"], 3000);
+    // Written again, what was there stays whole until then; what cannot be written leaves nothing behind.
+    let first = service.place().join("first.jsonl");
+    std::fs::hard_link(listing, &first).unwrap();
+    let before = std::fs::read(&first).unwrap();
+    let generate = |to: &str| {
+        let mut command = exacat();
+        command.args(["generate", "--entries", "3000", "--seed", "5", "--listing", to]);
+        Ran::of(command, b"")
+    };
+    generate(listing).ok();
+    assert_eq!(std::fs::read(listing).unwrap(), before);
+    let inode = |path: &str| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
+    assert_ne!(inode(listing), inode(first.to_str().unwrap()), "it was made beside the one before");
+    let directory = service.place().join("directory");
+    std::fs::create_dir(&directory).unwrap();
+    generate(directory.to_str().unwrap()).fails(1);
+    assert!(!service.place().join("directory.partial").exists());
     let copy = Service::start();
     let imported = copy.run(&["--json", "import", "--restore", listing]).json();
     assert_eq!(imported[0]["rejected"], 0, "{}", imported[0]);

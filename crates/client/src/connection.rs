@@ -49,6 +49,16 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// Those who wait for it.
+    pub fn pending(self) -> Pending {
+        match self {
+            Command::Small { reply, .. } => Pending::One(reply),
+            Command::Frame { pending, .. } => pending,
+        }
+    }
+}
+
 /// What the writer is told beside the queue, so that it is never held up there. There is at most one of each
 /// kind per request in flight.
 #[derive(Debug)]

@@ -24,25 +24,36 @@ pub(crate) async fn run<W: AsyncWrite + Unpin>(
     mut queue: mpsc::Receiver<Command>,
 ) {
     let mut life = shared.life.subscribe();
+    let mut taken = Taken::default();
     let written = tokio::select! {
         biased;
         _ = life.wait_for(|life| *life == Life::Closed) => Ok(()),
-        written = write(&shared, &mut writer, &mut queue) => written,
+        written = write(&shared, &mut writer, &mut queue, &mut taken) => written,
     };
     shared.fail(match written {
         Err(error) => shared.lost(error),
         Ok(()) => shared.lost("it was closed"),
     });
-    // What is still in the queue was not sent, and those who wait for it are to know.
-    queue.close();
-    while let Ok(command) = queue.try_recv() {
-        let (request, pending) = match command {
-            Command::Small { reply, .. } => (shared.new_request(), Pending::One(reply)),
-            Command::Frame { request, pending, .. } => (request, pending),
-        };
+    drop(writer);
+    // What was taken off the queue and what is still in it was not sent, and those who wait for it are to know.
+    let lose = |pending: Pending| {
         // It takes nothing any more: this tells them.
-        shared.table.lock().register(request, pending, None);
+        shared.table.lock().register(shared.new_request(), pending, None);
+    };
+    taken.smalls.into_iter().for_each(|(_, _, reply)| lose(Pending::One(reply)));
+    taken.commands.into_iter().for_each(|command| lose(command.pending()));
+    queue.close();
+    // To the end: whoever has a place in it may be about to take it.
+    while let Some(command) = queue.recv().await {
+        lose(command.pending());
     }
+}
+
+/// What was taken off the queue, and is not in the table of what is asked yet.
+#[derive(Default)]
+struct Taken {
+    commands: VecDeque<Command>,
+    smalls: VecDeque<Small>,
 }
 
 struct Output<'a, W> {
@@ -77,10 +88,11 @@ async fn write<W: AsyncWrite + Unpin>(
     shared: &Shared,
     writer: &mut W,
     queue: &mut mpsc::Receiver<Command>,
+    taken: &mut Taken,
 ) -> std::io::Result<()> {
     let mut out = Output { shared, writer, buffer: Vec::new() };
-    let mut commands = Vec::new();
-    let mut smalls: VecDeque<Small> = VecDeque::new();
+    let Taken { commands, smalls } = taken;
+    let mut received = Vec::new();
     let mut queue_open = true;
     let period = shared.ping_after / 2;
     let mut tick = interval_at(Instant::now() + period, period);
@@ -88,8 +100,9 @@ async fn write<W: AsyncWrite + Unpin>(
     let mut pings = 0;
     loop {
         tokio::select! {
-            received = queue.recv_many(&mut commands, QUEUE_CALLS_MAX), if queue_open => {
-                queue_open = received > 0;
+            count = queue.recv_many(&mut received, QUEUE_CALLS_MAX), if queue_open => {
+                queue_open = count > 0;
+                commands.extend(received.drain(..));
             }
             () = shared.control_waits.notified() => {}
             _ = tick.tick() => {
@@ -117,7 +130,7 @@ async fn write<W: AsyncWrite + Unpin>(
                 Control::Pong { echo } => encode_pong(&mut out.buffer, echo),
             }
         }
-        for command in commands.drain(..) {
+        while let Some(command) = commands.pop_front() {
             match command {
                 Command::Small { operation, deadline, reply } => {
                     if !reply.is_abandoned() {
@@ -141,7 +154,7 @@ async fn write<W: AsyncWrite + Unpin>(
                 }
             }
         }
-        coalesce(shared, &mut smalls, &mut out).await?;
+        coalesce(shared, smalls, &mut out).await?;
         // What is in flight may still need credit, so goodbye is said when nothing is.
         if *shared.life.borrow() != Life::Open && queue.is_empty() && shared.table.lock().is_empty() {
             encode_goodbye(&mut out.buffer, "the client has nothing more to ask");

@@ -111,7 +111,8 @@ pub enum Effect {
     Booked {
         /// As booked.
         booking: Box<Booking>,
-        /// The booking it replaced.
+        /// The booking it replaced. What that had pending and this has not went to the deletion queues, numbered in the
+        /// order it had there.
         before: Option<Box<Booking>>,
     },
     /// A booked replica became visible.

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{
     Body, DirId, Entry, EntryId, GroupId, Lfn, Name, RecordKey, RecordKind, Revision, SeNumber, TimeMs,
     TrashId, UserId,
 };
-use exacat_store::{Store, UsageOf, WalkEnd};
+use exacat_store::{Files, FoundFile, Located, Place, Store, UsageOf, WalkEnd};
 
 /// Small, so that there are many pages.
 const PAGE: usize = 7;
@@ -27,6 +28,7 @@ impl Dump {
     pub async fn of(store: &dyn Store, now: TimeMs) -> Dump {
         let mut taking = Taking::default();
         taking.tree(store).await;
+        taking.files(store).await;
         taking.trash(store).await;
         taking.registry(store).await;
         taking.bookings(store).await;
@@ -92,6 +94,8 @@ impl fmt::Display for Difference {
 struct Taking {
     dump: Dump,
     directories: Vec<DirId>,
+    /// In the tree.
+    paths: Vec<Lfn>,
     owners: BTreeSet<UserId>,
     groups: BTreeSet<GroupId>,
     ses: BTreeSet<SeNumber>,
@@ -104,6 +108,9 @@ impl Taking {
         self.directories.extend(entry.directory());
         self.ses.extend(entry.file().into_iter().flat_map(|file| &file.replicas).map(|replica| replica.se));
         let located = store.locate(&[entry.id()]).await.expect("locate").remove(0);
+        if let Some(Located { place: Place::Tree(lfn), .. }) = &located {
+            self.paths.push(lfn.clone());
+        }
         self.dump.put(format!("located {key}"), located.map(|found| (found.place, found.gates, found.entry)));
         if let Body::Collection { guid, .. } = &entry.body {
             let mut members = Vec::new();
@@ -151,6 +158,28 @@ impl Taking {
         let WalkEnd::Found(root) = walk.end else { panic!("the root is not there") };
         self.entry(store, "tree".to_owned(), &root).await;
         self.below(store, DirId::ROOT, "tree".to_owned()).await;
+    }
+
+    /// What is found by path: `files` gives what `walk` does (R6).
+    async fn files(&mut self, store: &dyn Store) {
+        // Below each too: of what is no directory that is nothing.
+        let below = self.paths.iter().map(|path| path.join(&Name::parse("e").expect("a name")));
+        let paths: Vec<Lfn> = self.paths.iter().cloned().chain(below).collect();
+        for paths in paths.chunks(READ_BATCH_MAX) {
+            let files = store.files(paths).await.expect("files");
+            let walked: Files = store.walk(paths).await.expect("walk").into_iter().collect();
+            assert_eq!(files.found.len(), paths.len());
+            for (at, path) in paths.iter().enumerate() {
+                let of = |files: &Files| {
+                    let found = files.found[at].clone();
+                    found.map(|found| (files.ways[found.way].clone(), FoundFile { way: 0, ..found }))
+                };
+                if of(&files) != of(&walked) {
+                    let difference = (of(&files), of(&walked));
+                    self.dump.put(format!("file and walk of {path}"), difference);
+                }
+            }
+        }
     }
 
     async fn trash(&mut self, store: &dyn Store) {

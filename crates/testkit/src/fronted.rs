@@ -41,6 +41,28 @@ pub trait Before: Send + Sync + 'static {
         store.list(directory, after, limit).await
     }
 
+    /// Does something when a page of a deletion queue is asked for, and mostly lets it be made.
+    async fn deletions(
+        &self,
+        se: SeNumber,
+        after: Option<DeletionId>,
+        limit: usize,
+        store: &dyn Store,
+    ) -> Result<Page<Deletion>> {
+        store.deletions(se, after, limit).await
+    }
+
+    /// Does something when a page of records is asked for, and mostly lets it be made.
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+        store: &dyn Store,
+    ) -> Result<Page<RecordEntry>> {
+        store.records(kind, after, limit).await
+    }
+
     /// Does something when the store is to be closed, and mostly lets it.
     async fn close(&self, store: &dyn Store) -> Result<()> {
         store.close().await
@@ -115,7 +137,7 @@ impl<B: Before> Store for Fronted<B> {
         after: Option<DeletionId>,
         limit: usize,
     ) -> Result<Page<Deletion>> {
-        self.store.deletions(se, after, limit).await
+        self.before.deletions(se, after, limit, &*self.store).await
     }
 
     async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
@@ -140,7 +162,7 @@ impl<B: Before> Store for Fronted<B> {
         after: Option<RecordKey>,
         limit: usize,
     ) -> Result<Page<RecordEntry>> {
-        self.store.records(kind, after, limit).await
+        self.before.records(kind, after, limit, &*self.store).await
     }
 
     async fn revision(&self) -> Result<Revision> {

@@ -8,11 +8,12 @@ use exacat_model::limits::{
 };
 use exacat_model::operation::{Owner, UserSettings};
 use exacat_model::{
-    Answer, ErrorKind, ExpectRecord, Lfn, Mutation, Operation, Record, Role, TimeMs, Token, TokenId, UserId,
+    AccountName, Answer, ErrorKind, ExpectRecord, Lfn, Mutation, Operation, Record, Role, TimeMs, Token,
+    TokenId, UserId,
 };
 use exacat_testkit::settings;
 
-async fn accounts(f: &Fixture, caller: &Caller) -> (Vec<UserInfo>, Vec<(u32, exacat_model::AccountName)>) {
+async fn accounts(f: &Fixture, caller: &Caller) -> (Vec<UserInfo>, Vec<(u32, AccountName)>) {
     match f.get(caller, Operation::AccountList).await {
         Answer::Accounts { users, groups } => (users, groups),
         answer => panic!("{answer:?}"),
@@ -249,6 +250,37 @@ async fn a_token_gives_no_more_than_its_issuer_has() {
     f.get(&f.admin, Operation::TokenRevoke { id: token.id }).await;
 }
 
+/// Goal: whoever knows under which operation id a token was issued gets no more of it than by issuing it.
+#[tokio::test]
+async fn a_repeated_issue_gives_no_more_than_its_asker_has() {
+    let f = Fixture::new().await;
+    let (wide, id) = (issue("/", true, 100), f.operation_id());
+    let again = |caller: &Caller| {
+        let (caller, wide, f) = (caller.clone(), wide.clone(), &f);
+        async move { f.catalogue.execute(&caller, id, wide).await }
+    };
+    let Answer::TokenIssued { token, secret } = again(&f.alice).await.unwrap() else { panic!() };
+    // Of a subtree only, for reading only, ending sooner; and of another.
+    let (_, short) = issued(&f, &f.alice, issue("/", true, 99)).await;
+    let short = f.catalogue.authenticate(&short).await.unwrap();
+    for caller in [f.scoped("alice", "/alice/sub", true), f.scoped("alice", "/", false), short] {
+        assert_eq!(again(&caller).await.unwrap_err().kind, ErrorKind::Denied, "{caller:?}");
+    }
+    assert_eq!(again(&f.bob).await.unwrap_err().kind, ErrorKind::Conflict);
+    assert_eq!(kind_of(&f, &secret).await, None, "the secret given first is good still");
+    // With a token that lasts as long, and so the token itself, the answer that was lost is had again.
+    let itself = f.catalogue.authenticate(&secret).await.unwrap();
+    let Answer::TokenIssued { token: renewed, secret: second } = again(&itself).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(renewed, token);
+    assert_eq!(kind_of(&f, &secret).await, Some(ErrorKind::Unauthenticated));
+    assert_eq!(kind_of(&f, &second).await, None);
+    // One that has expired is given to nobody.
+    f.clock.turn(100_000);
+    assert_eq!(again(&f.alice).await.unwrap_err().kind, ErrorKind::NotFound);
+}
+
 #[tokio::test]
 async fn disabled_and_dropped_users_are_out_at_once() {
     let f = Fixture::new().await;
@@ -311,6 +343,17 @@ async fn acting_as_another() {
     assert_eq!(f.catalogue.revalidate(&bob).await.unwrap().user(), Some(UserId(2)));
     set(&f, UserSettings { may_become: Some(Vec::new()), ..settings::user("alice") }).await;
     assert_eq!(f.catalogue.revalidate(&bob).await.unwrap_err().kind, ErrorKind::Denied);
+    // The same of one who is known otherwise than by a token.
+    let may_become = |names: Vec<AccountName>| {
+        set(&f, UserSettings { may_become: Some(names), ..settings::user("alice") })
+    };
+    may_become(vec![account("bob")]).await;
+    let bob = become_user(&f.alice, "bob").await.unwrap();
+    assert_eq!(f.catalogue.revalidate(&bob).await.unwrap(), bob);
+    may_become(Vec::new()).await;
+    assert_eq!(f.catalogue.revalidate(&bob).await.unwrap_err().kind, ErrorKind::Denied);
+    let bob = become_user(&f.admin, "bob").await.unwrap();
+    assert_eq!(f.catalogue.revalidate(&bob).await.unwrap(), bob, "an admin may be anyone");
     set(&f, UserSettings { disabled: Some(true), ..settings::user("bob") }).await;
     assert!(become_user(&f.admin, "bob").await.is_err());
     // By the subject of a certificate.

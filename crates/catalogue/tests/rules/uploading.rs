@@ -269,6 +269,30 @@ async fn booking_again_moves_what_is_pending() {
     f.audit().await;
 }
 
+/// Goal: booking again loses nothing if it is refused. Method: elsewhere, and over quota.
+#[tokio::test]
+async fn booking_again_in_vain_leaves_the_booking_as_it_was() {
+    let f = Fixture::new().await;
+    let again = |size: u64, choice: SeChoice| {
+        book_with("/alice/file", Some(guid(7000)), size, Checksums::none(), choice)
+    };
+    let first = booked(&f, &f.alice, again(10, wanted(&[CERN]))).await;
+    let owner = Owner::User(account("alice"));
+    f.get(&f.op, Operation::QuotaSet { owner, files: None, bytes: Some(10), replica_bytes: None }).await;
+    assert_eq!(f.refusal(&f.alice, again(11, wanted(&[FNAL]))).await, ErrorKind::Quota);
+    let Answer::Uploads { items, .. } =
+        f.get(&f.alice, Operation::UploadList { cursor: Cursor::default(), limit: 0 }).await
+    else {
+        panic!()
+    };
+    assert_eq!(items, [first]);
+    let deletions = Operation::SeDeletions { name: se_name(CERN), cursor: Cursor::default(), limit: 0 };
+    let Answer::Deletions { items, .. } = f.get(&f.op, deletions).await else { panic!() };
+    assert_eq!(items, []);
+    f.get(&f.alice, commit(guid(7000), CERN, 10)).await;
+    f.audit().await;
+}
+
 #[tokio::test]
 async fn a_repeat_of_a_booking_is_that_booking() {
     let f = Fixture::new().await;

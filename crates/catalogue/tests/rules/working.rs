@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::fixture::{Fixture, derived, guid, lfn};
 use exacat_catalogue::Settings;
-use exacat_model::operation::{Existing, NewFile};
+use exacat_model::operation::{Existing, NewFile, SeChoice};
 use exacat_model::{
     Answer, Checksums, Cursor, DirId, Edit, ErrorKind, Expect, File, FileRef, GroupId, Location, Mutation,
     NewBody, Operation, Replica, ReplicaState, SeNumber, TimeMs, UserId,
@@ -292,4 +292,36 @@ async fn the_status_has_the_figures() {
     ] {
         assert!(parts[0].figures.contains(&(name.to_owned(), value)), "{name}: {:?}", parts[0].figures);
     }
+}
+
+/// Goal: a figure that is not counted to its end says so.
+#[tokio::test]
+async fn the_status_says_where_it_stops_counting() {
+    let f = Fixture::new().await;
+    let notes = || async {
+        let Answer::Status(parts) = f.get(&f.op, Operation::Status).await else { panic!() };
+        let count = parts[0].figures.iter().find(|(name, _)| name == "bookings_to_release").unwrap().1;
+        (count, parts[0].notes.clone())
+    };
+    let book = |number: u64| Operation::UploadBook {
+        lfn: lfn(&format!("/alice/{number}")),
+        guid: None,
+        size: 1,
+        checksums: Checksums::none(),
+        job: None,
+        choice: SeChoice::default(),
+        lifetime_seconds: Some(1),
+    };
+    for number in 0..999 {
+        f.get(&f.alice, book(number)).await;
+    }
+    f.clock.turn(1000);
+    assert_eq!(notes().await, (999, Vec::new()));
+    for number in 999..1002 {
+        f.get(&f.alice, book(number)).await;
+    }
+    f.clock.turn(1000);
+    let (count, notes) = notes().await;
+    assert_eq!((count, notes.len()), (1000, 1));
+    assert!(notes[0].starts_with("bookings_to_release: 1000 or more"), "{notes:?}");
 }

@@ -95,6 +95,8 @@ Examples:
     },
     /// Say that physical copies were deleted
     #[command(after_help = "\
+What was said before is passed over, so a run that was interrupted can be run again.
+
 Examples:
   exacat se deleted VO::SITE::DISK 1234.0 1234.1
   exacat se deletions VO::SITE::DISK | while read id size url; do rm-it \"$url\" && echo $id; done |

@@ -466,14 +466,25 @@ pub fn generate_listing(
 ) -> Result<u8, Failure> {
     let settings = tree(args)?;
     let failed = |error: std::io::Error| Failure::local(format!("cannot write {}: {error}", path.display()));
-    let file = std::fs::File::create(path).map_err(failed)?;
+    // As an export: it appears under its name when it is whole and on disk, and what was there stays until then.
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let file = std::fs::File::create(&partial).map_err(failed)?;
     let mut bar = Bar::new(global, "entries");
     let mut file = std::io::BufWriter::new(file);
     let made =
         exacat_exchange::generate::generate_listing(&settings, &mut file, |progress| bar.show(progress));
     bar.end();
-    let made = made.map_err(failure)?;
-    file.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
+    let finished = made.map_err(failure).and_then(|made| {
+        file.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
+        std::fs::rename(&partial, path).map_err(failed)?;
+        Ok(made)
+    });
+    if finished.is_err() {
+        // Half a listing is worth nothing; that it stays is no reason to hide why it is half.
+        let _stays = std::fs::remove_file(&partial);
+    }
+    let made = finished?;
     let mut out = Out::new(style);
     show_generated(&mut out, &path.to_string_lossy(), &made)?;
     out.flush()?;

@@ -105,9 +105,8 @@ async fn list_below(
 ) -> Result<(), Failure> {
     let mut way = vec![Subdirectories::of(top)];
     loop {
-        let is_top = way.len() == 1;
         let Some(level) = way.last_mut() else { return Ok(()) };
-        match level.next(context).await {
+        match level.next(context).await? {
             Ok(Some(directory)) => {
                 list(context, &directory, long, sections).await?;
                 way.push(Subdirectories::of(directory));
@@ -117,7 +116,7 @@ async fn list_below(
             }
             Err(error) => {
                 // What may not be listed was reported when it was listed.
-                if is_top || error.kind != exacat_model::ErrorKind::Denied {
+                if error.kind != exacat_model::ErrorKind::Denied {
                     let subject = level.lfn.to_string();
                     context.fail(&subject, &error);
                 }
@@ -140,17 +139,22 @@ impl Subdirectories {
         Subdirectories { lfn, waiting: VecDeque::new(), cursor: Some(Cursor::default()) }
     }
 
-    async fn next(&mut self, context: &Context) -> exacat_model::Result<Option<Lfn>> {
+    /// The next one; what the catalogue said if it said no.
+    async fn next(&mut self, context: &Context) -> Result<exacat_model::Result<Option<Lfn>>, Failure> {
         while self.waiting.is_empty() {
-            let Some(cursor) = self.cursor.take() else { return Ok(None) };
+            let Some(cursor) = self.cursor.take() else { return Ok(Ok(None)) };
             let filter = Filter { kinds: vec![Kind::Directory], depth_max: Some(1), ..Filter::default() };
             let find = Operation::Find { lfn: self.lfn.clone(), filter, cursor, limit: PAGE_ITEMS };
-            if let Answer::Entries { items, next, .. } = context.call(find).await? {
-                self.waiting.extend(items.into_iter().map(|stat| stat.lfn));
-                self.cursor = next;
+            match context.call(find).await {
+                Ok(Answer::Entries { items, next, .. }) => {
+                    self.waiting.extend(items.into_iter().map(|stat| stat.lfn));
+                    self.cursor = next;
+                }
+                Ok(other) => return Err(Failure::unexpected(&other)),
+                Err(error) => return Ok(Err(error)),
             }
         }
-        Ok(self.waiting.pop_front())
+        Ok(Ok(self.waiting.pop_front()))
     }
 }
 

@@ -59,10 +59,12 @@ fn tag_value(value: &Value) -> exacat_model::Result<TagValue> {
         Value::Bool(truth) => Ok(TagValue::Boolean(*truth)),
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => Ok(TagValue::Integer(whole)),
-            (None, Some(real)) => Ok(TagValue::Real(real)),
-            (None, None) => {
-                Err(Error::invalid(format!("a tag's value is beyond what a number can be: {number}")))
-            }
+            (None, Some(real)) if number.is_f64() => Ok(TagValue::Real(real)),
+            // As a real number it would be another.
+            _ => Err(Error::invalid(format!(
+                "a tag's value is beyond {}, the largest whole number there can be: {number}; give it as text",
+                i64::MAX
+            ))),
         },
         _ => Err(Error::invalid("a tag's value is text, a number, true or false")),
     }
@@ -334,6 +336,9 @@ mod tests {
         let tags: Vec<String> = file.tags.iter().map(crate::output::human::tag).collect();
         assert_eq!(tags, ["year=2026", "good=true", "run=2"]);
         assert_eq!(read(r#"{"lfn":"/a","size":0}"#).unwrap().size, Some(0));
+        let file = read(r#"{"lfn":"/a","tags":{"most":9223372036854775807,"real":1e19}}"#).unwrap();
+        assert_eq!(file.tags[2].value, TagValue::Integer(i64::MAX));
+        assert_eq!(file.tags[3].value, TagValue::Real(1e19));
     }
 
     #[test]
@@ -344,6 +349,7 @@ mod tests {
             r#"{"lfn":"/a","sizes":1}"#,
             r#"{"lfn":"/a","size":-1}"#,
             r#"{"lfn":"/a","tags":{"x":[1]}}"#,
+            r#"{"lfn":"/a","tags":{"x":9223372036854775808}}"#,
             r#"{"lfn":"/a","checksums":["adler32:1","adler32:2"]}"#,
             r#"{"lfn":"/a","replicas":[{"se":"A","state":"gone"}]}"#,
             "/a",

@@ -2,7 +2,7 @@
 
 use exacat_model::answer::SeUsage;
 use exacat_model::operation::SeSettings;
-use exacat_model::{AccountName, Answer, Cursor, Error, Operation, SeName, SeStatus};
+use exacat_model::{AccountName, Answer, Cursor, Error, ErrorKind, Operation, SeName, SeStatus};
 
 use super::listing::{self, Named};
 use crate::args::{SeCommand, SeOptions};
@@ -178,11 +178,23 @@ async fn deletions(context: &mut Context, text: &str, limit: Option<u64>) -> Res
 async fn deleted(context: &mut Context, text: &str, ids: &[String]) -> Result<(), Failure> {
     let name = SeName::parse(text)?;
     let mut names = context.names(ids);
+    let (mut taken_off, mut nothing) = (false, None);
     while let Some(batch) = names.next_batch().await? {
         let done = context.parsed(batch, parse::deletion_id);
-        if !done.is_empty() {
-            context.call_about(text, Operation::SeDeleted { name: name.clone(), done }).await?;
+        if done.is_empty() {
+            continue;
+        }
+        match context.call(Operation::SeDeleted { name: name.clone(), done }).await {
+            Ok(_) => taken_off = true,
+            // None of these is in the queue: they were acknowledged before, say by a run that was interrupted. Those
+            // after them may be.
+            Err(error) if error.kind == ErrorKind::NotFound => nothing = Some(error),
+            Err(error) => return Err(Failure::about(text, error)),
         }
     }
-    Ok(())
+    // None of all: that is no rerun, but another queue than was meant.
+    match nothing {
+        Some(error) if !taken_off => Err(Failure::about(text, error)),
+        _ => Ok(()),
+    }
 }

@@ -1,6 +1,6 @@
 //! `trash`: what was removed, until it is purged.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use exacat_model::{Answer, Cursor, Error, Lfn, Operation, TrashId, TrashItem};
 
@@ -92,6 +92,7 @@ async fn restore(context: &mut Context, items: &[String], to: Option<&str>) -> R
 /// Of each name, the item that was removed last.
 async fn latest(context: &Context, names: &[Lfn]) -> Result<HashMap<Lfn, TrashId>, Failure> {
     let mut latest = HashMap::new();
+    let names: HashSet<&Lfn> = names.iter().collect();
     if names.is_empty() {
         return Ok(latest);
     }

@@ -198,6 +198,33 @@ async fn what_was_never_sent_was_certainly_not_done() {
     .unwrap();
 }
 
+/// Goal: a write that waited behind another when the connection was lost was not sent, and is not said to be in doubt.
+/// Method: all are taken off the queue together, and the first is so long that it is stuck until the server goes.
+#[tokio::test]
+async fn what_waited_behind_a_stuck_write_was_certainly_not_done() {
+    let fake = Fake::serve(|number, mut conn| async move {
+        if number == 0 {
+            conn.greet().await;
+            conn.stream.readable().await.unwrap();
+        }
+    });
+    let client = fake.client().await;
+    let long = Operation::Mkdir {
+        lfns: vec![lfn(&format!("/{}", "x".repeat(200))); 4000],
+        parents: true,
+        mode: None,
+    };
+    let operations = std::iter::once(long).chain((0..5).map(|n| mkdir(&format!("/d{n}"))));
+    let calls = operations.map(|operation| {
+        let options = CallOptions { deadline: Some(Duration::from_millis(300)), operation_id: None };
+        client.call_with(operation, options)
+    });
+    let kinds: Vec<ErrorKind> =
+        futures::future::join_all(calls).await.into_iter().map(|answer| answer.unwrap_err().kind).collect();
+    assert_eq!(kinds[0], ErrorKind::Unknown, "a part of it was sent");
+    assert_eq!(kinds[1..], [ErrorKind::Unavailable; 5]);
+}
+
 #[tokio::test]
 async fn busy_for_ever_is_busy() {
     let fake = Fake::serve(|_, mut conn| async move {

@@ -77,10 +77,13 @@ impl State {
             Effect::Removed { at, lfn, .. } => self.remove(stamp, at, lfn)?,
             Effect::Restored { trash, to, .. } => self.restore(stamp, *trash, to)?,
             Effect::Purged { target, .. } => self.purge(stamp, target)?,
-            Effect::Booked { booking, .. } => {
+            Effect::Booked { booking, before } => {
                 self.set_booking(booking.guid, Some((**booking).clone()))?;
                 for pending in &booking.pending {
                     self.take_off_queue(pending.se, booking.guid, &pending.location)?;
+                }
+                if let Some(before) = before {
+                    self.give_up(stamp, before, None)?;
                 }
             }
             Effect::Committed { guid, created, replica, checksums, at } => match created {
@@ -380,10 +383,15 @@ impl State {
         left.pending.retain(|replica| se.is_some_and(|se| replica.se != se));
         let left = if left.pending.is_empty() { None } else { Some(left) };
         self.set_booking(booking.guid, left)?;
-        let gone = booking.pending.iter().filter(|replica| se.is_none_or(|se| replica.se == se));
+        self.give_up(stamp, booking, se)
+    }
+
+    /// Queues what a booking that was had pending, on one SE or on all.
+    fn give_up(&mut self, stamp: Stamp, was: &Booking, se: Option<SeNumber>) -> Result<(), Defect> {
+        let gone = was.pending.iter().filter(|replica| se.is_none_or(|se| replica.se == se));
         for (index, replica) in (0u32..).zip(gone) {
             let id = DeletionId { revision: stamp.revision, index };
-            let (guid, size, location) = (booking.guid, Some(booking.size), replica.location.clone());
+            let (guid, size, location) = (was.guid, Some(was.size), replica.location.clone());
             self.queue_deletion(replica.se, Deletion { id, guid, size, location, queued: stamp.time })?;
         }
         Ok(())

@@ -114,10 +114,13 @@ fn perform(state: &mut State, change: &Change) -> Option<()> {
             }
             Some(())
         }
-        Effect::Booked { booking, .. } => {
+        Effect::Booked { booking, before } => {
             state.bookings.insert(booking.guid, (**booking).clone());
             for pending in &booking.pending {
                 take_off_queue(state, pending.se, booking.guid, &pending.location);
+            }
+            if let Some(before) = before {
+                give_up(state, change, before, None);
             }
             Some(())
         }
@@ -142,13 +145,8 @@ fn perform(state: &mut State, change: &Change) -> Option<()> {
             end_pending(state, *guid, Some(replica.se))
         }
         Effect::Released { booking, se } => {
-            let Booking { guid, size, .. } = **booking;
-            end_pending(state, guid, *se)?;
-            let ended = booking.pending.iter().filter(|pending| se.is_none_or(|se| se == pending.se));
-            for (pending, index) in ended.zip(0..) {
-                let id = DeletionId { revision, index };
-                queue(state, change, id, pending.se, guid, Some(size), &pending.location);
-            }
+            end_pending(state, booking.guid, *se)?;
+            give_up(state, change, booking, *se);
             Some(())
         }
         Effect::Dequeued { se, done } => {
@@ -219,6 +217,15 @@ fn queue(
     }
     let deletion = Deletion { id, guid, size, location: location.clone(), queued: change.time };
     state.deletions.insert((se, id), deletion);
+}
+
+/// Queues what a booking that was had pending, on one SE or on all.
+fn give_up(state: &mut State, change: &Change, was: &Booking, se: Option<SeNumber>) {
+    let ended = was.pending.iter().filter(|pending| se.is_none_or(|se| se == pending.se));
+    for (pending, index) in ended.zip(0..) {
+        let id = DeletionId { revision: change.revision, index };
+        queue(state, change, id, pending.se, was.guid, Some(was.size), &pending.location);
+    }
 }
 
 /// A file has this replica now: nobody shall delete it.

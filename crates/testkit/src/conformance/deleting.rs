@@ -1,7 +1,10 @@
 //! Clause A10: no physical copy that is in use is queued for deletion.
 
-use exacat_model::{Deletion, Edit, Location, Mutation, Pfn, Record, Replica, ReplicaState, SeNumber};
-use exacat_store::UsageOf;
+use exacat_model::{
+    Booking, Deletion, DeletionId, Edit, Location, Mutation, Pfn, QuotaOf, Record, Replica, ReplicaState,
+    SeNumber, UserId,
+};
+use exacat_store::{Clock, UsageOf};
 
 use crate::factory::{End, StoreFactory};
 use crate::scene::*;
@@ -164,6 +167,57 @@ pub async fn a10_what_is_in_use_is_not_queued(factory: &dyn StoreFactory) {
         let ids: Vec<_> = queue(&scene, 1).await.iter().map(|one| one.id.revision).collect();
         assert_eq!(ids, [revision], "{by_purge}");
     }
+    assert_sound(&scene).await;
+}
+
+/// Goal: a booking in place of another queues what that had pending and this has not, so that nothing that may have been
+/// written is forgotten; it queues nothing that is in use, and a refused one does nothing.
+pub async fn a10_a_booking_in_place_of_another_queues_what_it_leaves(factory: &dyn StoreFactory) {
+    let mut scene = Scene::new(factory).await;
+    let mut first = booking(guid(1), &[3, 1, 2]);
+    first.pending[0].location = replica_at(3, "root://h/first").location;
+    scene.applied(book(first.clone())).await;
+    // Refused: the booking stays as it was, and so do the queues.
+    scene.applied(set(quota(QuotaOf::User(UserId(1)), [None, Some(100), None]))).await;
+    scene.refused("Quota", book(Booking { size: 101, ..booking(guid(1), &[2]) })).await;
+    scene.refused("GuidInUse", book(Booking { owner: UserId(2), ..booking(guid(1), &[2]) })).await;
+    let kept = scene.store().booking(guid(1)).await.expect("booking").expect("there");
+    assert_eq!(kept.pending.iter().map(|pending| pending.se.0).collect::<Vec<_>>(), [1, 2, 3]);
+    for se in SES {
+        assert_eq!(queue(&scene, se).await, [], "{se}");
+    }
+    // SE 2 is booked again, in other words; SE 3 at another place; SE 1 not.
+    let mut second = Booking { size: 7, ..booking(guid(1), &[2, 3]) };
+    second.pending[0].location = in_words(1, 2).location;
+    let revision = scene.applied(book(second)).await;
+    let queued = |index, location: &Location| Deletion {
+        id: DeletionId { revision, index },
+        guid: guid(1),
+        size: Some(100),
+        location: location.clone(),
+        queued: scene.clock.now(),
+    };
+    assert_eq!(queue(&scene, 1).await, [queued(0, &Location::Derived)]);
+    assert_eq!(queue(&scene, 2).await, []);
+    assert_eq!(queue(&scene, 3).await, [queued(2, &first.pending[0].location)]);
+    assert_eq!(scene.usage(UsageOf::Deletions(SeNumber(1))).await.replica_bytes, 100);
+    assert_sound(&scene).await;
+    let before = scene.dump().await;
+    scene.reopen(End::Drop).await;
+    let difference = before.difference("before", &scene.dump().await, "after ");
+    assert!(difference.is_none(), "{}", difference.expect("some"));
+    // The same again leaves nothing; one that goes back is wanted again.
+    scene.applied(book(booking(guid(1), &[2, 3]))).await;
+    assert_eq!((queue(&scene, 2).await.len(), queue(&scene, 3).await.len()), (0, 1));
+    scene.applied(book(booking(guid(1), &[1, 2, 3]))).await;
+    assert_eq!((queue(&scene, 1).await.len(), queue(&scene, 2).await.len()), (0, 0));
+    // Committed meanwhile, or registered: the file has it.
+    scene.applied(commit(guid(1), 1, top("f"))).await;
+    scene.applied(put("f", replica(2))).await;
+    let revision = scene.applied(book_at(1, &replica_at(3, "root://h/third"))).await;
+    let ids: Vec<_> = queue(&scene, 3).await.iter().map(|one| (one.id.revision, one.id.index)).collect();
+    assert_eq!(ids.last(), Some(&(revision, 1)));
+    assert_eq!((queue(&scene, 1).await.len(), queue(&scene, 2).await.len()), (0, 0));
     assert_sound(&scene).await;
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use exacat_model::limits::{PAGE_ITEMS_MAX, READ_BATCH_MAX};
 use exacat_model::{
-    DirId, Edit, Entry, EntryId, ErrorKind, GroupId, Name, RecordKey, RecordKind, ReplicaState, Revision,
-    SeNumber, Usage, UserId,
+    DirId, Edit, Entry, EntryId, ErrorKind, GroupId, Lfn, Mode, Name, RecordKey, RecordKind, ReplicaState,
+    Revision, SeNumber, Usage, UserId,
 };
 use exacat_store::{Clock, Gate, Place, Store, UsageOf, WalkEnd};
 
@@ -66,7 +66,7 @@ pub async fn r2_what_was_answered_is_read(factory: &dyn StoreFactory) {
     drop(tell);
     let store = scene.store();
     while let Some((name, revision)) = told.recv().await {
-        let path = exacat_model::Lfn::root().join(&name);
+        let path = Lfn::root().join(&name);
         let walk = store.walk(&[path]).await.expect("walk").remove(0);
         assert!(matches!(walk.end, WalkEnd::Found(entry) if entry.revision == revision));
         assert!(store.revision().await.expect("revision") >= revision);
@@ -351,9 +351,7 @@ pub async fn r6_a_path_ends_found_missing_or_stopped(factory: &dyn StoreFactory)
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
     let b = scene.directory(a, "b").await;
-    scene
-        .applied(update(at(a, "b"), vec![Edit::Owner(UserId(2)), Edit::Mode(exacat_model::Mode::FILE)]))
-        .await;
+    scene.applied(update(at(a, "b"), vec![Edit::Owner(UserId(2)), Edit::Mode(Mode::FILE)])).await;
     scene.file(b, "f", 1, &[1]).await;
     scene.applied(create(new_link(at(a, "l"), guid(2)))).await;
     let paths =
@@ -384,6 +382,100 @@ pub async fn r6_a_path_ends_found_missing_or_stopped(factory: &dyn StoreFactory)
     // A gate says what permission needs, as it is now.
     assert_eq!(walks[3].gates[2], Gate::of(&entry_b).expect("a directory"));
     assert_eq!(walks[3].gates[2].owner, UserId(2));
+}
+
+/// Goal: of paths that end at a file `files` gives what `walk` gives, and nothing of others, however many are asked for
+/// and whatever stands next to them.
+pub async fn r6_files_are_found_as_walks_end_at_them(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    let a = scene.directory(DirId::ROOT, "a").await;
+    let b = scene.directory(a, "b").await;
+    scene.applied(update(at(a, "b"), vec![Edit::Owner(UserId(2)), Edit::Mode(Mode::FILE)])).await;
+    scene.file(b, "f", 1, &[1, 2]).await;
+    let other = new_file_with(at(b, "g"), guid(2), vec![replica_at(1, "root://h/x")]);
+    scene.applied(create(other)).await;
+    scene.applied(create(new_file(top("empty"), guid(3), None, &[]))).await;
+    let edits = vec![Edit::Group(GroupId(2)), Edit::Checksum(checksum(1)), Edit::SetTag(tag("run", 1))];
+    scene.applied(update(top("empty"), edits)).await;
+    scene.applied(create(new_file_with(top("part"), guid(4), vec![member(2)]))).await;
+    scene.applied(create(new_link(at(a, "l"), guid(5)))).await;
+    scene.applied(create(new_collection(at(a, "c"), guid(6)))).await;
+    scene.file(DirId::ROOT, "gone", 7, &[1]).await;
+    scene.trash(top("gone")).await;
+    let store = scene.store();
+    let kinds = [
+        "/",
+        "/a",
+        "/a/b",
+        "/a/b/f",
+        "/a/b/g",
+        "/a/b/x",
+        "/x",
+        "/x/y/z",
+        "/a/b/f/x",
+        "/a/b/f/x/y",
+        "/a/l",
+        "/a/l/x",
+        "/a/c",
+        "/a/c/x",
+        "/empty",
+        "/part",
+        "/gone",
+        "/a/b/g",
+        "/a/b/g",
+    ]
+    .map(lfn);
+    assert_eq!(
+        assert_files_are_walked(&*store, &kinds).await,
+        6,
+        "the files, each as often as it is asked for"
+    );
+    let one_by_one = kinds.chunks(1).map(|path| assert_files_are_walked(&*store, path));
+    let mut found = 0;
+    for one in one_by_one {
+        found += one.await;
+    }
+    assert_eq!(found, 6);
+    assert_eq!(assert_files_are_walked(&*store, &[]).await, 0);
+    // Each next to each; and more than any store may look at in one go.
+    let pairs = kinds.iter().flat_map(|one| kinds.iter().flat_map(move |other| [one.clone(), other.clone()]));
+    let pairs: Vec<Lfn> = pairs.collect();
+    assert!(pairs.len() > 700);
+    assert_eq!(assert_files_are_walked(&*store, &pairs).await, 2 * 6 * kinds.len());
+    // As it is now: what was moved is found where it is.
+    scene.applied(rename(top("a"), top("moved"))).await;
+    assert_eq!(assert_files_are_walked(&*store, &kinds).await, 2);
+    let moved = ["/moved/b/f", "/a/b/f", "/moved/b/g"].map(lfn);
+    assert_eq!(assert_files_are_walked(&*store, &moved).await, 2);
+    let many = vec![lfn("/moved/b/f"); READ_BATCH_MAX + 1];
+    assert_eq!(assert_files_are_walked(&*store, &many[1..]).await, READ_BATCH_MAX);
+    assert_eq!(store.files(&many).await.expect_err("too many").kind, ErrorKind::Limit);
+    store.close().await.expect("close");
+    assert_eq!(store.files(&moved).await.expect_err("closed").kind, ErrorKind::Unavailable);
+}
+
+/// `files` gives of these paths what `walk` does; how many there are.
+async fn assert_files_are_walked(store: &dyn Store, paths: &[Lfn]) -> usize {
+    let walked = store.walk(paths).await.expect("walk");
+    let files = store.files(paths).await.expect("files");
+    assert_eq!(files.found.len(), paths.len(), "one for each path, in order");
+    for ((path, walk), found) in paths.iter().zip(walked).zip(&files.found) {
+        let is = found
+            .as_ref()
+            .map(|found| (&files.ways[found.way], found.owner, found.group, found.mode, &found.file));
+        match &walk.end {
+            WalkEnd::Found(entry) => {
+                let file = entry.file();
+                assert_eq!(
+                    is,
+                    file.map(|file| (&walk.gates, entry.owner, entry.group, entry.mode, file)),
+                    "{path}"
+                );
+            }
+            _ => assert_eq!(is, None, "{path}"),
+        }
+    }
+    files.found.iter().flatten().count()
 }
 
 /// Goal: an entry is found by its id in the tree, after moves, in the trash, and not when it is purged.

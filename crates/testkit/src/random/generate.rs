@@ -515,10 +515,13 @@ impl Generator {
             _ if self.percent(2) => u64::MAX,
             _ => self.rng.u64(..3) * 50,
         };
+        // Often one in place of another.
+        let earlier = if self.percent(25) { self.one_of(&view.bookings) } else { None };
+        let known = earlier.map(|earlier| earlier.guid).or(file.map(|file| file.guid));
         Mutation::Book(Box::new(Booking {
-            guid: file.map_or_else(|| self.some_guid(), |file| file.guid),
+            guid: known.unwrap_or_else(|| self.some_guid()),
             lfn: Lfn::parse("/to/be").expect("an LFN"),
-            owner: self.owner(),
+            owner: earlier.map_or_else(|| self.owner(), |earlier| earlier.owner),
             group: self.group_id(),
             mode: Mode::FILE,
             size,

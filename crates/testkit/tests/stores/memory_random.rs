@@ -2,9 +2,10 @@
 //! that a store with a defect is found out, with a short sequence that shows it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use exacat_model::{Edit, Expect, Mutation};
+use exacat_model::{Edit, Effect, Expect, Mutation};
 use exacat_store::{ApplyError, Outcome, Request, Store};
 use exacat_testkit::random::{self, Failure, Settings, Tally};
 use exacat_testkit::{Before, End, Fronted, MemoryFactory, StoreFactory, TestClock, UnderTest, rounds};
@@ -20,6 +21,63 @@ async fn a_replayed_store_is_the_same_store() {
         }
     }
     assert!(tally.not_met().is_empty(), "never met: {:?}", tally.not_met());
+}
+
+/// Counts the bookings in place of another that queued something, and those that did not.
+#[derive(Clone, Default)]
+struct Replacing(Arc<[AtomicU64; 2]>);
+
+#[async_trait]
+impl Before for Replacing {
+    async fn apply(&self, request: Request, store: &dyn Store) -> Result<Vec<Outcome>, ApplyError> {
+        let last = store.revision().await.expect("the last revision");
+        let outcomes = store.apply(request).await;
+        for change in store.changes(last, 1000).await.expect("the changes").changes {
+            let Effect::Booked { before: Some(before), .. } = change.effect else { continue };
+            let mut queued = false;
+            for pending in before.pending {
+                let queue = store.deletions(pending.se, None, 1000).await.expect("a queue").items;
+                queued |= queue.iter().any(|deletion| deletion.id.revision == change.revision);
+            }
+            self.0[usize::from(queued)].fetch_add(1, Ordering::Relaxed);
+        }
+        outcomes
+    }
+}
+
+struct ReplacingFactory(Replacing);
+
+struct Watched(Replacing, Box<dyn UnderTest>);
+
+#[async_trait]
+impl StoreFactory for ReplacingFactory {
+    async fn open(&self, clock: &TestClock) -> Box<dyn UnderTest> {
+        Box::new(Watched(self.0.clone(), MemoryFactory.open(clock).await))
+    }
+}
+
+#[async_trait]
+impl UnderTest for Watched {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(Fronted::new(self.0.clone(), self.1.store()))
+    }
+
+    async fn reopen(&mut self, end: End) {
+        self.1.reopen(end).await;
+    }
+}
+
+/// Goal: the sequences have bookings in place of others, such that leave copies to be deleted and such that do not: so the
+/// comparison of stores is one of these too.
+#[tokio::test]
+async fn sequences_have_bookings_in_place_of_others() {
+    let replacing = Replacing::default();
+    for seed in 0..10 {
+        let ran = random::run(&ReplacingFactory(replacing.clone()), Settings::seeded(seed)).await;
+        ran.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+    let [kept, queued] = [0, 1].map(|at: usize| replacing.0[at].load(Ordering::Relaxed));
+    assert!(kept > 0 && queued > 0, "kept all: {kept}, queued some: {queued}");
 }
 
 /// What is done to requests on their way to a store, so that the store looks defective.
