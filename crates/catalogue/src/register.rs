@@ -465,11 +465,9 @@ pub(crate) fn location(pfn: Option<&Pfn>, guid: Guid, se: &Se) -> Result<Locatio
     let text = pfn.as_str();
     if !se.prefix.is_empty()
         && text.len() == se.prefix.len() + Guid::STORAGE_PATH_BYTES
-        && let Some(path) = text.strip_prefix(&se.prefix)
+        && text.strip_prefix(&se.prefix) == Some(guid.storage_path().as_str())
     {
-        if guid.storage_path().as_str() == path {
-            return Ok(Location::Derived);
-        }
+        return Ok(Location::Derived);
     }
     Ok(Location::Explicit(pfn.clone()))
 }

@@ -29,10 +29,10 @@ mod identity;
 mod inspect;
 mod log;
 mod open;
-#[allow(dead_code, reason = "runs are being built on it")]
+#[allow(dead_code, unused_imports, reason = "the state is being put on it")]
 mod page;
 mod record;
-#[allow(dead_code, reason = "the state is being put on it")]
+#[allow(dead_code, unused_imports, reason = "the state is being put on it")]
 mod run;
 mod segment;
 mod settings;
