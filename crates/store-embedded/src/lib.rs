@@ -28,6 +28,8 @@ mod history;
 mod identity;
 mod inspect;
 mod log;
+#[allow(dead_code, unused_imports, reason = "the state is being put on it")]
+mod memtable;
 mod open;
 #[allow(dead_code, unused_imports, reason = "the state is being put on it")]
 mod page;

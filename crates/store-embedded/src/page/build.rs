@@ -119,6 +119,7 @@ impl PageBuilder {
             shape_width: width_of(self.shape_ends.len() as u64 - 1),
             digest_width: (0..rows).map(|row| range(&self.digest_ends, row).len()).max().unwrap_or(0) as u8,
             has_rest: !self.rests.is_empty(),
+            id_width: if self.ids.iter().all(|id| *id == [0; 16]) { 0 } else { 16 },
             first_directory: self.directories[0].0,
             ..Head::default()
         };
@@ -182,7 +183,9 @@ impl PageBuilder {
         for shape in &self.shape_of {
             out.extend_from_slice(&shape.to_le_bytes()[..usize::from(head.shape_width)]);
         }
-        self.ids.iter().for_each(|id| out.extend_from_slice(id));
+        if head.id_width > 0 {
+            self.ids.iter().for_each(|id| out.extend_from_slice(id));
+        }
         for (column, numbers) in self.numbers.iter().enumerate() {
             let modified = column == Column::Modified as usize;
             // When a file was made and when it was registered are near each other more often than either is near

@@ -22,7 +22,7 @@ mod row;
 pub(crate) mod tests;
 
 pub(crate) use build::PageBuilder;
-pub(crate) use read::{Page, Walk};
+pub(crate) use read::{Page, PageHead, Walk};
 pub(crate) use row::{Row, RowRoom};
 
 /// Rows of a page, at most. More make pages smaller and look-ups slower.
@@ -65,7 +65,7 @@ const COLUMNS: usize = 5;
 ///
 /// ```text
 /// 0 checksum u32 · 4 length u32 · 8 rows u16 · 10 shapes u16 · 12 directories u16 · 14 suffix u8 · 15 width of shape u8
-/// 16 widths of the five columns u8 · 21 width of digest u8 · 22 1 if any row has a rest u8 · 23 zero u8
+/// 16 widths of the five columns u8 · 21 width of digest u8 · 22 1 if any row has a rest u8 · 23 width of identity u8
 /// 24 directories at u32 · 28 names at u32 · 32 whole names at u32 · 36 columns at u32 · 40 rest at u32 · 44 zeros u32
 /// 48 smallest of the five columns u64 · 88 first directory u64 · 96 zeros u64
 /// ```
@@ -81,6 +81,8 @@ struct Head {
     widths: [u8; COLUMNS],
     digest_width: u8,
     has_rest: bool,
+    /// 16, or 0 if no row has an identity.
+    id_width: u8,
     directories_at: u32,
     names_at: u32,
     whole_at: u32,
@@ -98,7 +100,7 @@ impl Head {
         out[12..14].copy_from_slice(&self.directories.to_le_bytes());
         (out[14], out[15]) = (self.suffix, self.shape_width);
         out[16..21].copy_from_slice(&self.widths);
-        (out[21], out[22]) = (self.digest_width, u8::from(self.has_rest));
+        (out[21], out[22], out[23]) = (self.digest_width, u8::from(self.has_rest), self.id_width);
         let places = [self.directories_at, self.names_at, self.whole_at, self.columns_at, self.rest_at];
         for (at, place) in (24..).step_by(4).zip(places) {
             out[at..at + 4].copy_from_slice(&place.to_le_bytes());
@@ -127,6 +129,7 @@ impl Head {
             widths,
             digest_width: bytes[21],
             has_rest: bytes[22] != 0,
+            id_width: bytes[23],
             directories_at: u32_at(24),
             names_at: u32_at(28),
             whole_at: u32_at(32),
@@ -140,7 +143,7 @@ impl Head {
     /// Bytes one row takes in all columns.
     fn row_bytes(&self) -> usize {
         let numbers: usize = self.widths.iter().map(|width| usize::from(*width)).sum();
-        usize::from(self.shape_width) + 16 + numbers + usize::from(self.digest_width)
+        usize::from(self.shape_width) + usize::from(self.id_width) + numbers + usize::from(self.digest_width)
     }
 }
 

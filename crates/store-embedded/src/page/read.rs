@@ -27,6 +27,10 @@ struct Coded<'a> {
     next: usize,
 }
 
+/// The head of a page, read before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageHead(Head);
+
 /// The rows of one directory in a page.
 #[derive(Clone, Copy, Debug)]
 struct Group {
@@ -69,7 +73,9 @@ impl<'a> Page<'a> {
         let head = &self.head;
         let rows = self.rows();
         let whole = rows.div_ceil(WHOLE_EVERY) * 2;
-        let wide = head.widths.iter().any(|width| *width > 8) || head.shape_width > 2;
+        let wide = head.widths.iter().any(|width| *width > 8)
+            || head.shape_width > 2
+            || !matches!(head.id_width, 0 | 16);
         if rows == 0 || rows > ROWS_MAX || wide {
             return Err(Damaged("the head of the page is of no page"));
         }
@@ -85,6 +91,16 @@ impl<'a> Page<'a> {
         let mut all = self.all();
         while all.next(self)?.is_some() {}
         Ok(())
+    }
+
+    /// Its head, to view its bytes again by without reading that again.
+    pub fn head(&self) -> PageHead {
+        PageHead(self.head)
+    }
+
+    /// A page whose head was read before.
+    pub fn with(bytes: &'a [u8], head: PageHead) -> Self {
+        Page { bytes, head: head.0 }
     }
 
     /// How many rows it has.
@@ -265,7 +281,8 @@ impl<'a> Page<'a> {
     fn column_at(&self, column: Column) -> usize {
         let rows = self.rows();
         let before: usize = self.head.widths[..column as usize].iter().map(|width| usize::from(*width)).sum();
-        self.head.columns_at as usize + rows * (usize::from(self.head.shape_width) + 16 + before)
+        let fixed = usize::from(self.head.shape_width) + usize::from(self.head.id_width);
+        self.head.columns_at as usize + rows * (fixed + before)
     }
 
     fn little(&self, at: usize, width: usize) -> Result<u64, Damaged> {
@@ -321,7 +338,10 @@ impl<'a> Page<'a> {
             return Err(Damaged("the page has no such row"));
         }
         let id_at = self.head.columns_at as usize + rows * usize::from(self.head.shape_width) + row * 16;
-        let id = *self.bytes.get(id_at..).and_then(<[u8]>::first_chunk::<16>).ok_or(SHORT)?;
+        let id = match self.head.id_width {
+            0 => [0; 16],
+            _ => *self.bytes.get(id_at..).and_then(<[u8]>::first_chunk::<16>).ok_or(SHORT)?,
+        };
         let created = self.number(Column::Created, row)?;
         let digest_width = usize::from(self.head.digest_width);
         let digest_at = self.head.rest_at as usize - (rows - row) * digest_width;
@@ -381,16 +401,11 @@ impl Walk {
         Ok(())
     }
 
-    /// Were all rows given?
-    pub fn is_at_end(&self, page: &Page<'_>) -> bool {
-        !self.held && self.row >= page.rows()
-    }
-
-    /// The next row of the page.
-    pub fn next<'r>(&'r mut self, page: &Page<'r>) -> Result<Option<Row<'r>>, Damaged> {
+    /// Goes to the next row of the page; false at its end.
+    pub fn advance(&mut self, page: &Page<'_>) -> Result<bool, Damaged> {
         if !std::mem::take(&mut self.held) {
             if self.row >= page.rows() {
-                return Ok(None);
+                return Ok(false);
             }
             self.step(page)?;
         }
@@ -403,6 +418,23 @@ impl Walk {
         let (_, suffix) = page.names()?;
         self.name.truncate(self.stem);
         self.name.extend_from_slice(suffix);
-        page.row(row, group.directory, &self.name).map(Some)
+        Ok(true)
+    }
+
+    /// The key of the row it went to.
+    pub fn key(&self) -> (DirId, &[u8]) {
+        (self.group.map_or(DirId(0), |group| group.directory), &self.name)
+    }
+
+    /// The row it went to.
+    pub fn row<'r>(&'r self, page: &Page<'r>) -> Result<Row<'r>, Damaged> {
+        let (directory, name) = self.key();
+        let row = self.row.checked_sub(1).ok_or(Damaged("a walk that went to no row"))?;
+        page.row(row, directory, name)
+    }
+
+    /// The next row of the page.
+    pub fn next<'r>(&'r mut self, page: &Page<'r>) -> Result<Option<Row<'r>>, Damaged> {
+        if self.advance(page)? { self.row(page).map(Some) } else { Ok(None) }
     }
 }

@@ -29,6 +29,8 @@ pub(crate) enum RowKind {
     File = 2,
     Collection = 3,
     Link = 4,
+    /// No entry: what is kept beside the tree, its bytes in the rest.
+    Side = 5,
 }
 
 const SIZE: u8 = 1;
@@ -238,6 +240,14 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// The shape of what is no entry.
+    pub const SIDE: [u8; 1] = [RowKind::Side as u8];
+
+    /// Bytes kept beside the tree.
+    pub fn side(table: DirId, key: &'a [u8], value: &'a [u8], revision: Revision) -> Row<'a> {
+        Row { shape: &Row::SIDE, rest: value, ..Row::gone(table, key, revision) }
+    }
+
     /// Is nothing there any more?
     pub fn is_gone(&self) -> bool {
         self.shape == Row::GONE
@@ -271,7 +281,7 @@ impl<'a> Row<'a> {
             RowKind::Directory => Body::Directory(number_of(&self.id)),
             RowKind::Collection => Body::Collection { guid, members: Decode::decode(rest)? },
             RowKind::Link => Body::Link { guid, target: Lfn::decode(rest)? },
-            RowKind::File | RowKind::Gone => Body::File(self.file(&mut shape, rest)?),
+            RowKind::File | RowKind::Gone | RowKind::Side => Body::File(self.file(&mut shape, rest)?),
         };
         rest.clone().finish()?;
         Ok(Some(Entry {

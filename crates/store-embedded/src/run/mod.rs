@@ -17,7 +17,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use reader::{Cache, Run};
+pub(crate) use reader::{Cache, Cursor, Run};
 pub(crate) use writer::{RunHead, RunWriter};
 
 use exacat_model::DirId;

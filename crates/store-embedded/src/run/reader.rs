@@ -13,7 +13,7 @@ use super::index::PageIndex;
 use super::writer::RunHead;
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section, VERSION, name_hash};
 use crate::disk::DiskFile;
-use crate::page::{Damaged, Page, Row, Walk};
+use crate::page::{Damaged, Page, PageHead, Row, Walk};
 
 /// What a cached block weighs beside its bytes.
 const CACHED_OVERHEAD_BYTES: u64 = 96;
@@ -259,53 +259,61 @@ impl Run {
         Ok(read)
     }
 
-    /// Rows from this key on, or after it.
+    /// A walk from the first row at this key or after it - `after`: only after it.
     pub fn from(&self, cache: &Cache, directory: DirId, name: &[u8], after: bool) -> Result<Cursor, Error> {
         let number = self.index.page_of(directory, name).unwrap_or(0);
         let mut cursor = Cursor { next_page: number, page: None, walk: Walk::default() };
         if number < self.index.pages() {
             let bytes = self.page(cache, number)?;
-            let walk = Page::view(&bytes).and_then(|page| page.from(directory, name, after));
-            cursor.walk = walk.map_err(|damaged| self.damaged(number, 0, damaged))?;
-            (cursor.page, cursor.next_page) = (Some(bytes), number + 1);
+            let walk =
+                Page::view(&bytes).and_then(|page| Ok((page.from(directory, name, after)?, page.head())));
+            let (walk, head) = walk.map_err(|damaged| self.damaged(number, 0, damaged))?;
+            cursor = Cursor { next_page: number + 1, page: Some((bytes, head)), walk };
         }
+        cursor.advance(self, cache)?;
         Ok(cursor)
     }
 }
 
-/// A walk over the rows of a run.
+/// A walk over the rows of a run: first on its first row, unless there is none.
 pub(crate) struct Cursor {
     next_page: usize,
-    page: Option<Arc<[u8]>>,
+    page: Option<(Arc<[u8]>, PageHead)>,
     walk: Walk,
 }
 
 impl Cursor {
-    /// The next row; none at the end.
-    pub fn next<'r>(&'r mut self, run: &Run, cache: &Cache) -> Result<Option<Row<'r>>, Error> {
+    /// Goes to the next row; false at the end.
+    pub fn advance(&mut self, run: &Run, cache: &Cache) -> Result<bool, Error> {
         loop {
-            let at_end = match &self.page {
-                None => true,
-                Some(bytes) => {
-                    let view =
-                        Page::view(bytes).map_err(|damaged| run.damaged(self.next_page - 1, 0, damaged))?;
-                    self.walk.is_at_end(&view)
+            if let Some((bytes, head)) = &self.page {
+                let went = self.walk.advance(&Page::with(bytes, *head));
+                if went.map_err(|damaged| run.damaged(self.next_page - 1, 0, damaged))? {
+                    return Ok(true);
                 }
-            };
-            if !at_end {
-                break;
             }
             if self.next_page >= run.index.pages() {
-                return Ok(None);
+                self.page = None;
+                return Ok(false);
             }
             let bytes = run.page(cache, self.next_page)?;
             let page = Page::view(&bytes).map_err(|damaged| run.damaged(self.next_page, 0, damaged))?;
+            let head = page.head();
             self.walk = page.all();
-            self.page = Some(bytes);
+            self.page = Some((bytes, head));
             self.next_page += 1;
         }
-        let Some(bytes) = &self.page else { return Ok(None) };
-        let row = Page::view(bytes).and_then(|page| self.walk.next(&page));
-        row.map_err(|damaged| run.damaged(self.next_page - 1, 0, damaged))
+    }
+
+    /// The key of the row it is on; none at the end.
+    pub fn key(&self) -> Option<(DirId, &[u8])> {
+        self.page.as_ref().map(|_| self.walk.key())
+    }
+
+    /// The row it is on.
+    pub fn row(&self, run: &Run) -> Result<Option<Row<'_>>, Error> {
+        let Some((bytes, head)) = &self.page else { return Ok(None) };
+        let row = self.walk.row(&Page::with(bytes, *head));
+        row.map(Some).map_err(|damaged| run.damaged(self.next_page - 1, 0, damaged))
     }
 }

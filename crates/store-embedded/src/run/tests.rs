@@ -55,7 +55,9 @@ fn open(directory: &Path) -> exacat_model::Result<Run> {
 fn check_all(run: &Run, cache: &Cache, rows: &Model) {
     let mut all = run.from(cache, DirId(0), b"", false).unwrap();
     for (key, entry) in rows {
-        check_row(&all.next(run, cache).unwrap().unwrap(), key, entry);
+        assert_eq!(all.key(), Some((DirId(key.0), key.1.as_slice())));
+        check_row(&all.row(run).unwrap().unwrap(), key, entry);
+        all.advance(run, cache).unwrap();
         let found = run.find(cache, DirId(key.0), &key.1).unwrap().unwrap();
         check_row(&found.row(DirId(key.0), &key.1).unwrap(), key, entry);
         if let Some(guid) = entry.as_ref().and_then(exacat_model::Entry::guid) {
@@ -64,7 +66,8 @@ fn check_all(run: &Run, cache: &Cache, rows: &Model) {
             check_row(&found.row(directory, &name).unwrap(), key, entry);
         }
     }
-    assert_eq!(all.next(run, cache).unwrap(), None);
+    assert!(!all.advance(run, cache).unwrap());
+    assert!(all.key().is_none() && all.row(run).unwrap().is_none());
 }
 
 /// Goal: every row is found by name, by GUID and in its order, whatever the size of run and cache; nothing else is.
@@ -97,8 +100,8 @@ fn a_run_gives_back_what_went_into_it() {
             for after in [false, true] {
                 let wanted =
                     rows.iter().find(|(other, _)| if after { **other > key } else { **other >= key });
-                let mut from = run.from(&cache, DirId(parent), name.as_bytes(), after).unwrap();
-                match (from.next(&run, &cache).unwrap(), wanted) {
+                let from = run.from(&cache, DirId(parent), name.as_bytes(), after).unwrap();
+                match (from.row(&run).unwrap(), wanted) {
                     (None, None) => {}
                     (Some(row), Some((key, entry))) => check_row(&row, key, entry),
                     (row, wanted) => panic!("{row:?} instead of {wanted:?}"),
@@ -119,7 +122,7 @@ fn every_damage_is_seen_and_named() {
     let whole = |run: &Run| -> exacat_model::Result<()> {
         let cache = Cache::new(1 << 30);
         let mut all = run.from(&cache, DirId(0), b"", false)?;
-        while all.next(run, &cache)?.is_some() {}
+        while all.advance(run, &cache)? {}
         for entry in rows.values().flatten() {
             entry.guid().map_or(Ok(None), |guid| run.find_guid(&cache, guid))?;
         }

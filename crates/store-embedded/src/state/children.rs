@@ -123,11 +123,11 @@ impl Children {
     }
 
     /// The children whose names come after `after`, in order; all if none.
-    pub fn after<'s, 'a>(
+    pub fn after<'s, 'a, F: Fn(Handle) -> &'a [u8]>(
         &'s self,
         after: Option<&[u8]>,
-        name_of: impl Fn(Handle) -> &'a [u8],
-    ) -> impl Iterator<Item = Handle> + 's {
+        name_of: F,
+    ) -> impl Iterator<Item = Handle> + use<'s, 'a, F> {
         let (chunks, index): (&[Vec<Handle>], usize) = match self {
             Children::Few(list) => (std::slice::from_ref(list), 0),
             Children::Many(chunks) => (chunks, after.map_or(0, |name| chunk_of(chunks, name, &name_of))),

@@ -36,15 +36,15 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub(crate) use accounts::Accounts;
 pub(crate) use apply::Stamp;
-use arena::{Arena, Handle};
-use children::Children;
+pub(crate) use arena::{Arena, Handle};
+pub(crate) use children::Children;
 pub(crate) use digest::Digest;
 use digest::Item;
 pub(crate) use load::{Loader, Part, Summary};
 pub(crate) use operations::Operations;
 use packed::Front;
 pub(crate) use read::{MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage};
-use table::HandleTable;
+pub(crate) use table::HandleTable;
 pub(crate) use walk::Hints;
 
 /// The state contradicts itself, or a change does not apply to it: a defect of the engine, or a log that is not
@@ -165,8 +165,8 @@ impl State {
             entries: 0,
             accounts: Accounts::default(),
             arena: Arena::default(),
-            names: HandleTable::new(),
-            guids: HandleTable::new(),
+            names: HandleTable::default(),
+            guids: HandleTable::default(),
             directories: Vec::new(),
             directories_present: 0,
             trash: BTreeMap::new(),

@@ -33,11 +33,13 @@ fn spread(tag: u32) -> u64 {
     u64::from(tag).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl HandleTable {
-    pub fn new() -> Self {
+impl Default for HandleTable {
+    fn default() -> Self {
         HandleTable { shards: (0..SHARDS).map(|_| HashTable::new()).collect(), length: 0 }
     }
+}
 
+impl HandleTable {
     fn shard(hash: u64) -> usize {
         hash as usize % SHARDS
     }

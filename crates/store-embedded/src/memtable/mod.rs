@@ -1,0 +1,171 @@
+//! The memtable: rows newer than every run, found by name, by GUID, and in order.
+//!
+//! It takes rows until it has as many as a run shall begin with; then it is frozen, written to a run, and forgotten. So
+//! it is small, and what is found in it is found without waiting for a disk.
+
+mod flat;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use exacat_model::{DirId, Guid};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::page::Row;
+use crate::state::{Arena, Children, Defect, Handle, HandleTable};
+
+/// Rows in memory.
+#[derive(Default)]
+pub(crate) struct Memtable {
+    seed: u64,
+    arena: Arena,
+    names: HandleTable,
+    guids: HandleTable,
+    directories: BTreeMap<u64, Children>,
+    scratch: Vec<u8>,
+    newest: u64,
+}
+
+impl Memtable {
+    /// An empty one. `seed` is random, so that nobody can choose names that fall together.
+    pub fn new(seed: u64) -> Self {
+        Memtable { seed, ..Memtable::default() }
+    }
+
+    fn name_hash(&self, directory: DirId, name: &[u8]) -> u64 {
+        xxh3_64_with_seed(name, self.seed ^ directory.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn guid_hash(&self, guid: Guid) -> u64 {
+        xxh3_64_with_seed(&guid.0, self.seed)
+    }
+
+    /// How many rows it has, those of what is gone among them.
+    pub fn rows(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Memory it takes.
+    pub fn bytes(&self) -> u64 {
+        let (arena, _) = self.arena.bytes();
+        // Four bytes a child, and a third more where lists have room to grow; a directory's own some 80.
+        let children = self.rows() as u64 * 16 / 3 + self.directories.len() as u64 * 80;
+        arena + self.names.bytes() + self.guids.bytes() + children
+    }
+
+    /// The newest revision of a row.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    fn read(&self, handle: Handle) -> Result<Row<'_>, Defect> {
+        Ok(flat::row(self.arena.get(handle))?)
+    }
+
+    fn handle(&self, directory: DirId, name: &[u8]) -> Option<Handle> {
+        let hash = self.name_hash(directory, name);
+        self.names.find(hash, |handle| flat::stands_at(self.arena.get(*handle), directory, name))
+    }
+
+    /// The row of a name: also if it says that what was there is gone.
+    pub fn find(&self, directory: DirId, name: &[u8]) -> Result<Option<Row<'_>>, Defect> {
+        self.handle(directory, name).map(|handle| self.read(handle)).transpose()
+    }
+
+    /// The row of a GUID.
+    pub fn find_guid(&self, guid: Guid) -> Result<Option<Row<'_>>, Defect> {
+        let is = |handle: &Handle| self.read(*handle).is_ok_and(|row| row.guid() == Some(guid));
+        self.guids.find(self.guid_hash(guid), is).map(|handle| self.read(handle)).transpose()
+    }
+
+    /// Brings in what putting a row will need; what it gives means nothing.
+    pub fn touch(&self, directory: DirId, name: &[u8], guid: Option<Guid>) -> u32 {
+        let guid = guid.map_or(0, |guid| self.guids.touch(self.guid_hash(guid)));
+        self.names.touch(self.name_hash(directory, name)) ^ guid
+    }
+
+    /// Can so many more bytes of rows be put, however they are cut?
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.arena.has_room(bytes, u64::MAX)
+    }
+
+    /// Puts a row, in place of the one of its key if there is one.
+    pub fn put(&mut self, row: &Row<'_>) -> Result<(), Defect> {
+        let mut bytes = std::mem::take(&mut self.scratch);
+        flat::put(row, &mut bytes);
+        let done = self.put_bytes(row, &bytes);
+        self.scratch = bytes;
+        self.newest = self.newest.max(row.revision);
+        done
+    }
+
+    fn put_bytes(&mut self, row: &Row<'_>, bytes: &[u8]) -> Result<(), Defect> {
+        let full = || Defect::new("the memory for rows is full");
+        let missing = || Defect::new("an index of the rows in memory misses one");
+        let hash = self.name_hash(row.parent, row.name);
+        let Some(old) = self.handle(row.parent, row.name) else {
+            let handle = self.arena.insert(bytes).ok_or_else(full)?;
+            self.names.insert(hash, handle);
+            if let Some(guid) = row.guid() {
+                self.guids.insert(self.guid_hash(guid), handle);
+            }
+            let Memtable { arena, directories, .. } = self;
+            let children = directories.entry(row.parent.0).or_default();
+            children.insert(handle, row.name, |other| flat::name_of(arena.get(other)));
+            return Ok(());
+        };
+        let old_guid = self.read(old)?.guid();
+        let new = if self.arena.overwrite(old, bytes) {
+            old
+        } else {
+            let new = self.arena.insert(bytes).ok_or_else(full)?;
+            let Memtable { names, arena, directories, .. } = self;
+            let children = directories.get_mut(&row.parent.0).ok_or_else(missing)?;
+            let listed = children.replace(old, new, row.name, |other| flat::name_of(arena.get(other)));
+            if !names.replace(hash, old, new) || !listed {
+                return Err(missing());
+            }
+            new
+        };
+        match (old_guid, row.guid()) {
+            (Some(before), Some(after)) if before == after => {
+                if old != new && !self.guids.replace(self.guid_hash(after), old, new) {
+                    return Err(missing());
+                }
+            }
+            (before, after) => {
+                if let Some(before) = before
+                    && !self.guids.remove(self.guid_hash(before), old)
+                {
+                    return Err(missing());
+                }
+                if let Some(after) = after {
+                    self.guids.insert(self.guid_hash(after), new);
+                }
+            }
+        }
+        if old != new {
+            self.arena.remove(old);
+        }
+        Ok(())
+    }
+
+    /// Rows from this key on - `after`: only after it - in order.
+    pub fn from<'m>(
+        &'m self,
+        directory: DirId,
+        name: &[u8],
+        after: bool,
+    ) -> impl Iterator<Item = Result<Row<'m>, Defect>> + use<'m> {
+        let in_it = self.directories.get(&directory.0).map(|children| {
+            let at = if after { None } else { self.handle(directory, name) };
+            at.into_iter().chain(children.after(Some(name), |other| flat::name_of(self.arena.get(other))))
+        });
+        let behind = directory.0.checked_add(1).map(|next| self.directories.range(next..));
+        let behind = behind.into_iter().flatten();
+        let behind = behind
+            .flat_map(|(_, children)| children.after(None, |other| flat::name_of(self.arena.get(other))));
+        in_it.into_iter().flatten().chain(behind).map(|handle| self.read(handle))
+    }
+}
