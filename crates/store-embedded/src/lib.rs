@@ -40,6 +40,8 @@ mod segment;
 mod settings;
 mod state;
 mod store;
+#[allow(dead_code, unused_imports, reason = "the state is being put on it")]
+mod table;
 mod writer;
 
 pub use inspect::{Inspection, read_segment};
