@@ -29,6 +29,8 @@ mod identity;
 mod inspect;
 mod log;
 #[allow(dead_code, unused_imports, reason = "the state is being put on it")]
+mod manifest;
+#[allow(dead_code, unused_imports, reason = "the state is being put on it")]
 mod memtable;
 mod open;
 #[allow(dead_code, unused_imports, reason = "the state is being put on it")]

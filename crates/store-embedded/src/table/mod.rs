@@ -9,6 +9,7 @@
 //! holds nobody up. A row in memory hides those of its key in runs, a run's those in older ones.
 
 mod merge;
+mod shelf;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use crate::page::Row;
 use crate::run::{Cache, Run, RunWriter};
 
 pub(crate) use merge::{From, Merged};
+pub(crate) use shelf::{Begun, Shelf};
 
 /// The runs of a moment.
 #[derive(Clone, Default)]

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use exacat_model::{DirId, Entry, Guid, Revision};
 
-use super::{From, Version, View, merge_runs, write_memtable};
+use super::{Begun, From, Shelf, Version, View, merge_runs, write_memtable};
 use crate::disk::{Disk, RealDisk};
 use crate::memtable::Memtable;
 use crate::page::tests::{Model, Random, check_row, entry};
 use crate::page::{Row, RowRoom};
 use crate::run::{Cache, Run, RunHead, RunWriter};
+use crate::tests::simulated::{Fault, Random as SimulatedRandom, SimulatedDisk};
 
 struct Bench<'d> {
     directory: &'d Path,
@@ -201,4 +202,93 @@ fn a_merge_that_is_stopped_makes_no_run() {
     assert_eq!((stopped.unwrap(), rows), (None, 300));
     let file = Arc::from(RealDisk.open_to_read(&directory.path().join("3")).unwrap());
     assert!(Run::open("3", file, [1; 16]).is_err());
+}
+
+/// Goal: whatever moment the power goes at, what the manifest names is whole and has everything up to the revision it
+/// says, and nothing else is left lying about. Method: random rows, runs and merges on the simulated disk, cut off at
+/// any operation, opened again on any image the cut may leave, and gone on with.
+#[test]
+fn a_power_cut_leaves_the_runs_of_one_revision() {
+    let mut cuts = 0;
+    for seed in 0..150 {
+        let random = &mut SimulatedRandom(seed);
+        let mut disk = SimulatedDisk::default();
+        let mut history: Vec<Model> = vec![Model::new()];
+        for _ in 0..6 {
+            cuts += 1;
+            let operations = disk.operations() + 1 + random.next(120);
+            disk.set_fault(Some(Fault::PowerCut(operations)));
+            let _cut_off = work(&disk, random, &mut history);
+            disk = disk.image(random);
+            let shelf = Shelf::open(disk.shared(), Path::new("/runs"), [1; 16]).unwrap();
+            let revision = shelf.revision().0.0 as usize;
+            assert!(revision + 2 >= history.len(), "seed {seed}: {revision} of {}", history.len());
+            history.truncate(revision + 1);
+            let (active, cache) = (Memtable::new(1), Cache::new(1 << 20));
+            let view = View { active: &active, frozen: &[], version: shelf.version(), cache: &cache };
+            let mut all = view.from(From::START).unwrap();
+            for (key, entry) in &history[revision] {
+                check_row(&all.next_there().unwrap().unwrap(), key, entry);
+            }
+            assert_eq!(all.next_there().unwrap(), None);
+            let files = disk.files("").len();
+            assert!(
+                files <= shelf.version().runs.len() + 2,
+                "{files} files of {} runs",
+                shelf.version().runs.len()
+            );
+        }
+    }
+    assert!(cuts > 500);
+}
+
+/// Adds rows, run by run, and merges, until the disk fails. The state of revision n is `history[n]`.
+fn work(
+    disk: &SimulatedDisk,
+    random: &mut SimulatedRandom,
+    history: &mut Vec<Model>,
+) -> exacat_model::Result<()> {
+    let mut shelf = Shelf::open(disk.shared(), Path::new("/runs"), [1; 16])?;
+    let cache = Cache::new(1 << 20);
+    let mut room = RowRoom::default();
+    loop {
+        let mut model = history.last().cloned().unwrap_or_default();
+        let mut memtable = Memtable::new(3);
+        for _ in 0..1 + random.next(60) {
+            let (parent, name) = (5 + random.next(3), format!("f{:02}", random.next(40)));
+            let key = (parent, name.clone().into_bytes());
+            if random.chance(3) && model.remove(&key).is_some() {
+                memtable.put(&Row::gone(DirId(parent), name.as_bytes(), Revision(1)))?;
+            } else {
+                let new = entry(&mut Random(random.next(1 << 40)), parent, &name);
+                memtable.put(&room.row(&new))?;
+                model.insert(key, Some(new));
+            }
+        }
+        // It may come to count though this is not told.
+        history.push(model);
+        let revision = Revision(history.len() as u64 - 1);
+        let Begun { number, writer } = shelf.begin(memtable.rows() as u64)?;
+        write_memtable(&memtable, writer)?;
+        shelf.add(number, memtable.rows() as u64, revision, Default::default())?;
+        let merge = match shelf.mergeable() {
+            Some(range) => Some(range),
+            None if shelf.version().runs.len() > 1 && random.chance(3) => Some(0..2),
+            None => None,
+        };
+        if let Some(range) = merge {
+            let runs = shelf.version().runs[range.clone()].to_vec();
+            let Begun { number, writer } = shelf.begin(runs.iter().map(|run| run.rows().0).sum())?;
+            let below = range.end < shelf.version().runs.len();
+            let (mut rows, give_up) = (0, random.chance(4));
+            let done = merge_runs(&runs, below, &cache, writer, |writer| {
+                rows = writer.rows();
+                !give_up
+            })?;
+            match done {
+                Some(_) => shelf.put_in_place_of(range, number, rows)?,
+                None => shelf.give_up(number),
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@ mod crash;
 mod damage;
 mod faults;
 mod golden;
-mod simulated;
+pub mod simulated;
 mod workload;
 
 use std::sync::Arc;

@@ -1,0 +1,177 @@
+//! The manifest: which runs there are, and up to which revision they have everything.
+//!
+//! One small file, replaced as a whole. What it does not name does not count, whatever lies in the directory; what it
+//! names was durable before it was.
+//!
+//! ```text
+//! 0 magic · 8 version u16 · 10 zeros · 16 catalogue 16 · 32 revision u64 · 40 time u64 · 48 next run u64
+//! 56 runs u32 · 60 zeros u32 · runs of 16 bytes, the newest first: number u64, rows u64 · checksum u32
+//! ```
+
+use std::path::Path;
+
+use exacat_model::{Error, ErrorKind, Revision, TimeMs};
+
+use crate::disk::{Disk, read_whole};
+use crate::log::cannot_write;
+
+const MAGIC: [u8; 8] = *b"exacatMF";
+/// The version of the format this release writes.
+const VERSION: u16 = 1;
+const HEAD_BYTES: usize = 64;
+const RUN_BYTES: usize = 16;
+/// Its name in its directory.
+const NAME: &str = "manifest";
+/// Runs that it names, at most: many times what merging leaves.
+pub(crate) const RUNS_MAX: usize = 4096;
+
+/// What the manifest says of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunNamed {
+    pub number: u64,
+    pub rows: u64,
+}
+
+/// What the manifest says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// The newest change whose rows are all in the runs.
+    pub revision: Revision,
+    /// When that was.
+    pub time: TimeMs,
+    /// What the next run will be called; higher than any that was ever begun.
+    pub next_run: u64,
+    /// The newest first.
+    pub runs: Vec<RunNamed>,
+}
+
+impl Manifest {
+    /// As bytes of a file.
+    pub fn encode(&self, catalogue: [u8; 16]) -> Vec<u8> {
+        let mut bytes = vec![0; HEAD_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..32].copy_from_slice(&catalogue);
+        bytes[32..40].copy_from_slice(&self.revision.0.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.time.0.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.next_run.to_le_bytes());
+        bytes[56..60].copy_from_slice(&(self.runs.len() as u32).to_le_bytes());
+        for run in &self.runs {
+            bytes.extend_from_slice(&run.number.to_le_bytes());
+            bytes.extend_from_slice(&run.rows.to_le_bytes());
+        }
+        let sum = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// From bytes of a file.
+    pub fn decode(bytes: &[u8], catalogue: [u8; 16]) -> Result<Self, Error> {
+        let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("the manifest: {what}"));
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        if bytes.len() < HEAD_BYTES + 4 || bytes[..8] != MAGIC {
+            return Err(corrupt("this is none"));
+        }
+        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
+        if version > VERSION {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "the manifest has version {version}, this release reads up to {VERSION}: use a newer one"
+                ),
+            ));
+        }
+        let (body, sum) = bytes.split_at(bytes.len() - 4);
+        if sum != crc32fast::hash(body).to_le_bytes() {
+            return Err(corrupt("it fails its checksum"));
+        }
+        if bytes[16..32] != catalogue {
+            return Err(corrupt("it is another catalogue's"));
+        }
+        let count = word(56) as u32 as usize;
+        if count > RUNS_MAX || body.len() != HEAD_BYTES + count * RUN_BYTES {
+            return Err(corrupt("it has not as many runs as it says"));
+        }
+        let runs: Vec<RunNamed> = (0..count)
+            .map(|index| HEAD_BYTES + index * RUN_BYTES)
+            .map(|at| RunNamed { number: word(at), rows: word(at + 8) })
+            .collect();
+        let manifest =
+            Manifest { revision: Revision(word(32)), time: TimeMs(word(40)), next_run: word(48), runs };
+        if manifest.runs.iter().any(|run| run.number >= manifest.next_run) {
+            return Err(corrupt("it names a run that was never begun"));
+        }
+        Ok(manifest)
+    }
+
+    /// The manifest in this directory; none if there is none yet.
+    pub fn load(disk: &dyn Disk, directory: &Path, catalogue: [u8; 16]) -> Result<Option<Self>, Error> {
+        let path = directory.join(NAME);
+        let cannot_read = |error: std::io::Error| {
+            Error::new(ErrorKind::Unavailable, format!("cannot read {}: {error}", path.display()))
+        };
+        let file = match disk.open_to_read(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(cannot_read(error)),
+        };
+        Self::decode(&read_whole(&*file).map_err(cannot_read)?, catalogue).map(Some)
+    }
+
+    /// Puts it in the place of the one before, durably: after an error either may be there.
+    pub fn save(&self, disk: &dyn Disk, directory: &Path, catalogue: [u8; 16]) -> Result<(), Error> {
+        if self.runs.len() > RUNS_MAX {
+            return Err(Error::limit("the number of runs", self.runs.len(), RUNS_MAX));
+        }
+        let (unfinished, path) = (directory.join(format!("{NAME}.unfinished")), directory.join(NAME));
+        let save = || {
+            let file = disk.create(&unfinished)?;
+            file.write_at(&self.encode(catalogue), 0)?;
+            file.sync()?;
+            disk.rename(&unfinished, &path)?;
+            disk.sync_directory(directory)
+        };
+        save().map_err(|error| cannot_write(&path, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CATALOGUE: [u8; 16] = *b"golden catalogue";
+
+    fn manifest() -> Manifest {
+        Manifest {
+            revision: Revision(1 << 40),
+            time: TimeMs(1_790_000_000_000),
+            next_run: 78,
+            runs: vec![RunNamed { number: 77, rows: 250_000 }, RunNamed { number: 5, rows: 1 << 33 }],
+        }
+    }
+
+    /// Goal: what is written is read for ever as it was, and nothing else passes for it.
+    #[test]
+    fn a_manifest_is_read_as_written_or_not_at_all() {
+        for manifest in [manifest(), Manifest::default()] {
+            let bytes = manifest.encode(CATALOGUE);
+            assert_eq!(Manifest::decode(&bytes, CATALOGUE).unwrap(), manifest);
+            assert_eq!(Manifest::decode(&bytes, [0; 16]).unwrap_err().kind, ErrorKind::Corrupt);
+            for at in 0..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1;
+                assert!(Manifest::decode(&damaged, CATALOGUE).is_err(), "byte {at}");
+                assert!(Manifest::decode(&bytes[..at], CATALOGUE).is_err(), "cut at {at}");
+            }
+        }
+        let mut newer = manifest().encode(CATALOGUE);
+        newer[8] = 2;
+        assert_eq!(Manifest::decode(&newer, CATALOGUE).unwrap_err().kind, ErrorKind::Invalid);
+        let unbegun = Manifest { next_run: 77, ..manifest() }.encode(CATALOGUE);
+        assert!(Manifest::decode(&unbegun, CATALOGUE).unwrap_err().message.contains("never begun"));
+    }
+}

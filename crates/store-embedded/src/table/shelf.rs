@@ -1,0 +1,190 @@
+//! The shelf: the files of the runs, and which of them count.
+//!
+//! A run is begun under a number that was never used, is written, and only then named in the manifest: that is the
+//! moment it counts from. Those it takes the place of are removed after it. So whatever is interrupted leaves nothing
+//! but files that no manifest names, which are removed at the next opening.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use exacat_model::{Error, ErrorKind, Revision, TimeMs};
+
+use super::Version;
+use crate::disk::{Disk, DiskFile};
+use crate::log::{cannot_write, random_u64};
+use crate::manifest::{Manifest, RunNamed};
+use crate::run::{Run, RunHead, RunWriter};
+
+/// How the name of a run's file ends.
+const RUN: &str = ".run";
+/// GUIDs of a run sorted in memory at once: 64 MiB.
+const SORTED_IN_MEMORY: usize = 4 << 20;
+
+/// Runs of about one size that are merged into one.
+pub(crate) const RUNS_PER_TIER: usize = 8;
+
+/// The files of a table.
+pub(crate) struct Shelf {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    catalogue: [u8; 16],
+    manifest: Manifest,
+    version: Version,
+}
+
+/// A run being written: nothing counts on it yet.
+pub(crate) struct Begun {
+    pub number: u64,
+    pub writer: RunWriter,
+}
+
+fn name(number: u64) -> String {
+    format!("{number:010}{RUN}")
+}
+
+impl Shelf {
+    /// Opens the runs that the manifest names, and removes other files. A new shelf is empty.
+    pub fn open(disk: Arc<dyn Disk>, directory: &Path, catalogue: [u8; 16]) -> Result<Self, Error> {
+        disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
+        let manifest = Manifest::load(&*disk, directory, catalogue)?.unwrap_or_default();
+        let mut shelf =
+            Shelf { disk, directory: directory.to_owned(), catalogue, manifest, version: Version::default() };
+        for run in &shelf.manifest.runs {
+            shelf.version.runs.push(shelf.open_run(*run)?);
+        }
+        shelf.sweep()?;
+        Ok(shelf)
+    }
+
+    /// The runs as they are now.
+    pub fn version(&self) -> &Version {
+        &self.version
+    }
+
+    /// Up to which change the runs have everything, and when that was.
+    pub fn revision(&self) -> (Revision, TimeMs) {
+        (self.manifest.revision, self.manifest.time)
+    }
+
+    fn open_run(&self, named: RunNamed) -> Result<Arc<Run>, Error> {
+        let name = name(named.number);
+        let path = self.directory.join(&name);
+        let file = self.disk.open_to_read(&path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::new(
+                ErrorKind::Corrupt,
+                format!("the run {name}, which the manifest names, is missing"),
+            ),
+            _ => Error::new(ErrorKind::Unavailable, format!("cannot read {}: {error}", path.display())),
+        })?;
+        let run = Run::open(&name, Arc::from(file), self.catalogue)?;
+        if run.number() != named.number || run.rows().0 != named.rows {
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                format!("{name} is another run than the manifest names"),
+            ));
+        }
+        Ok(Arc::new(run))
+    }
+
+    /// Removes what no manifest names.
+    fn sweep(&self) -> Result<(), Error> {
+        let list = self.disk.list(&self.directory).map_err(|error| cannot_write(&self.directory, &error))?;
+        for name in list {
+            let number = name.strip_suffix(RUN).and_then(|number| number.parse::<u64>().ok());
+            let named =
+                number.is_some_and(|number| self.manifest.runs.iter().any(|run| run.number == number));
+            if !named && (number.is_some() || name.ends_with(".scratch")) {
+                self.remove(&name);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) {
+        // It takes space until the next opening, and does no other harm.
+        if let Err(error) = self.disk.remove(&self.directory.join(name)) {
+            tracing::warn!(name, %error, "cannot remove a file that no run needs any more");
+        }
+    }
+
+    /// Begins a run of at most so many rows.
+    pub fn begin(&mut self, rows_max: u64) -> Result<Begun, Error> {
+        let number = self.manifest.next_run;
+        // Not used again, even if nothing comes of it: what is cached of a run is known by its number.
+        self.manifest.next_run += 1;
+        let create = |name: String| -> Result<Arc<dyn DiskFile>, Error> {
+            let path = self.directory.join(name);
+            self.disk.create(&path).map(Arc::from).map_err(|error| cannot_write(&path, &error))
+        };
+        let (file, scratch) = (create(name(number))?, create(format!("{number:010}.scratch"))?);
+        let head = RunHead { catalogue: self.catalogue, number, salt: random_u64()? };
+        let writer = RunWriter::new(file, scratch, head, rows_max, SORTED_IN_MEMORY)
+            .map_err(|error| cannot_write(&self.directory.join(name(number)), &error))?;
+        Ok(Begun { number, writer })
+    }
+
+    /// A run that was begun came to nothing.
+    pub fn give_up(&self, number: u64) {
+        self.remove(&name(number));
+        self.remove(&format!("{number:010}.scratch"));
+    }
+
+    /// A finished run counts from now on: as the newest, with everything up to a revision in runs.
+    pub fn add(&mut self, number: u64, rows: u64, revision: Revision, time: TimeMs) -> Result<(), Error> {
+        self.replace(0..0, number, rows, (revision, time))
+    }
+
+    /// A finished run counts from now on in the place of these.
+    pub fn put_in_place_of(
+        &mut self,
+        places: std::ops::Range<usize>,
+        number: u64,
+        rows: u64,
+    ) -> Result<(), Error> {
+        self.replace(places, number, rows, self.revision())
+    }
+
+    fn replace(
+        &mut self,
+        places: std::ops::Range<usize>,
+        number: u64,
+        rows: u64,
+        (revision, time): (Revision, TimeMs),
+    ) -> Result<(), Error> {
+        // The file's name must be durable before the manifest counts on it.
+        self.disk.sync_directory(&self.directory).map_err(|error| cannot_write(&self.directory, &error))?;
+        let named = RunNamed { number, rows };
+        let run = self.open_run(named)?;
+        let mut manifest = Manifest { revision, time, ..self.manifest.clone() };
+        let gone: Vec<RunNamed> = manifest.runs.splice(places.clone(), [named]).collect();
+        manifest.save(&*self.disk, &self.directory, self.catalogue)?;
+        self.manifest = manifest;
+        self.version.runs.splice(places, [run]);
+        self.remove(&format!("{number:010}.scratch"));
+        // Whoever reads one has its file open still.
+        gone.iter().for_each(|run| self.remove(&name(run.number)));
+        Ok(())
+    }
+
+    /// Which runs to merge next: neighbours in age of about one size, as many as make up the next.
+    pub fn mergeable(&self) -> Option<std::ops::Range<usize>> {
+        let tier = |rows: u64| rows.max(1).ilog2() / RUNS_PER_TIER.ilog2();
+        let runs = &self.manifest.runs;
+        let mut begin = 0;
+        let mut found = None;
+        while begin < runs.len() {
+            let here = tier(runs[begin].rows);
+            // A smaller run that lies between larger ones goes with them.
+            let mut end = begin;
+            while end < runs.len() && tier(runs[end].rows) <= here {
+                end += 1;
+            }
+            if end - begin >= RUNS_PER_TIER {
+                found = Some(begin..end);
+                break;
+            }
+            begin = end.max(begin + 1);
+        }
+        found
+    }
+}
