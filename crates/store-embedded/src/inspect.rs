@@ -9,15 +9,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use exacat_model::codec::DecodeError;
-use exacat_model::{Audit, Change, Error, ErrorKind, Result, Revision};
+use exacat_model::{Audit, Change, DirId, Entry, Error, ErrorKind, Result, Revision};
 
 use crate::checkpoint;
-use crate::disk::{Disk, RealDisk, read_whole};
+use crate::disk::{Disk, DiskFile, RealDisk, read_whole};
 use crate::history::{Segment, cannot_read};
 use crate::identity::Layout;
 use crate::log::{self, Replay};
+use crate::manifest::Manifest;
 use crate::open::{apply_replayed, check_record, check_segment};
 use crate::record::{Head, read_changes, read_head};
+use crate::run::{Cache, Run};
 use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, corrupt};
 use crate::state::State;
 use crate::store::EmbeddedStore;
@@ -81,6 +83,70 @@ pub fn read_segment(bytes: &[u8], mut give: impl FnMut(Change)) -> Result<()> {
         .map_err(|error| corrupt(FILE, at as u64, error))?;
     }
     records.ending(FILE, true).map(|_| ())
+}
+
+/// A file that is all in memory.
+struct InMemory(Vec<u8>);
+
+impl DiskFile for InMemory {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
+        let bytes = &self.0[from..];
+        let count = bytes.len().min(into.len());
+        into[..count].copy_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn length(&self) -> std::io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn preallocate(&self, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn set_length(&self, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+}
+
+/// Reads the rows in the bytes of one run of a catalogue: `give` gets each entry with the directory and the name it is
+/// kept under, or none for what is gone or is no entry. Each GUID is looked up as well, and must lead back to its row.
+/// Needs no store: for tools that look into a run, and for trying any bytes on the decoder.
+pub fn read_run(
+    bytes: &[u8],
+    catalogue: [u8; 16],
+    mut give: impl FnMut(DirId, &[u8], Option<Entry>),
+) -> Result<()> {
+    const FILE: &str = "the run";
+    let run = Run::open(FILE, Arc::new(InMemory(bytes.to_vec())), catalogue)?;
+    let cache = Cache::new(bytes.len() as u64);
+    let mut cursor = run.from(&cache, DirId(0), b"", false)?;
+    while let Some(row) = cursor.row(&run)? {
+        let entry = row.entry().map_err(|error| corrupt(FILE, 0, error))?;
+        if let Some(guid) = row.guid() {
+            let found = run.find_guid(&cache, guid)?;
+            if found.is_none_or(|(directory, name, _)| (directory, &name[..]) != (row.parent, row.name)) {
+                return Err(corrupt(FILE, 0, format!("the GUID {guid} does not lead to its row")));
+            }
+        }
+        give(row.parent, row.name, entry);
+        cursor.advance(&run, &cache)?;
+    }
+    Ok(())
+}
+
+/// Reads the numbers of the runs that the bytes of a catalogue's manifest name, the newest first.
+pub fn read_manifest(bytes: &[u8], catalogue: [u8; 16]) -> Result<Vec<u64>> {
+    Ok(Manifest::decode(bytes, catalogue)?.runs.iter().map(|run| run.number).collect())
 }
 
 pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspection> {

@@ -2,10 +2,13 @@
 //!
 //! **The log is the truth; everything else is a view of it.** A request is *decided* against the state
 //! (`decide`), its effects are *applied* to the state (`state::apply`) and appended to the log (`record`,
-//! `segment`, `log`), all by one thread (`writer`), which syncs once for many requests and then answers. Readers
+//! `segment`, `log`), all by one thread (`writer`); another (`committer`) syncs once for many requests and then answers. Readers
 //! (`store`, `state::read`, `state::walk`) look at the state and answer when what they saw is durable
 //! (`durability`); old changes are read from the log again (`history`). Opening (`open`) loads the last checkpoint (`checkpoint`) and applies the log after it; it never
 //! decides again. All disk access goes through one narrow trait (`disk`).
+//!
+//! Being built, and used by nothing yet: sorted runs of packed pages (`page`, `run`), rows too new for a run (`memtable`),
+//! all of them read as one, merged, and kept through power cuts (`table`, `manifest`).
 //!
 //! What this stage does not do: keep less than everything in memory, or write a checkpoint or run an audit without
 //! holding up the writer (readers go on): some 0.4 s and 1.5 s per million entries. The log's format and the meaning of revisions are final; what is behind the state is not.
@@ -46,7 +49,7 @@ mod store;
 mod table;
 mod writer;
 
-pub use inspect::{Inspection, read_segment};
+pub use inspect::{Inspection, read_manifest, read_run, read_segment};
 pub use settings::EmbeddedSettings;
 pub use store::EmbeddedStore;
 

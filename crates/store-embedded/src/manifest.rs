@@ -154,6 +154,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_manifest_of_version_1_is_read_as_it_was_written() {
+        const GOLDEN: &[u8] = include_bytes!("tests/golden/manifest-v1");
+        assert!(manifest().encode(CATALOGUE) == GOLDEN, "it is written in other bytes than version 1 wrote");
+        assert_eq!(crate::read_manifest(GOLDEN, CATALOGUE).unwrap(), [77, 5]);
+    }
+
     /// Goal: what is written is read for ever as it was, and nothing else passes for it.
     #[test]
     fn a_manifest_is_read_as_written_or_not_at_all() {

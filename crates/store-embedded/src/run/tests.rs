@@ -111,6 +111,25 @@ fn a_run_gives_back_what_went_into_it() {
     }
 }
 
+/// The format is final: a run written once must be read for ever. If this fails, the format changed: that takes a new
+/// version, and a reader of this one that stays.
+#[test]
+fn a_run_of_version_1_is_read_as_it_was_written() {
+    const GOLDEN: &[u8] = include_bytes!("../tests/golden/run-v1.run");
+    let directory = tempfile::tempdir().unwrap();
+    let rows = some_rows(&mut Random(1), 200);
+    write(directory.path(), &rows);
+    let written = std::fs::read(directory.path().join("run")).unwrap();
+    assert!(written == GOLDEN, "a run is written in other bytes than version 1 wrote");
+    let mut all = rows.iter();
+    crate::read_run(GOLDEN, HEAD.catalogue, |parent, name, found| {
+        let ((wanted_parent, wanted_name), entry) = all.next().unwrap();
+        assert_eq!((parent.0, name, &found), (*wanted_parent, wanted_name.as_slice(), entry));
+    })
+    .unwrap();
+    assert!(all.next().is_none());
+}
+
 /// Goal: a damaged byte, wherever it is, is an error that names the run, and never another answer.
 #[test]
 fn every_damage_is_seen_and_named() {
