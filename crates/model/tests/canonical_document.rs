@@ -15,7 +15,7 @@ use exacat_model::{ErrorKind, Operation};
 
 const DOCUMENT: &str = include_str!("../../../docs/internals/canonical-bytes.md");
 
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     include_str!("../src/account.rs"),
     include_str!("../src/answer.rs"),
     include_str!("../src/change.rs"),
@@ -26,6 +26,7 @@ const SOURCES: [&str; 10] = [
     include_str!("../src/registry.rs"),
     include_str!("../src/se.rs"),
     include_str!("../src/tag.rs"),
+    include_str!("../src/whereis.rs"),
 ];
 
 /// What stands in each `$macro!(Type { … });`, by type.
