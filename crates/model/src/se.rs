@@ -44,12 +44,6 @@ impl SeName {
         &self.0
     }
 
-    /// The same name, sharing nothing with this one. Clones count themselves in one place, and processors that
-    /// clone the same name at once wait for each other there: who makes many clones makes them of a copy of its own.
-    pub fn unshared(&self) -> Self {
-        SeName(self.as_str().into())
-    }
-
     /// The site of a name of the form `VO::Site::Name`.
     pub fn site(&self) -> Option<&str> {
         let mut parts = self.0.split("::");
