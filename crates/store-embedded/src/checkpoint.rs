@@ -13,6 +13,7 @@ use exacat_model::{Error, ErrorKind, OperationId, Revision, TimeMs};
 use crate::disk::{Disk, DiskFile};
 use crate::history::cannot_read;
 use crate::log::{Position, cannot_write};
+use crate::record::part;
 use crate::segment::{CatalogueId, corrupt};
 use crate::settings::{CHECKPOINT_BLOCK_BYTES, CHECKPOINT_BLOCK_BYTES_MAX, CHECKPOINTS_KEPT};
 use crate::state::{Defect, Loader, Operations, Part, State, Summary};
@@ -74,11 +75,6 @@ impl Header {
     }
 
     fn decode(file: &str, bytes: &[u8]) -> Result<Self, Error> {
-        fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-            let mut part = [0; N];
-            part.copy_from_slice(&bytes[at..at + N]);
-            part
-        }
         let number = |at: usize| u64::from_le_bytes(part(bytes, at));
         if bytes.len() < HEADER_BYTES || bytes[0..8] != MAGIC {
             return Err(corrupt(file, 0, "this is no checkpoint, or it is cut off"));

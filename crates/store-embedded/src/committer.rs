@@ -99,16 +99,16 @@ impl Committer {
         Ok(Committer { desk, shared, at_once_bytes, thread: Some(thread) })
     }
 
-    /// Commits a group. It may be on its way still when this returns, and no other with it.
+    /// Commits a group; gives one that can be filled next. When this returns the group may be on its way still, or wait
+    /// behind the one that is.
     pub fn commit(&self, group: Group, place: Place) -> Group {
         let mut slot = self.desk.job.lock();
-        if !slot.busy && slot.next.is_none() && group.bytes.len() < self.at_once_bytes {
-            drop(slot);
-            return commit(&self.shared, Job { group, place });
+        let at_once = !slot.busy && slot.next.is_none() && group.bytes.len() < self.at_once_bytes;
+        if !at_once {
+            self.desk.changed.wait_while(&mut slot, |slot| slot.next.is_some() && !slot.ended);
         }
-        self.desk.changed.wait_while(&mut slot, |slot| slot.next.is_some() && !slot.ended);
-        if slot.ended {
-            // With its reason why nothing can be written any more.
+        if at_once || slot.ended {
+            // If the thread is gone nothing can be written, and those who wait are told why.
             drop(slot);
             return commit(&self.shared, Job { group, place });
         }

@@ -13,7 +13,9 @@ use std::path::Path;
 use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
 use crate::disk::{Disk, read_whole};
+use crate::history::cannot_read;
 use crate::log::cannot_write;
+use crate::record::u64_at;
 
 const MAGIC: [u8; 8] = *b"exacatMF";
 /// The version of the format this release writes.
@@ -68,11 +70,7 @@ impl Manifest {
     /// From bytes of a file.
     pub fn decode(bytes: &[u8], catalogue: [u8; 16]) -> Result<Self, Error> {
         let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("the manifest: {what}"));
-        let word = |at: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_le_bytes(word)
-        };
+        let word = |at: usize| u64_at(bytes, at);
         if bytes.len() < HEAD_BYTES + 4 || bytes[..8] != MAGIC {
             return Err(corrupt("this is none"));
         }
@@ -111,9 +109,7 @@ impl Manifest {
     /// The manifest in this directory; none if there is none yet.
     pub fn load(disk: &dyn Disk, directory: &Path, catalogue: [u8; 16]) -> Result<Option<Self>, Error> {
         let path = directory.join(NAME);
-        let cannot_read = |error: std::io::Error| {
-            Error::new(ErrorKind::Unavailable, format!("cannot read {}: {error}", path.display()))
-        };
+        let cannot_read = |error: std::io::Error| cannot_read(&path.display().to_string(), &error);
         let file = match disk.open_to_read(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

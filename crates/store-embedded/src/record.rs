@@ -55,10 +55,21 @@ impl Frame {
     }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(word)
+/// `N` bytes of a head of fixed layout, which is known to have them.
+pub(crate) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&bytes[at..at + N]);
+    part
+}
+
+/// A number of such a head.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(part(bytes, at))
+}
+
+/// A number of such a head.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(part(bytes, at))
 }
 
 fn checksum(salt: Salt, record: &[u8]) -> u32 {

@@ -5,7 +5,7 @@
 
 use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
-use crate::record::{self, ALIGNMENT, FRAME_BYTES, Frame, Salt};
+use crate::record::{self, ALIGNMENT, FRAME_BYTES, Frame, Salt, part};
 
 /// Bytes before a segment's first record.
 pub(crate) const HEADER_BYTES: usize = 96;
@@ -51,11 +51,6 @@ impl Header {
     }
 
     pub fn decode(file: &str, bytes: &[u8]) -> Result<Self, Error> {
-        fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-            let mut part = [0; N];
-            part.copy_from_slice(&bytes[at..at + N]);
-            part
-        }
         let bytes =
             bytes.get(..HEADER_BYTES).ok_or_else(|| corrupt(file, 0, "the segment's header is cut off"))?;
         if bytes[0..8] != MAGIC {

@@ -79,17 +79,6 @@ impl Memtable {
         self.guids.find(self.guid_hash(guid), is).map(|handle| self.read(handle)).transpose()
     }
 
-    /// Brings in what putting a row will need; what it gives means nothing.
-    pub fn touch(&self, directory: DirId, name: &[u8], guid: Option<Guid>) -> u32 {
-        let guid = guid.map_or(0, |guid| self.guids.touch(self.guid_hash(guid)));
-        self.names.touch(self.name_hash(directory, name)) ^ guid
-    }
-
-    /// Can so many more bytes of rows be put, however they are cut?
-    pub fn has_room(&self, bytes: usize) -> bool {
-        self.arena.has_room(bytes, u64::MAX)
-    }
-
     /// Puts a row, in place of the one of its key if there is one.
     pub fn put(&mut self, row: &Row<'_>) -> Result<(), Defect> {
         let mut bytes = std::mem::take(&mut self.scratch);

@@ -25,6 +25,8 @@ pub(crate) use build::PageBuilder;
 pub(crate) use read::{Page, PageHead, Walk};
 pub(crate) use row::{Row, RowRoom};
 
+use crate::record::{part, u32_at, u64_at};
+
 /// Rows of a page, at most. More make pages smaller and look-ups slower.
 pub(crate) const ROWS_MAX: usize = 128;
 /// A page that has so many bytes is full, if rows are long; one row alone may have more.
@@ -112,11 +114,9 @@ impl Head {
     }
 
     fn read(bytes: &[u8; HEAD_BYTES]) -> Self {
-        let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-        let mut widths = [0; COLUMNS];
-        widths.copy_from_slice(&bytes[16..21]);
+        let u16_at = |at: usize| u16::from_le_bytes(part(bytes, at));
+        let u32_at = |at: usize| u32_at(bytes, at);
+        let u64_at = |at: usize| u64_at(bytes, at);
         let mut bases = [0; COLUMNS];
         bases.iter_mut().zip((48..).step_by(8)).for_each(|(base, at)| *base = u64_at(at));
         Head {
@@ -126,7 +126,7 @@ impl Head {
             directories: u16_at(12),
             suffix: bytes[14],
             shape_width: bytes[15],
-            widths,
+            widths: part(bytes, 16),
             digest_width: bytes[21],
             has_rest: bytes[22] != 0,
             id_width: bytes[23],

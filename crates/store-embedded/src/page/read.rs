@@ -87,7 +87,6 @@ impl<'a> Page<'a> {
         if !in_order {
             return Err(Damaged("the parts of the page do not lie one behind the other"));
         }
-        (0..rows).try_for_each(|row| self.shape(row).map(drop))?;
         let mut all = self.all();
         while all.next(self)?.is_some() {}
         Ok(())

@@ -261,9 +261,9 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The whole entry; none if it is gone.
+    /// The whole entry; none if it is gone, or no entry.
     pub fn entry(&self) -> Result<Option<Entry>, DecodeError> {
-        if self.is_gone() {
+        if self.is_gone() || self.shape == Row::SIDE {
             return Ok(None);
         }
         let mut shape = Shape::read(self.shape)?;

@@ -200,6 +200,28 @@ fn rows_come_back_as_they_went_in() {
     }
 }
 
+/// Goal: bytes beside the tree come back, are no entry, and need no room for an identity.
+#[test]
+fn what_is_beside_the_tree_is_no_entry() {
+    let (mut builder, mut page) = (PageBuilder::default(), Vec::new());
+    let values: Vec<String> = (0..50).map(|number| "v".repeat(number)).collect();
+    let name = |number: usize| format!("{number:08}").into_bytes();
+    for (number, value) in values.iter().enumerate() {
+        builder.push(&Row::side(DirId(1 << 63), &name(number), value.as_bytes(), Revision(9)));
+    }
+    builder.finish(SALT, PLACE, &mut page);
+    let opened = Page::open(&page, SALT, PLACE).unwrap();
+    let bytes: usize = values.iter().map(String::len).sum();
+    assert!(page.len() < bytes + 50 * 16, "{} bytes for {bytes}", page.len());
+    for (number, value) in values.iter().enumerate() {
+        let key = name(number);
+        let row = opened.find(DirId(1 << 63), &key).unwrap().unwrap();
+        let row = opened.row(row, DirId(1 << 63), &key).unwrap();
+        assert_eq!((row.rest, row.revision, row.is_gone()), (value.as_bytes(), 9, false));
+        assert_eq!((row.entry().unwrap(), row.found_file(0).unwrap(), row.guid()), (None, None, None));
+    }
+}
+
 /// Goal: what most files of a real catalogue take, which the size of the whole rests on.
 #[test]
 fn a_typical_file_takes_less_than_70_bytes() {

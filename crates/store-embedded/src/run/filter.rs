@@ -51,11 +51,6 @@ impl Filter {
         probes(bits).all(|(word, bit)| line[word] & bit != 0)
     }
 
-    /// Brings in what a question about this hash will need; what it gives means nothing.
-    pub fn touch(&self, hash: u64) -> u64 {
-        self.lines[place(hash, self.lines.len()).0][0]
-    }
-
     /// Bytes it takes, in memory and in a file.
     pub fn bytes(&self) -> usize {
         self.lines.len() * LINE_BYTES

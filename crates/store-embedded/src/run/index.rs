@@ -2,8 +2,10 @@
 
 use exacat_model::DirId;
 use exacat_model::codec::{Reader, put_bytes, put_varint};
+use exacat_model::limits::NAME_BYTES_MAX;
 
-use crate::page::Damaged;
+use super::guids::RowPlace;
+use crate::page::{Damaged, PAGE_BYTES_MAX};
 
 /// Where each page of a run begins, and the least key it can have.
 #[derive(Debug, Default)]
@@ -18,8 +20,9 @@ pub(crate) struct PageIndex {
 /// Bytes between places: pages begin at multiples.
 const UNIT: u64 = 8;
 
-/// Bytes that pages may take: what 32 bits can tell of their places.
-pub(crate) const PAGES_BYTES_MAX: u64 = (u32::MAX as u64) * UNIT;
+/// Bytes that pages may take, and that names may take here: what 32 bits can tell of their places.
+const PAGES_BYTES_MAX: u64 = (u32::MAX as u64) * UNIT;
+const NAMES_BYTES_MAX: usize = u32::MAX as usize;
 
 /// The shortest name that comes after `before` and not after `first`.
 fn separator<'a>(before: Option<&[u8]>, first: &'a [u8]) -> &'a [u8] {
@@ -31,6 +34,13 @@ fn separator<'a>(before: Option<&[u8]>, first: &'a [u8]) -> &'a [u8] {
 impl PageIndex {
     pub fn pages(&self) -> usize {
         self.directories.len()
+    }
+
+    /// Is there no place for a page that begins at `at`, of whatever length and name?
+    pub fn is_full(&self, at: u64) -> bool {
+        self.pages() >= RowPlace::PAGES_MAX as usize
+            || at + PAGE_BYTES_MAX as u64 > PAGES_BYTES_MAX
+            || self.names.len() + NAME_BYTES_MAX > NAMES_BYTES_MAX
     }
 
     /// Adds a page that begins at `at` with key `first`. `before` is the last key of the page before.

@@ -1,7 +1,7 @@
 //! Runs: sorted files of pages that never change once they are whole, each with its own indices.
 //!
 //! ```text
-//! header 64 bytes · pages · name filter · GUID filter · blocks of the GUID index · their ends · index of the pages
+//! header 64 bytes · pages · name filter · blocks of the GUID index · their ends · GUID filter · index of the pages
 //!                 · footer 192 bytes
 //! ```
 //! The indices lie in the run they are of: there is nothing to keep in step, and a run is whole or is no run. In memory
@@ -22,6 +22,8 @@ pub(crate) use writer::{RunHead, RunWriter};
 
 use exacat_model::DirId;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::record::u64_at;
 
 /// Bytes before the pages.
 const HEADER_BYTES: usize = 64;
@@ -84,11 +86,7 @@ impl Footer {
 
     /// None if the bytes fail their checksum.
     fn decode(bytes: &[u8; FOOTER_BYTES], salt: u64) -> Option<Self> {
-        let word = |at: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_le_bytes(word)
-        };
+        let word = |at: usize| u64_at(bytes, at);
         let sum = footer_checksum(salt, bytes);
         if bytes[..8] != FOOTER_MAGIC || bytes[FOOTER_BYTES - 4..] != sum.to_le_bytes() {
             return None;

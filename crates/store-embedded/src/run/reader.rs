@@ -1,6 +1,5 @@
 //! Reading a run: rows by name, by GUID, and in order.
 
-use std::io;
 use std::sync::Arc;
 
 use exacat_model::{DirId, Error, ErrorKind, Guid};
@@ -13,7 +12,9 @@ use super::index::PageIndex;
 use super::writer::RunHead;
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section, VERSION, name_hash};
 use crate::disk::DiskFile;
+use crate::history::cannot_read;
 use crate::page::{Damaged, Page, PageHead, Row, Walk};
+use crate::record::u64_at;
 
 /// What a cached block weighs beside its bytes.
 const CACHED_OVERHEAD_BYTES: u64 = 96;
@@ -80,10 +81,6 @@ fn corrupt(name: &str, what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{name}: {what}"))
 }
 
-fn cannot_read(name: &str, error: &io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("cannot read {name}: {error}"))
-}
-
 fn read_exactly(name: &str, file: &dyn DiskFile, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
     let mut read = vec![0; bytes];
     match file.read_at(&mut read, at).map_err(|error| cannot_read(name, &error))? {
@@ -94,11 +91,6 @@ fn read_exactly(name: &str, file: &dyn DiskFile, at: u64, bytes: usize) -> Resul
 
 impl RunHead {
     fn decode(name: &str, bytes: &[u8]) -> Result<Self, Error> {
-        let part = |at: usize| {
-            let mut part = [0; 8];
-            part.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_le_bytes(part)
-        };
         if bytes[..8] != MAGIC {
             return Err(corrupt(name, "this is no run"));
         }
@@ -116,7 +108,7 @@ impl RunHead {
         }
         let mut catalogue = [0; 16];
         catalogue.copy_from_slice(&bytes[16..32]);
-        Ok(RunHead { catalogue, number: part(32), salt: part(40) })
+        Ok(RunHead { catalogue, number: u64_at(bytes, 32), salt: u64_at(bytes, 40) })
     }
 }
 
@@ -171,7 +163,8 @@ impl Run {
         self.names.bytes() + self.guids.bytes() + self.block_ends.capacity() + self.index.bytes()
     }
 
-    fn damaged(&self, page: usize, at: u64, damaged: Damaged) -> Error {
+    fn damaged(&self, page: usize, damaged: Damaged) -> Error {
+        let at = self.index.extent(page).map_or(0, |(at, _)| at);
         let from = self.index.first(page).map_or_else(String::new, |(directory, name)| {
             let name = String::from_utf8_lossy(name);
             format!(
@@ -190,7 +183,7 @@ impl Run {
             return Ok(found);
         }
         let read = read_exactly(&self.name, &*self.file, at, bytes)?;
-        Page::open(&read, self.head.salt, at).map_err(|damaged| self.damaged(page, at, damaged))?;
+        Page::open(&read, self.head.salt, at).map_err(|damaged| self.damaged(page, damaged))?;
         let read: Arc<[u8]> = read.into();
         cache.0.insert(key, Arc::clone(&read));
         Ok(read)
@@ -209,7 +202,7 @@ impl Run {
         let Some(number) = self.index.page_of(directory, name) else { return Ok(None) };
         let bytes = self.page(cache, number)?;
         let found = Page::view(&bytes).and_then(|page| page.find(directory, name));
-        let found = found.map_err(|damaged| self.damaged(number, 0, damaged))?;
+        let found = found.map_err(|damaged| self.damaged(number, damaged))?;
         Ok(found.map(|row| RowAt { page: bytes, row }))
     }
 
@@ -223,11 +216,10 @@ impl Run {
         for place in guids::find(&block, hash, self.footer.blocks) {
             let (number, row) = (place.page() as usize, place.row());
             let bytes = self.page(cache, number)?;
-            let page = Page::view(&bytes).map_err(|damaged| self.damaged(number, 0, damaged))?;
+            let page = Page::view(&bytes).map_err(|damaged| self.damaged(number, damaged))?;
             let mut name = Vec::new();
-            let directory = page.key(row, &mut name).map_err(|damaged| self.damaged(number, 0, damaged))?;
-            let found =
-                page.row(row, directory, &name).map_err(|damaged| self.damaged(number, 0, damaged))?;
+            let directory = page.key(row, &mut name).map_err(|damaged| self.damaged(number, damaged))?;
+            let found = page.row(row, directory, &name).map_err(|damaged| self.damaged(number, damaged))?;
             if found.guid() == Some(guid) {
                 return Ok(Some((directory, name, RowAt { page: bytes, row })));
             }
@@ -267,7 +259,7 @@ impl Run {
             let bytes = self.page(cache, number)?;
             let walk =
                 Page::view(&bytes).and_then(|page| Ok((page.from(directory, name, after)?, page.head())));
-            let (walk, head) = walk.map_err(|damaged| self.damaged(number, 0, damaged))?;
+            let (walk, head) = walk.map_err(|damaged| self.damaged(number, damaged))?;
             cursor = Cursor { next_page: number + 1, page: Some((bytes, head)), walk };
         }
         cursor.advance(self, cache)?;
@@ -288,7 +280,7 @@ impl Cursor {
         loop {
             if let Some((bytes, head)) = &self.page {
                 let went = self.walk.advance(&Page::with(bytes, *head));
-                if went.map_err(|damaged| run.damaged(self.next_page - 1, 0, damaged))? {
+                if went.map_err(|damaged| run.damaged(self.next_page - 1, damaged))? {
                     return Ok(true);
                 }
             }
@@ -297,7 +289,7 @@ impl Cursor {
                 return Ok(false);
             }
             let bytes = run.page(cache, self.next_page)?;
-            let page = Page::view(&bytes).map_err(|damaged| run.damaged(self.next_page, 0, damaged))?;
+            let page = Page::view(&bytes).map_err(|damaged| run.damaged(self.next_page, damaged))?;
             let head = page.head();
             self.walk = page.all();
             self.page = Some((bytes, head));
@@ -314,6 +306,6 @@ impl Cursor {
     pub fn row(&self, run: &Run) -> Result<Option<Row<'_>>, Error> {
         let Some((bytes, head)) = &self.page else { return Ok(None) };
         let row = self.walk.row(&Page::with(bytes, *head));
-        row.map(Some).map_err(|damaged| run.damaged(self.next_page - 1, 0, damaged))
+        row.map(Some).map_err(|damaged| run.damaged(self.next_page - 1, damaged))
     }
 }

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::filter::Filter;
 use super::guids::{self, Blocks, RowPlace, Sorter};
-use super::index::{PAGES_BYTES_MAX, PageIndex};
+use super::index::PageIndex;
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section, VERSION, name_hash};
 use crate::disk::DiskFile;
 use crate::page::{PageBuilder, Row};
@@ -125,11 +125,7 @@ impl RunWriter {
             self.end_page()?;
         }
         if let Some(guid) = row.guid() {
-            let page = u32::try_from(self.index.pages()).unwrap_or(u32::MAX);
-            if page >= RowPlace::PAGES_MAX || self.out.position() >= PAGES_BYTES_MAX {
-                return Err(io::Error::other("the run has as many rows as a run can have"));
-            }
-            let place = RowPlace::new(page, self.page.rows());
+            let place = RowPlace::new(self.index.pages() as u32, self.page.rows());
             self.sorter.push(guids::hash(self.head.salt, guid), place)?;
             self.footer.guids += 1;
         }
@@ -149,6 +145,9 @@ impl RunWriter {
     fn end_page(&mut self) -> io::Result<()> {
         let at = self.out.position();
         let (Some(first), Some(last)) = (self.page.first_key(), self.page.last_key()) else { return Ok(()) };
+        if self.index.is_full(at) {
+            return Err(io::Error::other("the run has as many rows as a run can have"));
+        }
         let before = self.last.as_ref().map(|(directory, name)| (*directory, name.as_slice()));
         self.index.push(at, first, before);
         self.last = Some((last.0, last.1.to_vec()));
@@ -167,13 +166,8 @@ impl RunWriter {
         drop(self.names);
         footer.sections[0] = out.section(salt, &bytes)?;
 
-        // The GUIDs, in the order of their hashes: blocks and filter in one go; the filter stands before the blocks, so
-        // they wait in the file's order by being written behind its room.
+        // The GUIDs, in the order of their hashes: blocks and filter in one go.
         let mut filter = Filter::for_keys(footer.guids);
-        bytes.clear();
-        bytes.resize(filter.bytes(), 0);
-        let filter_at = out.position();
-        bytes.chunks(SLICE_BYTES).try_for_each(|part| out.put(part))?;
         footer.blocks_at = out.position();
         let mut ends = Vec::new();
         let mut blocks = Blocks::new(footer.guids);
@@ -190,17 +184,11 @@ impl RunWriter {
         footer.blocks = guids::blocks_for(footer.guids);
         footer.sections[2] = out.section(salt, &ends)?;
         bytes.clear();
+        filter.encode(&mut bytes);
+        footer.sections[1] = out.section(salt, &bytes)?;
+        bytes.clear();
         self.index.encode(&mut bytes);
         footer.sections[3] = out.section(salt, &bytes)?;
-        out.flush()?;
-        bytes.clear();
-        filter.encode(&mut bytes);
-        footer.sections[1] =
-            Section { at: filter_at, bytes: bytes.len() as u64, checksum: xxh3_64_with_seed(&bytes, salt) };
-        for (at, part) in (filter_at..).step_by(SLICE_BYTES).zip(bytes.chunks(SLICE_BYTES)) {
-            out.file.write_at(part, at)?;
-            out.file.sync()?;
-        }
         out.put(&footer.encode(salt))?;
         out.flush()?;
         debug_assert!(out.at >= FOOTER_BYTES as u64);

@@ -241,7 +241,7 @@ impl State {
             self.directory_mut(id)?.above = Above::Directory(to.parent);
         }
         self.link(handle, to)?;
-        self.change_up(to.parent, &usage, &NOTHING)?;
+        self.add_up(to.parent, &usage)?;
         self.digest.take(Item::Entry, &old);
         self.digest.add(Item::Entry, &new);
         Ok(())
@@ -298,7 +298,7 @@ impl State {
         }
         self.link(handle, to)?;
         let usage = self.usage_with_below(&new)?;
-        self.change_up(to.parent, &usage, &NOTHING)?;
+        self.add_up(to.parent, &usage)?;
         if let Some(file) = new.file() {
             self.move_replicas(&file.replicas, None, Some(to.parent))?;
         }
@@ -569,7 +569,7 @@ impl State {
             }
         } else {
             self.accounts.use_by(old.owner, old.group, &NOTHING, &before)?;
-            self.accounts.use_by(new.owner, new.group, &after, &NOTHING)?;
+            self.accounts.add_use(new.owner, new.group, &after);
         }
         if before != after && old.directory() != Some(DirId::ROOT) {
             self.change_up(new.at.parent, &after, &before)?;
@@ -676,24 +676,26 @@ impl State {
 
     /// Adds to what is counted in this directory and those above it.
     fn add_up(&mut self, from: DirId, usage: &Usage) -> Result<(), Defect> {
-        let mut next = Some(from);
-        while let Some(id) = next {
-            let directory = self.directory_mut(id)?;
-            directory.usage.add(usage);
-            next = match directory.above {
-                Above::Directory(above) => Some(above),
-                Above::Nothing | Above::Trash(_) => None,
-            };
-        }
-        Ok(())
+        self.count_up(from, |counted| {
+            counted.add(usage);
+            Ok(())
+        })
     }
 
     /// Changes what is counted in this directory and those above it.
     fn change_up(&mut self, from: DirId, plus: &Usage, minus: &Usage) -> Result<(), Defect> {
+        self.count_up(from, |counted| change(counted, plus, minus))
+    }
+
+    fn count_up(
+        &mut self,
+        from: DirId,
+        count: impl Fn(&mut Usage) -> Result<(), Defect>,
+    ) -> Result<(), Defect> {
         let mut next = Some(from);
         while let Some(id) = next {
             let directory = self.directory_mut(id)?;
-            change(&mut directory.usage, plus, minus)?;
+            count(&mut directory.usage)?;
             next = match directory.above {
                 Above::Directory(above) => Some(above),
                 Above::Nothing | Above::Trash(_) => None,

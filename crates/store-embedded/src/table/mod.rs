@@ -115,8 +115,8 @@ pub(crate) fn write_memtable(memtable: &Memtable, writer: RunWriter) -> Result<u
     writer.finish().map_err(|error| cannot_write(&error))
 }
 
-/// Puts the rows of runs, the newest first, into one: of each key the newest row, and, if nothing `below` is older,
-/// nothing of what is gone. `pause` is asked after every row whether to go on; if not, nothing comes of it.
+/// Puts the rows of runs, the newest first, into one: of each key the newest row. What is gone is told on only if there
+/// are older runs `below` them that may have it. `go_on` is asked after every row; if it says no, nothing comes of it.
 pub(crate) fn merge_runs(
     runs: &[Arc<Run>],
     below: bool,

@@ -11,6 +11,7 @@ use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
 use super::Version;
 use crate::disk::{Disk, DiskFile};
+use crate::history::cannot_read;
 use crate::log::{cannot_write, random_u64};
 use crate::manifest::{Manifest, RunNamed};
 use crate::run::{Run, RunHead, RunWriter};
@@ -74,7 +75,7 @@ impl Shelf {
                 ErrorKind::Corrupt,
                 format!("the run {name}, which the manifest names, is missing"),
             ),
-            _ => Error::new(ErrorKind::Unavailable, format!("cannot read {}: {error}", path.display())),
+            _ => cannot_read(&path.display().to_string(), &error),
         })?;
         let run = Run::open(&name, Arc::from(file), self.catalogue)?;
         if run.number() != named.number || run.rows().0 != named.rows {
@@ -88,7 +89,8 @@ impl Shelf {
 
     /// Removes what no manifest names.
     fn sweep(&self) -> Result<(), Error> {
-        let list = self.disk.list(&self.directory).map_err(|error| cannot_write(&self.directory, &error))?;
+        let list = self.disk.list(&self.directory);
+        let list = list.map_err(|error| cannot_read(&self.directory.display().to_string(), &error))?;
         for name in list {
             let number = name.strip_suffix(RUN).and_then(|number| number.parse::<u64>().ok());
             let named =
@@ -171,20 +173,15 @@ impl Shelf {
         let tier = |rows: u64| rows.max(1).ilog2() / RUNS_PER_TIER.ilog2();
         let runs = &self.manifest.runs;
         let mut begin = 0;
-        let mut found = None;
         while begin < runs.len() {
             let here = tier(runs[begin].rows);
             // A smaller run that lies between larger ones goes with them.
-            let mut end = begin;
-            while end < runs.len() && tier(runs[end].rows) <= here {
-                end += 1;
+            let alike = runs[begin..].iter().take_while(|run| tier(run.rows) <= here).count();
+            if alike >= RUNS_PER_TIER {
+                return Some(begin..begin + alike);
             }
-            if end - begin >= RUNS_PER_TIER {
-                found = Some(begin..end);
-                break;
-            }
-            begin = end.max(begin + 1);
+            begin += alike;
         }
-        found
+        None
     }
 }
