@@ -222,7 +222,7 @@ impl Replica {
             Location::Explicit(pfn) => pfn.as_str().to_owned(),
             Location::Derived => {
                 let prefix = se.map_or("", |se| se.prefix.as_str());
-                let mut text = String::with_capacity(prefix.len() + Guid::TEXT_BYTES + 10);
+                let mut text = String::with_capacity(prefix.len() + Guid::STORAGE_PATH_BYTES);
                 text.push_str(prefix);
                 text.push_str(guid.storage_path().as_str());
                 text

@@ -31,8 +31,9 @@
 //!   deletions, of whichever file, off the SE's queue, in the same change: who registers a copy says that it is there
 //!   and wanted. What gives a copy up (`Update`, `Purge`, `Release`, a `Book` in place of another) does not queue it as
 //!   long as the file of its GUID has it as a replica that takes space, or a booking of the GUID has it pending, after
-//!   the change. A change of an SE's prefix takes off what is in use by that. Two files of different GUIDs at one explicit PFN are not told of each other: the copy of both is
-//!   queued when one of them gives it up. Nor does a store know what a deleter was told before.
+//!   the change. A change of an SE's prefix takes off what is in use by that. Two files of different GUIDs at one
+//!   explicit PFN are not told of each other: the copy of both is queued when one of them gives it up. Nor does a store
+//!   know what a deleter was told before.
 //!
 //! # Reading
 //!

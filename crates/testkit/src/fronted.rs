@@ -93,6 +93,8 @@ impl<B: Before> Store for Fronted<B> {
         self.before.walk(paths, &*self.store).await
     }
 
+    // `files` stays as the trait has it: it walks, and so is seen by what stands before.
+
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         self.store.locate(ids).await
     }

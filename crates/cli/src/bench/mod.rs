@@ -45,9 +45,9 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Is this measurement, or this family of them, wanted?
+    /// Is this measurement wanted?
     fn wants(&self, what: &str) -> bool {
-        self.settings.only.as_deref().is_none_or(|only| what.contains(only) || only.starts_with(what))
+        self.settings.only.as_deref().is_none_or(|only| what.contains(only))
     }
 
     fn show(&mut self, sample: &Sample) -> Result<(), Error> {

@@ -257,13 +257,12 @@ pub async fn unpipelined(target: &Arc<Target>, files: u64, report: &mut Report<'
 /// Moves and removes directories with more and more below them: the time must not depend on it.
 pub async fn trees(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
     const ROUNDS: u64 = 20;
-    if !report.wants("mv of a directory") && !report.wants("rm -r of a directory") {
-        return Ok(());
-    }
     let root = Lfn::parse("/bench-trees")?;
     target.call(0, Operation::Mkdir { lfns: vec![root], parents: true, mode: None }).await?;
     for below in [10, 10_000, 1_000_000] {
-        if below > files.max(10_000) {
+        let move_it = format!("mv of a directory with {below} files below");
+        let remove_it = format!("rm -r of a directory with {below} files below");
+        if below > files.max(10_000) || !(report.wants(&move_it) || report.wants(&remove_it)) {
             continue;
         }
         let directory = Lfn::parse(&format!("/bench-trees/{below}"))?;
@@ -277,8 +276,7 @@ pub async fn trees(target: &Arc<Target>, files: u64, report: &mut Report<'_>) ->
             record(&mut latency, sent.elapsed());
             std::mem::swap(&mut from, &mut to);
         }
-        let what = format!("mv of a directory with {below} files below");
-        report.show(&sample(target, &what, ROUNDS, start.elapsed(), target.cpu_s() - cpu, &latency))?;
+        report.show(&sample(target, &move_it, ROUNDS, start.elapsed(), target.cpu_s() - cpu, &latency))?;
 
         let (mut latency, mut took, cpu) = (histogram()?, Duration::ZERO, target.cpu_s());
         for _ in 0..ROUNDS {
@@ -291,8 +289,7 @@ pub async fn trees(target: &Arc<Target>, files: u64, report: &mut Report<'_>) ->
             took += sent.elapsed();
             target.call(0, Operation::TrashRestore { id, to: None }).await?;
         }
-        let what = format!("rm -r of a directory with {below} files below");
-        report.show(&sample(target, &what, ROUNDS, took, target.cpu_s() - cpu, &latency))?;
+        report.show(&sample(target, &remove_it, ROUNDS, took, target.cpu_s() - cpu, &latency))?;
     }
     Ok(())
 }

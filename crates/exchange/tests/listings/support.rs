@@ -19,11 +19,11 @@ use exacat_exchange::verify::{VerifyReport, verify};
 use exacat_model::answer::Stat;
 use exacat_model::operation::{SeSettings, UserSettings};
 use exacat_model::{
-    AccountName, Answer, Error, ErrorKind, Lfn, Operation, OperationId, Record, RecordKey, SeName, TimeMs,
-    UserId,
+    Answer, Error, ErrorKind, Lfn, Operation, OperationId, Record, RecordKey, SeName, TimeMs, UserId,
 };
 use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Store};
+use exacat_testkit::settings;
 
 /// A clock that goes on by a millisecond each time it is looked at.
 struct Ticking(AtomicU64);
@@ -85,30 +85,12 @@ impl Direct {
     }
 
     pub async fn se(&self, name: &str, prefix: &str) {
-        let settings = SeSettings {
-            name: se_name(name),
-            number: None,
-            prefix: Some(prefix.to_owned()),
-            qos: None,
-            status: None,
-            distances: Vec::new(),
-            only_new: true,
-        };
+        let settings = SeSettings { prefix: Some(prefix.to_owned()), only_new: true, ..settings::se(name) };
         self.ask(Operation::SeSet(settings)).await;
     }
 
     pub async fn user(&self, name: &str) {
-        let settings = UserSettings {
-            name: AccountName::parse(name).unwrap(),
-            group: None,
-            groups: None,
-            roles: None,
-            may_become: None,
-            subjects: None,
-            home: None,
-            disabled: None,
-            only_new: true,
-        };
+        let settings = UserSettings { only_new: true, ..settings::user(name) };
         self.ask(Operation::UserSet(settings)).await;
     }
 

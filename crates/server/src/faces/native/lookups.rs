@@ -102,14 +102,6 @@ impl Items {
             Items::Lfns { .. } => Operation::Lfns { guids: Vec::new() },
         })
     }
-
-    fn all(self) -> Operation {
-        match self {
-            Items::Stat { follow, lfns } => Operation::Stat { lfns, follow },
-            Items::Whereis { site, files } => Operation::Whereis { files, site },
-            Items::Lfns { guids } => Operation::Lfns { guids },
-        }
-    }
 }
 
 impl Lookups {
@@ -185,7 +177,14 @@ impl Lookups {
                     Items::Whereis { site, files } => {
                         service.whereis(&caller, files, site.as_ref()).await.map(Found::Whereis)
                     }
-                    items => service.execute(&caller, NO_ID, items.all()).await.map(Found::Answer),
+                    Items::Stat { follow, lfns } => {
+                        let operation = Operation::Stat { lfns, follow };
+                        service.execute(&caller, NO_ID, operation).await.map(Found::Answer)
+                    }
+                    Items::Lfns { guids } => {
+                        let operation = Operation::Lfns { guids };
+                        service.execute(&caller, NO_ID, operation).await.map(Found::Answer)
+                    }
                 };
                 take_apart(outcome, &shape)
             });
