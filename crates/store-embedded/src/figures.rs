@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use exacat_model::{Revision, TimeMs};
+use exacat_model::Revision;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
@@ -19,7 +19,10 @@ pub(crate) struct Figures {
     pub operations: AtomicU64,
     pub operations_bytes: AtomicU64,
     distributions: Mutex<Distributions>,
-    checkpoint: Mutex<CheckpointFigures>,
+    /// Rows written from memtables, and by merges; how often, and how long that took.
+    flushes: Work,
+    merges: Work,
+    operations_from: AtomicU64,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -28,13 +31,28 @@ struct Distributions {
     group_requests: Option<Histogram<u64>>,
 }
 
-/// The last checkpoint.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CheckpointFigures {
-    pub revision: Revision,
-    pub bytes: u64,
-    pub written: Option<TimeMs>,
-    pub took_ms: u64,
+/// Work on runs since the store was opened.
+#[derive(Default)]
+struct Work {
+    times: AtomicU64,
+    rows: AtomicU64,
+    took_ms: AtomicU64,
+}
+
+impl Work {
+    fn add(&self, rows: u64, took: Duration) {
+        self.times.fetch_add(1, Ordering::Relaxed);
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+        self.took_ms.fetch_add(u64::try_from(took.as_millis()).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    fn list(&self, name: &str) -> [(String, u64); 3] {
+        [
+            (format!("{name}_total"), self.times.load(Ordering::Relaxed)),
+            (format!("{name}_rows_total"), self.rows.load(Ordering::Relaxed)),
+            (format!("{name}_ms_total"), self.took_ms.load(Ordering::Relaxed)),
+        ]
+    }
 }
 
 impl Figures {
@@ -49,7 +67,9 @@ impl Figures {
                 sync_us: Histogram::new_with_bounds(1, SYNC_US_MAX, 3).ok(),
                 group_requests: Histogram::new_with_bounds(1, 1 << 20, 3).ok(),
             }),
-            checkpoint: Mutex::new(CheckpointFigures::default()),
+            flushes: Work::default(),
+            merges: Work::default(),
+            operations_from: AtomicU64::new(0),
             warnings: Mutex::new(Vec::new()),
         }
     }
@@ -66,12 +86,23 @@ impl Figures {
         }
     }
 
-    pub fn checkpoint(&self) -> CheckpointFigures {
-        *self.checkpoint.lock()
+    /// A memtable was written into a run.
+    pub fn flushed(&self, rows: u64, took: Duration) {
+        self.flushes.add(rows, took);
     }
 
-    pub fn set_checkpoint(&self, figures: CheckpointFigures) {
-        *self.checkpoint.lock() = figures;
+    /// Runs were merged into one.
+    pub fn merged(&self, rows: u64, took: Duration) {
+        self.merges.add(rows, took);
+    }
+
+    /// Operations begun before this are not remembered.
+    pub fn operations_from(&self) -> Revision {
+        Revision(self.operations_from.load(Ordering::Relaxed))
+    }
+
+    pub fn set_operations_from(&self, revision: Revision) {
+        self.operations_from.store(revision.0, Ordering::Relaxed);
     }
 
     /// Something an operator should know; an earlier warning that begins alike is replaced.
@@ -99,6 +130,8 @@ impl Figures {
             ("memory_requests_remembered_bytes".to_owned(), self.operations_bytes.load(Ordering::Relaxed)),
             ("log_written_bytes".to_owned(), self.log_bytes.load(Ordering::Relaxed)),
         ];
+        list.extend(self.flushes.list("flushes"));
+        list.extend(self.merges.list("merges"));
         let distributions = self.distributions.lock();
         let both = [("sync_us", &distributions.sync_us), ("group_requests", &distributions.group_requests)];
         for (name, histogram) in both {

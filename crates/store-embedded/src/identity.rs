@@ -36,13 +36,19 @@ impl Layout {
         self.root.join("log")
     }
 
+    /// Where the runs lie.
+    pub fn runs(&self) -> PathBuf {
+        self.root.join("runs")
+    }
+
+    /// Where the engine's first stage kept checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")
     }
 
     /// Makes the directories.
     pub fn create(&self, disk: &dyn Disk) -> Result<(), Error> {
-        for directory in [&self.root, &self.log(), &self.checkpoints()] {
+        for directory in [&self.root, &self.log(), &self.runs()] {
             disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         }
         disk.sync_directory(&self.root).map_err(|error| cannot_write(&self.root, &error))

@@ -1,28 +1,31 @@
 //! Inspecting a data directory offline: everything in it is read and checked, nothing is changed.
 //!
-//! The log is replayed from its first record, whatever checkpoints there are, and the state it gives is audited;
-//! each checkpoint is loaded and compared with that state at its revision. It needs the memory that opening needs, twice
-//! while a checkpoint is looked at.
+//! Every record of the log and every page of the runs is read; the state that opening would give is audited. A log that is
+//! whole from its first record, and not too long, is replayed as well, and the state it gives compared with that of the
+//! runs: what is in runs is a view of the log.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use exacat_model::codec::DecodeError;
 use exacat_model::{Audit, Change, DirId, Entry, Error, ErrorKind, Result, Revision};
 
-use crate::checkpoint;
 use crate::disk::{Disk, DiskFile, RealDisk, read_whole};
 use crate::history::{Segment, cannot_read};
 use crate::identity::Layout;
 use crate::log::{self, Replay};
 use crate::manifest::Manifest;
-use crate::open::{apply_replayed, check_record, check_segment};
+use crate::open::{apply_replayed, check_record, check_segment, recover};
 use crate::record::{Head, read_changes, read_head};
-use crate::run::{Cache, Run};
+use crate::run::{Cache, Reading, Run};
 use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, corrupt};
+use crate::settings::EmbeddedSettings;
 use crate::state::State;
 use crate::store::EmbeddedStore;
+use crate::table::Shelf;
+
+/// Log bytes that are replayed from the start, at most: the state they give is all in memory.
+const REPLAYED_BYTES_MAX: u64 = 1 << 30;
 
 /// What an inspection found.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,9 +41,13 @@ pub struct Inspection {
     /// The end of the log is torn: what was being written when the machine stopped, and was not answered. Opening
     /// cuts it off. Not a problem.
     pub torn: bool,
-    /// Checkpoints that are whole and agree with the log.
-    pub checkpoints: Vec<Revision>,
-    /// The audit of the replayed state.
+    /// Runs, and rows in them.
+    pub runs: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// The log was replayed from its first record, and gives what the runs have.
+    pub replayed: bool,
+    /// The audit of the state.
     pub audit: Audit,
     /// What is wrong, each with file and place; empty if all is well.
     pub problems: Vec<String>,
@@ -127,19 +134,20 @@ pub fn read_run(
     mut give: impl FnMut(DirId, &[u8], Option<Entry>),
 ) -> Result<()> {
     const FILE: &str = "the run";
-    let run = Run::open(FILE, Arc::new(InMemory(bytes.to_vec())), catalogue)?;
+    let run = Arc::new(Run::open(FILE, Arc::new(InMemory(bytes.to_vec())), catalogue)?);
     let cache = Cache::new(bytes.len() as u64);
-    let mut cursor = run.from(&cache, DirId(0), b"", false)?;
+    let reading = Reading::waiting(&cache);
+    let mut cursor = run.from(reading, DirId(0), b"", false)?;
     while let Some(row) = cursor.row(&run)? {
         let entry = row.entry().map_err(|error| corrupt(FILE, 0, error))?;
         if let Some(guid) = row.guid() {
-            let found = run.find_guid(&cache, guid)?;
+            let found = run.find_guid(reading, guid)?;
             if found.is_none_or(|(directory, name, _)| (directory, &name[..]) != (row.parent, row.name)) {
                 return Err(corrupt(FILE, 0, format!("the GUID {guid} does not lead to its row")));
             }
         }
         give(row.parent, row.name, entry);
-        cursor.advance(&run, &cache)?;
+        cursor.advance(&run, reading)?;
     }
     Ok(())
 }
@@ -162,44 +170,81 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
             scan.problems.push(error.message);
         }
     }
-    let checkpoints = checkpoint::list(&**disk, &layout.checkpoints())?;
-    let mut replay = Inspector {
-        state: State::new(log::random_u64()?)?,
-        digests: checkpoints.iter().map(|(revision, _)| (*revision, None)).collect(),
-    };
-    replay.note();
-    if let Err(error) = log::replay(&**disk, catalogue, &segments, None, &mut replay)
-        && !scan.problems.contains(&error.message)
-    {
-        scan.problems.push(error.message);
+    let shelf = Shelf::look_at(Arc::clone(disk), &layout.runs(), catalogue)?;
+    let (runs, mut rows) = (shelf.version().runs.clone(), 0);
+    for run in &runs {
+        rows += run.rows().0;
+        scan.problems.extend(run.check());
     }
-    let mut whole = Vec::new();
-    for (revision, path) in &checkpoints {
-        match checkpoint::load(&**disk, path, catalogue, 0) {
-            Ok(loaded) if replay.digests.get(revision) == Some(&Some(loaded.state.digest())) => {
-                whole.push(*revision);
-            }
-            Ok(_) => scan.problems.push(format!(
-                "{}: the checkpoint is whole, but the log gives another state at its revision, or ends before",
-                path.display()
-            )),
-            Err(error) => scan.problems.push(error.message),
+    let last = shelf.revision().0;
+    let settings = EmbeddedSettings::at(directory);
+    let recovered = recover(disk, &layout, catalogue, shelf, &settings, false);
+    let (revision, audit) = match recovered {
+        Ok(recovered) => {
+            let revision = recovered.state.revision;
+            let audit = recovered.state.audit().or_else(|defect| {
+                scan.problem(defect.to_string());
+                Ok::<Audit, Error>(Audit { revision, ..Audit::default() })
+            })?;
+            (revision, audit)
         }
+        Err(error) => {
+            scan.problem(error.message);
+            (Revision(0), Audit::default())
+        }
+    };
+    let mut replayed = false;
+    if segments.first().is_some_and(|first| first.first_revision == Revision(1))
+        && scan.record_bytes <= REPLAYED_BYTES_MAX
+    {
+        replayed = scan.replay(&**disk, catalogue, &segments, last, &runs);
     }
-    let audit = replay.state.audit()?;
     Ok(Inspection {
         segments: segments.len() as u64,
         records: scan.records,
         record_bytes: scan.record_bytes,
-        revision: replay.state.revision,
+        revision,
         torn: scan.torn,
-        checkpoints: whole,
+        runs: runs.len() as u64,
+        rows,
+        replayed,
         audit,
         problems: scan.problems,
     })
 }
 
 impl Scan {
+    /// Notes a problem, once.
+    fn problem(&mut self, what: String) {
+        if !self.problems.contains(&what) {
+            self.problems.push(what);
+        }
+    }
+
+    /// Replays the log from its first record; does it give what the runs have at their revision?
+    fn replay(
+        &mut self,
+        disk: &dyn Disk,
+        catalogue: CatalogueId,
+        segments: &[Arc<Segment>],
+        last: Revision,
+        runs: &[Arc<Run>],
+    ) -> bool {
+        let replay = || -> Result<Option<u128>> {
+            let state = State::new(log::random_u64()?, Arc::new(Cache::new(0)))?;
+            let mut replay = Inspector { state, at: last, digest: None };
+            replay.note();
+            log::replay(disk, catalogue, segments, Revision(0), &mut replay)?;
+            Ok(replay.digest)
+        };
+        match replay() {
+            Ok(digest) if runs.is_empty() || digest == State::digest_in(runs) => return true,
+            Ok(_) => self.problem("the log gives another state than the runs have, or ends before".to_owned()),
+            Err(error) => self.problem(error.message),
+        }
+        false
+    }
+
     fn segment(
         &mut self,
         disk: &dyn Disk,
@@ -224,16 +269,17 @@ impl Scan {
     }
 }
 
-/// Replays the log, and remembers the digests at the revisions of checkpoints.
+/// Replays the log, and remembers the digest at one revision.
 struct Inspector {
     state: State,
-    digests: BTreeMap<Revision, Option<u128>>,
+    at: Revision,
+    digest: Option<u128>,
 }
 
 impl Inspector {
     fn note(&mut self) {
-        if let Some(digest) = self.digests.get_mut(&self.state.revision) {
-            *digest = Some(self.state.digest());
+        if self.state.revision == self.at {
+            self.digest = Some(self.state.digest());
         }
     }
 }

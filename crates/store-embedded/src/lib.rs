@@ -24,28 +24,26 @@
 mod checkpoint;
 mod committer;
 mod decide;
+mod defect;
 pub mod disk;
 mod durability;
 mod figures;
 mod history;
 mod identity;
 mod inspect;
+mod keyspace;
 mod log;
-#[allow(dead_code, unused_imports, reason = "the state is being put on it")]
 mod manifest;
-#[allow(dead_code, unused_imports, reason = "the state is being put on it")]
 mod memtable;
+mod merger;
 mod open;
-#[allow(dead_code, unused_imports, reason = "the state is being put on it")]
 mod page;
 mod record;
-#[allow(dead_code, unused_imports, reason = "the state is being put on it")]
 mod run;
 mod segment;
 mod settings;
 mod state;
 mod store;
-#[allow(dead_code, unused_imports, reason = "the state is being put on it")]
 mod table;
 mod writer;
 

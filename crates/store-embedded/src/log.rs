@@ -73,23 +73,23 @@ pub(crate) trait Replay {
     fn change(&mut self, file: &str, offset: u64, change: Change) -> Result<(), Error>;
 }
 
-/// Reads the log from a place (none: from its start) to its end.
+/// Reads the log after a change to its end. That change is the last of a record, or 0.
 pub(crate) fn replay(
     disk: &dyn Disk,
     catalogue: CatalogueId,
     segments: &[Arc<Segment>],
-    from: Option<Position>,
+    after: Revision,
     into: &mut impl Replay,
 ) -> Result<Option<End>, Error> {
-    let first = match from {
-        None => 0,
-        Some(position) => segments
-            .iter()
-            .position(|segment| segment.first_revision == position.segment)
-            .ok_or_else(|| {
-                let name = segment::file_name(position.segment);
-                Error::new(ErrorKind::Corrupt, format!("the log segment {name} is missing"))
-            })?,
+    let next = Revision(after.0 + 1);
+    let first = segments.partition_point(|segment| segment.first_revision <= next);
+    let first = match first.checked_sub(1) {
+        Some(first) => first,
+        None if segments.is_empty() => return Ok(None),
+        None => {
+            let what = format!("the log begins after change {}, from which on it is needed", next.0);
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
     };
     let mut end = None;
     for (at, segment) in segments.iter().enumerate().skip(first) {
@@ -100,23 +100,12 @@ pub(crate) fn replay(
         if header.catalogue != catalogue || header.first_revision != segment.first_revision {
             return Err(corrupt(&name, 16, "the segment is another catalogue's, or has another's name"));
         }
-        let start = match from {
-            Some(position) if at == first => usize::try_from(position.offset).unwrap_or(usize::MAX),
-            _ => {
-                into.segment(&name, &header)?;
-                HEADER_BYTES
-            }
-        };
-        if start > bytes.len() {
-            return Err(corrupt(
-                &name,
-                bytes.len() as u64,
-                "the segment ends before the checkpoint's place in it",
-            ));
+        if header.first_revision >= next {
+            into.segment(&name, &header)?;
         }
-        let mut records = Records::new(&bytes, header.salt, start);
+        let mut records = Records::new(&bytes, header.salt, HEADER_BYTES);
         while let Some((offset, body)) = records.next_record() {
-            replay_record(&name, offset as u64, body, segment, into)?;
+            replay_record(&name, offset as u64, body, segment, next, into)?;
         }
         let ending = records.ending(&name, at + 1 == segments.len())?;
         let position = Position { segment: segment.first_revision, offset: records.offset() as u64 };
@@ -130,12 +119,16 @@ fn replay_record(
     offset: u64,
     body: &[u8],
     segment: &Segment,
+    next: Revision,
     into: &mut impl Replay,
 ) -> Result<(), Error> {
     let undecodable =
         |error| corrupt(name, offset, format!("a valid record holds what is no change: {error}"));
     let head = record::read_head(body).map_err(undecodable)?;
     segment.note(head.first_revision, offset);
+    if head.first_revision < next {
+        return Ok(());
+    }
     into.record(name, offset, head, body.len())?;
     record::read_changes(body, Revision(0), |change| {
         into.change(name, offset, change)?;

@@ -1,29 +1,31 @@
-//! Opening: the last whole checkpoint, then the log after it, then the writer.
+//! Opening: what the runs have, then the log after them, then the writer.
 
 use std::sync::Arc;
 
 use exacat_model::limits::OPERATIONS_REMEMBERED;
-use exacat_model::{Change, Error, ErrorKind, Result};
+use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 use exacat_store::Clock;
 use tokio::sync::mpsc;
 
 use crate::checkpoint;
 use crate::committer::{Committer, Group};
 use crate::disk::{Disk, RealDisk};
-use crate::figures::CheckpointFigures;
 use crate::history::{History, Segment};
 use crate::identity::Layout;
-use crate::log::{self, End, Log, Position, Replay};
+use crate::log::{self, End, Log, Replay};
+use crate::merger::Merger;
 use crate::record::Head;
+use crate::run::Cache;
 use crate::segment::{CatalogueId, Ending, Header, corrupt};
 use crate::settings::{EmbeddedSettings, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::state::{Operations, State};
 use crate::store::{EmbeddedStore, Shared};
+use crate::table::{Shelf, write_memtable};
 use crate::writer::Writer;
 
 impl EmbeddedStore {
     /// Opens the catalogue in the settings' directory, or makes a new one if there is none. Takes as long as reading
-    /// the last checkpoint and the log after it does.
+    /// the directories and the log after the last run does.
     pub fn open(settings: EmbeddedSettings, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
         Self::open_on(Arc::new(RealDisk), settings, clock)
     }
@@ -39,19 +41,25 @@ impl EmbeddedStore {
         layout.create(&*disk)?;
         let lock = layout.lock(&*disk)?;
         let catalogue = identify(&*disk, &layout)?;
-        let recovered = recover(&disk, &layout, catalogue, true)?;
-        checkpoint::forget_older(&*disk, &layout.checkpoints());
-        let Recovered { state, operations, end, segments, checkpoint, replayed_bytes, notes } = recovered;
-        let bytes = settings.segment_bytes;
-        let log = match (end, segments.last()) {
+        let shelf = Shelf::open(Arc::clone(&disk), &layout.runs(), catalogue)?;
+        let mut recovered = recover(&disk, &layout, catalogue, shelf, &settings, true)?;
+        let log = match (recovered.end, recovered.segments.last()) {
             (Some(end), Some(last)) => {
+                let bytes = settings.segment_bytes;
                 Log::open(Arc::clone(&disk), &layout.log(), catalogue, bytes, Arc::clone(last), end)?
             }
             _ => {
-                let created = clock.now();
-                Log::create(Arc::clone(&disk), &layout.log(), catalogue, bytes, created, state.digest())?
+                let (bytes, digest) = (settings.segment_bytes, recovered.state.digest());
+                Log::create(Arc::clone(&disk), &layout.log(), catalogue, bytes, clock.now(), digest)?
             }
         };
+        if recovered.carried_over {
+            // What the first stage left is in runs before anything new comes.
+            recovered.flush()?;
+            checkpoint::forget(&*disk, &layout.checkpoints());
+        }
+        let Recovered { state, operations, shelf, segments, notes, .. } = recovered;
+        let frozen = shelf.revision().0;
         let history = History::new(Arc::clone(&disk), catalogue, segments);
         if history.segments() == 0 {
             history.push(Arc::clone(log.segment()));
@@ -60,19 +68,17 @@ impl EmbeddedStore {
         for (topic, what) in notes {
             shared.figures.warn(topic, &what);
         }
-        shared.figures.set_checkpoint(checkpoint);
+        shared.figures.set_operations_from(operations.oldest().unwrap_or_default());
         let (sender, commands) = mpsc::channel(settings.queue_requests_max);
         let mut writer = Writer {
             shared: Arc::clone(&shared),
             commands,
             clock: Arc::clone(&clock),
             settings: settings.clone(),
-            layout,
-            catalogue,
             log,
             operations,
-            bytes_since_checkpoint: replayed_bytes,
-            checkpoint_bytes: checkpoint.bytes,
+            frozen,
+            merger: Merger::start(Arc::clone(&shared), shelf)?,
             group: Group::default(),
             effect: Vec::new(),
             committer: Committer::start(Arc::clone(&shared), settings.commit_at_once_bytes)?,
@@ -90,7 +96,7 @@ impl EmbeddedStore {
         let thread = thread.map_err(|error| {
             Error::new(ErrorKind::Unavailable, format!("cannot start the writer: {error}"))
         })?;
-        Ok(Arc::new(EmbeddedStore::new(shared, clock, settings, sender, thread)))
+        Ok(Arc::new(EmbeddedStore::new(shared, settings, sender, thread)))
     }
 }
 
@@ -100,6 +106,9 @@ fn check(settings: &EmbeddedSettings) -> Result<()> {
             "segments of {} bytes: they have {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}",
             settings.segment_bytes
         )));
+    }
+    if settings.memtable_rows == 0 {
+        return Err(Error::invalid("a memtable has no room for a row"));
     }
     if settings.queue_requests_max == 0 || settings.queue_bytes_max == 0 {
         return Err(Error::invalid("the queue of requests has no place"));
@@ -113,10 +122,11 @@ fn identify(disk: &dyn Disk, layout: &Layout) -> Result<CatalogueId> {
         return Ok(id);
     }
     let segments = log::list_segments(disk, &layout.log(), false)?;
-    if !segments.is_empty() || !checkpoint::list(disk, &layout.checkpoints())?.is_empty() {
+    let names = disk.list(&layout.runs()).unwrap_or_default();
+    if !segments.is_empty() || !names.is_empty() || !checkpoint::list(disk, &layout.checkpoints())?.is_empty() {
         return Err(Error::new(
             ErrorKind::Corrupt,
-            "there is a log or a checkpoint, but no CATALOGUE file that says whose: restore it",
+            "there is a log, or there are runs, but no CATALOGUE file that says whose: restore it",
         ));
     }
     layout.create_id(disk)
@@ -126,53 +136,75 @@ fn identify(disk: &dyn Disk, layout: &Layout) -> Result<CatalogueId> {
 pub(crate) struct Recovered {
     pub state: State,
     pub operations: Operations,
+    pub shelf: Shelf,
     /// None if there is no log yet.
     pub end: Option<End>,
     pub segments: Vec<Arc<Segment>>,
-    pub checkpoint: CheckpointFigures,
-    pub replayed_bytes: u64,
+    /// It is of the engine's first stage, and in no run yet.
+    pub carried_over: bool,
     /// What an operator should know.
     pub notes: Vec<(&'static str, String)>,
 }
 
-/// Builds the state from the newest checkpoint that is whole, and the log after it.
+impl Recovered {
+    /// Puts what is in memory only into a run.
+    fn flush(&mut self) -> Result<()> {
+        flush(&mut self.state, &self.operations, &mut self.shelf)
+    }
+}
+
+/// Puts what is in memory only into a run.
+fn flush(state: &mut State, operations: &Operations, shelf: &mut Shelf) -> Result<()> {
+    let frozen = state.freeze(operations, shelf.revision().0);
+    let begun = shelf.begin(frozen.rows() as u64)?;
+    let rows = write_memtable(&frozen.memtable, frozen.resident(), begun.writer)?;
+    shelf.add(begun.number, rows, frozen.revision, frozen.time)?;
+    state.table.install(Arc::clone(shelf.version()), true);
+    Ok(())
+}
+
+/// Builds the state from the runs - or, of the engine's first stage, from its newest checkpoint that is whole - and the log
+/// after them. If it is `clean`, what is no part of anything is removed, and what was replayed goes into runs as it does
+/// while working: so it takes no more memory than that.
 pub(crate) fn recover(
     disk: &Arc<dyn Disk>,
     layout: &Layout,
     catalogue: CatalogueId,
+    shelf: Shelf,
+    settings: &EmbeddedSettings,
     clean: bool,
 ) -> Result<Recovered> {
     let mut notes = Vec::new();
-    let seed = log::random_u64()?;
+    let (seed, cache) = (log::random_u64()?, Arc::new(Cache::new(settings.cache_bytes)));
     let segments = log::list_segments(&**disk, &layout.log(), clean)?;
-    let mut start: Option<Position> = None;
-    let mut into =
-        Builder { state: State::new(seed)?, operations: Operations::new(OPERATIONS_REMEMBERED), bytes: 0 };
-    let mut figures = CheckpointFigures::default();
-    for (revision, path) in checkpoint::list(&**disk, &layout.checkpoints())? {
-        match checkpoint::load(&**disk, &path, catalogue, seed) {
-            Ok(loaded) => {
-                start = Some(loaded.position);
-                into.state = loaded.state;
+    let mut operations = Operations::new(OPERATIONS_REMEMBERED);
+    let mut carried_over = false;
+    let state = if shelf.version().runs.is_empty() {
+        let carried = carry_over(&**disk, layout, catalogue, seed, &cache, &mut notes)?;
+        carried_over = carried.is_some();
+        match carried {
+            None => State::new(seed, cache)?,
+            Some(loaded) => {
                 loaded
                     .operations
                     .iter()
-                    .for_each(|(operation, first)| into.operations.remember(*operation, *first));
-                figures = CheckpointFigures { revision, bytes: loaded.bytes, ..Default::default() };
-                break;
-            }
-            // A version of the future is no damage: replaying past it would be as wrong as reading it.
-            Err(error) if error.kind == ErrorKind::Invalid => return Err(error),
-            Err(error) => {
-                tracing::warn!(%error, "a checkpoint is passed over");
-                notes.push(("damaged checkpoint", format!("{error}; the one before it or the log was used")));
+                    .for_each(|(operation, first)| operations.remember(*operation, *first));
+                loaded.state
             }
         }
+    } else {
+        State::load(seed, Arc::clone(shelf.version()), cache, &mut operations)?
+    };
+    let from = state.revision;
+    if segments.is_empty() && from > Revision(0) {
+        return Err(Error::new(ErrorKind::Corrupt, "there are runs or checkpoints, but no log: restore it"));
     }
-    if segments.is_empty() && start.is_some() {
-        return Err(Error::new(ErrorKind::Corrupt, "there is a checkpoint, but no log"));
+    let rows_max = if clean && !carried_over { settings.memtable_rows } else { usize::MAX };
+    let mut into = Builder { state, operations, shelf, rows_max };
+    let end = log::replay(&**disk, catalogue, &segments, from, &mut into)?;
+    if into.state.revision < from {
+        return Err(Error::new(ErrorKind::Corrupt, "the log ends before the runs do: a part of it is missing"));
     }
-    let end = log::replay(&**disk, catalogue, &segments, start, &mut into)?;
     if let Some(End { position, ending: Ending::Torn, .. }) = end {
         let what = format!(
             "the end of {} was torn at byte {} and cut off there: it was being written when the machine stopped, \
@@ -183,15 +215,40 @@ pub(crate) fn recover(
         tracing::warn!("{what}");
         notes.push(("torn log", what));
     }
-    let Builder { state, operations, bytes } = into;
-    Ok(Recovered { state, operations, end, segments, checkpoint: figures, replayed_bytes: bytes, notes })
+    let Builder { state, operations, shelf, .. } = into;
+    Ok(Recovered { state, operations, shelf, end, segments, carried_over, notes })
+}
+
+/// The newest checkpoint that is whole.
+fn carry_over(
+    disk: &dyn Disk,
+    layout: &Layout,
+    catalogue: CatalogueId,
+    seed: u64,
+    cache: &Arc<Cache>,
+    notes: &mut Vec<(&'static str, String)>,
+) -> Result<Option<checkpoint::Loaded>> {
+    for (_, path) in checkpoint::list(disk, &layout.checkpoints())? {
+        match checkpoint::load(disk, &path, catalogue, seed, Arc::clone(cache)) {
+            Ok(loaded) => return Ok(Some(loaded)),
+            // A version of the future is no damage: replaying past it would be as wrong as reading it.
+            Err(error) if error.kind == ErrorKind::Invalid => return Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "a checkpoint is passed over");
+                notes.push(("damaged checkpoint", format!("{error}; the one before it or the log was used")));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Builds a state from the log.
 struct Builder {
     state: State,
     operations: Operations,
-    bytes: u64,
+    shelf: Shelf,
+    /// Rows after which a memtable is written to a run.
+    rows_max: usize,
 }
 
 impl Replay for Builder {
@@ -199,10 +256,12 @@ impl Replay for Builder {
         check_segment(&self.state, file, header)
     }
 
-    fn record(&mut self, file: &str, offset: u64, head: Head, bytes: usize) -> Result<()> {
+    fn record(&mut self, file: &str, offset: u64, head: Head, _: usize) -> Result<()> {
+        if self.state.table.active().rows() + self.state.resident_changed() >= self.rows_max {
+            flush(&mut self.state, &self.operations, &mut self.shelf)?;
+        }
         check_record(&self.state, file, offset, head)?;
         self.operations.remember(head.operation, head.first_revision);
-        self.bytes += bytes as u64;
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What can be set on an embedded store, and every limit that is the engine's own.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Mutations applied under one taking of the write lock: bounds how long a reader waits for the writer.
 pub(crate) const MUTATIONS_PER_LOCK: usize = 32;
@@ -26,10 +27,18 @@ pub(crate) const INDEX_EVERY_BYTES: u64 = 256 << 10;
 pub(crate) const CHANGES_PAGE_BYTES_MAX: usize = 8 << 20;
 /// Items looked at for one page of a listing that has to skip some; then the page ends early and goes on.
 pub(crate) const SCANNED_PER_PAGE_MAX: usize = 50_000;
-/// Checkpoints kept: the last, and the one before in case the last is damaged.
-pub(crate) const CHECKPOINTS_KEPT: usize = 2;
-/// Bytes of one block of a checkpoint: written when it is reached.
-pub(crate) const CHECKPOINT_BLOCK_BYTES: usize = 256 << 10;
+/// Memtables that may wait to be written: then the writer waits.
+pub(crate) const MEMTABLES_FROZEN_MAX: usize = 2;
+/// How often a memtable may outgrow its size while there is no space to write those before it; then changes are refused.
+pub(crate) const MEMTABLE_STRETCH: usize = 4;
+/// Runs beyond those that merging leaves at which the writer is slowed down the most.
+pub(crate) const MERGE_DEBT_RUNS: usize = 24;
+/// How long a group of changes is held up then.
+pub(crate) const MERGE_PAUSE_MAX: Duration = Duration::from_millis(40);
+/// How long the merger waits before it tries again what the disk refused.
+pub(crate) const MERGE_RETRY: Duration = Duration::from_millis(500);
+/// Times that a reader asks again for pages that are not in memory; then it waits for them with the lock.
+pub(crate) const ASK_AGAIN_MAX: usize = 64;
 /// Bytes a block of a checkpoint may claim: a block's last item may be an entry of the largest kind.
 pub(crate) const CHECKPOINT_BLOCK_BYTES_MAX: usize = 64 << 20;
 
@@ -40,9 +49,10 @@ pub struct EmbeddedSettings {
     pub directory: PathBuf,
     /// Bytes of one log segment, reserved when it is begun.
     pub segment_bytes: u64,
-    /// Log bytes after which a checkpoint is written; never less than the last checkpoint's own size, so that
-    /// checkpoints cost no more than the log does.
-    pub checkpoint_after_bytes: u64,
+    /// Rows after which a memtable is written to a run. More make look-ups and opening slower, fewer make more merges.
+    pub memtable_rows: usize,
+    /// Memory for pages that were read, in bytes.
+    pub cache_bytes: u64,
     /// Requests that may wait for the writer. Further ones wait for a place.
     pub queue_requests_max: usize,
     /// Bytes of requests that may wait for the writer or be worked on.
@@ -50,8 +60,6 @@ pub struct EmbeddedSettings {
     /// A group of records shorter than this is committed by the writer itself, if nothing else is being committed: its
     /// sync takes no longer than waking another thread would.
     pub commit_at_once_bytes: usize,
-    /// Memory the packed entries may take, at most 32 GiB; changes are refused beyond, reads go on.
-    pub entry_bytes_max: u64,
 }
 
 impl Default for EmbeddedSettings {
@@ -59,11 +67,11 @@ impl Default for EmbeddedSettings {
         EmbeddedSettings {
             directory: PathBuf::from("data"),
             segment_bytes: 64 << 20,
-            checkpoint_after_bytes: 256 << 20,
+            memtable_rows: 250_000,
+            cache_bytes: 1 << 30,
             queue_requests_max: 4096,
             queue_bytes_max: 64 << 20,
             commit_at_once_bytes: 64 << 10,
-            entry_bytes_max: 32 << 30,
         }
     }
 }

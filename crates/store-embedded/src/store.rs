@@ -14,23 +14,26 @@ use exacat_model::{
     Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Clock, Due, Files, Located, Outcome, Page, RecordEntry, Request, Store,
+    Account, ApplyError, ChangePage, Due, Files, Located, Outcome, Page, RecordEntry, Request, Store,
     StoreStatus, UsageOf, Walk,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use crate::defect::Defect;
 use crate::disk::Disk;
 use crate::durability::Durability;
 use crate::figures::Figures;
 use crate::history::History;
-use crate::settings::EmbeddedSettings;
-use crate::state::{Hints, MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
+use crate::run::{Cache, Held};
+use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings};
+use crate::state::{Hints, Lookup, MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
 use crate::writer::Command;
 
 /// What readers and the writer share.
 pub(crate) struct Shared {
     pub state: RwLock<State>,
+    pub cache: Arc<Cache>,
     pub hints: Hints,
     pub history: Arc<History>,
     pub durability: Durability,
@@ -42,8 +45,10 @@ pub(crate) struct Shared {
 impl Shared {
     pub fn new(state: State, history: History, disk: Arc<dyn Disk>) -> Self {
         let durability = Durability::new(state.revision);
+        let cache = Arc::clone(state.table.cache());
         Shared {
             state: RwLock::new(state),
+            cache,
             hints: Hints::new(),
             history: Arc::new(history),
             durability,
@@ -86,7 +91,6 @@ const PERMIT_BYTES: usize = 1024;
 /// The embedded store.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
-    clock: Arc<dyn Clock>,
     settings: EmbeddedSettings,
     /// None once this is dropped: then the writer ends.
     commands: Option<mpsc::Sender<Command>>,
@@ -98,7 +102,6 @@ pub struct EmbeddedStore {
 impl EmbeddedStore {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        clock: Arc<dyn Clock>,
         settings: EmbeddedSettings,
         commands: mpsc::Sender<Command>,
         thread: JoinHandle<()>,
@@ -106,7 +109,6 @@ impl EmbeddedStore {
         let permits = (settings.queue_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(1 << 30));
         EmbeddedStore {
             shared,
-            clock,
             settings,
             commands: Some(commands),
             bytes: Arc::new(Semaphore::new(permits)),
@@ -115,9 +117,9 @@ impl EmbeddedStore {
         }
     }
 
-    /// Writes a checkpoint now; otherwise one is written when the log since the last is long enough.
-    pub async fn checkpoint(&self) -> Result<()> {
-        self.ask(|reply| Command::Checkpoint { reply }).await?
+    /// Writes what is in memory only into a run now; otherwise that happens when there is enough of it.
+    pub async fn flush(&self) -> Result<()> {
+        self.ask(|reply| Command::Flush { reply }).await?
     }
 
     /// The digest of the state as last committed: equal for equal states, whatever way they came about.
@@ -134,6 +136,37 @@ impl EmbeddedStore {
         };
         self.shared.durability.reached(revision).await?;
         Ok(answer)
+    }
+
+    /// Answers from the state as it is, once what was seen is durable. The disk is waited for without the lock: what is
+    /// not in memory is read, and the state, as it is then, asked again.
+    async fn look<T>(&self, answer: impl FnMut(Lookup<'_>) -> std::result::Result<T, Defect>) -> Result<T> {
+        self.shared.check_open()?;
+        let (answer, revision) = self.look_now(answer)?;
+        self.shared.durability.reached(revision).await?;
+        Ok(answer)
+    }
+
+    /// The same, not waiting until it is durable; gives the revision it is of.
+    fn look_now<T>(
+        &self,
+        mut answer: impl FnMut(Lookup<'_>) -> std::result::Result<T, Defect>,
+    ) -> Result<(T, Revision)> {
+        let held = Held::default();
+        for _ in 0..ASK_AGAIN_MAX {
+            {
+                let state = self.shared.state.read();
+                match answer(state.look_with(Some(&held))) {
+                    Ok(answer) => return Ok((answer, state.revision)),
+                    Err(Defect::NotInMemory) => {}
+                    Err(other) => return Err(other.into()),
+                }
+            }
+            held.read(&self.shared.cache)?;
+        }
+        // It asks for ever more: better that others wait once.
+        let state = self.shared.state.read();
+        Ok((answer(state.look())?, state.revision))
     }
 
     /// Changes of the log after one revision, up to another that is durable.
@@ -156,7 +189,7 @@ impl EmbeddedStore {
             return Ok((Page { items: Vec::new(), more: true }, since.cursor()));
         }
         let changes = self.history(since.after, since.up_to, PAGE_ITEMS_MAX).await?;
-        self.read(|state| {
+        self.look(|look| {
             let mut items: Vec<Entry> = Vec::new();
             let mut given: HashSet<EntryId> = HashSet::new();
             let mut next = MovedSince { after: since.up_to, ..since };
@@ -165,7 +198,7 @@ impl EmbeddedStore {
                 if let Some(id) = MovedSince::moved_back(&change.effect)
                     && given.insert(id)
                 {
-                    items.extend(state.if_on_se(id, se)?);
+                    items.extend(look.if_on_se(id, se)?);
                 }
                 if items.len() >= limit {
                     break;
@@ -260,17 +293,17 @@ impl Store for EmbeddedStore {
 
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
         check_batch(paths.len())?;
-        self.read(|state| Ok(state.walk(&self.shared.hints, paths)?)).await
+        self.look(|look| look.walk(&self.shared.hints, paths)).await
     }
 
     async fn files(&self, paths: &[Lfn]) -> Result<Files> {
         check_batch(paths.len())?;
-        self.read(|state| Ok(state.files(&self.shared.hints, paths)?)).await
+        self.look(|look| look.files(&self.shared.hints, paths)).await
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         check_batch(ids.len())?;
-        self.read(|state| ids.iter().map(|id| Ok(state.locate(*id)?)).collect()).await
+        self.look(|look| look.locate_all(ids)).await
     }
 
     async fn list(
@@ -279,7 +312,7 @@ impl Store for EmbeddedStore {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Option<Page<Entry>>> {
-        self.read(|state| Ok(state.list(directory, after, page(limit))?)).await
+        self.look(|look| look.list(directory, after, page(limit))).await
     }
 
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
@@ -295,7 +328,7 @@ impl Store for EmbeddedStore {
         if let Some(since) = MovedSince::parse(cursor, self.revision().await?) {
             return self.moved_since(since, se, page(limit)).await;
         }
-        self.read(|state| state.replicas_on(se, cursor, page(limit))?.ok_or_else(bad)).await
+        self.look(|look| look.replicas_on(se, cursor, page(limit))).await?.ok_or_else(bad)
     }
 
     async fn members(
@@ -304,15 +337,15 @@ impl Store for EmbeddedStore {
         after: Option<Guid>,
         limit: usize,
     ) -> Result<Option<Page<Guid>>> {
-        self.read(|state| Ok(state.members(collection, after, page(limit))?)).await
+        self.look(|look| look.members(collection, after, page(limit))).await
     }
 
     async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
-        self.read(|state| Ok(state.trash_page(after, page(limit))?)).await
+        self.look(|look| look.trash_page(after, page(limit))).await
     }
 
     async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
-        self.read(|state| Ok(state.trash_item(id)?)).await
+        self.look(|look| look.trash_item(id)).await
     }
 
     async fn deletions(
@@ -321,7 +354,7 @@ impl Store for EmbeddedStore {
         after: Option<DeletionId>,
         limit: usize,
     ) -> Result<Page<Deletion>> {
-        self.read(|state| Ok(state.deletions(se, after, page(limit)))).await
+        self.look(|look| look.deletions(se, after, page(limit))).await
     }
 
     async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
@@ -340,7 +373,9 @@ impl Store for EmbeddedStore {
         // More than one round only where a great many below the trash are passed over. The lock is let go between two,
         // so that nobody waits; each entry was due in the state it was found in.
         loop {
-            cursor = self.read(|state| Ok(state.due_entries(now, limit, cursor, &mut entries)?)).await?;
+            let found = self.look(|look| look.due_entries(now, limit - entries.len(), cursor)).await?;
+            entries.extend(found.0);
+            cursor = found.1;
             if cursor.is_none() {
                 return Ok(Due { bookings, entries });
             }
@@ -391,26 +426,16 @@ impl Store for EmbeddedStore {
         let (entries, memory, counts) =
             self.read(|state| Ok((state.entries, state.memory(), state.counts()))).await?;
         let figures = &self.shared.figures;
-        let checkpoint = figures.checkpoint();
-        let age = checkpoint.written.map_or(0, |written| self.clock.now().0.saturating_sub(written.0));
         let free = self.shared.disk.free_bytes(&self.settings.directory).unwrap_or(0);
         let waiting =
             self.commands.as_ref().map_or(0, |commands| commands.max_capacity() - commands.capacity());
-        let memory_total: u64 = memory
-            .iter()
-            .filter(|(name, _)| *name != "memory_entries_free_bytes")
-            .map(|(_, bytes)| bytes)
-            .sum();
+        let memory_total: u64 = memory.iter().map(|(_, bytes)| bytes).sum();
         let named = |(name, value): (&'static str, u64)| (name.to_owned(), value);
         let mut list: Vec<(String, u64)> = counts.into_iter().map(named).collect();
         list.extend(memory.into_iter().map(named));
         list.push(("memory_hints_bytes".to_owned(), self.shared.hints.bytes()));
         list.push(("memory_bytes".to_owned(), memory_total + self.shared.hints.bytes()));
         list.push(("log_segments".to_owned(), self.shared.history.segments() as u64));
-        list.push(("checkpoint_revision".to_owned(), checkpoint.revision.0));
-        list.push(("checkpoint_bytes".to_owned(), checkpoint.bytes));
-        list.push(("checkpoint_age_ms".to_owned(), age));
-        list.push(("checkpoint_took_ms".to_owned(), checkpoint.took_ms));
         list.push(("disk_free_bytes".to_owned(), free));
         list.push(("queue_requests".to_owned(), waiting as u64));
         list.extend(figures.list());

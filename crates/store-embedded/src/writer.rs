@@ -12,26 +12,25 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
+use exacat_model::limits::BATCH_MUTATIONS_MAX;
 use exacat_model::{Audit, Effect, Error, ErrorKind, Mutation, OperationId, Revision, TimeMs, UserId};
 use exacat_store::{ApplyError, Clock, Outcome, Request};
 use parking_lot::RwLockWriteGuard;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use crate::checkpoint;
 use crate::committer::{Committer, Group, Waiting};
 use crate::decide::{Context, Declined, bytes_at_most, decide};
-use crate::figures::CheckpointFigures;
-use crate::identity::Layout;
+use crate::defect::Defect;
 use crate::log::Log;
+use crate::merger::Merger;
 use crate::record::{Head, RecordWriter, encode_effect};
-use crate::segment::CatalogueId;
+use crate::run::Held;
 use crate::settings::{
-    EmbeddedSettings, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES,
+    ASK_AGAIN_MAX, EmbeddedSettings, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, MEMTABLE_STRETCH, MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES,
     RESERVE_BYTES_MAX,
 };
-use crate::state::{Defect, Operations, Stamp, State};
+use crate::state::{Operations, Stamp, State};
 use crate::store::Shared;
 
 /// What the writer is asked to do.
@@ -47,8 +46,8 @@ pub(crate) enum Command {
     },
     /// Check the state between two groups.
     Audit { reply: oneshot::Sender<Result<Audit, Error>> },
-    /// Write a checkpoint between two groups.
-    Checkpoint { reply: oneshot::Sender<Result<(), Error>> },
+    /// Write what is in memory only into a run.
+    Flush { reply: oneshot::Sender<Result<(), Error>> },
     /// Finish.
     Close { reply: oneshot::Sender<()> },
 }
@@ -59,13 +58,11 @@ pub(crate) struct Writer {
     pub commands: mpsc::Receiver<Command>,
     pub clock: Arc<dyn Clock>,
     pub settings: EmbeddedSettings,
-    pub layout: Layout,
-    pub catalogue: CatalogueId,
     pub log: Log,
     pub operations: Operations,
-    /// Log bytes since the last checkpoint, and its size.
-    pub bytes_since_checkpoint: u64,
-    pub checkpoint_bytes: u64,
+    /// The last change that is frozen.
+    pub frozen: Revision,
+    pub merger: Merger,
     /// Records not written yet; what they are of.
     pub group: Group,
     /// An effect's bytes, on their way into the group.
@@ -104,8 +101,15 @@ enum Pause {
     NeedsSpace(usize),
 }
 
+/// Why work on a request ended before it was done.
+enum Halt {
+    /// What a mutation is decided by cannot be read. Nothing of it was done.
+    Undecided(Error),
+    /// Half a change may have been applied.
+    Defect(Defect),
+}
+
 const LOG_SPACE: &str = "log space";
-const CHECKPOINT: &str = "checkpoint";
 
 impl Drop for Writer {
     fn drop(&mut self) {
@@ -132,18 +136,14 @@ impl Writer {
                         // Whoever asked may have gone; then there is nobody to tell.
                         let _gone = reply.send(audit);
                     }
-                    Command::Checkpoint { reply } => {
-                        self.settle();
-                        let written = self.checkpoint();
+                    Command::Flush { reply } => {
+                        let written = self.flush_all();
                         let _gone = reply.send(written);
                     }
                     Command::Close { reply } => {
                         self.shared.refuse();
-                        self.settle();
-                        if self.failure().is_none()
-                            && let Err(error) = self.checkpoint()
-                        {
-                            tracing::warn!(%error, "no checkpoint at closing, the next opening takes longer");
+                        if let Err(error) = self.flush_all() {
+                            tracing::warn!(%error, "not all is in runs at closing, the next opening takes longer");
                         }
                         self.refuse_waiting();
                         return Some(reply);
@@ -154,7 +154,8 @@ impl Writer {
                 next = if full { None } else { self.commands.try_recv().ok() };
             }
             self.flush();
-            self.checkpoint_if_due();
+            self.freeze_if_due();
+            self.merger.pace();
         }
         self.settle();
         None
@@ -209,6 +210,10 @@ impl Writer {
             record: None,
         };
         loop {
+            if let Err(error) = self.rehearse(work.mutations.as_slice()) {
+                self.end_record(&mut work);
+                return Err(self.given_up(&work, error));
+            }
             let pause = {
                 let mut state = self.shared.state.write();
                 let pause = step(
@@ -229,13 +234,14 @@ impl Writer {
                 Ok(Pause::NeedsSpace(bytes)) => {
                     self.end_record(&mut work);
                     if let Err(error) = self.make_space(bytes) {
-                        return Err(match work.applied {
-                            true => ApplyError::Unknown(error),
-                            false => ApplyError::Unavailable(error),
-                        });
+                        return Err(self.given_up(&work, error));
                     }
                 }
-                Err(defect) => {
+                Err(Halt::Undecided(error)) => {
+                    self.end_record(&mut work);
+                    return Err(self.given_up(&work, error.message));
+                }
+                Err(Halt::Defect(defect)) => {
                     let why = format!("the state contradicts itself: {defect}");
                     self.shared.fail(&why);
                     // Half a change may have been applied: nobody may see it.
@@ -246,6 +252,37 @@ impl Writer {
         }
         self.end_record(&mut work);
         Ok(work.outcomes)
+    }
+
+    /// What is answered if the rest of a request cannot be done.
+    fn given_up(&self, work: &Work, why: String) -> ApplyError {
+        match work.applied {
+            true => ApplyError::Unknown(why),
+            false => ApplyError::Unavailable(why),
+        }
+    }
+
+    /// Has the pages that deciding will need read, so that the disk is not waited for under the lock that keeps readers
+    /// out.
+    fn rehearse(&self, soon: &[Mutation]) -> Result<(), String> {
+        let soon = &soon[..soon.len().min(MUTATIONS_PER_LOCK)];
+        if soon.iter().all(|mutation| matches!(mutation, Mutation::Create(_))) {
+            return Ok(());
+        }
+        let held = Held::default();
+        for _ in 0..ASK_AGAIN_MAX {
+            {
+                let state = self.shared.state.read();
+                let look = state.look_with(Some(&held));
+                let seen = soon.iter().try_for_each(|mutation| look.rehearse(mutation));
+                seen.map_err(|defect| defect.to_string())?;
+            }
+            if held.is_content() {
+                return Ok(());
+            }
+            held.read(&self.shared.cache).map_err(|error| error.message)?;
+        }
+        Ok(())
     }
 
     /// The outcomes that mutations of this request had when it was asked before (clause A6).
@@ -276,18 +313,20 @@ impl Writer {
 
     /// Makes sure that log and memory have room for what a request may need, before any of it is done.
     fn reserve(&mut self, mutations: &[Mutation], request_bytes: usize) -> Result<(), String> {
-        let needed = {
+        let (needed, rows) = {
             let state = self.shared.state.read();
-            let named: usize = mutations.iter().map(|mutation| bytes_at_most(&state, mutation)).sum();
-            let needed = 2 * request_bytes + named + RecordWriter::EMPTY_BYTES;
-            if !state.has_room(needed, self.settings.entry_bytes_max) {
-                return Err(format!(
-                    "the memory for entries is used up ({} bytes): raise the limit or remove and purge entries",
-                    self.settings.entry_bytes_max
-                ));
+            let mut named = 0;
+            for mutation in mutations {
+                named += bytes_at_most(&state, mutation).map_err(|defect| defect.to_string())?;
             }
-            needed.min(RESERVE_BYTES_MAX)
+            let needed = 2 * request_bytes + named + RecordWriter::EMPTY_BYTES;
+            (needed.min(RESERVE_BYTES_MAX), state.table.active().rows() + mutations.len())
         };
+        if rows > self.settings.memtable_rows.saturating_mul(MEMTABLE_STRETCH).max(2 * BATCH_MUTATIONS_MAX)
+            && let Err(error) = self.merger.wait_for_room()
+        {
+            return Err(format!("changes cannot be put into runs, nothing was done: {error}"));
+        }
         if !self.log.fits(self.group.bytes.len() + needed) {
             self.make_space(needed)?;
         }
@@ -341,7 +380,6 @@ impl Writer {
         }
         self.group.last_revision = self.shared.state.read().revision;
         let bytes = self.group.bytes.len();
-        self.bytes_since_checkpoint += bytes as u64;
         let (count, memory) = (self.operations.len() as u64, self.operations.bytes());
         self.shared.figures.operations.store(count, Ordering::Relaxed);
         self.shared.figures.operations_bytes.store(memory, Ordering::Relaxed);
@@ -355,55 +393,50 @@ impl Writer {
         self.committer.settle();
     }
 
-    // ---- checkpoints ----
+    // ---- memtables ----
 
-    fn checkpoint_if_due(&mut self) {
-        let due = self.settings.checkpoint_after_bytes.max(self.checkpoint_bytes);
-        if self.bytes_since_checkpoint < due {
-            return;
+    /// Begins a new memtable if this one has grown enough, and has it written into a run.
+    fn freeze_if_due(&mut self) {
+        let due = {
+            let state = self.shared.state.read();
+            let rows = state.table.active().rows();
+            // Directories that changed are written with it.
+            rows > 0 && rows + state.resident_changed() >= self.settings.memtable_rows
+        };
+        // If there is no room because of the disk the memtable grows on, up to a bound at which requests are refused.
+        if due && self.merger.wait_for_room().is_ok() {
+            self.freeze();
         }
+    }
+
+    /// Ends the memtable. Whatever is in it is durable in the log, before any run can have it.
+    fn freeze(&mut self) {
         self.settle();
         if self.failure().is_some() {
             return;
         }
-        if let Err(error) = self.checkpoint() {
-            // Nothing is lost, opening takes longer. Not again at once: the disk may be full.
-            self.bytes_since_checkpoint = due / 2;
-            tracing::warn!(%error, "cannot write a checkpoint");
-        }
+        let frozen = {
+            let mut state = self.shared.state.write();
+            if state.revision == self.frozen {
+                return;
+            }
+            state.freeze(&self.operations, self.frozen)
+        };
+        self.frozen = frozen.revision;
+        self.shared.figures.set_operations_from(frozen.operations_from);
+        self.merger.hand(frozen);
     }
 
-    /// Writes the state as it is. Readers go on meanwhile, the writer does not.
-    fn checkpoint(&mut self) -> Result<(), Error> {
+    /// Has all that is in memory only written into runs.
+    fn flush_all(&mut self) -> Result<(), Error> {
+        self.settle();
         if let Some(why) = self.failure() {
             return Err(Error::new(ErrorKind::Unavailable, why.to_string()));
         }
-        let begun = Instant::now();
-        let state = self.shared.state.read();
-        if state.revision == self.shared.figures.checkpoint().revision {
-            return Ok(());
-        }
-        let directory = self.layout.checkpoints();
-        let disk = &*self.shared.disk;
-        let position = self.log.position();
-        let written = checkpoint::write(disk, &directory, self.catalogue, position, &state, &self.operations);
-        match written {
-            Ok(bytes) => {
-                (self.bytes_since_checkpoint, self.checkpoint_bytes) = (0, bytes);
-                self.shared.figures.set_checkpoint(CheckpointFigures {
-                    revision: state.revision,
-                    bytes,
-                    written: Some(self.clock.now()),
-                    took_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-                });
-                self.shared.figures.clear(CHECKPOINT);
-                Ok(())
-            }
-            Err(error) => {
-                self.shared.figures.warn(CHECKPOINT, &error.message);
-                Err(error)
-            }
-        }
+        let cannot = |why| Error::new(ErrorKind::Unavailable, why);
+        self.merger.wait_for_room().map_err(cannot)?;
+        self.freeze();
+        self.merger.settle().map_err(cannot)
     }
 }
 
@@ -415,9 +448,7 @@ fn step(
     operations: &mut Operations,
     log: &Log,
     work: &mut Work,
-) -> Result<Pause, Defect> {
-    let soon = work.mutations.as_slice();
-    state.touch(&soon[..soon.len().min(MUTATIONS_PER_LOCK)]);
+) -> Result<Pause, Halt> {
     for _ in 0..MUTATIONS_PER_LOCK {
         let (index, effect) = match work.held.take() {
             Some(held) => held,
@@ -440,7 +471,8 @@ fn step(
                         work.outcomes.push(Outcome::Refused(refusal));
                         continue;
                     }
-                    Err(Declined::Defect(defect)) => return Err(defect),
+                    Err(Declined::Defect(Defect::Unreadable(error))) => return Err(Halt::Undecided(error)),
+                    Err(Declined::Defect(defect)) => return Err(Halt::Defect(defect)),
                 }
             }
         };
@@ -469,7 +501,7 @@ fn step(
             }
         };
         record.add(&mut group.bytes, index, encoded);
-        state.apply(stamp, &effect, Some(encoded))?;
+        state.apply(stamp, &effect, Some(encoded)).map_err(Halt::Defect)?;
         work.applied = true;
         work.outcomes.push(Outcome::Applied { revision: stamp.revision, id: effect.entry_id() });
         let long = record.bytes(&group.bytes) >= RECORD_SPLIT_BYTES;

@@ -65,12 +65,12 @@ fn check_well_formed(booking: &Booking) -> Result<(), Refusal> {
 
 /// Does the file exist? If so, it must be what is to be uploaded.
 fn check_file(state: &State, booking: &Booking) -> Result<bool, Declined> {
-    let Some(handle) = state.find_guid(booking.guid) else { return Ok(false) };
-    if !state.is_in_tree(handle)? {
+    let look = state.look();
+    let Some(found) = look.find_guid(booking.guid)? else { return Ok(false) };
+    if !look.is_in_tree(&found) {
         return Err(Refusal::GuidInUse.into());
     }
-    let entry = state.entry(handle)?;
-    let file = entry.file().ok_or(Refusal::GuidInUse)?;
+    let file = found.entry.file().ok_or(Refusal::GuidInUse)?;
     if file.size != Some(booking.size) {
         let known = file.size.map_or("not known".to_owned(), |size| size.to_string());
         return Err(Refusal::Mismatch(format!("the file's size is {known}, not {}", booking.size)).into());
@@ -112,11 +112,10 @@ pub(super) fn commit(state: &State, context: Context, written: Written) -> Decis
     }
     let replica =
         Replica { se: written.se, state: ReplicaState::Available, location: pending.location.clone() };
-    match state.find_guid(written.guid) {
-        Some(handle) => {
-            let in_tree = state.is_in_tree(handle)?;
-            let entry = state.entry(handle)?;
-            let gained = check_present(&entry, in_tree, &written.at, &replica, &checksums)?;
+    match state.look().find_guid(written.guid)? {
+        Some(found) => {
+            let in_tree = state.look().is_in_tree(&found);
+            let gained = check_present(&found.entry, in_tree, &written.at, &replica, &checksums)?;
             let (guid, at) = (written.guid, written.at);
             Ok(Effect::Committed { guid, at, created: None, replica, checksums: gained })
         }

@@ -18,7 +18,9 @@ pub(super) fn create(state: &State, context: Context, new: NewEntry) -> Decision
         NewBody::File(file) => Some(file.guid),
         NewBody::Collection { guid } | NewBody::Link { guid, .. } => Some(*guid),
     };
-    if guid.is_some_and(|guid| state.find_guid(guid).is_some() || state.booking(guid).is_some()) {
+    if let Some(guid) = guid
+        && (state.booking(guid).is_some() || state.look().has_guid(guid)?)
+    {
         return Err(Refusal::GuidInUse.into());
     }
     let body = match new.body {

@@ -244,13 +244,17 @@ impl Work<'_> {
             return Err(Refusal::WrongKind.into());
         };
         if added {
-            let handle = self.state.find_guid(guid).ok_or(Refusal::NotFound)?;
-            if !self.state.is_file(handle)? {
+            let is_file =
+                self.state.look().view.find_guid(guid, |row| row.is_some_and(crate::page::Row::is_file))?;
+            if !is_file {
                 return Err(Refusal::NotFound.into());
             }
         }
         let edited = self.members.get(&guid).copied();
-        let is_member = edited.unwrap_or_else(|| self.state.has_member(*collection, guid));
+        let is_member = match edited {
+            Some(edited) => edited,
+            None => self.state.look().has_member(*collection, guid)?,
+        };
         if is_member == added {
             return Ok(None);
         }

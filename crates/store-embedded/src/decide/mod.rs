@@ -13,11 +13,15 @@ mod registry;
 use exacat_model::codec::Encode;
 use exacat_model::limits::DEPTH_MAX;
 use exacat_model::{
-    At, DirId, Effect, Entry, EntryId, Error, ErrorKind, Expect, Mutation, Name, Revision, TimeMs,
+    At, DirId, Effect, Entry, EntryId, Error, ErrorKind, Expect, Mutation, Name, PurgeTarget, Revision,
+    TimeMs,
 };
 use exacat_store::Refusal;
 
-use crate::state::{Defect, State};
+use crate::defect::Defect;
+use crate::keyspace;
+use crate::page::Row;
+use crate::state::State;
 
 /// What the change will be stamped with, if there is one.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +38,7 @@ pub(crate) enum Declined {
     Unchanged,
     /// A precondition does not hold.
     Refused(Refusal),
-    /// The state contradicts itself.
+    /// The state contradicts itself, or cannot be read.
     Defect(Defect),
 }
 
@@ -76,20 +80,21 @@ pub(crate) fn decide(state: &State, context: Context, mutation: Mutation) -> Dec
 
 /// Bytes that log and memory may need for what a mutation does, at most, about: its own bytes twice (a value can
 /// come back as a before), and those of the entries it names.
-pub(crate) fn bytes_at_most(state: &State, mutation: &Mutation) -> usize {
+pub(crate) fn bytes_at_most(state: &State, mutation: &Mutation) -> Result<usize, Defect> {
     /// An effect's numbers, and the bytes around it.
     const AROUND: usize = 256;
+    let look = state.look();
+    let bytes = |row: Option<&Row<'_>>| row.map_or(0, Row::bytes);
     let named = match mutation {
-        Mutation::Update { at, .. } | Mutation::Remove { at, .. } => state.find(at),
-        Mutation::Move { from, .. } => state.find(from),
-        Mutation::Restore { trash, .. } | Mutation::Purge(exacat_model::PurgeTarget::Item(trash)) => {
-            state.trashed(*trash).map(|item| item.handle)
+        Mutation::Update { at, .. } | Mutation::Remove { at, .. } => look.at(at, bytes)?,
+        Mutation::Move { from, .. } => look.at(from, bytes)?,
+        Mutation::Restore { trash, .. } | Mutation::Purge(PurgeTarget::Item(trash)) => {
+            look.view.find(keyspace::TRASH, &keyspace::trash_key(*trash), bytes)?
         }
-        Mutation::Purge(exacat_model::PurgeTarget::Below { at, .. }) => state.find(at),
-        Mutation::Commit { guid, .. } => state.find_guid(*guid),
-        _ => None,
+        Mutation::Purge(PurgeTarget::Below { at, .. }) => look.at(at, bytes)?,
+        Mutation::Commit { guid, .. } => look.view.find_guid(*guid, bytes)?,
+        _ => 0,
     };
-    let named = named.map_or(0, |handle| state.packed_bytes(handle));
     let kept = match mutation {
         Mutation::Commit { guid, .. } | Mutation::Release { guid, .. } => {
             state.booking(*guid).map(Encode::to_bytes)
@@ -103,7 +108,7 @@ pub(crate) fn bytes_at_most(state: &State, mutation: &Mutation) -> usize {
         Mutation::Update { edits, .. } => edits.len() * 64,
         _ => 0,
     };
-    AROUND + edits + 2 * named + kept.map_or(0, |bytes| bytes.len())
+    Ok(AROUND + edits + 2 * named + kept.map_or(0, |bytes| bytes.len()))
 }
 
 // ---- what several rows ask ----
@@ -142,8 +147,8 @@ fn check_depth(state: &State, parent: DirId) -> Result<(), Refusal> {
 }
 
 fn check_free(state: &State, at: &At) -> Result<(), Declined> {
-    match state.find(at) {
-        Some(handle) => Err(Refusal::Exists(state.entry(handle)?.id()).into()),
+    match state.look().find(at)? {
+        Some(entry) => Err(Refusal::Exists(entry.id()).into()),
         None => Ok(()),
     }
 }
@@ -167,8 +172,7 @@ fn check_expected(entry: &Entry, expect: Expect) -> Result<(), Refusal> {
 /// The entry in the tree at this place, as expected.
 fn found_in_tree(state: &State, at: &At, expect: Expect) -> Result<Entry, Declined> {
     check_parent(state, at.parent)?;
-    let handle = state.find(at).ok_or(Refusal::NotFound)?;
-    let entry = state.entry(handle)?;
+    let entry = state.look().find(at)?.ok_or(Refusal::NotFound)?;
     check_expected(&entry, expect)?;
     Ok(entry)
 }

@@ -42,20 +42,19 @@ pub(super) fn remove(state: &State, at: At, expect: Expect, only_empty: bool, lf
 }
 
 pub(super) fn restore(state: &State, trash: TrashId, to: At) -> Decision {
-    let item = state.trashed(trash).ok_or(Refusal::NotFound)?;
-    let entry = state.entry(item.handle)?;
+    let (entry, _) = state.look().trashed(trash)?.ok_or(Refusal::NotFound)?;
     check_target(state, &to)?;
     Ok(Effect::Restored { trash, id: entry.id(), to })
 }
 
 pub(super) fn purge(state: &State, target: PurgeTarget) -> Decision {
     let entry = match &target {
-        PurgeTarget::Item(trash) => state.entry(state.trashed(*trash).ok_or(Refusal::NotFound)?.handle)?,
+        PurgeTarget::Item(trash) => state.look().trashed(*trash)?.ok_or(Refusal::NotFound)?.0,
         PurgeTarget::Below { at, expect } => {
             if !matches!(state.top(at.parent), Some(Top::Trash(_))) {
                 return Err(Refusal::ParentGone.into());
             }
-            let entry = state.entry(state.find(at).ok_or(Refusal::NotFound)?)?;
+            let entry = state.look().find(at)?.ok_or(Refusal::NotFound)?;
             check_expected(&entry, *expect)?;
             entry
         }

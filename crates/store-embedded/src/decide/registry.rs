@@ -18,14 +18,16 @@ pub(super) fn dequeue(state: &State, se: SeNumber, done: &[DeletionId]) -> Decis
             limit("the number of deletions taken off at once", done.len(), EDITS_PER_UPDATE_MAX).into()
         );
     }
-    let queue = state.accounts.ses.get(&se).map(|account| &account.deletions).ok_or(Refusal::NotFound)?;
-    let mut seen = HashSet::new();
-    let there = done.iter().copied().filter(|id| queue.contains_key(id) && seen.insert(*id));
-    let done: Vec<DeletionId> = there.collect();
-    if done.is_empty() {
+    let (mut seen, mut there) = (HashSet::new(), Vec::new());
+    for id in done {
+        if state.deletion(se, *id)?.is_some() && seen.insert(*id) {
+            there.push(*id);
+        }
+    }
+    if there.is_empty() {
         return Err(Refusal::NotFound.into());
     }
-    Ok(Effect::Dequeued { se, done })
+    Ok(Effect::Dequeued { se, done: there })
 }
 
 fn check_expected(before: Option<&(Record, Revision)>, expect: ExpectRecord) -> Result<(), Refusal> {

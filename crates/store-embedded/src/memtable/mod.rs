@@ -3,7 +3,10 @@
 //! It takes rows until it has as many as a run shall begin with; then it is frozen, written to a run, and forgotten. So
 //! it is small, and what is found in it is found without waiting for a disk.
 
+mod arena;
+mod children;
 mod flat;
+mod handles;
 #[cfg(test)]
 mod tests;
 
@@ -12,16 +15,20 @@ use std::collections::BTreeMap;
 use exacat_model::{DirId, Guid};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::defect::Defect;
 use crate::page::Row;
-use crate::state::{Arena, Children, Defect, Handle, HandleTable};
+
+use arena::{Arena, Handle};
+use children::Children;
+pub(crate) use handles::HandleTable;
 
 /// Rows in memory.
 #[derive(Default)]
 pub(crate) struct Memtable {
     seed: u64,
     arena: Arena,
-    names: HandleTable,
-    guids: HandleTable,
+    names: HandleTable<Handle>,
+    guids: HandleTable<Handle>,
     directories: BTreeMap<u64, Children>,
     scratch: Vec<u8>,
     newest: u64,
@@ -73,10 +80,15 @@ impl Memtable {
         self.handle(directory, name).map(|handle| self.read(handle)).transpose()
     }
 
-    /// The row of a GUID.
+    /// The row of a GUID. If the GUID was purged, and then something has it again, that counts.
     pub fn find_guid(&self, guid: Guid) -> Result<Option<Row<'_>>, Defect> {
-        let is = |handle: &Handle| self.read(*handle).is_ok_and(|row| row.guid() == Some(guid));
-        self.guids.find(self.guid_hash(guid), is).map(|handle| self.read(handle)).transpose()
+        let hash = self.guid_hash(guid);
+        let row_of = |handle: &Handle| self.read(*handle).ok().filter(|row| row.guid() == Some(guid));
+        let found = self
+            .guids
+            .find(hash, |handle| row_of(handle).is_some_and(|row| !row.is_gone()))
+            .or_else(|| self.guids.find(hash, |handle| row_of(handle).is_some()));
+        found.map(|handle| self.read(handle)).transpose()
     }
 
     /// Puts a row, in place of the one of its key if there is one.

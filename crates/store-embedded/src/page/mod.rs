@@ -23,7 +23,7 @@ pub(crate) mod tests;
 
 pub(crate) use build::PageBuilder;
 pub(crate) use read::{Page, PageHead, Walk};
-pub(crate) use row::{Row, RowRoom};
+pub(crate) use row::{Row, RowRoom, Trashed};
 
 use crate::record::{part, u32_at, u64_at};
 

@@ -7,7 +7,7 @@
 //! ```text
 //! shape:  kind u8 · flags u8 · owner · group · mode · [algorithm u8 of the one checksum]
 //!         · places: their number, each: SE · 0 (derived) or 1 and the PFN before the name
-//! rest:   [expires] · [tags] · [checksums] · [replicas] · collection: members · link: target
+//! rest:   [item of the trash: where it stood, its LFN, who removed it, when] · [expires] · [tags] · [checksums] · [replicas] · collection: members · link: target
 //! ```
 //! A PFN that ends with the entry's own name, as most do that do not follow from the GUID, costs nothing but its
 //! part of the shape.
@@ -18,6 +18,8 @@ use exacat_model::{
     Name, Pfn, Replica, ReplicaState, Revision, SeNumber, TimeMs, UserId,
 };
 use exacat_store::FoundFile;
+
+use crate::keyspace;
 
 /// What kind of row it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub(crate) enum RowKind {
     Link = 4,
     /// No entry: what is kept beside the tree, its bytes in the rest.
     Side = 5,
+    /// There was something of this GUID; there is no more, whatever older rows say.
+    Purged = 6,
 }
 
 const SIZE: u8 = 1;
@@ -43,6 +47,39 @@ const ONE_CHECKSUM: u8 = 16;
 const CHECKSUMS: u8 = 32;
 /// Replicas that no place in the shape can tell, in the rest.
 const REPLICAS: u8 = 64;
+/// An item of the trash: what it was is in the rest.
+const TRASHED: u8 = 128;
+
+/// What an item of the trash has beside its entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trashed {
+    /// Where it stood.
+    pub at: At,
+    /// What that was called.
+    pub lfn: Lfn,
+    pub removed_by: UserId,
+    pub removed: TimeMs,
+}
+
+impl Encode for Trashed {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.at.encode(out);
+        self.lfn.encode(out);
+        self.removed_by.encode(out);
+        self.removed.encode(out);
+    }
+}
+
+impl Decode for Trashed {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Trashed {
+            at: Decode::decode(reader)?,
+            lfn: Decode::decode(reader)?,
+            removed_by: Decode::decode(reader)?,
+            removed: Decode::decode(reader)?,
+        })
+    }
+}
 
 /// A row, its parts lying elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +122,23 @@ fn before_name<'p>(location: &'p Location, name: &str) -> Option<&'p str> {
 }
 
 impl RowRoom {
-    /// The row of an entry.
+    /// The row of an entry in the tree, or below an item of the trash.
     pub fn row<'a>(&'a mut self, entry: &'a Entry) -> Row<'a> {
+        let key = (keyspace::directory_of(&entry.at), entry.at.name.as_str().as_bytes());
+        self.any(entry, key, None)
+    }
+
+    /// The row of an item of the trash, of this key.
+    pub fn trashed<'a>(&'a mut self, entry: &'a Entry, key: &'a [u8; 8], item: &Trashed) -> Row<'a> {
+        self.any(entry, (keyspace::TRASH, key), Some(item))
+    }
+
+    fn any<'a>(
+        &'a mut self,
+        entry: &'a Entry,
+        (parent, key): (DirId, &'a [u8]),
+        item: Option<&Trashed>,
+    ) -> Row<'a> {
         let RowRoom { shape, rest, checksum } = self;
         shape.clear();
         rest.clear();
@@ -103,6 +155,10 @@ impl RowRoom {
             Body::Link { guid, .. } => (RowKind::Link, guid.0),
         };
         let mut flags = 0;
+        if let Some(item) = item {
+            flags |= TRASHED;
+            item.encode(rest);
+        }
         if let Some(expires) = entry.expires {
             flags |= EXPIRES;
             expires.encode(rest);
@@ -130,8 +186,8 @@ impl RowRoom {
         }
         shape[1] = flags;
         Row {
-            parent: entry.at.parent,
-            name: name.as_bytes(),
+            parent,
+            name: key,
             shape,
             id,
             size,
@@ -248,16 +304,53 @@ impl<'a> Row<'a> {
         Row { shape: &Row::SIDE, rest: value, ..Row::gone(table, key, revision) }
     }
 
-    /// Is nothing there any more?
-    pub fn is_gone(&self) -> bool {
-        self.shape == Row::GONE
+    /// The shape of a GUID that was purged.
+    pub const PURGED: [u8; 1] = [RowKind::Purged as u8];
+
+    /// The word that nothing of this GUID is there any more. It stands under the GUID itself, where nothing else comes,
+    /// for a GUID is looked for in the newest rows first.
+    pub fn purged(guid: &'a Guid, revision: Revision) -> Row<'a> {
+        Row { shape: &Row::PURGED, id: guid.0, ..Row::gone(keyspace::PURGED, &guid.0, revision) }
     }
 
-    /// The GUID, if it is of something that has one.
+    /// Is nothing there any more?
+    pub fn is_gone(&self) -> bool {
+        self.shape == Row::GONE || self.shape == Row::PURGED
+    }
+
+    /// The GUID, if it is of something that has one, or had.
     pub fn guid(&self) -> Option<Guid> {
         match self.shape.first() {
-            Some(2..=4) => Some(Guid(self.id)),
+            Some(2..=4 | 6) => Some(Guid(self.id)),
             _ => None,
+        }
+    }
+
+    /// The directory of this number, if it is one.
+    pub fn directory(&self) -> Option<DirId> {
+        match self.shape.first() {
+            Some(1) => Some(number_of(&self.id)),
+            _ => None,
+        }
+    }
+
+    /// Is it a file?
+    pub fn is_file(&self) -> bool {
+        self.shape.first() == Some(&(RowKind::File as u8))
+    }
+
+    /// Bytes of it, about.
+    pub fn bytes(&self) -> usize {
+        self.name.len() + self.shape.len() + self.rest.len() + self.checksum.len() + 64
+    }
+
+    /// What an item of the trash has beside its entry; none if it is no item.
+    pub fn trashed(&self) -> Result<Option<Trashed>, DecodeError> {
+        match self.shape.get(..2) {
+            Some([1..=4, flags]) if flags & TRASHED != 0 => {
+                Trashed::decode(&mut Reader::new(self.rest)).map(Some)
+            }
+            _ => Ok(None),
         }
     }
 
@@ -269,10 +362,9 @@ impl<'a> Row<'a> {
         let mut shape = Shape::read(self.shape)?;
         let rest = &mut Reader::new(self.rest);
         let flags = shape.flags;
-        let text = std::str::from_utf8(self.name).map_err(|_| rest.error("a name is not UTF-8"))?;
-        let name = match text {
-            "/" => Name::root(),
-            _ => Name::parse(text).map_err(|_| rest.error("not a valid name"))?,
+        let at = match flags & TRASHED {
+            0 => self.at()?,
+            _ => Trashed::decode(rest)?.at,
         };
         let expires = if flags & EXPIRES != 0 { Some(TimeMs::decode(rest)?) } else { None };
         let tags = if flags & TAGS != 0 { Decode::decode(rest)? } else { Vec::new() };
@@ -281,11 +373,11 @@ impl<'a> Row<'a> {
             RowKind::Directory => Body::Directory(number_of(&self.id)),
             RowKind::Collection => Body::Collection { guid, members: Decode::decode(rest)? },
             RowKind::Link => Body::Link { guid, target: Lfn::decode(rest)? },
-            RowKind::File | RowKind::Gone | RowKind::Side => Body::File(self.file(&mut shape, rest)?),
+            _ => Body::File(self.file(at.name.as_str(), &mut shape, rest)?),
         };
         rest.clone().finish()?;
         Ok(Some(Entry {
-            at: At { parent: self.parent, name },
+            at,
             owner: shape.owner,
             group: shape.group,
             mode: shape.mode,
@@ -298,9 +390,23 @@ impl<'a> Row<'a> {
         }))
     }
 
-    /// What a look-up needs of it, if it is a file. `way` is the caller's.
+    /// Where it stands, if its key says that.
+    fn at(&self) -> Result<At, DecodeError> {
+        let name = self.text()?;
+        if self.parent == keyspace::ROOT_IN {
+            return Ok(At { parent: DirId::ROOT, name: Name::root() });
+        }
+        let bad = |_| Reader::new(&[]).error("not a valid name");
+        Ok(At { parent: self.parent, name: Name::parse(name).map_err(bad)? })
+    }
+
+    fn text(&self) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.name).map_err(|_| Reader::new(&[]).error("a name is not UTF-8"))
+    }
+
+    /// What a look-up needs of it, if it is a file in the tree. `way` is the caller's.
     pub fn found_file(&self, way: usize) -> Result<Option<FoundFile>, DecodeError> {
-        if self.shape.first() != Some(&(RowKind::File as u8)) {
+        if !self.is_file() {
             return Ok(None);
         }
         let mut shape = Shape::read(self.shape)?;
@@ -311,11 +417,11 @@ impl<'a> Row<'a> {
         if shape.flags & TAGS != 0 {
             Vec::<exacat_model::Tag>::decode(rest)?;
         }
-        let file = self.file(&mut shape, rest)?;
+        let file = self.file(self.text()?, &mut shape, rest)?;
         Ok(Some(FoundFile { way, owner: shape.owner, group: shape.group, mode: shape.mode, file }))
     }
 
-    fn file(&self, shape: &mut Shape<'_>, rest: &mut Reader<'_>) -> Result<File, DecodeError> {
+    fn file(&self, name: &str, shape: &mut Shape<'_>, rest: &mut Reader<'_>) -> Result<File, DecodeError> {
         let flags = shape.flags;
         let checksums = match shape.algorithm {
             Some(algorithm) => {
@@ -328,7 +434,7 @@ impl<'a> Row<'a> {
         };
         let replicas = match flags & REPLICAS != 0 {
             true => Decode::decode(rest)?,
-            false => self.places(&mut shape.places)?,
+            false => places(name, &mut shape.places)?,
         };
         Ok(File {
             guid: Guid(self.id),
@@ -338,8 +444,10 @@ impl<'a> Row<'a> {
             replicas,
         })
     }
+}
 
-    fn places(&self, reader: &mut Reader<'_>) -> Result<Vec<Replica>, DecodeError> {
+/// Replicas whose places a shape has; `name` is the file's.
+fn places(name: &str, reader: &mut Reader<'_>) -> Result<Vec<Replica>, DecodeError> {
         let count = reader.length()?;
         let mut replicas = Vec::with_capacity(count);
         for _ in 0..count {
@@ -348,8 +456,6 @@ impl<'a> Row<'a> {
                 0 => Location::Derived,
                 1 => {
                     let before = reader.text()?;
-                    let name =
-                        std::str::from_utf8(self.name).map_err(|_| reader.error("a name is not UTF-8"))?;
                     let mut pfn = String::with_capacity(before.len() + name.len());
                     pfn.push_str(before);
                     pfn.push_str(name);
@@ -361,4 +467,3 @@ impl<'a> Row<'a> {
         }
         Ok(replicas)
     }
-}

@@ -12,12 +12,14 @@ mod filter;
 mod guids;
 mod index;
 mod reader;
+mod reading;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use reader::{Cache, Cursor, Run};
+pub(crate) use reader::{Cursor, Run};
+pub(crate) use reading::{Cache, Held, Reading};
 pub(crate) use writer::{RunHead, RunWriter};
 
 use exacat_model::DirId;

@@ -3,51 +3,22 @@
 use std::sync::Arc;
 
 use exacat_model::{DirId, Error, ErrorKind, Guid};
-use quick_cache::Weighter;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::filter::Filter;
 use super::guids;
 use super::index::PageIndex;
+use super::reading::{Key, Part, Reading};
 use super::writer::RunHead;
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section, VERSION, name_hash};
+use crate::defect::Defect;
 use crate::disk::DiskFile;
 use crate::history::cannot_read;
 use crate::page::{Damaged, Page, PageHead, Row, Walk};
 use crate::record::u64_at;
 
-/// What a cached block weighs beside its bytes.
-const CACHED_OVERHEAD_BYTES: u64 = 96;
-/// How long a block is taken to be when the cache is laid out.
-const CACHED_BYTES_ABOUT: u64 = 8 << 10;
-
-#[derive(Clone)]
-struct Weigh;
-
-impl Weighter<Key, Arc<[u8]>> for Weigh {
-    fn weight(&self, _: &Key, bytes: &Arc<[u8]>) -> u64 {
-        bytes.len() as u64 + CACHED_OVERHEAD_BYTES
-    }
-}
-
-/// A run's number, and where in it something begins.
-type Key = (u64, u64);
-
-/// Pages and blocks that were read and checked, up to a number of bytes; of all runs together.
-pub(crate) struct Cache(quick_cache::sync::Cache<Key, Arc<[u8]>, Weigh>);
-
-impl Cache {
-    /// One for so many bytes.
-    pub fn new(bytes_max: u64) -> Self {
-        let about = usize::try_from(bytes_max / CACHED_BYTES_ABOUT).unwrap_or(usize::MAX).max(16);
-        Cache(quick_cache::sync::Cache::with_weighter(about, bytes_max, Weigh))
-    }
-
-    /// Bytes in it.
-    pub fn bytes(&self) -> u64 {
-        self.0.weight()
-    }
-}
+/// Pages after one that is not in memory that are read with it by who goes through them in order.
+const PAGES_AHEAD: usize = 4;
 
 /// A whole run.
 pub(crate) struct Run {
@@ -175,18 +146,55 @@ impl Run {
         corrupt(&self.name, format!("page {page}, at byte {at}: {damaged}{from}"))
     }
 
-    fn page(&self, cache: &Cache, page: usize) -> Result<Arc<[u8]>, Error> {
-        let (at, bytes) =
-            self.index.extent(page).ok_or_else(|| corrupt(&self.name, "it has no such page"))?;
-        let key = (self.head.number, at);
-        if let Some(found) = cache.0.get(&key) {
-            return Ok(found);
+    fn extent(&self, part: Part) -> Result<(u64, usize), Error> {
+        match part {
+            Part::Page(page) => {
+                self.index.extent(page).ok_or_else(|| corrupt(&self.name, "it has no such page"))
+            }
+            Part::Block(block) => {
+                let end = self.block_end(block as usize);
+                let begin = (block as usize).checked_sub(1).map_or(0, |before| self.block_end(before));
+                let bytes = end.checked_sub(begin).filter(|bytes| *bytes <= guids::BLOCK_BYTES_MAX as u64);
+                let bytes = bytes.ok_or_else(|| self.damaged_block(block, Damaged("it is too long")))?;
+                Ok((self.footer.blocks_at + begin, bytes as usize))
+            }
         }
+    }
+
+    /// By what a part is known among those of all runs.
+    pub(super) fn key(&self, part: Part) -> Result<Key, Error> {
+        Ok((self.head.number, self.extent(part)?.0))
+    }
+
+    /// Reads a part from the file, and checks it.
+    pub(super) fn read(&self, part: Part) -> Result<Arc<[u8]>, Error> {
+        let (at, bytes) = self.extent(part)?;
         let read = read_exactly(&self.name, &*self.file, at, bytes)?;
-        Page::open(&read, self.head.salt, at).map_err(|damaged| self.damaged(page, damaged))?;
-        let read: Arc<[u8]> = read.into();
-        cache.0.insert(key, Arc::clone(&read));
-        Ok(read)
+        match part {
+            Part::Page(page) => {
+                Page::open(&read, self.head.salt, at).map_err(|damaged| self.damaged(page, damaged))?;
+            }
+            Part::Block(block) => {
+                guids::check(&read, block, self.head.salt)
+                    .map_err(|damaged| self.damaged_block(block, damaged))?;
+            }
+        }
+        Ok(read.into())
+    }
+
+    fn damaged_block(&self, block: u32, damaged: Damaged) -> Error {
+        corrupt(&self.name, format!("block {block} of its GUID index: {damaged}"))
+    }
+
+    fn page(self: &Arc<Self>, reading: Reading<'_>, page: usize) -> Result<Arc<[u8]>, Defect> {
+        reading.get(self, Part::Page(page))
+    }
+
+    /// Reads and checks every part of it; gives what is wrong.
+    pub fn check(&self) -> Vec<String> {
+        let pages = (0..self.index.pages()).map(Part::Page);
+        let parts = pages.chain((0..self.footer.blocks).map(Part::Block));
+        parts.filter_map(|part| self.read(part).err()).map(|error| error.message).collect()
     }
 
     /// Can it have this name? If not, nothing needs to be read.
@@ -195,36 +203,51 @@ impl Run {
     }
 
     /// The row of a name.
-    pub fn find(&self, cache: &Cache, directory: DirId, name: &[u8]) -> Result<Option<RowAt>, Error> {
+    pub fn find(
+        self: &Arc<Self>,
+        reading: Reading<'_>,
+        directory: DirId,
+        name: &[u8],
+    ) -> Result<Option<RowAt>, Defect> {
         if !self.may_have(directory, name) {
             return Ok(None);
         }
         let Some(number) = self.index.page_of(directory, name) else { return Ok(None) };
-        let bytes = self.page(cache, number)?;
+        let bytes = self.page(reading, number)?;
         let found = Page::view(&bytes).and_then(|page| page.find(directory, name));
         let found = found.map_err(|damaged| self.damaged(number, damaged))?;
         Ok(found.map(|row| RowAt { page: bytes, row }))
     }
 
-    /// The row of a GUID, and its key.
-    pub fn find_guid(&self, cache: &Cache, guid: Guid) -> Result<Option<(DirId, Vec<u8>, RowAt)>, Error> {
+    /// The row of a GUID, and its key. If the GUID was purged here, and then something has it again, that counts.
+    pub fn find_guid(
+        self: &Arc<Self>,
+        reading: Reading<'_>,
+        guid: Guid,
+    ) -> Result<Option<(DirId, Vec<u8>, RowAt)>, Defect> {
         let hash = guids::hash(self.head.salt, guid);
         if !self.guids.may_have(hash) {
             return Ok(None);
         }
-        let block = self.block(cache, guids::block_of(hash, self.footer.blocks))?;
+        let block = reading.get(self, Part::Block(guids::block_of(hash, self.footer.blocks)))?;
+        let mut purged = None;
         for place in guids::find(&block, hash, self.footer.blocks) {
             let (number, row) = (place.page() as usize, place.row());
-            let bytes = self.page(cache, number)?;
+            let bytes = self.page(reading, number)?;
             let page = Page::view(&bytes).map_err(|damaged| self.damaged(number, damaged))?;
             let mut name = Vec::new();
             let directory = page.key(row, &mut name).map_err(|damaged| self.damaged(number, damaged))?;
             let found = page.row(row, directory, &name).map_err(|damaged| self.damaged(number, damaged))?;
             if found.guid() == Some(guid) {
-                return Ok(Some((directory, name, RowAt { page: bytes, row })));
+                let gone = found.is_gone();
+                let found = (directory, name, RowAt { page: bytes, row });
+                if !gone {
+                    return Ok(Some(found));
+                }
+                purged = Some(found);
             }
         }
-        Ok(None)
+        Ok(purged)
     }
 
     fn block_end(&self, block: usize) -> u64 {
@@ -233,36 +256,24 @@ impl Run {
         u64::from_le_bytes(end)
     }
 
-    fn block(&self, cache: &Cache, block: u32) -> Result<Arc<[u8]>, Error> {
-        let end = self.block_end(block as usize);
-        let begin = (block as usize).checked_sub(1).map_or(0, |before| self.block_end(before));
-        let at = self.footer.blocks_at + begin;
-        let key = (self.head.number, at);
-        if let Some(found) = cache.0.get(&key) {
-            return Ok(found);
-        }
-        let bytes = end.checked_sub(begin).filter(|bytes| *bytes <= guids::BLOCK_BYTES_MAX as u64);
-        let damaged = |damaged| corrupt(&self.name, format!("block {block} of its GUID index: {damaged}"));
-        let bytes = bytes.ok_or_else(|| damaged(Damaged("it is too long")))?;
-        let read = read_exactly(&self.name, &*self.file, at, bytes as usize)?;
-        guids::check(&read, block, self.head.salt).map_err(damaged)?;
-        let read: Arc<[u8]> = read.into();
-        cache.0.insert(key, Arc::clone(&read));
-        Ok(read)
-    }
-
     /// A walk from the first row at this key or after it - `after`: only after it.
-    pub fn from(&self, cache: &Cache, directory: DirId, name: &[u8], after: bool) -> Result<Cursor, Error> {
+    pub fn from(
+        self: &Arc<Self>,
+        reading: Reading<'_>,
+        directory: DirId,
+        name: &[u8],
+        after: bool,
+    ) -> Result<Cursor, Defect> {
         let number = self.index.page_of(directory, name).unwrap_or(0);
         let mut cursor = Cursor { next_page: number, page: None, walk: Walk::default() };
         if number < self.index.pages() {
-            let bytes = self.page(cache, number)?;
+            let bytes = self.page(reading, number)?;
             let walk =
                 Page::view(&bytes).and_then(|page| Ok((page.from(directory, name, after)?, page.head())));
             let (walk, head) = walk.map_err(|damaged| self.damaged(number, damaged))?;
             cursor = Cursor { next_page: number + 1, page: Some((bytes, head)), walk };
         }
-        cursor.advance(self, cache)?;
+        cursor.advance(self, reading)?;
         Ok(cursor)
     }
 }
@@ -276,7 +287,7 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     /// Goes to the next row; false at the end.
-    pub fn advance(&mut self, run: &Run, cache: &Cache) -> Result<bool, Error> {
+    pub fn advance(&mut self, run: &Arc<Run>, reading: Reading<'_>) -> Result<bool, Defect> {
         loop {
             if let Some((bytes, head)) = &self.page {
                 let went = self.walk.advance(&Page::with(bytes, *head));
@@ -288,7 +299,10 @@ impl Cursor {
                 self.page = None;
                 return Ok(false);
             }
-            let bytes = run.page(cache, self.next_page)?;
+            let bytes = run.page(reading, self.next_page).inspect_err(|_| {
+                let ahead = self.next_page + 1..(self.next_page + 1 + PAGES_AHEAD).min(run.index.pages());
+                reading.note_pages(run, ahead);
+            })?;
             let page = Page::view(&bytes).map_err(|damaged| run.damaged(self.next_page, damaged))?;
             let head = page.head();
             self.walk = page.all();
@@ -303,9 +317,9 @@ impl Cursor {
     }
 
     /// The row it is on.
-    pub fn row(&self, run: &Run) -> Result<Option<Row<'_>>, Error> {
+    pub fn row(&self, run: &Run) -> Result<Option<Row<'_>>, Defect> {
         let Some((bytes, head)) = &self.page else { return Ok(None) };
         let row = self.walk.row(&Page::with(bytes, *head));
-        row.map(Some).map_err(|damaged| run.damaged(self.next_page - 1, damaged))
+        row.map(Some).map_err(|damaged| run.damaged(self.next_page - 1, damaged).into())
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use exacat_model::{Deletion, DeletionId, DirId, GroupId, Replica, SeNumber, Usage, UserId};
+use exacat_model::{DirId, GroupId, SeNumber, Usage, UserId};
 use exacat_store::Account;
 
-use super::Defect;
+use crate::defect::Defect;
 
 /// Adds, or takes away, with the check that nothing goes below zero.
 pub(crate) fn change(usage: &mut Usage, plus: &Usage, minus: &Usage) -> Result<(), Defect> {
@@ -19,25 +19,26 @@ pub(crate) fn change(usage: &mut Usage, plus: &Usage, minus: &Usage) -> Result<(
 pub(crate) struct SeAccount {
     /// Replicas that take space.
     pub usage: Usage,
-    /// How many files in each directory have a replica here, of any state. It leads a listing to them: an index by
-    /// file would cost more than the replica itself.
-    pub directories: BTreeMap<DirId, u32>,
+    /// The directories with files that have a replica here, of any state. It leads a listing to them: an index by file
+    /// would cost more than the replica itself. How many such files there are is the directory's to count.
+    pub directories: BTreeSet<DirId>,
     /// How many items of the trash are files with a replica here.
     pub trashed: u64,
     /// Replicas that bookings are to make here.
     pub booked: u64,
-    /// Physical copies to delete.
-    pub deletions: BTreeMap<DeletionId, Deletion>,
-    /// Where each of them is: a hash of its location, with its id.
-    pub deletion_places: BTreeSet<(u64, DeletionId)>,
-    /// What these add up to.
+    /// What the physical copies to delete add up to; as many replicas as there are of them.
     pub deletions_usage: Usage,
 }
 
 impl SeAccount {
     /// Nothing here, nothing to come, nothing to delete?
     pub fn is_unused(&self) -> bool {
-        self.directories.is_empty() && self.trashed == 0 && self.booked == 0 && self.deletions.is_empty()
+        self.directories.is_empty() && self.trashed == 0 && self.booked == 0 && self.has_no_deletions()
+    }
+
+    /// Is there nothing to delete?
+    pub fn has_no_deletions(&self) -> bool {
+        self.deletions_usage.files == 0
     }
 
     /// What one deletion counts.
@@ -133,27 +134,6 @@ impl Accounts {
         Ok(())
     }
 
-    /// Replicas of a file in this directory (none: itself an item of the trash) came or went.
-    pub fn place_replicas(
-        &mut self,
-        replicas: &[Replica],
-        size: Option<u64>,
-        directory: Option<DirId>,
-        come: bool,
-    ) -> Result<(), Defect> {
-        for replica in replicas.iter().filter(|replica| replica.se != SeNumber::NONE) {
-            let account = self.ses.entry(replica.se).or_default();
-            let usage = Usage::of_replica(replica, size);
-            if come {
-                account.usage.add(&usage);
-            } else {
-                change(&mut account.usage, &Usage::default(), &usage)?;
-            }
-            account.move_file(directory, come)?;
-        }
-        Ok(())
-    }
-
     /// Does any account of a storage element stand for nothing? Then it is dropped.
     pub fn forget_if_unused(&mut self, se: SeNumber) {
         if self.ses.get(&se).is_some_and(SeAccount::is_unused) {
@@ -163,24 +143,10 @@ impl Accounts {
 }
 
 impl SeAccount {
-    /// A file with a replica here came into a directory (none: the trash) or left it.
-    pub fn move_file(&mut self, directory: Option<DirId>, come: bool) -> Result<(), Defect> {
-        let out_of_range = || Defect::new("a storage element's count of files went out of range");
-        let Some(directory) = directory else {
-            self.trashed = if come { self.trashed.checked_add(1) } else { self.trashed.checked_sub(1) }
-                .ok_or_else(out_of_range)?;
-            return Ok(());
-        };
-        if come {
-            let count = self.directories.entry(directory).or_default();
-            *count = count.checked_add(1).ok_or_else(out_of_range)?;
-            return Ok(());
-        }
-        let count = self.directories.get_mut(&directory).ok_or_else(out_of_range)?;
-        *count -= 1;
-        if *count == 0 {
-            self.directories.remove(&directory);
-        }
+    /// An item of the trash with a replica here came or went.
+    pub fn move_trashed(&mut self, come: bool) -> Result<(), Defect> {
+        self.trashed = if come { self.trashed.checked_add(1) } else { self.trashed.checked_sub(1) }
+            .ok_or_else(|| Defect::new("a storage element's count of files went out of range"))?;
         Ok(())
     }
 }

@@ -3,16 +3,18 @@
 //! A change that does not fit the state is a [`Defect`]: it was not decided on this state. Then the state may be
 //! half changed, and whoever applies must give it up.
 
+use exacat_model::codec::Encode;
 use exacat_model::{
     At, Body, Booking, Change, Deletion, DeletionId, DirId, Effect, Entry, FieldChange, File, Guid, Lfn,
-    Mutation, NewBody, PurgeTarget, QuotaOf, Record, RecordKey, Replica, Revision, SeNumber, Tag, TimeMs,
+    PurgeTarget, QuotaOf, Record, RecordKey, Replica, Revision, SeNumber, Tag, TimeMs,
     TrashId, Usage, UserId,
 };
 
 use super::accounts::change;
-use super::arena::Handle;
-use super::packed::{name_of, pack};
-use super::{Above, Children, Defect, Directory, Item, State, Trashed};
+use super::{Above, Directory, Item, State};
+use crate::defect::Defect;
+use crate::keyspace;
+use crate::page::{Row, Trashed};
 
 /// What a change says beside its effect, as far as the state depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -35,25 +37,10 @@ pub(super) const NOTHING: Usage = Usage {
 };
 
 fn nothing_at(at: &At) -> Defect {
-    Defect(format!("nothing is called {:?} in directory {}", at.name, at.parent.0))
+    Defect::new(format!("nothing is called {:?} in directory {}", at.name, at.parent.0))
 }
 
 impl State {
-    /// Brings in what creating these will need. A name or a GUID that is new is looked for in vain at a place of memory
-    /// that nobody has been at for long; asked for one after the other, each would be waited for.
-    pub fn touch(&self, soon: &[Mutation]) {
-        let mut touched = 0;
-        for mutation in soon {
-            if let Mutation::Create(new) = mutation {
-                touched ^= self.names.touch(self.name_hash(new.at.parent, new.at.name.as_str().as_bytes()));
-                if let NewBody::File(file) = &new.body {
-                    touched ^= self.guids.touch(self.guid_hash(file.guid));
-                }
-            }
-        }
-        std::hint::black_box(touched);
-    }
-
     /// Applies a change of the history.
     pub fn apply_change(&mut self, change: &Change) -> Result<(), Defect> {
         let stamp = Stamp { revision: change.revision, time: change.time, who: change.who };
@@ -64,10 +51,10 @@ impl State {
     pub fn apply(&mut self, stamp: Stamp, effect: &Effect, encoded: Option<&[u8]>) -> Result<(), Defect> {
         if stamp.revision.0 != self.revision.0 + 1 {
             let (got, last) = (stamp.revision.0, self.revision.0);
-            return Err(Defect(format!("change {got} does not follow change {last}")));
+            return Err(Defect::new(format!("change {got} does not follow change {last}")));
         }
         if stamp.time < self.time {
-            return Err(Defect(format!("change {} is before the one before it", stamp.revision.0)));
+            return Err(Defect::new(format!("change {} is before the one before it", stamp.revision.0)));
         }
         match effect {
             // Behind the number of the effect stands the entry, and nothing else.
@@ -91,16 +78,15 @@ impl State {
                     self.create(entry, None).and_then(|()| self.commit_booking(*guid, replica.se))?
                 }
                 None => {
-                    let handle = self.find(at).ok_or_else(|| nothing_at(at))?;
-                    let old = self.entry(handle)?;
+                    let old = self.standing(at)?;
                     let mut new = old.clone();
                     let file = file_of(&mut new)?;
                     put_replica(file, replica.se, Some(replica.clone()));
                     for checksum in checksums.iter() {
-                        file.checksums.add(*checksum).map_err(|error| Defect(error.message))?;
+                        file.checksums.add(*checksum).map_err(|error| Defect::new(error.message))?;
                     }
                     new.revision = stamp.revision;
-                    self.swap_entry(handle, &old, &new)?;
+                    self.swap_entry(&old, &new)?;
                     self.wanted(*guid, replica)?;
                     self.commit_booking(*guid, replica.se)?;
                 }
@@ -113,14 +99,14 @@ impl State {
             }
             Effect::Recorded { key, before, after } => match after {
                 Some(record) => {
-                    self.set_record((**record).clone(), stamp.revision);
+                    self.set_record((**record).clone(), stamp.revision)?;
                     if let (Some(Record::Se(before)), Record::Se(after)) = (before.as_deref(), &**record)
                         && before.prefix != after.prefix
                     {
                         self.prefix_changed(after.number)?;
                     }
                 }
-                None => self.drop_record(*key),
+                None => self.drop_record(*key)?,
             },
         }
         self.revision = stamp.revision;
@@ -133,7 +119,7 @@ impl State {
     fn create(&mut self, entry: &Entry, encoded: Option<&[u8]>) -> Result<(), Defect> {
         if let Body::Directory(id) = &entry.body {
             if id.0 != self.next_directory {
-                return Err(Defect(format!("directory {} is not the next one", id.0)));
+                return Err(Defect::new(format!("directory {} is not the next one", id.0)));
             }
             self.next_directory += 1;
         }
@@ -142,7 +128,7 @@ impl State {
         {
             return Err(Defect::new("a new collection has members"));
         }
-        self.insert_entry(entry, false, encoded)?;
+        self.insert_entry(entry, None, encoded)?;
         match entry.file() {
             Some(file) => file.replicas.iter().try_for_each(|replica| self.wanted(file.guid, replica)),
             None => Ok(()),
@@ -150,15 +136,14 @@ impl State {
     }
 
     fn update(&mut self, stamp: Stamp, at: &At, fields: &[FieldChange]) -> Result<(), Defect> {
-        let handle = self.find(at).ok_or_else(|| nothing_at(at))?;
-        let old = self.entry(handle)?;
+        let old = self.standing(at)?;
         let mut new = old.clone();
         let mut gone = Vec::new();
         for field in fields {
             gone.extend(self.update_field(stamp, &mut new, field)?);
         }
         new.revision = stamp.revision;
-        self.swap_entry(handle, &old, &new)?;
+        self.swap_entry(&old, &new)?;
         for field in fields {
             if let (FieldChange::Replica { after: Some(replica), .. }, Some(guid)) = (field, new.guid()) {
                 self.wanted(guid, replica)?;
@@ -183,7 +168,7 @@ impl State {
             FieldChange::Job { after, .. } => file_of(entry)?.job = *after,
             FieldChange::Size { after } => file_of(entry)?.size = Some(*after),
             FieldChange::Checksum { after } => {
-                file_of(entry)?.checksums.add(*after).map_err(|error| Defect(error.message))?;
+                file_of(entry)?.checksums.add(*after).map_err(|error| Defect::new(error.message))?;
             }
             FieldChange::Replica { before, after, deletion } => {
                 let file = file_of(entry)?;
@@ -222,25 +207,24 @@ impl State {
     }
 
     fn relocate(&mut self, stamp: Stamp, from: &At, to: &At) -> Result<(), Defect> {
-        let handle = self.find(from).ok_or_else(|| nothing_at(from))?;
-        let old = self.entry(handle)?;
+        let old = self.standing(from)?;
         if let Some(id) = old.directory()
             && self.way_up(to.parent).any(|(above, _)| above == id)
         {
-            return Err(Defect(format!("directory {} would move below itself", id.0)));
+            return Err(Defect::new(format!("directory {} would move below itself", id.0)));
         }
+        self.check_free(to)?;
         let new = Entry { at: to.clone(), revision: stamp.revision, ..old.clone() };
-        self.unlink(handle, from)?;
         let usage = self.usage_with_below(&old)?;
         self.change_up(from.parent, &NOTHING, &usage)?;
         if let Some(file) = old.file() {
             self.move_replicas(&file.replicas, Some(from.parent), Some(to.parent))?;
         }
-        let handle = self.repack(handle, &new, false, false)?;
+        self.put_gone(from)?;
+        self.put_entry(&new)?;
         if let Some(id) = old.directory() {
-            self.directory_mut(id)?.above = Above::Directory(to.parent);
+            self.directories.relocate(id, Above::Directory(to.parent), to.name.as_str())?;
         }
-        self.link(handle, to)?;
         self.add_up(to.parent, &usage)?;
         self.digest.take(Item::Entry, &old);
         self.digest.add(Item::Entry, &new);
@@ -248,62 +232,64 @@ impl State {
     }
 
     fn remove(&mut self, stamp: Stamp, at: &At, lfn: &Lfn) -> Result<(), Defect> {
-        let handle = self.find(at).ok_or_else(|| nothing_at(at))?;
-        let old = self.entry(handle)?;
+        let old = self.standing(at)?;
         if old.directory() == Some(DirId::ROOT) {
             return Err(Defect::new("the root cannot be removed"));
         }
         let new = Entry { revision: stamp.revision, ..old.clone() };
         let id = TrashId(stamp.revision);
-        self.unlink(handle, at)?;
         let usage = self.usage_with_below(&old)?;
         self.change_up(at.parent, &NOTHING, &usage)?;
         if let Some(file) = old.file() {
             self.move_replicas(&file.replicas, Some(at.parent), None)?;
         }
         if let Some(expires) = old.expires {
-            self.expiry.remove(&(expires, old.id()));
+            self.drop_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, old.id()))?;
         }
-        let handle = self.repack(handle, &new, true, false)?;
+        self.put_gone(at)?;
         if let Some(directory) = old.directory() {
-            self.directory_mut(directory)?.above = Above::Trash(id);
+            self.directories.relocate(directory, Above::Trash(id), at.name.as_str())?;
         }
-        let item = Trashed { handle, lfn: lfn.clone(), removed_by: stamp.who, removed: stamp.time };
         self.digest.take(Item::Entry, &old);
         self.digest.add(Item::Entry, &new);
-        self.insert_trashed(id, item);
-        Ok(())
+        let item = Trashed { at: at.clone(), lfn: lfn.clone(), removed_by: stamp.who, removed: stamp.time };
+        self.put_trashed(id, &new, &item)
     }
 
-    /// Keeps an item of the trash whose entry is there.
-    pub(super) fn insert_trashed(&mut self, id: TrashId, item: Trashed) {
+    /// Keeps an item of the trash, whose entry is counted.
+    fn put_trashed(&mut self, id: TrashId, entry: &Entry, item: &Trashed) -> Result<(), Defect> {
         self.digest.add(Item::Trashed, &(id, (item.lfn.clone(), (item.removed_by, item.removed))));
-        self.trash.insert(id, item);
+        self.trash_items += 1;
+        let key = keyspace::trash_key(id);
+        let State { room, table, .. } = self;
+        table.put(&room.trashed(entry, &key, item))
     }
 
-    fn forget_trashed(&mut self, id: TrashId) -> Result<Trashed, Defect> {
-        let item =
-            self.trash.remove(&id).ok_or_else(|| Defect(format!("there is no trash item {}", id.0.0)))?;
-        self.digest.take(Item::Trashed, &(id, (item.lfn.clone(), (item.removed_by, item.removed))));
-        Ok(item)
+    /// Forgets an item of the trash; gives its entry.
+    fn forget_trashed(&mut self, id: TrashId) -> Result<Entry, Defect> {
+        let missing = || Defect::new(format!("there is no trash item {}", id.0.0));
+        let (entry, item) = self.look().trashed(id)?.ok_or_else(missing)?;
+        self.digest.take(Item::Trashed, &(id, (item.lfn, (item.removed_by, item.removed))));
+        self.trash_items -= 1;
+        self.drop_side(keyspace::TRASH, &keyspace::trash_key(id))?;
+        Ok(entry)
     }
 
     fn restore(&mut self, stamp: Stamp, trash: TrashId, to: &At) -> Result<(), Defect> {
-        let item = self.forget_trashed(trash)?;
-        let old = self.entry(item.handle)?;
+        self.check_free(to)?;
+        let old = self.forget_trashed(trash)?;
         let new = Entry { at: to.clone(), revision: stamp.revision, ..old.clone() };
-        let handle = self.repack(item.handle, &new, false, false)?;
+        self.put_entry(&new)?;
         if let Some(id) = old.directory() {
-            self.directory_mut(id)?.above = Above::Directory(to.parent);
+            self.directories.relocate(id, Above::Directory(to.parent), to.name.as_str())?;
         }
-        self.link(handle, to)?;
         let usage = self.usage_with_below(&new)?;
         self.add_up(to.parent, &usage)?;
         if let Some(file) = new.file() {
             self.move_replicas(&file.replicas, None, Some(to.parent))?;
         }
         if let Some(expires) = new.expires {
-            self.expiry.insert((expires, new.id()));
+            self.put_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, new.id()), &[])?;
         }
         self.digest.take(Item::Entry, &old);
         self.digest.add(Item::Entry, &new);
@@ -311,49 +297,36 @@ impl State {
     }
 
     fn purge(&mut self, stamp: Stamp, target: &PurgeTarget) -> Result<(), Defect> {
-        let (handle, trashed) = match target {
-            PurgeTarget::Item(trash) => (self.forget_trashed(*trash)?.handle, true),
-            PurgeTarget::Below { at, .. } => (self.find(at).ok_or_else(|| nothing_at(at))?, false),
+        let (entry, trashed) = match target {
+            PurgeTarget::Item(trash) => (self.forget_trashed(*trash)?, true),
+            PurgeTarget::Below { at, .. } => (self.standing(at)?, false),
         };
-        let entry = self.entry(handle)?;
         if let Some(id) = entry.directory()
             && (id == DirId::ROOT || !self.is_empty_directory(id))
         {
-            return Err(Defect(format!("directory {} cannot be purged", id.0)));
+            return Err(Defect::new(format!("directory {} cannot be purged", id.0)));
         }
         let usage = Usage::of(&entry);
         if !trashed {
-            self.unlink(handle, &entry.at)?;
+            self.put_gone(&entry.at)?;
             self.change_up(entry.at.parent, &NOTHING, &usage)?;
             if let Some(expires) = entry.expires {
-                self.expiry.remove(&(expires, entry.id()));
+                self.drop_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, entry.id()))?;
             }
         }
         self.accounts.use_by(entry.owner, entry.group, &NOTHING, &usage)?;
         match &entry.body {
-            Body::Directory(id) => {
-                let index = usize::try_from(id.0).unwrap_or(usize::MAX);
-                if let Some(slot) = self.directories.get_mut(index) {
-                    *slot = None;
-                    self.directories_present -= 1;
-                }
-            }
+            Body::Directory(id) => self.directories.remove(*id)?,
             Body::File(file) => {
                 let place = if trashed { None } else { Some(entry.at.parent) };
-                self.accounts.place_replicas(&file.replicas, file.size, place, false)?;
+                self.place_replicas(&file.replicas, file.size, place, false)?;
             }
-            Body::Collection { guid, .. } => {
-                for member in self.members.remove(guid).unwrap_or_default() {
-                    self.digest.take(Item::Member, &(*guid, member));
-                }
-            }
+            Body::Collection { guid, .. } => self.forget_members(*guid)?,
             Body::Link { .. } => {}
         }
         if let Some(guid) = entry.guid() {
-            let hash = self.guid_hash(guid);
-            self.guids.remove(hash, handle);
+            self.table.put(&Row::purged(&guid, stamp.revision))?;
         }
-        self.arena.remove(handle);
         self.entries -= 1;
         self.digest.take(Item::Entry, &entry);
         let Some(file) = entry.file() else { return Ok(()) };
@@ -371,7 +344,7 @@ impl State {
 
     fn commit_booking(&mut self, guid: Guid, se: SeNumber) -> Result<(), Defect> {
         let mut booking =
-            self.booking(guid).cloned().ok_or_else(|| Defect(format!("there is no booking of {guid}")))?;
+            self.booking(guid).cloned().ok_or_else(|| Defect::new(format!("there is no booking of {guid}")))?;
         booking.pending.retain(|replica| replica.se != se);
         booking.exists = true;
         let left = if booking.pending.is_empty() { None } else { Some(booking) };
@@ -400,6 +373,11 @@ impl State {
     /// Keeps a booking in place of the GUID's last one, or none.
     pub(super) fn set_booking(&mut self, guid: Guid, after: Option<Booking>) -> Result<(), Defect> {
         let before = self.bookings.remove(&guid);
+        match &after {
+            Some(booking) => self.put_side(keyspace::BOOKINGS, &guid.0, &booking.to_bytes())?,
+            None if before.is_some() => self.drop_side(keyspace::BOOKINGS, &guid.0)?,
+            None => {}
+        }
         if let Some(booking) = &before {
             self.digest.take(Item::Booking, booking);
             self.booking_expiry.remove(&(booking.expires, guid));
@@ -432,43 +410,54 @@ impl State {
     // ---- members, records ----
 
     pub(super) fn set_member(&mut self, collection: Guid, member: Guid, added: bool) -> Result<(), Defect> {
-        let members = self.members.entry(collection).or_default();
-        let changed = if added { members.insert(member) } else { members.remove(&member) };
-        if !changed {
-            return Err(Defect(format!("{member} is a member, or is none, already")));
+        if self.look().has_member(collection, member)? == added {
+            return Err(Defect::new(format!("{member} is a member, or is none, already")));
         }
-        if members.is_empty() {
-            self.members.remove(&collection);
+        let key = keyspace::member_key(collection, member);
+        if added {
+            self.digest.add(Item::Member, &(collection, member));
+            return self.put_side(keyspace::MEMBERS, &key, &[]);
         }
-        match added {
-            true => self.digest.add(Item::Member, &(collection, member)),
-            false => self.digest.take(Item::Member, &(collection, member)),
-        }
-        Ok(())
+        self.digest.take(Item::Member, &(collection, member));
+        self.drop_side(keyspace::MEMBERS, &key)
     }
 
-    pub(super) fn set_record(&mut self, record: Record, revision: Revision) {
+    fn forget_members(&mut self, collection: Guid) -> Result<(), Defect> {
+        let mut members = Vec::new();
+        self.look().scan(keyspace::MEMBERS, &collection.0, None, |row| {
+            members.extend(keyspace::member(row.name).map(|(_, member)| member));
+            Ok(true)
+        })?;
+        members.into_iter().try_for_each(|member| self.set_member(collection, member, false))
+    }
+
+    pub(super) fn set_record(&mut self, record: Record, revision: Revision) -> Result<(), Defect> {
         let key = record.key();
-        self.forget_record(key);
+        self.forget_record(key)?;
         if let Some(name) = record.unique_name() {
             self.record_names.insert((key.kind(), name.to_owned()), key);
         }
-        self.digest.add(Item::Record, &(record.clone(), revision));
-        self.records.insert(key, (record, revision));
+        let row = (record, revision);
+        self.digest.add(Item::Record, &row);
+        self.put_side(keyspace::RECORDS, &keyspace::encoded_key(&key), &row.to_bytes())?;
+        self.records.insert(key, row);
+        Ok(())
     }
 
-    fn forget_record(&mut self, key: RecordKey) {
+    fn forget_record(&mut self, key: RecordKey) -> Result<(), Defect> {
         if let Some((record, revision)) = self.records.remove(&key) {
             if let Some(name) = record.unique_name() {
                 self.record_names.remove(&(key.kind(), name.to_owned()));
             }
+            self.drop_side(keyspace::RECORDS, &keyspace::encoded_key(&key))?;
             self.digest.take(Item::Record, &(record, revision));
         }
+        Ok(())
     }
 
     /// Drops a record, and those that make no sense without it.
-    fn drop_record(&mut self, key: RecordKey) {
-        self.forget_record(key);
+    fn drop_record(&mut self, key: RecordKey) -> Result<(), Defect> {
+        self.forget_record(key)?;
         match key {
             RecordKey::User(user) => {
                 let of_user = |record: &Record| match record {
@@ -477,80 +466,107 @@ impl State {
                 };
                 let tokens: Vec<RecordKey> =
                     self.records.values().filter_map(|(record, _)| of_user(record)).collect();
-                tokens.into_iter().for_each(|token| self.forget_record(token));
-                self.forget_record(RecordKey::Quota(QuotaOf::User(user)));
+                tokens.into_iter().try_for_each(|token| self.forget_record(token))?;
+                self.forget_record(RecordKey::Quota(QuotaOf::User(user)))
             }
             RecordKey::Group(group) => self.forget_record(RecordKey::Quota(QuotaOf::Group(group))),
-            RecordKey::Se(_) | RecordKey::Quota(_) | RecordKey::Token(_) => {}
+            RecordKey::Se(_) | RecordKey::Quota(_) | RecordKey::Token(_) => Ok(()),
         }
     }
 
-    // ---- entries in all their indices ----
+    // ---- rows ----
 
-    /// Puts an entry into the arena and every index, and counts it. `trashed`: it is itself an item of the trash.
+    /// The change that is being applied.
+    fn now(&self) -> Revision {
+        Revision(self.revision.0 + 1)
+    }
+
+    /// What stands there.
+    fn standing(&self, at: &At) -> Result<Entry, Defect> {
+        self.look().find(at)?.ok_or_else(|| nothing_at(at))
+    }
+
+    fn check_free(&self, at: &At) -> Result<(), Defect> {
+        match self.look().has(at)? {
+            true => Err(Defect::new(format!("{:?} is taken in directory {}", at.name, at.parent.0))),
+            false => Ok(()),
+        }
+    }
+
+    fn put_entry(&mut self, entry: &Entry) -> Result<(), Defect> {
+        let State { room, table, .. } = self;
+        table.put(&room.row(entry))
+    }
+
+    /// Nothing stands there any more.
+    fn put_gone(&mut self, at: &At) -> Result<(), Defect> {
+        let revision = self.now();
+        self.table.put(&Row::gone(keyspace::directory_of(at), at.name.as_str().as_bytes(), revision))
+    }
+
+    /// Keeps something beside the tree.
+    pub(super) fn put_side(&mut self, table: DirId, key: &[u8], value: &[u8]) -> Result<(), Defect> {
+        let revision = self.now();
+        self.table.put(&Row::side(table, key, value, revision))
+    }
+
+    /// Forgets it.
+    pub(super) fn drop_side(&mut self, table: DirId, key: &[u8]) -> Result<(), Defect> {
+        let revision = self.now();
+        self.table.put(&Row::gone(table, key, revision))
+    }
+
+    // ---- entries with all that is counted ----
+
+    /// Puts an entry, and counts it; `trashed`: as an item of the trash. `encoded` are its canonical bytes, if they are
+    /// there already: then it was decided on this very state, and is not checked again.
     pub(super) fn insert_entry(
         &mut self,
         entry: &Entry,
-        trashed: bool,
+        trashed: Option<&Trashed>,
         encoded: Option<&[u8]>,
     ) -> Result<(), Defect> {
-        let mut packed = std::mem::take(&mut self.scratch);
-        pack(entry, trashed, &mut packed);
-        let handle = self.arena.insert(&packed);
-        self.scratch = packed;
-        let handle = handle.ok_or_else(|| Defect::new("the memory for entries is full"))?;
         let id = entry.id();
-        if self.find_id(id).is_some() {
-            return Err(Defect(format!("{id:?} is there already")));
+        if encoded.is_none() {
+            if trashed.is_none() {
+                self.check_free(&entry.at)?;
+            }
+            if entry.guid().map_or(Ok(false), |guid| self.look().has_guid(guid))? {
+                return Err(Defect::new(format!("{id:?} is there already")));
+            }
         }
-        match &entry.body {
-            Body::Directory(number) => {
-                let directory = Directory {
-                    handle,
-                    above: match *number {
-                        DirId::ROOT => Above::Nothing,
-                        _ if trashed => Above::Trash(TrashId(entry.revision)),
-                        _ => Above::Directory(entry.at.parent),
-                    },
-                    owner: entry.owner,
-                    group: entry.group,
-                    mode: entry.mode,
-                    children: Children::default(),
-                    usage: NOTHING,
-                };
-                if number.0 >= self.next_directory {
-                    return Err(Defect(format!("directory {} was never made", number.0)));
-                }
-                let index = usize::try_from(number.0).map_err(|_| Defect::new("too many directories"))?;
-                if self.directories.len() <= index {
-                    self.directories.resize_with(index + 1, || None);
-                }
-                self.directories[index] = Some(Box::new(directory));
-                self.directories_present += 1;
+        if let Body::Directory(number) = &entry.body {
+            let above = match *number {
+                DirId::ROOT => Above::Nothing,
+                _ if trashed.is_some() => Above::Trash(TrashId(entry.revision)),
+                _ => Above::Directory(entry.at.parent),
+            };
+            if number.0 >= self.next_directory {
+                return Err(Defect::new(format!("directory {} was never made", number.0)));
             }
-            _ => {
-                let guid = entry.guid().ok_or_else(|| Defect::new("an entry without identity"))?;
-                let hash = self.guid_hash(guid);
-                self.guids.insert(hash, handle);
-            }
+            let (name, gate) = (entry.at.name.as_str(), (entry.owner, entry.group, entry.mode));
+            self.directories.insert(*number, Directory::new(above, name, gate.0, gate.1, gate.2))?;
+        } else if entry.guid().is_none() {
+            return Err(Defect::new("an entry without identity"));
         }
         let usage = Usage::of(entry);
         self.accounts.add_use(entry.owner, entry.group, &usage);
         let is_root = entry.directory() == Some(DirId::ROOT);
-        if is_root {
-            self.link_name(handle, &entry.at)?;
-        } else if !trashed {
-            self.link(handle, &entry.at)?;
+        match trashed {
+            Some(item) => self.put_trashed(TrashId(entry.revision), entry, item)?,
+            None => self.put_entry(entry)?,
+        }
+        if !is_root && trashed.is_none() {
             self.add_up(entry.at.parent, &usage)?;
         }
         if let Some(file) = entry.file() {
-            let place = if trashed { None } else { Some(entry.at.parent) };
-            self.accounts.place_replicas(&file.replicas, file.size, place, true)?;
+            let place = if trashed.is_some() { None } else { Some(entry.at.parent) };
+            self.place_replicas(&file.replicas, file.size, place, true)?;
         }
         if let Some(expires) = entry.expires
-            && !trashed
+            && trashed.is_none()
         {
-            self.expiry.insert((expires, id));
+            self.put_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, id), &[])?;
         }
         self.entries += u64::from(!is_root);
         match encoded {
@@ -561,7 +577,7 @@ impl State {
     }
 
     /// Puts `new` in the place of `old`: the same entry at the same place, neither an item of the trash.
-    fn swap_entry(&mut self, handle: Handle, old: &Entry, new: &Entry) -> Result<(), Defect> {
+    fn swap_entry(&mut self, old: &Entry, new: &Entry) -> Result<(), Defect> {
         let (before, after) = (Usage::of(old), Usage::of(new));
         if (old.owner, old.group) == (new.owner, new.group) {
             if before != after {
@@ -578,100 +594,28 @@ impl State {
             && (was.replicas != is.replicas || was.size != is.size)
         {
             let place = Some(new.at.parent);
-            self.accounts.place_replicas(&is.replicas, is.size, place, true)?;
-            self.accounts.place_replicas(&was.replicas, was.size, place, false)?;
+            self.place_replicas(&is.replicas, is.size, place, true)?;
+            self.place_replicas(&was.replicas, was.size, place, false)?;
             was.replicas.iter().for_each(|replica| self.accounts.forget_if_unused(replica.se));
         }
         if old.expires != new.expires {
             if let Some(expires) = old.expires {
-                self.expiry.remove(&(expires, old.id()));
+                self.drop_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, old.id()))?;
             }
             if let Some(expires) = new.expires {
-                self.expiry.insert((expires, new.id()));
+                self.put_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, new.id()), &[])?;
             }
         }
-        if let Some(id) = new.directory() {
-            let directory = self.directory_mut(id)?;
+        if let Some(id) = new.directory()
+            && (old.owner, old.group, old.mode) != (new.owner, new.group, new.mode)
+        {
+            let directory = self.directories.get_mut(id)?;
             (directory.owner, directory.group, directory.mode) = (new.owner, new.group, new.mode);
         }
-        self.repack(handle, new, false, true)?;
+        self.put_entry(new)?;
         self.digest.take(Item::Entry, old);
         self.digest.add(Item::Entry, new);
         Ok(())
-    }
-
-    /// Stores the new bytes of an entry. If they have to go elsewhere, the indices follow: by GUID or directory always,
-    /// by name if it is `linked`. An item of the trash is the caller's to follow.
-    fn repack(&mut self, handle: Handle, new: &Entry, trashed: bool, linked: bool) -> Result<Handle, Defect> {
-        let mut packed = std::mem::take(&mut self.scratch);
-        pack(new, trashed, &mut packed);
-        let new_handle = match self.arena.overwrite(handle, &packed) {
-            true => Some(handle),
-            false => self.arena.insert(&packed),
-        };
-        self.scratch = packed;
-        let new_handle = new_handle.ok_or_else(|| Defect::new("the memory for entries is full"))?;
-        if new_handle == handle {
-            return Ok(handle);
-        }
-        let mut found = match (new.guid(), new.directory()) {
-            (Some(guid), _) => self.guids.replace(self.guid_hash(guid), handle, new_handle),
-            (None, Some(id)) => {
-                self.directory_mut(id)?.handle = new_handle;
-                true
-            }
-            (None, None) => false,
-        };
-        if linked {
-            let name = new.at.name.as_str().as_bytes();
-            found &= self.names.replace(self.name_hash(new.at.parent, name), handle, new_handle);
-            if new.directory() != Some(DirId::ROOT) {
-                let State { directories, arena, .. } = self;
-                let parent =
-                    usize::try_from(new.at.parent.0).ok().and_then(|index| directories.get_mut(index));
-                found &= parent.and_then(Option::as_deref_mut).is_some_and(|parent| {
-                    parent.children.replace(handle, new_handle, name, |other| name_of(arena.get(other)))
-                });
-            }
-        }
-        if !found {
-            return Err(Defect(format!("{:?} is missing from an index", new.id())));
-        }
-        self.arena.remove(handle);
-        Ok(new_handle)
-    }
-
-    /// Makes an entry found by name, and a child of its directory.
-    fn link(&mut self, handle: Handle, at: &At) -> Result<(), Defect> {
-        self.link_name(handle, at)?;
-        let State { directories, arena, .. } = self;
-        let parent = usize::try_from(at.parent.0).ok().and_then(|index| directories.get_mut(index));
-        let parent = parent
-            .and_then(Option::as_deref_mut)
-            .ok_or_else(|| Defect(format!("there is no directory {}", at.parent.0)))?;
-        let name = at.name.as_str().as_bytes();
-        parent.children.insert(handle, name, |other| name_of(arena.get(other)));
-        Ok(())
-    }
-
-    fn link_name(&mut self, handle: Handle, at: &At) -> Result<(), Defect> {
-        if self.find(at).is_some() {
-            return Err(Defect(format!("{:?} is taken in directory {}", at.name, at.parent.0)));
-        }
-        let hash = self.name_hash(at.parent, at.name.as_str().as_bytes());
-        self.names.insert(hash, handle);
-        Ok(())
-    }
-
-    fn unlink(&mut self, handle: Handle, at: &At) -> Result<(), Defect> {
-        let name = at.name.as_str().as_bytes();
-        let named = self.names.remove(self.name_hash(at.parent, name), handle);
-        let State { directories, arena, .. } = self;
-        let parent = usize::try_from(at.parent.0).ok().and_then(|index| directories.get_mut(index));
-        let listed = parent
-            .and_then(Option::as_deref_mut)
-            .is_some_and(|parent| parent.children.remove(handle, name, |other| name_of(arena.get(other))));
-        if named && listed { Ok(()) } else { Err(nothing_at(at)) }
     }
 
     /// Adds to what is counted in this directory and those above it.
@@ -694,7 +638,7 @@ impl State {
     ) -> Result<(), Defect> {
         let mut next = Some(from);
         while let Some(id) = next {
-            let directory = self.directory_mut(id)?;
+            let directory = self.directories.get_mut(id)?;
             count(&mut directory.usage)?;
             next = match directory.above {
                 Above::Directory(above) => Some(above),
@@ -709,10 +653,27 @@ impl State {
         let mut usage = Usage::of(entry);
         if let Some(id) = entry.directory() {
             let directory =
-                self.directory(id).ok_or_else(|| Defect(format!("there is no directory {}", id.0)))?;
+                self.directory(id).ok_or_else(|| Defect::new(format!("there is no directory {}", id.0)))?;
             usage.add(&directory.usage);
         }
         Ok(usage)
+    }
+
+    /// Replicas of a file in this directory (none: itself an item of the trash) came or went.
+    pub(super) fn place_replicas(
+        &mut self,
+        replicas: &[Replica],
+        size: Option<u64>,
+        directory: Option<DirId>,
+        come: bool,
+    ) -> Result<(), Defect> {
+        for replica in replicas.iter().filter(|replica| replica.se != SeNumber::NONE) {
+            let usage = Usage::of_replica(replica, size);
+            let (plus, minus) = if come { (&usage, &NOTHING) } else { (&NOTHING, &usage) };
+            change(&mut self.accounts.ses.entry(replica.se).or_default().usage, plus, minus)?;
+            self.move_file(replica.se, directory, come)?;
+        }
+        Ok(())
     }
 
     fn move_replicas(
@@ -722,9 +683,24 @@ impl State {
         to: Option<DirId>,
     ) -> Result<(), Defect> {
         for replica in replicas.iter().filter(|replica| replica.se != SeNumber::NONE && from != to) {
-            let account = self.accounts.ses.entry(replica.se).or_default();
-            account.move_file(to, true)?;
-            account.move_file(from, false)?;
+            self.move_file(replica.se, to, true)?;
+            self.move_file(replica.se, from, false)?;
+        }
+        Ok(())
+    }
+
+    /// A file with a replica on this SE came into a directory (none: the trash) or left it.
+    fn move_file(&mut self, se: SeNumber, directory: Option<DirId>, come: bool) -> Result<(), Defect> {
+        let Some(id) = directory else {
+            return self.accounts.ses.entry(se).or_default().move_trashed(come);
+        };
+        if self.directories.get_mut(id)?.move_file(se, come)? {
+            let account = self.accounts.ses.entry(se).or_default();
+            if come {
+                account.directories.insert(id);
+            } else {
+                account.directories.remove(&id);
+            }
         }
         Ok(())
     }

@@ -1,208 +1,333 @@
-//! The audit: every index and every counter computed again from the entries of one state, and compared.
+//! The audit: every index and every counter computed again from the rows of one state, and compared.
 //!
-//! A directory's counter is right if it is the sum over its children of what each counts and what is counted below it;
-//! if that holds of every directory, all are right, and none needs more memory than its own line.
+//! One walk over the whole table, in order. A directory's counter is right if it is the sum over its children of what each
+//! counts and what is counted below it; if that holds of every directory, all are right, and none needs more memory
+//! than its own line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use exacat_model::{Audit, DirId, Entry, EntryId, Replica, SeNumber, TimeMs, TrashId, Usage};
+use exacat_model::codec::{Decode, Reader};
+use exacat_model::{Audit, Body, DirId, Entry, EntryId, Guid, RecordKey, SeNumber, Usage};
 use exacat_store::{Account, UsageOf};
 
-use super::accounts::SeAccount;
-use super::arena::Handle;
-use super::load::{label, members_said};
-use super::{Above, Accounts, Defect, Digest, Item, State};
+use super::accounts::{SeAccount, change};
+use super::deletions::{deletion_of, hash_of};
+use super::{Above, Accounts, Digest, Directory, Item, Lookup, State};
+use crate::defect::Defect;
+use crate::keyspace;
+use crate::page::Row;
+use crate::table::From;
 
-/// What the entries say there should be.
+/// What the rows say there should be.
 #[derive(Default)]
 struct Expected {
     accounts: Accounts,
-    expiry: BTreeSet<(TimeMs, EntryId)>,
     digest: Digest,
     entries: u64,
     directories: u64,
     objects: u64,
     members: u64,
+    /// Entries that expire, by what they say and by the index.
+    expiring: (u64, u64),
+    trash_items: u64,
+    records: u64,
+    bookings: u64,
+    /// Deletions, and what leads to them, by SE.
+    deletions: BTreeMap<SeNumber, (Usage, u64, u64)>,
+    /// The collection whose members were met last.
+    collection: Option<Guid>,
+}
+
+/// One directory's rows.
+struct InDirectory {
+    id: DirId,
+    sum: Usage,
+    ses: BTreeMap<SeNumber, u32>,
+}
+
+/// An audit under way.
+struct Work<'s> {
+    state: &'s State,
+    /// For look-ups here and there.
+    look: Lookup<'s>,
+    expected: Expected,
+    audit: Audit,
+}
+
+/// The key an entry is told apart by in findings.
+fn label(id: EntryId) -> String {
+    match id {
+        EntryId::Directory(directory) => format!("directory {}", directory.0),
+        EntryId::Object(guid) => guid.to_string(),
+    }
 }
 
 impl State {
     /// Recomputes and compares everything.
     pub fn audit(&self) -> Result<Audit, Defect> {
-        let mut audit =
+        let audit =
             Audit { revision: self.revision, checked: Vec::new(), findings: Vec::new(), findings_total: 0 };
-        let mut expected = Expected::default();
-        let root = self.directory(DirId::ROOT).ok_or_else(|| Defect::new("there is no root"))?;
-        self.audit_entry(root.handle, None, &mut expected, &mut audit)?;
-        self.audit_below(DirId::ROOT, &mut expected, &mut audit)?;
-        for (id, item) in &self.trash {
-            self.audit_trashed(*id, item.handle, &mut expected, &mut audit)?;
-            let row = (*id, (item.lfn.clone(), (item.removed_by, item.removed)));
-            expected.digest.add(Item::Trashed, &row);
+        let mut work = Work { state: self, look: self.look(), expected: Expected::default(), audit };
+        let mut rows = self.look_in_passing().view.from(From::START)?;
+        let mut directories = self.directories.iter().peekable();
+        let mut within: Option<InDirectory> = None;
+        while let Some(row) = rows.next_there()? {
+            if within.as_ref().is_none_or(|within| within.id != row.parent) {
+                work.end_directory(within.take());
+                while let Some((id, directory)) = directories.next_if(|(id, _)| *id < row.parent) {
+                    work.nothing_in(id, directory);
+                }
+                if directories.next_if(|(id, _)| *id == row.parent).is_some() {
+                    within = Some(InDirectory { id: row.parent, sum: Usage::default(), ses: BTreeMap::new() });
+                }
+            }
+            work.row(&row, within.as_mut())?;
         }
-        self.audit_members(&mut expected, &mut audit)?;
-        self.audit_bookings(&mut expected, &mut audit)?;
-        self.audit_deletions(&mut expected, &mut audit)?;
-        self.audit_records(&mut expected, &mut audit);
-        self.audit_accounts(&expected, &mut audit);
-        self.audit_sizes(&expected, &mut audit);
+        work.end_directory(within);
+        directories.for_each(|(id, directory)| work.nothing_in(id, directory));
+        work.bookings()?;
+        work.records();
+        work.deletions();
+        work.accounts();
+        work.sizes();
+        let Work { expected, mut audit, .. } = work;
         audit.checked = vec![
             ("entries".into(), expected.entries),
             ("directories".into(), expected.directories),
             ("GUIDs".into(), expected.objects),
-            ("expiries".into(), expected.expiry.len() as u64),
-            ("trash items".into(), self.trash.len() as u64),
+            ("expiries".into(), expected.expiring.1),
+            ("trash items".into(), expected.trash_items),
             ("members".into(), expected.members),
-            ("bookings".into(), self.bookings.len() as u64),
-            ("records".into(), self.records.len() as u64),
+            ("bookings".into(), expected.bookings),
+            ("records".into(), expected.records),
             ("accounts".into(), self.account_list().len() as u64),
         ];
         Ok(audit)
     }
+}
 
-    /// Checks all that is below a directory, and its counter and those below.
-    fn audit_below(&self, top: DirId, expected: &mut Expected, audit: &mut Audit) -> Result<(), Defect> {
-        let mut open = vec![top];
-        while let Some(id) = open.pop() {
-            let mut sum = Usage::default();
-            let mut last: Option<Entry> = None;
-            for handle in self.handles_in(id)? {
-                let entry = self.audit_entry(handle, Some(id), expected, audit)?;
-                if last.as_ref().is_some_and(|last| last.at.name >= entry.at.name) {
-                    audit.find("order of children", id.0, format!("{:?} stands too late", entry.at.name));
+impl Work<'_> {
+    fn find(&mut self, what: &str, which: impl std::fmt::Display, detail: impl std::fmt::Display) {
+        self.audit.find(what, which, detail);
+    }
+
+    fn row(&mut self, row: &Row<'_>, within: Option<&mut InDirectory>) -> Result<(), Defect> {
+        let bad = || Defect::new(format!("a row of table {:x} has a key of another kind", row.parent.0));
+        match row.parent {
+            keyspace::TRASH => self.trash_row(row)?,
+            keyspace::EXPIRY => {
+                self.expected.expiring.1 += 1;
+                let (expires, id) = keyspace::expiring(row.name).ok_or_else(bad)?;
+                let said = self.look.find_id(id)?;
+                if said.is_none_or(|found| found.trash.is_some() || found.entry.expires != Some(expires)) {
+                    self.find("index of expiring entries", label(id), "the entry does not expire then");
                 }
-                sum.add(&self.usage_with_below(&entry)?);
-                if let Some(below) = entry.directory() {
-                    open.push(below);
-                }
-                last = Some(entry);
             }
-            let kept = self.directory(id).map(|directory| directory.usage);
-            if kept != Some(sum) {
-                audit.find("usage of a directory", id.0, format!("kept {kept:?}, counted {sum:?}"));
+            keyspace::MEMBERS => {
+                let (collection, member) = keyspace::member(row.name).ok_or_else(bad)?;
+                if self.expected.collection.replace(collection) != Some(collection) {
+                    let found = self.look.find_guid(collection)?;
+                    if !found.is_some_and(|found| matches!(found.entry.body, Body::Collection { .. })) {
+                        self.find("members", collection, "kept for what is no collection");
+                    }
+                }
+                self.expected.members += 1;
+                self.expected.digest.add(Item::Member, &(collection, member));
+            }
+            keyspace::DELETIONS => self.deletion_row(row)?,
+            keyspace::DELETION_PLACES => {
+                let se = keyspace::se_of(row.name).ok_or_else(bad)?;
+                self.expected.deletions.entry(se).or_default().2 += 1;
+            }
+            keyspace::RECORDS => {
+                self.expected.records += 1;
+                self.compare_record(row);
+            }
+            keyspace::BOOKINGS => {
+                self.expected.bookings += 1;
+                let guid = row.name.first_chunk().map(|bytes| Guid(*bytes));
+                if guid.is_none_or(|guid| {
+                    self.state.booking(guid).map(exacat_model::codec::Encode::to_bytes).as_deref() != Some(row.rest)
+                }) {
+                    self.find("bookings", format!("{guid:?}"), "another in memory than in the table");
+                }
+            }
+            // Written with a memtable, and newer in memory.
+            keyspace::DIRECTORIES | keyspace::ACCOUNTS | keyspace::OPERATIONS | keyspace::SUMMARY => {}
+            keyspace::ROOT_IN => {
+                let entry = row.entry()?.ok_or_else(bad)?;
+                if entry.directory() != Some(DirId::ROOT) {
+                    self.find("directories", "the root", "is something else");
+                }
+                self.identity(row, &entry)?;
+                self.count(&entry, None)?;
+            }
+            _ => {
+                let entry = row.entry()?.ok_or_else(bad)?;
+                let which = label(entry.id());
+                if row.trashed()?.is_some() {
+                    self.find("trash", &which, "marked as an item of the trash, but stands in a directory");
+                }
+                self.identity(row, &entry)?;
+                let Some(within) = within else {
+                    self.find("directories", &which, format!("stands in directory {}, which is not there", row.parent.0));
+                    return Ok(());
+                };
+                let usage = self.state.usage_with_below(&entry)?;
+                within.sum.add(&usage);
+                if let Some(expires) = entry.expires {
+                    self.expected.expiring.0 += 1;
+                    if !self.look.view.has(keyspace::EXPIRY, &keyspace::expiry_key(expires, entry.id()))? {
+                        self.find("index of expiring entries", &which, "is not in it");
+                    }
+                }
+                self.count(&entry, Some(within))?;
             }
         }
         Ok(())
     }
 
-    fn audit_trashed(
-        &self,
-        id: TrashId,
-        handle: Handle,
-        expected: &mut Expected,
-        audit: &mut Audit,
-    ) -> Result<(), Defect> {
-        let front = self.front(handle)?;
-        let marked = front.is_trashed();
-        let entry = front.entry()?;
-        if !marked || entry.revision != id.0 {
-            audit.find("trash", id.0.0, "the entry is not marked as this item");
+    /// Compares what is kept of a directory with what its rows add up to.
+    fn end_directory(&mut self, within: Option<InDirectory>) {
+        let Some(InDirectory { id, sum, ses }) = within else { return };
+        let Some(kept) = self.state.directory(id) else { return };
+        if kept.usage != sum {
+            self.audit.find("usage of a directory", id.0, format!("kept {:?}, counted {sum:?}", kept.usage));
         }
-        self.audit_identity(handle, &entry, expected, audit);
-        self.count(&entry, None, expected)?;
-        if let Some(directory) = entry.directory() {
-            if self.is_trash_top(directory) != Some(id) {
-                audit.find("trash", id.0.0, "the directory is not at its top");
+        let counted: Vec<(SeNumber, u32)> = ses.into_iter().collect();
+        if kept.ses() != counted.as_slice() {
+            let detail = format!("kept {:?}, counted {counted:?}", kept.ses());
+            self.audit.find("files of a directory by SE", id.0, detail);
+        }
+    }
+
+    /// A directory without any row.
+    fn nothing_in(&mut self, id: DirId, kept: &Directory) {
+        if !kept.usage.is_empty() || !kept.ses().is_empty() {
+            self.audit.find("usage of a directory", id.0, format!("kept {:?}, nothing is in it", kept.usage));
+        }
+    }
+
+    fn trash_row(&mut self, row: &Row<'_>) -> Result<(), Defect> {
+        let bad = || Defect::new("a row of the trash is no item of it");
+        let id = keyspace::trash_id(row.name).ok_or_else(bad)?;
+        let (entry, item) = row.entry()?.zip(row.trashed()?).ok_or_else(bad)?;
+        self.expected.trash_items += 1;
+        if entry.revision != id.0 {
+            self.find("trash", id.0.0, "the entry is not the one that was removed");
+        }
+        self.identity(row, &entry)?;
+        self.count(&entry, None)?;
+        self.expected.digest.add(Item::Trashed, &(id, (item.lfn, (item.removed_by, item.removed))));
+        Ok(())
+    }
+
+    /// Checks that an entry is found by what it is, and what is kept of a directory or collection beside.
+    fn identity(&mut self, row: &Row<'_>, entry: &Entry) -> Result<(), Defect> {
+        let which = label(entry.id());
+        let Some(id) = entry.directory() else {
+            self.expected.objects += 1;
+            let here = |found: Option<&Row<'_>>| {
+                found.is_some_and(|found| (found.parent, found.name) == (row.parent, row.name))
+            };
+            let here = match row.guid() {
+                Some(guid) => self.look.view.find_guid(guid, here)?,
+                None => false,
+            };
+            if !here {
+                self.find("index of GUIDs", &which, "not found by what it is");
             }
-            self.audit_below(directory, expected, audit)?;
+            if let Body::Collection { guid, members } = &entry.body {
+                let mut kept = 0u64;
+                self.look.scan(keyspace::MEMBERS, &guid.0, None, |_| {
+                    kept += 1;
+                    Ok(true)
+                })?;
+                if kept != *members {
+                    self.find("members", &which, format!("says {members}, has {kept}"));
+                }
+            }
+            return Ok(());
+        };
+        self.expected.directories += 1;
+        let state = self.state;
+        let above = match row.parent {
+            keyspace::ROOT_IN => Some(Above::Nothing),
+            keyspace::TRASH => keyspace::trash_id(row.name).map(Above::Trash),
+            parent => Some(Above::Directory(parent)),
+        };
+        match state.directory(id) {
+            None => self.find("directories", &which, "is not among them"),
+            Some(kept) => {
+                if Some(kept.above) != above || *kept.name != *entry.at.name.as_str() {
+                    self.find("directories", &which, "its way up leads elsewhere");
+                }
+                if (kept.owner, kept.group, kept.mode) != (entry.owner, entry.group, entry.mode) {
+                    self.find("gates", &which, "owner, group or mode differ from the entry's");
+                }
+                if let Above::Directory(parent) = kept.above
+                    && state.directories.child(parent, kept.name.as_bytes()) != Some(id)
+                {
+                    self.find("index of names", &which, "not found by its name");
+                }
+            }
+        }
+        if id.0 >= state.next_directory {
+            self.find("directories", &which, "its number was not given yet");
         }
         Ok(())
     }
 
-    /// Checks an entry that stands in a directory (none: the root) against the indices.
-    fn audit_entry(
-        &self,
-        handle: Handle,
-        parent: Option<DirId>,
-        expected: &mut Expected,
-        audit: &mut Audit,
-    ) -> Result<Entry, Defect> {
-        let front = self.front(handle)?;
-        let marked = front.is_trashed();
-        let entry = front.entry()?;
-        let which = label(entry.id());
-        if marked {
-            audit.find("trash", &which, "marked as an item of the trash, but stands in a directory");
-        }
-        if self.find(&entry.at) != Some(handle) {
-            audit.find("index of names", &which, "not found by its name");
-        }
-        if entry.at.parent != parent.unwrap_or(DirId::ROOT) {
-            audit.find("children", &which, "stands in another directory than it says");
-        }
-        if let (Some(id), Some(parent)) = (entry.directory(), parent)
-            && self.directory(id).map(|directory| directory.above) != Some(Above::Directory(parent))
-        {
-            audit.find("directories", &which, "its way up leads elsewhere");
-        }
-        self.audit_identity(handle, &entry, expected, audit);
-        if let Some(expires) = entry.expires {
-            expected.expiry.insert((expires, entry.id()));
-        }
-        self.count(&entry, Some(entry.at.parent), expected)?;
-        Ok(entry)
-    }
-
-    fn audit_identity(&self, handle: Handle, entry: &Entry, expected: &mut Expected, audit: &mut Audit) {
-        let which = label(entry.id());
-        if self.find_id(entry.id()) != Some(handle) {
-            audit.find("index of identities", &which, "not found by what it is");
-        }
-        match entry.directory() {
-            Some(id) => {
-                let gate = self.directory(id).map(|kept| (kept.owner, kept.group, kept.mode));
-                if gate != Some((entry.owner, entry.group, entry.mode)) {
-                    audit.find("gates", &which, "owner, group or mode differ from the entry's");
-                }
-                if id.0 >= self.next_directory {
-                    audit.find("directories", &which, "its number was not given yet");
-                }
-                expected.directories += 1;
-            }
-            None => expected.objects += 1,
-        }
-        if let Some((guid, said)) = members_said(entry) {
-            let kept = self.members.get(&guid).map_or(0, BTreeSet::len) as u64;
-            if kept != said {
-                audit.find("members", &which, format!("says {said}, has {kept}"));
-            }
-        }
-    }
-
-    fn count(&self, entry: &Entry, directory: Option<DirId>, expected: &mut Expected) -> Result<(), Defect> {
+    /// Counts an entry; `within`: the directory it stands in, if it does.
+    fn count(&mut self, entry: &Entry, within: Option<&mut InDirectory>) -> Result<(), Defect> {
+        let expected = &mut self.expected;
         expected.entries += 1;
         expected.digest.add(Item::Entry, entry);
         expected.accounts.use_by(entry.owner, entry.group, &Usage::of(entry), &Usage::default())?;
-        if let Some(file) = entry.file() {
-            let replicas: &[Replica] = &file.replicas;
-            expected.accounts.place_replicas(replicas, file.size, directory, true)?;
-            if !replicas.windows(2).all(|pair| pair[0].se < pair[1].se) {
-                return Err(Defect(format!("the replicas of {} are not in order", file.guid)));
+        let Some(file) = entry.file() else { return Ok(()) };
+        if !file.replicas.windows(2).all(|pair| pair[0].se < pair[1].se) {
+            return Err(Defect::new(format!("the replicas of {} are not in order", file.guid)));
+        }
+        let mut within = within;
+        for replica in file.replicas.iter().filter(|replica| replica.se != SeNumber::NONE) {
+            let account = expected.accounts.ses.entry(replica.se).or_default();
+            change(&mut account.usage, &Usage::of_replica(replica, file.size), &Usage::default())?;
+            match within.as_deref_mut() {
+                Some(within) => {
+                    *within.ses.entry(replica.se).or_default() += 1;
+                    account.directories.insert(within.id);
+                }
+                None => account.trashed += 1,
             }
         }
         Ok(())
     }
 
-    fn audit_members(&self, expected: &mut Expected, audit: &mut Audit) -> Result<(), Defect> {
-        for (collection, members) in &self.members {
-            let found = self.find_guid(*collection);
-            let is_collection = match found {
-                Some(handle) => self.front(handle)?.is_collection(),
-                None => false,
-            };
-            if !is_collection || members.is_empty() {
-                audit.find("members", collection, "kept for what is no collection, or kept empty");
-            }
-            for member in members {
-                expected.members += 1;
-                expected.digest.add(Item::Member, &(*collection, *member));
-            }
+    fn deletion_row(&mut self, row: &Row<'_>) -> Result<(), Defect> {
+        let deletion = deletion_of(row.rest)?;
+        let se = keyspace::se_of(row.name).ok_or_else(|| Defect::new("a deletion of no SE"))?;
+        let (id, which) = (deletion.id, format!("SE {} {:?}", se.0, deletion.id));
+        if row.name != keyspace::deletion_key(se, id) {
+            self.find("deletions", &which, "kept under another id");
         }
+        if self.state.is_in_use(se, deletion.guid, &deletion.location)? {
+            self.find("deletions", &which, "the copy is in use");
+        }
+        let place = keyspace::place_key(se, hash_of(&deletion), id);
+        if !self.look.view.has(keyspace::DELETION_PLACES, &place)? {
+            self.find("index of a deletion queue", &which, "is not in it");
+        }
+        let (usage, count, _) = self.expected.deletions.entry(se).or_default();
+        usage.add(&SeAccount::of_deletion(deletion.size));
+        *count += 1;
+        self.expected.digest.add(Item::Deletion, &(se, deletion));
         Ok(())
     }
 
-    fn audit_bookings(&self, expected: &mut Expected, audit: &mut Audit) -> Result<(), Defect> {
+    fn bookings(&mut self) -> Result<(), Defect> {
+        let (state, expected, audit) = (self.state, &mut self.expected, &mut self.audit);
         let mut expiry = BTreeSet::new();
-        for (guid, booking) in &self.bookings {
+        for (guid, booking) in &state.bookings {
             expected.digest.add(Item::Booking, booking);
             expiry.insert((booking.expires, *guid));
             let reserved = booking.reserved();
@@ -215,54 +340,56 @@ impl State {
                 audit.find("bookings", guid, "kept under another GUID, or with nothing pending");
             }
         }
-        if expiry != self.booking_expiry {
+        if expiry != state.booking_expiry {
             audit.find("index of expiring bookings", "all", "differs from the bookings");
         }
-        if expected.accounts.bookings != self.accounts.bookings {
+        if expected.accounts.bookings != state.accounts.bookings {
             audit.find("bookings of each user", "all", "differs from the bookings");
         }
         Ok(())
     }
 
-    fn audit_deletions(&self, expected: &mut Expected, audit: &mut Audit) -> Result<(), Defect> {
-        for (se, account) in &self.accounts.ses {
-            let mut sum = Usage::default();
-            let mut places = BTreeSet::new();
-            for (id, deletion) in &account.deletions {
-                expected.digest.add(Item::Deletion, &(*se, deletion.clone()));
-                sum.add(&SeAccount::of_deletion(deletion.size));
-                if *id != deletion.id {
-                    audit.find("deletions", format!("SE {} {id:?}", se.0), "kept under another id");
-                }
-                places.insert(self.deletion_place(deletion));
-                if self.is_in_use(*se, deletion.guid, &deletion.location)? {
-                    audit.find("deletions", format!("SE {} {id:?}", se.0), "the copy is in use");
-                }
-            }
-            if places != account.deletion_places {
-                audit.find("index of a deletion queue", se.0, "differs from its items");
-            }
-            if sum != account.deletions_usage {
-                audit.find("usage of a deletion queue", se.0, "differs from its items");
-            }
+    fn compare_record(&mut self, row: &Row<'_>) {
+        let key = RecordKey::decode(&mut Reader::new(row.name)).ok();
+        let same = key
+            .and_then(|key| self.state.record(key))
+            .is_some_and(|kept| exacat_model::codec::Encode::to_bytes(kept) == row.rest);
+        if !same {
+            self.find("records", format!("{:?}", row.name), "another in memory than in the table");
         }
-        Ok(())
     }
 
-    fn audit_records(&self, expected: &mut Expected, audit: &mut Audit) {
+    fn records(&mut self) {
         let mut names = BTreeMap::new();
-        for (key, (record, revision)) in &self.records {
-            expected.digest.add(Item::Record, &(record.clone(), *revision));
+        for (key, (record, revision)) in &self.state.records {
+            self.expected.digest.add(Item::Record, &(record.clone(), *revision));
             if let Some(name) = record.unique_name() {
                 names.insert((key.kind(), name.to_owned()), *key);
             }
         }
-        if names != self.record_names {
-            audit.find("names of records", "all", "differs from the records");
+        if names != self.state.record_names {
+            self.find("names of records", "all", "differs from the records");
         }
     }
 
-    fn audit_accounts(&self, expected: &Expected, audit: &mut Audit) {
+    fn deletions(&mut self) {
+        let mut counted = std::mem::take(&mut self.expected.deletions);
+        for (se, account) in &self.state.accounts.ses {
+            let (usage, count, places) = counted.remove(se).unwrap_or_default();
+            if usage != account.deletions_usage {
+                self.find("usage of a deletion queue", se.0, "differs from its items");
+            }
+            if count != places {
+                self.find("index of a deletion queue", se.0, "has more than its items");
+            }
+        }
+        for se in counted.keys() {
+            self.find("usage of a deletion queue", se.0, "there is none");
+        }
+    }
+
+    fn accounts(&mut self) {
+        let (state, expected, audit) = (self.state, &self.expected, &mut self.audit);
         fn differing<K: Ord + Copy>(
             kept: &BTreeMap<K, Account>,
             counted: &BTreeMap<K, Account>,
@@ -272,17 +399,17 @@ impl State {
             let pairs = keys.into_iter().map(|key| (key, of(kept, key), of(counted, key)));
             pairs.filter(|(_, kept, counted)| kept != counted).collect()
         }
-        for (user, kept, counted) in differing(&self.accounts.users, &expected.accounts.users) {
+        for (user, kept, counted) in differing(&state.accounts.users, &expected.accounts.users) {
             audit.find("usage of a user", user.0, format!("kept {kept:?}, counted {counted:?}"));
         }
-        for (group, kept, counted) in differing(&self.accounts.groups, &expected.accounts.groups) {
+        for (group, kept, counted) in differing(&state.accounts.groups, &expected.accounts.groups) {
             audit.find("usage of a group", group.0, format!("kept {kept:?}, counted {counted:?}"));
         }
         let nothing = SeAccount::default();
         let ses: BTreeSet<SeNumber> =
-            self.accounts.ses.keys().chain(expected.accounts.ses.keys()).copied().collect();
+            state.accounts.ses.keys().chain(expected.accounts.ses.keys()).copied().collect();
         for se in ses {
-            let kept = self.accounts.ses.get(&se).unwrap_or(&nothing);
+            let kept = state.accounts.ses.get(&se).unwrap_or(&nothing);
             let counted = expected.accounts.ses.get(&se).unwrap_or(&nothing);
             if kept.usage != counted.usage {
                 let detail = format!("kept {:?}, counted {:?}", kept.usage, counted.usage);
@@ -295,24 +422,23 @@ impl State {
         }
     }
 
-    fn audit_sizes(&self, expected: &Expected, audit: &mut Audit) {
+    fn sizes(&mut self) {
+        let (state, expected, audit) = (self.state, &self.expected, &mut self.audit);
         let mut compare = |what: &str, kept: u64, counted: u64| {
             if kept != counted {
                 audit.find(what, "all", format!("kept {kept}, counted {counted}"));
             }
         };
-        let placed = expected.entries - self.trash.len() as u64;
-        compare("number of entries", self.entries + 1, expected.entries);
-        compare("number of names", self.names.len() as u64, placed);
-        compare("number of GUIDs", self.guids.len() as u64, expected.objects);
-        compare("number of directories", self.directories_present, expected.directories);
-        if self.expiry != expected.expiry {
-            audit.find("index of expiring entries", "all", "differs from the entries");
-        }
-        if self.digest() != expected.digest.value() {
+        compare("number of entries", state.entries + 1, expected.entries);
+        compare("number of directories", state.directories.len(), expected.directories);
+        compare("number of items of the trash", state.trash_items, expected.trash_items);
+        compare("number of expiring entries", expected.expiring.1, expected.expiring.0);
+        compare("number of records", state.records.len() as u64, expected.records);
+        compare("number of bookings", state.bookings.len() as u64, expected.bookings);
+        if state.digest() != expected.digest.value() {
             audit.find("digest", "all", "is not that of what is there");
         }
-        let root = self.usage(UsageOf::Directory(DirId::ROOT));
+        let root = state.usage(UsageOf::Directory(DirId::ROOT));
         if root.reserved != Usage::default() {
             audit.find("usage of a directory", DirId::ROOT.0, "reserves something");
         }

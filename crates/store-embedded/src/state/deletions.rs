@@ -4,31 +4,45 @@
 //! queue can be long, so deletions are found by a hash of what they say: a derived location by its file's GUID, an
 //! explicit one by its PFN.
 
+use exacat_model::codec::{Decode, Encode, Reader};
 use exacat_model::{
-    BookedReplica, Deletion, DeletionId, File, Guid, Location, Replica, ReplicaState, Revision, SeNumber,
+    BookedReplica, Deletion, DeletionId, File, Guid, Location, Replica, ReplicaState, SeNumber,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::accounts::{SeAccount, change};
 use super::apply::NOTHING;
-use super::{Defect, Item, State, hash_guid};
+use super::{Item, State};
+use crate::defect::Defect;
+use crate::keyspace;
+
+/// The deletion of a row.
+pub(super) fn deletion_of(bytes: &[u8]) -> Result<Deletion, Defect> {
+    let reader = &mut Reader::new(bytes);
+    let deletion = Deletion::decode(reader)?;
+    reader.clone().finish()?;
+    Ok(deletion)
+}
+
+fn hash_guid(guid: Guid) -> u64 {
+    xxh3_64_with_seed(&guid.0, 1)
+}
+
+fn hash_pfn(pfn: &str) -> u64 {
+    xxh3_64_with_seed(pfn.as_bytes(), 2)
+}
+
+/// By what a deletion is found.
+pub(super) fn hash_of(deletion: &Deletion) -> u64 {
+    match &deletion.location {
+        Location::Derived => hash_guid(deletion.guid),
+        Location::Explicit(pfn) => hash_pfn(pfn.as_str()),
+        // Not on an SE: never queued.
+        Location::Member { .. } => 0,
+    }
+}
 
 impl State {
-    /// Where a deletion is found.
-    pub(super) fn deletion_place(&self, deletion: &Deletion) -> (u64, DeletionId) {
-        let hash = match &deletion.location {
-            Location::Derived => hash_guid(self.seed, deletion.guid),
-            Location::Explicit(pfn) => self.pfn_hash(pfn.as_str()),
-            // Not on an SE: never queued.
-            Location::Member { .. } => 0,
-        };
-        (hash, deletion.id)
-    }
-
-    fn pfn_hash(&self, pfn: &str) -> u64 {
-        xxh3_64_with_seed(pfn.as_bytes(), self.seed)
-    }
-
     fn pfn(&self, se: SeNumber, guid: Guid, location: &Location) -> String {
         let replica = Replica { se, state: ReplicaState::Available, location: location.clone() };
         replica.pfn(guid, self.se(se))
@@ -46,9 +60,8 @@ impl State {
         {
             return Ok(true);
         }
-        let Some(handle) = self.find_guid(guid) else { return Ok(false) };
-        let entry = self.entry(handle)?;
-        let replica = entry.file().and_then(|file: &File| file.replica(se));
+        let Some(found) = self.look().find_guid(guid)? else { return Ok(false) };
+        let replica = found.entry.file().and_then(|file: &File| file.replica(se));
         Ok(replica.is_some_and(|replica| replica.takes_space() && same(&replica.location)))
     }
 
@@ -62,27 +75,31 @@ impl State {
 
     /// Puts it on the queue.
     pub(super) fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
-        let place = self.deletion_place(&deletion);
-        self.digest.add(Item::Deletion, &(se, deletion.clone()));
         let account = self.accounts.ses.entry(se).or_default();
         change(&mut account.deletions_usage, &SeAccount::of_deletion(deletion.size), &NOTHING)?;
-        account.deletion_places.insert(place);
-        match account.deletions.insert(deletion.id, deletion) {
-            None => Ok(()),
-            Some(other) => Err(Defect::new(format!("deletion {:?} is in the queue already", other.id))),
-        }
+        let (id, hash) = (deletion.id, hash_of(&deletion));
+        self.put_side(keyspace::DELETIONS, &keyspace::deletion_key(se, id), &deletion.to_bytes())?;
+        self.put_side(keyspace::DELETION_PLACES, &keyspace::place_key(se, hash, id), &[])?;
+        self.digest.add(Item::Deletion, &(se, deletion));
+        Ok(())
+    }
+
+    /// One of a queue.
+    pub fn deletion(&self, se: SeNumber, id: DeletionId) -> Result<Option<Deletion>, Defect> {
+        let view = self.table.view(None);
+        view.find(keyspace::DELETIONS, &keyspace::deletion_key(se, id), |row| {
+            row.map(|row| deletion_of(row.rest)).transpose()
+        })?
     }
 
     /// Takes it off the queue.
     pub(super) fn take_deletion(&mut self, se: SeNumber, id: DeletionId) -> Result<(), Defect> {
-        let account = self.accounts.ses.entry(se).or_default();
         let missing = || Defect::new(format!("{id:?} is not in the queue"));
-        let deletion = account.deletions.remove(&id).ok_or_else(missing)?;
+        let deletion = self.deletion(se, id)?.ok_or_else(missing)?;
+        let account = self.accounts.ses.entry(se).or_default();
         change(&mut account.deletions_usage, &NOTHING, &SeAccount::of_deletion(deletion.size))?;
-        let place = self.deletion_place(&deletion);
-        if !self.accounts.ses.entry(se).or_default().deletion_places.remove(&place) {
-            return Err(Defect::new(format!("{id:?} is not in the index of the queue")));
-        }
+        self.drop_side(keyspace::DELETIONS, &keyspace::deletion_key(se, id))?;
+        self.drop_side(keyspace::DELETION_PLACES, &keyspace::place_key(se, hash_of(&deletion), id))?;
         self.digest.take(Item::Deletion, &(se, deletion));
         self.accounts.forget_if_unused(se);
         Ok(())
@@ -103,24 +120,27 @@ impl State {
         guid: Guid,
         location: &Location,
     ) -> Result<(), Defect> {
-        let Some(account) = self.accounts.ses.get(&se).filter(|account| !account.deletions.is_empty()) else {
+        if self.accounts.ses.get(&se).is_none_or(SeAccount::has_no_deletions) {
             return Ok(());
-        };
+        }
         let pfn = self.pfn(se, guid, location);
         let prefix = self.se(se).map_or("", |se| se.prefix.as_str());
         let derived = match location {
             Location::Derived => Some(guid),
             _ => pfn.strip_prefix(prefix).and_then(Guid::of_storage_path),
         };
-        let hashes = [Some(self.pfn_hash(&pfn)), derived.map(|guid| hash_guid(self.seed, guid))];
-        let first = DeletionId { revision: Revision(0), index: 0 };
-        let last = DeletionId { revision: Revision(u64::MAX), index: u32::MAX };
-        let mut found = Vec::new();
+        let hashes = [Some(hash_pfn(&pfn)), derived.map(hash_guid)];
+        let (look, mut found) = (self.look(), Vec::new());
         for hash in hashes.into_iter().flatten() {
-            for (_, id) in account.deletion_places.range((hash, first)..=(hash, last)) {
-                let deletion = account.deletions.get(id);
+            let mut there = Vec::new();
+            look.scan(keyspace::DELETION_PLACES, &keyspace::places_of(se, hash), None, |row| {
+                there.extend(keyspace::placed(row.name));
+                Ok(true)
+            })?;
+            for id in there {
+                let deletion = self.deletion(se, id)?;
                 if deletion.is_some_and(|one| self.pfn(se, one.guid, &one.location) == pfn) {
-                    found.push(*id);
+                    found.push(id);
                 }
             }
         }
@@ -132,21 +152,25 @@ impl State {
 
     /// Derived PFNs on the SE are others now: what is in use by that is taken off the queue.
     pub(super) fn prefix_changed(&mut self, se: SeNumber) -> Result<(), Defect> {
-        let Some(account) = self.accounts.ses.get(&se) else { return Ok(()) };
         let mut found = Vec::new();
-        for (id, deletion) in &account.deletions {
+        self.look().scan(keyspace::DELETIONS, &keyspace::of_se(se), None, |row| {
+            let deletion = deletion_of(row.rest)?;
             if self.is_in_use(se, deletion.guid, &deletion.location)? {
-                found.push(*id);
+                found.push(deletion.id);
             }
-        }
+            Ok(true)
+        })?;
         found.into_iter().try_for_each(|id| self.take_deletion(se, id))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use exacat_model::{At, Body, Checksums, DirId, Entry, GroupId, Mode, Name, TimeMs, UserId};
+    use crate::run::Cache;
+    use exacat_model::{At, Body, Checksums, DirId, Entry, GroupId, Mode, Name, Revision, TimeMs, UserId};
 
     /// Goal: the audit finds a copy in use on a queue, and an index that is not that of the queue.
     #[test]
@@ -167,8 +191,8 @@ mod tests {
             tags: Vec::new(),
             body: Body::File(file),
         };
-        let mut state = State::new(7).unwrap();
-        state.insert_entry(&entry, false, None).unwrap();
+        let mut state = State::new(7, Arc::new(Cache::new(1 << 20))).unwrap();
+        state.insert_entry(&entry, None, None).unwrap();
         let deletion = |index, location| Deletion {
             id: DeletionId { revision: Revision(0), index },
             guid,
@@ -183,13 +207,15 @@ mod tests {
         let elsewhere = Location::Explicit(exacat_model::Pfn::parse("root://h/x").unwrap());
         state.queue_deletion(se, deletion(0, Location::Derived)).unwrap();
         state.queue_deletion(se, deletion(1, elsewhere.clone())).unwrap();
-        assert_eq!(state.accounts.ses[&se].deletions.len(), 1, "the one in use is not queued");
+        assert_eq!(state.accounts.ses[&se].deletions_usage.files, 1, "the one in use is not queued");
         assert_eq!(findings(&state), Vec::<String>::new());
         state.put_deletion(se, deletion(2, Location::Derived)).unwrap();
         assert_eq!(findings(&state), ["deletions"]);
         state.wanted(guid, &replica).unwrap();
         assert_eq!(findings(&state), Vec::<String>::new());
-        state.accounts.ses.get_mut(&se).unwrap().deletion_places.clear();
-        assert_eq!(findings(&state), ["index of a deletion queue"]);
+        let place = keyspace::place_key(se, hash_of(&deletion(1, elsewhere)), DeletionId { revision: Revision(0), index: 1 });
+        state.drop_side(keyspace::DELETION_PLACES, &place).unwrap();
+        let found = findings(&state);
+        assert!(!found.is_empty() && found.iter().all(|what| what == "index of a deletion queue"), "{found:?}");
     }
 }

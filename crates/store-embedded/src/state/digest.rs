@@ -1,7 +1,7 @@
 //! The digest of a state: equal for equal states, whatever order they came about in.
 //!
 //! The sum, modulo 2^128, of one hash per item the state holds, over the item's canonical bytes. A change updates
-//! it by what it takes away and what it adds. It stands in segment headers and checkpoints, and says at replay
+//! it by what it takes away and what it adds. It stands in segment headers and runs, and says at replay
 //! whether the state came out as it was. `docs/internals/log-format.md` defines it; it is part of the format.
 
 use exacat_model::codec::Encode;
@@ -35,6 +35,11 @@ pub(crate) struct Digest {
 impl Digest {
     pub fn value(&self) -> u128 {
         self.sum
+    }
+
+    /// It is this, as was said when it was written.
+    pub fn set(&mut self, sum: u128) {
+        self.sum = sum;
     }
 
     pub fn add(&mut self, kind: Item, item: &impl Encode) {

@@ -51,6 +51,26 @@ impl Operations {
         })
     }
 
+    /// The first revision of the oldest that is remembered.
+    pub fn oldest(&self) -> Option<Revision> {
+        self.order.front().and_then(|operation| self.first.get(operation)).copied()
+    }
+
+    /// Records after a revision, in order.
+    pub fn since(&self, revision: Revision) -> Vec<(Revision, OperationId)> {
+        // A request that was asked again has further records behind those of requests after it.
+        let newest = self.order.iter().rev().filter_map(|operation| {
+            self.first.get(operation).map(|first| (*first, *operation))
+        });
+        let newest = newest.take_while(|(first, _)| *first > revision);
+        let further = self.further.iter().flat_map(|(operation, records)| {
+            records.iter().filter(|record| **record > revision).map(|record| (*record, *operation))
+        });
+        let mut all: Vec<(Revision, OperationId)> = newest.chain(further).collect();
+        all.sort_unstable();
+        all
+    }
+
     pub fn len(&self) -> usize {
         self.order.len()
     }

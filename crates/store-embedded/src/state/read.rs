@@ -1,4 +1,4 @@
-//! What readers ask, each answered from the state as it is under one taking of its lock.
+//! What readers ask, each answered from the state of one moment.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -6,13 +6,17 @@ use std::ops::Bound;
 use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::NAME_BYTES_MAX;
 use exacat_model::{
-    Booking, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey, RecordKind,
+    Body, Booking, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey, RecordKind,
     Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{Account, Gate, Gates, Located, Page, Place, RecordEntry, UsageOf};
 
-use super::packed::{Front, name_of};
-use super::{Above, Defect, State, Top};
+use super::deletions::deletion_of;
+use super::lookup::AllOrNote;
+use super::{Lookup, State, Top};
+use crate::defect::Defect;
+use crate::keyspace;
+use crate::page::Row;
 use crate::settings::SCANNED_PER_PAGE_MAX;
 
 /// Where a listing of a storage element goes on. It has `begun` at a revision.
@@ -116,29 +120,38 @@ fn after<K>(key: Option<K>) -> (Bound<K>, Bound<K>) {
     (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
 
-fn on_se(front: Front<'_>, se: SeNumber) -> Result<Option<Entry>, Defect> {
-    if !front.is_file() {
+/// Where a listing of what is due goes on: after this one.
+pub(crate) type DueAfter = (TimeMs, EntryId);
+
+/// What is due, and where to go on.
+pub(crate) type DuePage = (Vec<Entry>, Option<DueAfter>);
+
+fn on_se(row: &Row<'_>, se: SeNumber) -> Result<Option<Entry>, Defect> {
+    if !row.is_file() {
         return Ok(None);
     }
-    let entry = front.entry()?;
-    Ok(entry.file().is_some_and(|file| file.replica(se).is_some()).then_some(entry))
+    Ok(row.entry()?.filter(|entry| entry.file().is_some_and(|file| file.replica(se).is_some())))
 }
 
-impl State {
+fn no_entry() -> Defect {
+    Defect::new("a row of an entry is none")
+}
+
+/// Directories whose pages are asked for together, when one is not in memory.
+const DIRECTORIES_AHEAD: usize = 64;
+
+impl Lookup<'_> {
     /// An entry by what stays the same, and where it is.
     pub fn locate(&self, id: EntryId) -> Result<Option<Located>, Defect> {
-        let Some(handle) = self.find_id(id) else { return Ok(None) };
-        let front = self.front(handle)?;
-        let trashed = front.is_trashed();
-        let entry = front.entry()?;
+        let Some(found) = self.find_id(id)? else { return Ok(None) };
+        let (entry, state) = (found.entry, self.state);
         if id == EntryId::Directory(DirId::ROOT) {
             return Ok(Some(Located { entry, place: Place::Tree(Lfn::root()), gates: Gates::new() }));
         }
-        if trashed {
-            let place = Place::Trash(TrashId(entry.revision));
-            return Ok(Some(Located { entry, place, gates: Gates::new() }));
+        if let Some(trash) = found.trash {
+            return Ok(Some(Located { entry, place: Place::Trash(trash), gates: Gates::new() }));
         }
-        let mut gates: Gates = self
+        let mut gates: Gates = state
             .way_up(entry.at.parent)
             .map(|(id, directory)| Gate {
                 id,
@@ -148,16 +161,23 @@ impl State {
             })
             .collect();
         gates.reverse();
-        let place = match self.top(entry.at.parent) {
+        let place = match state.top(entry.at.parent) {
             Some(Top::Root) => {
-                let mut names = self.path_of(entry.at.parent)?;
-                names.push(entry.at.name.as_str().to_owned());
-                Place::Tree(Lfn::from_names(names.iter().map(String::as_str)))
+                let mut names = state.directories.path_of(entry.at.parent);
+                names.push(entry.at.name.as_str());
+                Place::Tree(Lfn::from_names(names.into_iter()))
             }
             Some(Top::Trash(trash)) => Place::Trash(trash),
-            None => return Err(Defect(format!("{id:?} is in no directory"))),
+            None => return Err(Defect::new(format!("{id:?} is in no directory"))),
         };
         Ok(Some(Located { entry, place, gates }))
+    }
+
+    /// The same for many.
+    pub fn locate_all(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>, Defect> {
+        let mut located = AllOrNote::with_room(ids.len());
+        ids.iter().try_for_each(|id| located.take(self.locate(*id)))?;
+        located.end()
     }
 
     /// Children of a directory after a name; none if there is no such directory.
@@ -167,14 +187,212 @@ impl State {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Option<Page<Entry>>, Defect> {
-        let Some(directory) = self.directory(directory) else { return Ok(None) };
-        let after = after.map(|name| name.as_str().as_bytes());
-        let handles = page(directory.children.after(after, |other| name_of(self.arena.get(other))), limit);
-        let items: Result<Vec<Entry>, Defect> =
-            handles.items.into_iter().map(|handle| self.entry(handle)).collect();
-        Ok(Some(Page { items: items?, more: handles.more }))
+        if self.state.directory(directory).is_none() {
+            return Ok(None);
+        }
+        let (mut items, mut more) = (Vec::new(), false);
+        self.scan(directory, b"", after.map(|name| name.as_str().as_bytes()), |row| {
+            more = items.len() >= limit;
+            if !more {
+                items.push(row.entry()?.ok_or_else(no_entry)?);
+            }
+            Ok(!more)
+        })?;
+        Ok(Some(Page { items, more }))
     }
 
+    /// A page of what a table keeps under keys that begin with `prefix`, each as `take` gives it.
+    fn table_page<T>(
+        &self,
+        table: DirId,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+        take: impl Fn(&Row<'_>) -> Result<T, Defect>,
+    ) -> Result<Page<T>, Defect> {
+        let (mut items, mut more) = (Vec::new(), false);
+        self.scan(table, prefix, after, |row| {
+            more = items.len() >= limit;
+            if !more {
+                items.push(take(row)?);
+            }
+            Ok(!more)
+        })?;
+        Ok(Page { items, more })
+    }
+
+    /// Files with a replica on a storage element: directory by directory in the order of their numbers, then items
+    /// of the trash, then - by the history, see [`MovedSince`] - what moved back meanwhile. None if the cursor is not
+    /// one of the first two.
+    pub fn replicas_on(
+        &self,
+        se: SeNumber,
+        cursor: &[u8],
+        limit: usize,
+    ) -> Result<Option<ReplicasPage>, Defect> {
+        let state = self.state;
+        let Some(cursor_given) = ReplicasCursor::parse(cursor, state.revision) else { return Ok(None) };
+        let mut items = Vec::new();
+        let mut scanned = 0;
+        let Some(account) = state.accounts.ses.get(&se) else {
+            return Ok(Some((Page { items, more: false }, Vec::new())));
+        };
+        if limit == 0 {
+            return Ok(Some((Page { items, more: true }, cursor.to_vec())));
+        }
+        let (begun, after_trash) = match cursor_given {
+            ReplicasCursor::Moved(_) => return Ok(None),
+            ReplicasCursor::Trash { begun, after } => (begun, Some(after)),
+            ReplicasCursor::Directory { begun, directory: first, name } => {
+                for id in account.directories.range(first..) {
+                    let after = (*id == first && !name.is_empty()).then_some(name.as_slice());
+                    let mut next = None;
+                    let done = self.scan(*id, b"", after, |row| {
+                        scanned += 1;
+                        items.extend(on_se(row, se)?);
+                        if items.len() >= limit || scanned >= SCANNED_PER_PAGE_MAX {
+                            next = Some(ReplicasCursor::directory(begun, *id, row.name));
+                        }
+                        Ok(next.is_none())
+                    });
+                    if done == Err(Defect::NotInMemory) {
+                        self.note_ahead(account.directories.range(*id..).skip(1).copied());
+                    }
+                    done?;
+                    if let Some(next) = next {
+                        return Ok(Some((Page { items, more: true }, next)));
+                    }
+                }
+                (begun, None)
+            }
+        };
+        let mut next = None;
+        if account.trashed > 0 {
+            let after = after_trash.map(keyspace::trash_key);
+            self.scan(keyspace::TRASH, b"", after.as_ref().map(|key| &key[..]), |row| {
+                scanned += 1;
+                items.extend(on_se(row, se)?);
+                if items.len() >= limit || scanned >= SCANNED_PER_PAGE_MAX {
+                    next = keyspace::trash_id(row.name).map(|id| ReplicasCursor::trash(begun, id));
+                }
+                Ok(next.is_none())
+            })?;
+        }
+        if let Some(next) = next {
+            return Ok(Some((Page { items, more: true }, next)));
+        }
+        let since = MovedSince { after: begun, up_to: state.revision };
+        let more = since.after < since.up_to;
+        Ok(Some((Page { items, more }, if more { since.cursor() } else { Vec::new() })))
+    }
+
+    /// Notes the first pages of directories that are read next.
+    fn note_ahead(&self, directories: impl Iterator<Item = DirId>) {
+        for directory in directories.take(DIRECTORIES_AHEAD) {
+            // What is in memory is passed over; an error comes again when it matters.
+            let _noted = self.scan(directory, b"", None, |_| Ok(false));
+        }
+    }
+
+    /// The entry, if it is a file with a replica on this storage element.
+    pub fn if_on_se(&self, id: EntryId, se: SeNumber) -> Result<Option<Entry>, Defect> {
+        let found = self.find_id(id)?.map(|found| found.entry);
+        Ok(found.filter(|entry| entry.file().is_some_and(|file| file.replica(se).is_some())))
+    }
+
+    /// Members of a collection; none if there is no such collection.
+    pub fn members(
+        &self,
+        collection: Guid,
+        cursor: Option<Guid>,
+        limit: usize,
+    ) -> Result<Option<Page<Guid>>, Defect> {
+        match self.find_guid(collection)? {
+            Some(found) if matches!(found.entry.body, Body::Collection { .. }) => {}
+            _ => return Ok(None),
+        }
+        let after = cursor.map(|member| keyspace::member_key(collection, member));
+        let after = after.as_ref().map(|key| &key[..]);
+        let member = |row: &Row<'_>| {
+            keyspace::member(row.name).map(|(_, member)| member).ok_or_else(|| Defect::new("a member's key is none"))
+        };
+        self.table_page(keyspace::MEMBERS, &collection.0, after, limit, member).map(Some)
+    }
+
+    fn item_of(&self, row: &Row<'_>) -> Result<TrashItem, Defect> {
+        let id = keyspace::trash_id(row.name).ok_or_else(no_entry)?;
+        let (entry, item) = row.entry()?.zip(row.trashed()?).ok_or_else(no_entry)?;
+        let usage = self.state.usage_with_below(&entry)?;
+        let (lfn, removed_by, removed) = (item.lfn, item.removed_by, item.removed);
+        Ok(TrashItem { id, lfn, entry, removed_by, removed, usage })
+    }
+
+    /// Items of the trash, oldest first.
+    pub fn trash_page(&self, cursor: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>, Defect> {
+        let after = cursor.map(keyspace::trash_key);
+        let after = after.as_ref().map(|key| &key[..]);
+        self.table_page(keyspace::TRASH, b"", after, limit, |row| self.item_of(row))
+    }
+
+    /// One item of the trash.
+    pub fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>, Defect> {
+        self.view.find(keyspace::TRASH, &keyspace::trash_key(id), |row| {
+            row.map(|row| self.item_of(row)).transpose()
+        })?
+    }
+
+    /// The deletion queue of a storage element, oldest first.
+    pub fn deletions(
+        &self,
+        se: SeNumber,
+        cursor: Option<DeletionId>,
+        limit: usize,
+    ) -> Result<Page<Deletion>, Defect> {
+        let after = cursor.map(|id| keyspace::deletion_key(se, id));
+        let of = keyspace::of_se(se);
+        self.table_page(keyspace::DELETIONS, &of, after.as_deref(), limit, |row| deletion_of(row.rest))
+    }
+
+    /// Entries in the tree that have expired by `now`, longest ago first, after `cursor`, at most `limit`. And where to go
+    /// on if it stopped because many below the trash had to be passed over.
+    pub fn due_entries(&self, now: TimeMs, limit: usize, cursor: Option<DueAfter>) -> Result<DuePage, Defect> {
+        let mut due = Vec::new();
+        let (mut last, mut scanned) = (cursor, 0);
+        let mut alive: HashMap<DirId, bool> = HashMap::new();
+        let after = cursor.map(|(expires, id)| keyspace::expiry_key(expires, id));
+        let mut full = false;
+        self.scan(keyspace::EXPIRY, b"", after.as_deref(), |row| {
+            let key = keyspace::expiring(row.name).ok_or_else(|| Defect::new("a key of no expiry"))?;
+            full = due.len() >= limit;
+            if full || key.0 > now {
+                return Ok(false);
+            }
+            if scanned >= SCANNED_PER_PAGE_MAX {
+                return Ok(false);
+            }
+            scanned += 1;
+            last = Some(key);
+            let entry = match self.find_id(key.1) {
+                // The others are noted too.
+                Err(Defect::NotInMemory) => {
+                    due.push(None);
+                    return Ok(true);
+                }
+                found => found?.ok_or_else(|| Defect::new(format!("{:?} is due but gone", key.1)))?.entry,
+            };
+            let parent = entry.at.parent;
+            if *alive.entry(parent).or_insert_with(|| self.state.is_alive(parent)) {
+                due.push(Some(entry));
+            }
+            Ok(true)
+        })?;
+        let due: Option<Vec<Entry>> = due.into_iter().collect();
+        let go_on = if scanned >= SCANNED_PER_PAGE_MAX && !full { last } else { None };
+        Ok((due.ok_or(Defect::NotInMemory)?, go_on))
+    }
+}
+
+impl State {
     /// What is used and reserved.
     pub fn usage(&self, of: UsageOf) -> Account {
         let used = |usage| Account { usage, ..Account::default() };
@@ -189,108 +407,6 @@ impl State {
                 used(self.accounts.ses.get(&se).map_or_else(Default::default, |se| se.deletions_usage))
             }
         }
-    }
-
-    /// Files with a replica on a storage element: directory by directory in the order of their numbers, then items
-    /// of the trash, then - by the history, see [`MovedSince`] - what moved back meanwhile. None if the cursor is not
-    /// one of the first two.
-    pub fn replicas_on(
-        &self,
-        se: SeNumber,
-        cursor: &[u8],
-        limit: usize,
-    ) -> Result<Option<ReplicasPage>, Defect> {
-        let Some(cursor_given) = ReplicasCursor::parse(cursor, self.revision) else { return Ok(None) };
-        let mut items = Vec::new();
-        let mut scanned = 0;
-        let Some(account) = self.accounts.ses.get(&se) else {
-            return Ok(Some((Page { items, more: false }, Vec::new())));
-        };
-        if limit == 0 {
-            return Ok(Some((Page { items, more: true }, cursor.to_vec())));
-        }
-        let (begun, after_trash) = match cursor_given {
-            ReplicasCursor::Moved(_) => return Ok(None),
-            ReplicasCursor::Trash { begun, after } => (begun, Some(after)),
-            ReplicasCursor::Directory { begun, directory: first, name } => {
-                for (id, _) in account.directories.range(first..) {
-                    let directory = self
-                        .directory(*id)
-                        .ok_or_else(|| Defect(format!("there is no directory {}", id.0)))?;
-                    let after = (*id == first).then_some(name.as_slice());
-                    for handle in directory.children.after(after, |other| name_of(self.arena.get(other))) {
-                        let front = self.front(handle)?;
-                        let name = front.name;
-                        scanned += 1;
-                        items.extend(on_se(front, se)?);
-                        if items.len() >= limit || scanned >= SCANNED_PER_PAGE_MAX {
-                            let next = ReplicasCursor::directory(begun, *id, name);
-                            return Ok(Some((Page { items, more: true }, next)));
-                        }
-                    }
-                }
-                (begun, None)
-            }
-        };
-        let in_trash = if account.trashed == 0 { None } else { Some(self.trash.range(after(after_trash))) };
-        for (id, item) in in_trash.into_iter().flatten() {
-            scanned += 1;
-            items.extend(on_se(self.front(item.handle)?, se)?);
-            if items.len() >= limit || scanned >= SCANNED_PER_PAGE_MAX {
-                return Ok(Some((Page { items, more: true }, ReplicasCursor::trash(begun, *id))));
-            }
-        }
-        let since = MovedSince { after: begun, up_to: self.revision };
-        let more = since.after < since.up_to;
-        Ok(Some((Page { items, more }, if more { since.cursor() } else { Vec::new() })))
-    }
-
-    /// The entry, if it is a file with a replica on this storage element.
-    pub fn if_on_se(&self, id: EntryId, se: SeNumber) -> Result<Option<Entry>, Defect> {
-        match self.find_id(id) {
-            Some(handle) => on_se(self.front(handle)?, se),
-            None => Ok(None),
-        }
-    }
-
-    /// Members of a collection; none if there is no such collection.
-    pub fn members(
-        &self,
-        collection: Guid,
-        cursor: Option<Guid>,
-        limit: usize,
-    ) -> Result<Option<Page<Guid>>, Defect> {
-        let Some(handle) = self.find_guid(collection) else { return Ok(None) };
-        if !self.front(handle)?.is_collection() {
-            return Ok(None);
-        }
-        let members = self.members.get(&collection).into_iter();
-        Ok(Some(page(members.flat_map(|members| members.range(after(cursor))).copied(), limit)))
-    }
-
-    /// Items of the trash, oldest first.
-    pub fn trash_page(&self, cursor: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>, Defect> {
-        let ids = page(self.trash.range(after(cursor)).map(|(id, _)| *id), limit);
-        let mut items = Vec::with_capacity(ids.items.len());
-        for id in ids.items {
-            items.extend(self.trash_item(id)?);
-        }
-        Ok(Page { items, more: ids.more })
-    }
-
-    /// One item of the trash.
-    pub fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>, Defect> {
-        let Some(item) = self.trash.get(&id) else { return Ok(None) };
-        let entry = self.entry(item.handle)?;
-        let usage = self.usage_with_below(&entry)?;
-        let (lfn, removed_by, removed) = (item.lfn.clone(), item.removed_by, item.removed);
-        Ok(Some(TrashItem { id, lfn, entry, removed_by, removed, usage }))
-    }
-
-    /// The deletion queue of a storage element, oldest first.
-    pub fn deletions(&self, se: SeNumber, cursor: Option<DeletionId>, limit: usize) -> Page<Deletion> {
-        let account = self.accounts.ses.get(&se).into_iter();
-        page(account.flat_map(|se| se.deletions.range(after(cursor))).map(|(_, item)| item.clone()), limit)
     }
 
     /// Bookings in the order of their GUIDs.
@@ -320,43 +436,5 @@ impl State {
     pub fn due_bookings(&self, now: TimeMs, limit: usize) -> Vec<Booking> {
         let due = self.booking_expiry.iter().take_while(|(expires, _)| *expires <= now);
         due.take(limit).filter_map(|(_, guid)| self.bookings.get(guid).cloned()).collect()
-    }
-
-    /// Adds to `found` entries in the tree that have expired by `now`, longest ago first, after `cursor`, up to
-    /// `limit` in all. Gives where to go on if it stopped because many below the trash had to be passed over.
-    pub fn due_entries(
-        &self,
-        now: TimeMs,
-        limit: usize,
-        cursor: Option<(TimeMs, EntryId)>,
-        found: &mut Vec<Entry>,
-    ) -> Result<Option<(TimeMs, EntryId)>, Defect> {
-        let mut alive: HashMap<DirId, bool> = HashMap::new();
-        let due = self.expiry.range(after(cursor)).take_while(|(expires, _)| *expires <= now);
-        let mut last = cursor;
-        for (scanned, key) in due.enumerate() {
-            if found.len() >= limit {
-                return Ok(None);
-            }
-            if scanned >= SCANNED_PER_PAGE_MAX {
-                return Ok(last);
-            }
-            last = Some(*key);
-            let handle = self.find_id(key.1).ok_or_else(|| Defect(format!("{:?} is due but gone", key.1)))?;
-            let front = self.front(handle)?;
-            let parent = front.parent;
-            if *alive.entry(parent).or_insert_with(|| self.is_alive(parent)) {
-                found.push(front.entry()?);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Is it an item of the trash itself? For the audit.
-    pub(super) fn is_trash_top(&self, directory: DirId) -> Option<TrashId> {
-        match self.directory(directory)?.above {
-            Above::Trash(trash) => Some(trash),
-            Above::Nothing | Above::Directory(_) => None,
-        }
     }
 }

@@ -12,8 +12,11 @@ use exacat_model::{DirId, Lfn};
 use exacat_store::{Files, Gate, Gates, Walk, WalkEnd};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::arena::Handle;
-use super::{Above, Defect, Directory, State, packed};
+use super::lookup::AllOrNote;
+use super::{Above, Directory, Lookup, State};
+use crate::defect::Defect;
+use crate::keyspace;
+use crate::page::Row;
 
 const SLOTS: usize = 1 << 18;
 
@@ -66,27 +69,17 @@ struct Step<'p> {
     /// The directories it passed, by their place in the list of ways; paths of one directory share one.
     way: usize,
     end: StepEnd,
-    name_hash: u64,
-    likely: Option<Handle>,
 }
 
 /// How far a path came.
 #[derive(Clone, Copy)]
 enum StepEnd {
-    /// Its directory is there; its name is, or is not, in it.
-    Open { found: Option<Handle> },
+    /// Its directory is there; its name may be in it.
+    Open,
     /// It is the root.
-    Root(Handle),
-    /// A directory on its way is not there.
-    Missing { components: usize },
-    /// Something on its way is no directory.
-    Stopped { at: Handle, components: usize },
-}
-
-impl StepEnd {
-    fn is_open(self) -> bool {
-        matches!(self, StepEnd::Open { .. })
-    }
+    Root,
+    /// A directory on its way is not there, or is none.
+    Short { components: usize },
 }
 
 /// The directory a way leads to.
@@ -94,105 +87,102 @@ fn last_of(ways: &[Gates], way: usize) -> DirId {
     ways[way].last().map_or(DirId::ROOT, |gate| gate.id)
 }
 
-impl State {
+impl Lookup<'_> {
     /// Follows each path from the root, as far as it goes.
     pub fn walk(&self, hints: &Hints, paths: &[Lfn]) -> Result<Vec<Walk>, Defect> {
-        let mut walks = Vec::with_capacity(paths.len());
+        let mut walks = AllOrNote::with_room(paths.len());
         let mut ways = Vec::new();
         for paths in paths.chunks(CHUNK) {
             ways.clear();
-            for step in self.follow(hints, paths, &mut ways)? {
-                let gates = ways[step.way].clone();
-                let end = match step.end {
-                    StepEnd::Open { found: Some(handle) } | StepEnd::Root(handle) => {
-                        WalkEnd::Found(Box::new(self.entry(handle)?))
-                    }
-                    StepEnd::Open { found: None } => WalkEnd::Missing { components: gates.len() - 1 },
-                    StepEnd::Missing { components } => WalkEnd::Missing { components },
-                    StepEnd::Stopped { at, components } => {
-                        WalkEnd::Stopped { entry: Box::new(self.entry(at)?), components }
-                    }
-                };
-                walks.push(Walk { gates, end });
+            for step in self.state.follow(hints, paths, &mut ways) {
+                let gates = &ways[step.way];
+                walks.take(self.end_of(&step, gates).map(|end| Walk { gates: gates.clone(), end }))?;
             }
         }
-        Ok(walks)
+        walks.end()
+    }
+
+    fn end_of(&self, step: &Step<'_>, gates: &Gates) -> Result<WalkEnd, Defect> {
+        let (directory, name, components) = match step.end {
+            StepEnd::Root => (keyspace::ROOT_IN, "/", 0),
+            StepEnd::Open => {
+                (gates.last().map_or(DirId::ROOT, |gate| gate.id), step.name, gates.len() - 1)
+            }
+            // What stands there is no directory, if anything does.
+            StepEnd::Short { components } => {
+                let name = step.parent[1..].split('/').nth(components).unwrap_or_default();
+                (gates.last().map_or(DirId::ROOT, |gate| gate.id), name, components)
+            }
+        };
+        let entry = self.view.find(directory, name.as_bytes(), |row| row.map(Row::entry).transpose())??.flatten();
+        Ok(match (entry, step.end) {
+            (None, _) => WalkEnd::Missing { components },
+            (Some(entry), StepEnd::Short { .. }) => {
+                WalkEnd::Stopped { entry: Box::new(entry), components: components + 1 }
+            }
+            (Some(entry), _) => WalkEnd::Found(Box::new(entry)),
+        })
     }
 
     /// The files at the ends of the paths.
     pub fn files(&self, hints: &Hints, paths: &[Lfn]) -> Result<Files, Defect> {
-        let mut files = Files { ways: Vec::new(), found: Vec::with_capacity(paths.len()) };
+        let mut ways = Vec::new();
+        let mut found = AllOrNote::with_room(paths.len());
         for paths in paths.chunks(CHUNK) {
-            for step in self.follow(hints, paths, &mut files.ways)? {
-                let found = match step.end {
-                    StepEnd::Open { found: Some(handle) } => self.front(handle)?.found_file(step.way)?,
-                    _ => None,
+            for step in self.state.follow(hints, paths, &mut ways) {
+                if !matches!(step.end, StepEnd::Open) {
+                    found.take(Ok(None))?;
+                    continue;
+                }
+                let file = |row: Option<&Row<'_>>| match row {
+                    Some(row) => Ok(row.found_file(step.way)?),
+                    None => Ok(None),
                 };
-                files.found.push(found);
+                let answer = self.view.find(last_of(&ways, step.way), step.name.as_bytes(), file);
+                found.take(answer.and_then(|answer| answer))?;
             }
         }
-        Ok(files)
+        Ok(Files { ways, found: found.end()? })
     }
+}
 
-    /// Follows paths, a chunk of them.
+impl State {
+    /// Follows paths to the directories they end in, a chunk of them.
     ///
-    /// Nearly all of its time is waiting for memory: a catalogue does not fit into a processor's caches. So paths
-    /// are worked on many at once, and what each will need is first touched, one kind of thing after the other, in
-    /// loops that do nothing else: then the processor waits for many at a time. It makes three out of one.
-    fn follow<'p>(
-        &self,
-        hints: &Hints,
-        paths: &'p [Lfn],
-        ways: &mut Vec<Gates>,
-    ) -> Result<Vec<Step<'p>>, Defect> {
+    /// Nearly all of its time is waiting for memory. So paths are worked on many at once, and what each will need is
+    /// first touched, in loops that do nothing else: then the processor waits for many at a time.
+    fn follow<'p>(&self, hints: &Hints, paths: &'p [Lfn], ways: &mut Vec<Gates>) -> Vec<Step<'p>> {
         let mut steps: Vec<Step<'p>> = Vec::with_capacity(paths.len());
         for path in paths {
             let (parent, name) = path.split_last().unwrap_or_default();
             let as_before = steps.last().is_some_and(|last| last.parent == parent);
             let hint = if as_before { DirId(0) } else { hints.get(self.path_hash(parent)) };
-            let end = StepEnd::Open { found: None };
-            steps.push(Step { parent, name, as_before, hint, way: 0, end, name_hash: 0, likely: None });
+            steps.push(Step { parent, name, as_before, hint, way: 0, end: StepEnd::Open });
         }
         let mut touched = 0u8;
         for step in steps.iter().filter(|step| !step.as_before) {
             touched ^= self.directory(step.hint).map_or(0, |directory| directory.owner.0 as u8);
         }
         for step in steps.iter().filter(|step| !step.as_before) {
-            touched ^= self.directory(step.hint).map_or(0, |directory| self.arena.touch(directory.handle));
+            touched ^= self.directory(step.hint).map_or(0, |directory| directory.name.as_bytes().first().copied().unwrap_or(0));
         }
-        let mut end_before = StepEnd::Open { found: None };
+        std::hint::black_box(touched);
+        let mut end_before = StepEnd::Open;
         for step in &mut steps {
             if step.name.is_empty() {
-                let root = self.directory(DirId::ROOT).ok_or_else(|| Defect::new("there is no root"))?;
-                step.end = StepEnd::Root(root.handle);
+                step.end = StepEnd::Root;
                 ways.push(Gates::new());
             } else if step.as_before {
                 step.end = end_before;
             } else {
-                ways.push(Gates::new());
-                if let Some(gates) = ways.last_mut() {
-                    step.end = self.walk_to_directory(hints, step, gates)?;
-                }
+                let mut gates = Gates::new();
+                step.end = self.walk_to_directory(hints, step, &mut gates);
+                ways.push(gates);
             }
             step.way = ways.len() - 1;
             end_before = step.end;
         }
-        for step in steps.iter_mut().filter(|step| step.end.is_open()) {
-            step.name_hash = self.name_hash(last_of(ways, step.way), step.name.as_bytes());
-        }
-        for step in steps.iter_mut().filter(|step| step.end.is_open()) {
-            step.likely = self.names.likely(step.name_hash);
-        }
-        for step in &steps {
-            touched ^= step.likely.map_or(0, |handle| self.arena.touch(handle));
-        }
-        std::hint::black_box(touched);
-        for step in steps.iter_mut().filter(|step| step.end.is_open()) {
-            let directory = last_of(ways, step.way);
-            let found = self.find_hashed(step.name_hash, directory, step.name.as_bytes());
-            step.end = StepEnd::Open { found };
-        }
-        Ok(steps)
+        steps
     }
 
     fn path_hash(&self, path: &str) -> u64 {
@@ -200,34 +190,26 @@ impl State {
     }
 
     /// Walks to the directory the last name is to be looked for in, or as far as the way goes.
-    fn walk_to_directory(
-        &self,
-        hints: &Hints,
-        step: &Step<'_>,
-        gates: &mut Gates,
-    ) -> Result<StepEnd, Defect> {
+    fn walk_to_directory(&self, hints: &Hints, step: &Step<'_>, gates: &mut Gates) -> StepEnd {
         let path = step.parent;
-        if !self.is_at(step.hint, path, gates) {
-            gates.clear();
-            let root = self.directory(DirId::ROOT).ok_or_else(|| Defect::new("there is no root"))?;
-            gates.push(gate(DirId::ROOT, root));
-            let mut directory = DirId::ROOT;
-            let components = path[1..].split('/').filter(|component| !component.is_empty());
-            for (followed, component) in components.enumerate() {
-                let Some(handle) = self.find_name(directory, component.as_bytes()) else {
-                    return Ok(StepEnd::Missing { components: followed });
-                };
-                let Some(id) = self.front(handle)?.directory()? else {
-                    return Ok(StepEnd::Stopped { at: handle, components: followed + 1 });
-                };
-                let found =
-                    self.directory(id).ok_or_else(|| Defect(format!("there is no directory {}", id.0)))?;
-                gates.push(gate(id, found));
-                directory = id;
-            }
-            hints.set(self.path_hash(path), directory);
+        if self.is_at(step.hint, path, gates) {
+            return StepEnd::Open;
         }
-        Ok(StepEnd::Open { found: None })
+        gates.clear();
+        let Some(root) = self.directory(DirId::ROOT) else { return StepEnd::Short { components: 0 } };
+        gates.push(gate(DirId::ROOT, root));
+        let mut directory = DirId::ROOT;
+        let components = path[1..].split('/').filter(|component| !component.is_empty());
+        for (components, component) in components.enumerate() {
+            let child = self.directories.child(directory, component.as_bytes());
+            let Some((id, found)) = child.and_then(|id| Some((id, self.directory(id)?))) else {
+                return StepEnd::Short { components };
+            };
+            gates.push(gate(id, found));
+            directory = id;
+        }
+        hints.set(self.path_hash(path), directory);
+        StepEnd::Open
     }
 
     /// Is this the directory of this path? Then its gates are put into `gates`, which may hold anything if not.
@@ -239,7 +221,7 @@ impl State {
             gates.push(gate(id, directory));
             match directory.above {
                 Above::Directory(above) => {
-                    let name = packed::name_of(self.arena.get(directory.handle));
+                    let name = directory.name.as_bytes();
                     let Some(before) = rest.strip_suffix(name).and_then(|rest| rest.strip_suffix(b"/"))
                     else {
                         return false;

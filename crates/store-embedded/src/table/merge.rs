@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use exacat_model::{DirId, Error, ErrorKind};
+use exacat_model::DirId;
 
+use crate::defect::Defect;
 use crate::memtable::Memtable;
 use crate::page::Row;
-use crate::run::{Cache, Cursor, Run};
-use crate::state::Defect;
+use crate::run::{Cursor, Reading, Run};
 
 /// Rows in order. It stands on one, unless it is at its end.
 enum Source<'s> {
@@ -23,17 +23,17 @@ impl Source<'_> {
         }
     }
 
-    fn row(&self) -> Result<Option<Row<'_>>, Error> {
+    fn row(&self) -> Result<Option<Row<'_>>, Defect> {
         match self {
             Source::Memory { row, .. } => Ok(*row),
             Source::Run { run, cursor } => cursor.row(run),
         }
     }
 
-    fn advance(&mut self, cache: &Cache) -> Result<(), Error> {
+    fn advance(&mut self, reading: Reading<'_>) -> Result<(), Defect> {
         match self {
-            Source::Memory { rows, row } => *row = rows.next().transpose().map_err(Error::from)?,
-            Source::Run { run, cursor } => drop(cursor.advance(run, cache)?),
+            Source::Memory { rows, row } => *row = rows.next().transpose()?,
+            Source::Run { run, cursor } => drop(cursor.advance(run, reading)?),
         }
         Ok(())
     }
@@ -43,7 +43,7 @@ impl Source<'_> {
 pub(crate) struct Merged<'s> {
     /// The newest first.
     sources: Vec<Source<'s>>,
-    cache: &'s Cache,
+    reading: Reading<'s>,
     /// The source whose row is given now.
     current: Option<usize>,
 }
@@ -67,23 +67,31 @@ impl<'s> Merged<'s> {
         memtables: impl IntoIterator<Item = &'s Memtable>,
         runs: impl IntoIterator<Item = Arc<Run>>,
         from: From<'_>,
-        cache: &'s Cache,
-    ) -> Result<Self, Error> {
+        reading: Reading<'s>,
+    ) -> Result<Self, Defect> {
         let mut sources = Vec::new();
         for memtable in memtables {
             let mut rows = Box::new(memtable.from(from.directory, from.name, from.after));
-            let row = rows.next().transpose().map_err(Error::from)?;
+            let row = rows.next().transpose()?;
             sources.push(Source::Memory { rows, row });
         }
+        let mut missing = false;
         for run in runs {
-            let cursor = Box::new(run.from(cache, from.directory, from.name, from.after)?);
-            sources.push(Source::Run { run, cursor });
+            match run.from(reading, from.directory, from.name, from.after) {
+                Ok(cursor) => sources.push(Source::Run { run, cursor: Box::new(cursor) }),
+                // The others may miss a page too: all are noted at once.
+                Err(Defect::NotInMemory) => missing = true,
+                Err(other) => return Err(other),
+            }
         }
-        Ok(Merged { sources, cache, current: None })
+        if missing {
+            return Err(Defect::NotInMemory);
+        }
+        Ok(Merged { sources, reading, current: None })
     }
 
     /// Goes to the next key and gives its newest row, gone or not; none at the end.
-    pub fn next(&mut self) -> Result<Option<Row<'_>>, Error> {
+    pub fn next(&mut self) -> Result<Option<Row<'_>>, Defect> {
         self.pass()?;
         let mut least: Option<(usize, (DirId, &[u8]))> = None;
         for (index, source) in self.sources.iter().enumerate() {
@@ -98,13 +106,13 @@ impl<'s> Merged<'s> {
             None => Ok(None),
             Some(index) => {
                 let row = self.sources[index].row()?;
-                row.map(Some).ok_or_else(|| Error::new(ErrorKind::Internal, "a source without its row"))
+                row.map(Some).ok_or_else(|| Defect::new("a source without its row"))
             }
         }
     }
 
     /// Goes on to the next key that is not gone.
-    pub fn next_there(&mut self) -> Result<Option<Row<'_>>, Error> {
+    pub fn next_there(&mut self) -> Result<Option<Row<'_>>, Defect> {
         loop {
             match self.next()? {
                 None => return Ok(None),
@@ -119,14 +127,14 @@ impl<'s> Merged<'s> {
     }
 
     /// All sources leave the key that was given.
-    fn pass(&mut self) -> Result<(), Error> {
+    fn pass(&mut self) -> Result<(), Defect> {
         let Some(current) = self.current.take() else { return Ok(()) };
         // Sources before it have later keys: it was the first with the least.
         for index in (current + 1..self.sources.len()).rev() {
             if self.sources[index].key() == self.sources[current].key() {
-                self.sources[index].advance(self.cache)?;
+                self.sources[index].advance(self.reading)?;
             }
         }
-        self.sources[current].advance(self.cache)
+        self.sources[current].advance(self.reading)
     }
 }

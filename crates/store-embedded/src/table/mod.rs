@@ -6,7 +6,9 @@
 //!                                                 tier 1 ◄──────────────┘ into one of the next tier …
 //! ```
 //! A *version* is the runs of a moment, the newest first; it never changes, so whoever reads it is not disturbed, and
-//! holds nobody up. A row in memory hides those of its key in runs, a run's those in older ones.
+//! holds nobody up. A row in memory hides those of its key in runs, a run's those in older ones. A GUID is where the
+//! newest memtable or run that has it says: whatever moves it puts a row there, and what purges it says so
+//! ([`Row::purged`]).
 
 mod merge;
 mod shelf;
@@ -17,12 +19,13 @@ use std::sync::Arc;
 
 use exacat_model::{DirId, Error, ErrorKind, Guid};
 
+use crate::defect::Defect;
 use crate::memtable::Memtable;
 use crate::page::Row;
-use crate::run::{Cache, Run, RunWriter};
+use crate::run::{Cache, Held, Reading, Run, RunWriter};
 
 pub(crate) use merge::{From, Merged};
-pub(crate) use shelf::{Begun, Shelf};
+pub(crate) use shelf::Shelf;
 
 /// The runs of a moment.
 #[derive(Clone, Default)]
@@ -34,17 +37,17 @@ pub(crate) struct Version {
 /// All rows of a moment.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'v> {
-    /// The newest.
-    pub active: &'v Memtable,
+    /// The newest; none if there is no writer any more.
+    pub active: Option<&'v Memtable>,
     /// Being written to runs, the newest first.
     pub frozen: &'v [Arc<Memtable>],
     pub version: &'v Version,
-    pub cache: &'v Cache,
+    pub reading: Reading<'v>,
 }
 
 impl<'v> View<'v> {
     fn memtables(&self) -> impl Iterator<Item = &'v Memtable> + use<'v> {
-        std::iter::once(self.active).chain(self.frozen.iter().map(|memtable| &**memtable))
+        self.active.into_iter().chain(self.frozen.iter().map(|memtable| &**memtable))
     }
 
     /// Gives `take` the row of a name, or none if nothing is there.
@@ -53,17 +56,15 @@ impl<'v> View<'v> {
         directory: DirId,
         name: &[u8],
         take: impl FnOnce(Option<&Row<'_>>) -> T,
-    ) -> Result<T, Error> {
+    ) -> Result<T, Defect> {
         for memtable in self.memtables() {
-            if let Some(row) = memtable.find(directory, name).map_err(Error::from)? {
+            if let Some(row) = memtable.find(directory, name)? {
                 return Ok(take((!row.is_gone()).then_some(&row)));
             }
         }
         for run in &self.version.runs {
-            if let Some(found) = run.find(self.cache, directory, name)? {
-                let row = found
-                    .row(directory, name)
-                    .map_err(|damaged| Error::new(ErrorKind::Corrupt, damaged.0))?;
+            if let Some(found) = run.find(self.reading, directory, name)? {
+                let row = found.row(directory, name).map_err(|damaged| Defect::new(damaged.0))?;
                 return Ok(take((!row.is_gone()).then_some(&row)));
             }
         }
@@ -71,70 +72,140 @@ impl<'v> View<'v> {
     }
 
     /// Is anything there under this name?
-    pub fn has(&self, directory: DirId, name: &[u8]) -> Result<bool, Error> {
+    pub fn has(&self, directory: DirId, name: &[u8]) -> Result<bool, Defect> {
         self.find(directory, name, |row| row.is_some())
     }
 
-    /// The key of the row of a GUID; none if nothing has it.
-    ///
-    /// A memtable or a run says where a GUID once stood. It stands there still if the newest row of that name has it;
-    /// otherwise it went elsewhere, as an other row of it says, or it is gone.
-    pub fn find_guid(&self, guid: Guid) -> Result<Option<(DirId, Vec<u8>)>, Error> {
-        let stands = |directory: DirId, name: &[u8]| {
-            self.find(directory, name, |row| row.is_some_and(|row| row.guid() == Some(guid)))
-        };
+    /// Gives `take` the row of a GUID, or none if nothing has it.
+    pub fn find_guid<T>(&self, guid: Guid, take: impl FnOnce(Option<&Row<'_>>) -> T) -> Result<T, Defect> {
         for memtable in self.memtables() {
-            if let Some(row) = memtable.find_guid(guid).map_err(Error::from)?
-                && stands(row.parent, row.name)?
-            {
-                return Ok(Some((row.parent, row.name.to_vec())));
+            if let Some(row) = memtable.find_guid(guid)? {
+                return Ok(take((!row.is_gone()).then_some(&row)));
             }
         }
         for run in &self.version.runs {
-            if let Some((directory, name, _)) = run.find_guid(self.cache, guid)?
-                && stands(directory, &name)?
-            {
-                return Ok(Some((directory, name)));
+            if let Some((directory, name, found)) = run.find_guid(self.reading, guid)? {
+                let row = found.row(directory, &name).map_err(|damaged| Defect::new(damaged.0))?;
+                return Ok(take((!row.is_gone()).then_some(&row)));
             }
         }
-        Ok(None)
+        Ok(take(None))
     }
 
     /// All rows from a key on, in order.
-    pub fn from(&self, from: From<'_>) -> Result<Merged<'v>, Error> {
-        Merged::new(self.memtables(), self.version.runs.iter().map(Arc::clone), from, self.cache)
+    pub fn from(&self, from: From<'_>) -> Result<Merged<'v>, Defect> {
+        Merged::new(self.memtables(), self.version.runs.iter().map(Arc::clone), from, self.reading)
     }
 }
 
-/// Puts all rows of a frozen memtable into a run.
-pub(crate) fn write_memtable(memtable: &Memtable, writer: RunWriter) -> Result<u64, Error> {
-    let mut writer = writer;
+/// The rows, as the writer has them.
+pub(crate) struct Table {
+    active: Memtable,
+    frozen: Vec<Arc<Memtable>>,
+    version: Arc<Version>,
+    cache: Arc<Cache>,
+    seed: u64,
+}
+
+impl Table {
+    /// These runs, and nothing in memory. `seed` is random.
+    pub fn new(version: Arc<Version>, cache: Arc<Cache>, seed: u64) -> Self {
+        Table { active: Memtable::new(seed), frozen: Vec::new(), version, cache, seed }
+    }
+
+    /// The rows as they are now. Who gives what to hold does not wait for the disk.
+    pub fn view<'v>(&'v self, held: Option<&'v Held>) -> View<'v> {
+        let reading = match held {
+            Some(held) => Reading::hurried(&self.cache, held),
+            None => Reading::waiting(&self.cache),
+        };
+        self.view_by(reading)
+    }
+
+    /// The rows as they are now, read this way.
+    pub fn view_by<'v>(&'v self, reading: Reading<'v>) -> View<'v> {
+        View { active: Some(&self.active), frozen: &self.frozen, version: &self.version, reading }
+    }
+
+    /// Puts a row, in place of the one of its key if there is one.
+    pub fn put(&mut self, row: &Row<'_>) -> Result<(), Defect> {
+        self.active.put(row)
+    }
+
+    /// Rows not frozen yet.
+    pub fn active(&self) -> &Memtable {
+        &self.active
+    }
+
+    /// Memtables that are being written.
+    pub fn frozen(&self) -> &[Arc<Memtable>] {
+        &self.frozen
+    }
+
+    pub fn version(&self) -> &Arc<Version> {
+        &self.version
+    }
+
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// Begins a new memtable; gives the one before, which no longer changes.
+    pub fn freeze(&mut self) -> Arc<Memtable> {
+        let full = Arc::new(std::mem::replace(&mut self.active, Memtable::new(self.seed)));
+        self.frozen.insert(0, Arc::clone(&full));
+        full
+    }
+
+    /// These are the runs now; the oldest memtable is in them, if `written`.
+    pub fn install(&mut self, version: Arc<Version>, written: bool) {
+        self.version = version;
+        if written {
+            self.frozen.pop();
+        }
+    }
+}
+
+/// Puts all rows of a frozen memtable into a run, and further ones behind them.
+pub(crate) fn write_memtable<'r>(
+    memtable: &Memtable,
+    further: impl IntoIterator<Item = Row<'r>>,
+    mut writer: RunWriter,
+) -> Result<u64, Error> {
     for row in memtable.from(DirId(0), b"", false) {
         writer.push(&row.map_err(Error::from)?).map_err(|error| cannot_write(&error))?;
     }
-    writer.finish().map_err(|error| cannot_write(&error))
+    for row in further {
+        writer.push(&row).map_err(|error| cannot_write(&error))?;
+    }
+    let rows = writer.rows();
+    writer.finish().map_err(|error| cannot_write(&error))?;
+    Ok(rows)
 }
 
-/// Puts the rows of runs, the newest first, into one: of each key the newest row. What is gone is told on only if there
-/// are older runs `below` them that may have it. `go_on` is asked after every row; if it says no, nothing comes of it.
+/// Puts the rows of runs, the newest first, into one: of each key the newest row, if it is to be `kept`. What is gone is
+/// told on only if there are older runs `below` them that may have it. `go_on` is asked after every row; if it says no,
+/// nothing comes of it. Gives how many rows there are.
 pub(crate) fn merge_runs(
     runs: &[Arc<Run>],
     below: bool,
-    cache: &Cache,
+    kept: impl Fn(&Row<'_>) -> bool,
     mut writer: RunWriter,
     mut go_on: impl FnMut(&RunWriter) -> bool,
 ) -> Result<Option<u64>, Error> {
     let none: [&Memtable; 0] = [];
-    let mut merged = Merged::new(none, runs.iter().map(Arc::clone), From::START, cache)?;
+    let mut merged = Merged::new(none, runs.iter().map(Arc::clone), From::START, Reading::in_passing())?;
     while let Some(row) = merged.next()? {
-        if !row.is_gone() || below {
+        if (!row.is_gone() || below) && kept(&row) {
             writer.push(&row).map_err(|error| cannot_write(&error))?;
         }
         if !go_on(&writer) {
             return Ok(None);
         }
     }
-    writer.finish().map(Some).map_err(|error| cannot_write(&error))
+    let rows = writer.rows();
+    writer.finish().map_err(|error| cannot_write(&error))?;
+    Ok(Some(rows))
 }
 
 fn cannot_write(error: &std::io::Error) -> Error {

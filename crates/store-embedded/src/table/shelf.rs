@@ -4,6 +4,7 @@
 //! moment it counts from. Those it takes the place of are removed after it. So whatever is interrupted leaves nothing
 //! but files that no manifest names, which are removed at the next opening.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,13 +25,18 @@ const SORTED_IN_MEMORY: usize = 4 << 20;
 /// Runs of about one size that are merged into one.
 pub(crate) const RUNS_PER_TIER: usize = 8;
 
+/// Of how many rows, about, as a power: runs of one tier are merged into one of the next.
+fn tier(rows: u64) -> u32 {
+    rows.max(1).ilog2() / RUNS_PER_TIER.ilog2()
+}
+
 /// The files of a table.
 pub(crate) struct Shelf {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     catalogue: [u8; 16],
     manifest: Manifest,
-    version: Version,
+    version: Arc<Version>,
 }
 
 /// A run being written: nothing counts on it yet.
@@ -47,18 +53,24 @@ impl Shelf {
     /// Opens the runs that the manifest names, and removes other files. A new shelf is empty.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, catalogue: [u8; 16]) -> Result<Self, Error> {
         disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
-        let manifest = Manifest::load(&*disk, directory, catalogue)?.unwrap_or_default();
-        let mut shelf =
-            Shelf { disk, directory: directory.to_owned(), catalogue, manifest, version: Version::default() };
-        for run in &shelf.manifest.runs {
-            shelf.version.runs.push(shelf.open_run(*run)?);
-        }
+        let shelf = Self::look_at(disk, directory, catalogue)?;
         shelf.sweep()?;
         Ok(shelf)
     }
 
+    /// Opens the runs that the manifest names, and changes nothing.
+    pub fn look_at(disk: Arc<dyn Disk>, directory: &Path, catalogue: [u8; 16]) -> Result<Self, Error> {
+        let manifest = Manifest::load(&*disk, directory, catalogue)?.unwrap_or_default();
+        let (directory, version) = (directory.to_owned(), Arc::default());
+        let mut shelf = Shelf { disk, directory, catalogue, manifest, version };
+        let runs: Result<Vec<Arc<Run>>, Error> =
+            shelf.manifest.runs.iter().map(|run| shelf.open_run(*run)).collect();
+        shelf.version = Arc::new(Version { runs: runs? });
+        Ok(shelf)
+    }
+
     /// The runs as they are now.
-    pub fn version(&self) -> &Version {
+    pub fn version(&self) -> &Arc<Version> {
         &self.version
     }
 
@@ -136,14 +148,12 @@ impl Shelf {
         self.replace(0..0, number, rows, (revision, time))
     }
 
-    /// A finished run counts from now on in the place of these.
-    pub fn put_in_place_of(
-        &mut self,
-        places: std::ops::Range<usize>,
-        number: u64,
-        rows: u64,
-    ) -> Result<(), Error> {
-        self.replace(places, number, rows, self.revision())
+    /// A finished run counts from now on in the place of these, which stand one after the other.
+    pub fn put_in_place_of(&mut self, merged: &[Arc<Run>], number: u64, rows: u64) -> Result<(), Error> {
+        let first = merged.first().map(|run| run.number());
+        let begin = self.manifest.runs.iter().position(|run| Some(run.number) == first);
+        let begin = begin.ok_or_else(|| Error::new(ErrorKind::Internal, "a run to be replaced is not there"))?;
+        self.replace(begin..begin + merged.len(), number, rows, self.revision())
     }
 
     fn replace(
@@ -153,25 +163,45 @@ impl Shelf {
         rows: u64,
         (revision, time): (Revision, TimeMs),
     ) -> Result<(), Error> {
-        // The file's name must be durable before the manifest counts on it.
-        self.disk.sync_directory(&self.directory).map_err(|error| cannot_write(&self.directory, &error))?;
         let named = RunNamed { number, rows };
-        let run = self.open_run(named)?;
+        // The file's name must be durable before the manifest counts on it.
+        let synced = self.disk.sync_directory(&self.directory);
+        let run = synced
+            .map_err(|error| cannot_write(&self.directory, &error))
+            .and_then(|()| self.open_run(named))
+            .inspect_err(|_| self.give_up(number))?;
         let mut manifest = Manifest { revision, time, ..self.manifest.clone() };
         let gone: Vec<RunNamed> = manifest.runs.splice(places.clone(), [named]).collect();
+        // If this fails the one or the other counts, so the files of both stay until a later one, or an opening, decides.
         manifest.save(&*self.disk, &self.directory, self.catalogue)?;
         self.manifest = manifest;
-        self.version.runs.splice(places, [run]);
+        let mut runs = self.version.runs.clone();
+        runs.splice(places, [run]);
+        self.version = Arc::new(Version { runs });
         self.remove(&format!("{number:010}.scratch"));
         // Whoever reads one has its file open still.
         gone.iter().for_each(|run| self.remove(&name(run.number)));
         Ok(())
     }
 
-    /// Which runs to merge next: neighbours in age of about one size, as many as make up the next.
-    pub fn mergeable(&self) -> Option<std::ops::Range<usize>> {
-        let tier = |rows: u64| rows.max(1).ilog2() / RUNS_PER_TIER.ilog2();
+    /// Which runs to merge next, and whether there are older ones: neighbours in age of about one size, as many as make up
+    /// the next. Those from the first on that is being `merged` are left alone.
+    pub fn mergeable(&self, merged: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
+        let places = self.alike(merged)?;
+        Some((self.version.runs[places.clone()].to_vec(), places.end < self.version.runs.len()))
+    }
+
+    /// Runs more than there are when merging keeps up.
+    pub fn owed(&self) -> usize {
+        let rows: u64 = self.manifest.runs.iter().map(|run| run.rows).sum();
+        let tiers = tier(rows) as usize + 1;
+        self.manifest.runs.len().saturating_sub(tiers * RUNS_PER_TIER)
+    }
+
+    fn alike(&self, merged: &HashSet<u64>) -> Option<std::ops::Range<usize>> {
         let runs = &self.manifest.runs;
+        let free = runs.iter().take_while(|run| !merged.contains(&run.number)).count();
+        let runs = &runs[..free];
         let mut begin = 0;
         while begin < runs.len() {
             let here = tier(runs[begin].rows);

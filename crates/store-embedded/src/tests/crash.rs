@@ -9,7 +9,7 @@ use super::{assert_sound, history, open, try_open};
 use crate::EmbeddedStore;
 
 /// Sends requests until the disk is dead or `requests` are answered; gives the last revision that was answered.
-async fn drive(store: &EmbeddedStore, workload: &mut Workload, requests: u64, checkpoints: bool) -> Revision {
+async fn drive(store: &EmbeddedStore, workload: &mut Workload, requests: u64, flushes: bool) -> Revision {
     let mut answered = Revision(0);
     for number in 0..requests {
         match store.apply(workload.request()).await {
@@ -22,11 +22,18 @@ async fn drive(store: &EmbeddedStore, workload: &mut Workload, requests: u64, ch
             }
             Err(_) => return answered,
         }
-        if checkpoints && number % 7 == 3 && store.checkpoint().await.is_err() {
+        if flushes && number % 7 == 3 && store.flush().await.is_err() {
             return answered;
         }
     }
     answered
+}
+
+/// Takes the runs away: the log is all that is needed.
+fn without_runs(disk: &SimulatedDisk) {
+    for path in disk.files("").iter().filter(|path| path.starts_with("/data/runs")) {
+        disk.vanish(path);
+    }
 }
 
 /// What a store holds: its history and its digest.
@@ -38,7 +45,7 @@ async fn hold(disk: &SimulatedDisk) -> (Vec<Change>, u128) {
 
 /// Goal: the promise of durability, on images that no real disk would dare. Method: from a seed, a workload cut at an
 /// operation of the disk; of what it leaves, several images; each is opened, audited, compared with what was
-/// answered, and with itself opened again without checkpoints. Then the next workload goes on from one of them.
+/// answered, and with itself opened again without runs. Then the next workload goes on from one of them.
 #[tokio::test]
 async fn nothing_answered_is_lost_and_nothing_is_half_there() {
     for seed in 0..60 {
@@ -64,8 +71,8 @@ async fn nothing_answered_is_lost_and_nothing_is_half_there() {
                 );
                 assert_eq!(changes[..before.len()], before[..], "seed {seed}: the past changed");
                 let bare = image.copy();
-                bare.files(".checkpoint").iter().for_each(|path| bare.vanish(path));
-                assert_eq!(hold(&bare).await, (changes.clone(), digest), "seed {seed}: checkpoints matter");
+                without_runs(&bare);
+                assert_eq!(hold(&bare).await, (changes.clone(), digest), "seed {seed}: runs matter");
                 next = Some((image, changes));
             }
             let (image, changes) = next.unwrap();
@@ -75,14 +82,14 @@ async fn nothing_answered_is_lost_and_nothing_is_half_there() {
     }
 }
 
-/// Goal: a checkpoint is never in the way. Method: the power goes at every single operation of writing one.
+/// Goal: a run is never in the way. Method: the power goes at every single operation of writing one.
 #[tokio::test]
-async fn a_checkpoint_may_be_cut_at_every_step() {
+async fn a_flush_may_be_cut_at_every_step() {
     let disk = SimulatedDisk::new();
     let store = open(&disk);
     let mut workload = Workload::new(5);
     drive(&store, &mut workload, 30, false).await;
-    store.checkpoint().await.unwrap();
+    store.flush().await.unwrap();
     drive(&store, &mut workload, 30, false).await;
     let wanted = (history(&store, 1000).await, store.digest().await.unwrap());
     drop(store);
@@ -91,19 +98,19 @@ async fn a_checkpoint_may_be_cut_at_every_step() {
         let disk = start.copy();
         let store = open(&disk);
         disk.set_fault(Some(Fault::PowerCut(disk.operations() + step)));
-        let written = store.checkpoint().await;
+        let written = store.flush().await;
         drop(store);
         for seed in 0..5 {
             assert_eq!(hold(&disk.image(&mut Random(seed))).await, wanted, "step {step} seed {seed}");
         }
         if written.is_ok() {
-            assert!(step > 5, "a checkpoint has more steps than {step}");
+            assert!(step > 5, "a flush has more steps than {step}");
             return;
         }
     }
 }
 
-/// Goal: replay is deterministic: the same log gives the same state, read from any checkpoint or none, and each
+/// Goal: replay is deterministic: the same log gives the same state, read from any runs or none, and each
 /// segment's header agrees. Method: digests compared over many seeds; the header check is part of opening.
 #[tokio::test]
 async fn replay_gives_the_state_that_was() {
@@ -119,7 +126,7 @@ async fn replay_gives_the_state_that_was() {
         }
         drop(store);
         assert_eq!(hold(&disk).await, wanted, "seed {seed}");
-        disk.files(".checkpoint").iter().for_each(|path| disk.vanish(path));
+        without_runs(&disk);
         assert_eq!(hold(&disk).await, wanted, "seed {seed}");
     }
 }

@@ -24,6 +24,12 @@ fn records_of(disk: &SimulatedDisk, path: &Path) -> Vec<(usize, usize)> {
     found
 }
 
+/// Nothing is put into runs before it is closed.
+fn one_memtable(disk: &SimulatedDisk) -> std::sync::Arc<crate::EmbeddedStore> {
+    let settings = crate::EmbeddedSettings { memtable_rows: 1 << 20, ..super::settings() };
+    crate::EmbeddedStore::open_on(disk.shared(), settings, std::sync::Arc::new(super::TestClock::default())).unwrap()
+}
+
 /// Five requests, each synced by itself, in one segment.
 async fn small_log() -> (SimulatedDisk, PathBuf, Vec<Change>) {
     let disk = SimulatedDisk::new();
@@ -103,7 +109,7 @@ async fn a_changed_byte_in_a_header_is_found() {
 #[tokio::test]
 async fn damage_in_an_earlier_segment_is_refused() {
     let disk = SimulatedDisk::new();
-    let store = open(&disk);
+    let store = one_memtable(&disk);
     let mut workload = Workload::new(3);
     for _ in 0..40 {
         store.apply(workload.request()).await.unwrap();
@@ -127,7 +133,7 @@ async fn damage_in_an_earlier_segment_is_refused() {
     gone.vanish(&segments[1]);
     assert_eq!(try_open(&gone).err().unwrap().kind, ErrorKind::Corrupt);
 
-    // Behind a checkpoint it is not read at opening, but is found when the history is.
+    // Behind the runs it is not read at opening, but is found when the history is.
     let store = open(&disk);
     store.close().await.unwrap();
     drop(store);
@@ -149,44 +155,51 @@ async fn damage_in_an_earlier_segment_is_refused() {
     assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
 }
 
-/// Goal: a damaged checkpoint costs time, nothing else. Method: bytes all over it changed; then both.
+/// Goal: a damaged run is found when it is read, and named; what it does not have is still read; and it is refused at
+/// opening if what is in memory cannot be made of it. Method: bytes all over a run changed.
 #[tokio::test]
-async fn a_damaged_checkpoint_is_passed_over() {
+async fn a_damaged_run_is_found_and_named() {
     let disk = SimulatedDisk::new();
-    let store = open(&disk);
+    let store = one_memtable(&disk);
     let mut workload = Workload::new(8);
-    for round in 0..3 {
-        for _ in 0..15 {
-            store.apply(workload.request()).await.unwrap();
-        }
-        if round < 2 {
-            store.checkpoint().await.unwrap();
-        }
+    for number in 0..40 {
+        store.apply(workload.request()).await.unwrap();
+        let files = (0..40).map(|item| file(DirId::ROOT, &format!("f{number}-{item}"), (number + 1) << 20 | item));
+        apply(&store, 1 << 40 | number, files.collect()).await;
     }
-    let wanted = (history(&store, 1000).await, store.digest().await.unwrap());
+    store.close().await.unwrap();
     drop(store);
-    let checkpoints = disk.files(".checkpoint");
-    assert_eq!(checkpoints.len(), 2);
-    let length = disk.bytes(&checkpoints[1]).len();
-    for at in (0..length).step_by(37).chain([length - 1]) {
+    let runs = disk.files(".run");
+    let path = runs.last().unwrap();
+    let length = disk.bytes(path).len();
+    let (mut refused, mut found) = (0, 0);
+    for at in (0..length).step_by(53) {
         let damaged = disk.copy();
-        damaged.damage(&checkpoints[1], |bytes| bytes[at] ^= 4);
-        if at % 5 == 0 {
-            damaged.damage(&checkpoints[0], |bytes| bytes.truncate(bytes.len() / 2));
-        }
+        damaged.damage(path, |bytes| bytes[at] ^= 4);
         match try_open(&damaged) {
             Ok(store) => {
-                assert_eq!((history(&store, 1000).await, store.digest().await.unwrap()), wanted, "byte {at}");
-                assert_eq!(store.status().await.unwrap().warnings.len(), 1);
+                let error = store.audit().await.err();
+                let Some(error) = error else { continue };
+                assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+                assert!(error.message.contains(".run"), "{error}");
+                // The root is in memory.
+                assert_eq!(store.walk(&[exacat_model::Lfn::parse("/x/y").unwrap()]).await.unwrap().len(), 1);
+                found += 1;
             }
-            // The version of the format: not damage, as far as anybody can tell.
-            Err(error) => assert_eq!((error.kind, at / 2), (ErrorKind::Invalid, 4), "{error}"),
+            Err(error) => {
+                assert!(matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Invalid), "{error}");
+                assert!(error.message.contains(".run"), "{error}");
+                refused += 1;
+            }
         }
+        let inspected = inspect(&damaged.shared(), Path::new("/data"));
+        assert!(inspected.map_or(true, |found| !found.problems.is_empty()), "byte {at}");
     }
+    assert!(refused > 10 && found > 10, "{refused} refused, {found} found");
 }
 
-/// Goal: an inspection finds what is wrong, all of it, and changes nothing. Method: a sound directory; then a checkpoint
-/// and two segments damaged.
+/// Goal: an inspection finds what is wrong, all of it, and changes nothing. Method: a sound directory; then a run and two segments
+/// damaged.
 #[tokio::test]
 async fn an_inspection_finds_every_damage() {
     let disk = SimulatedDisk::new();
@@ -206,15 +219,15 @@ async fn an_inspection_finds_every_damage() {
         (sound.problems.as_slice(), sound.audit.findings_total, sound.revision),
         (&[][..], 0, revision)
     );
-    assert_eq!((sound.checkpoints.as_slice(), sound.torn), (&[revision][..], false));
+    assert_eq!((sound.runs, sound.replayed, sound.torn), (disk.files(".run").len() as u64, true, false));
     assert_eq!((sound.segments, disk.operations()), (disk.files(".log").len() as u64, operations));
     let segments = disk.files(".log");
-    for path in [&disk.files(".checkpoint")[0], &segments[1], &segments[2]] {
+    for path in [&disk.files(".run")[0], &segments[1], &segments[2]] {
         disk.damage(path, |bytes| bytes[150] ^= 1);
     }
     let damaged = inspect(&disk.shared(), directory).unwrap();
-    assert_eq!(damaged.problems.len(), 3, "{:?}", damaged.problems);
-    assert!(damaged.checkpoints.is_empty() && damaged.revision < revision);
+    assert!(damaged.problems.len() >= 3, "{:?}", damaged.problems);
+    assert!(!damaged.replayed && damaged.revision <= revision);
     assert_eq!(inspect(&disk.shared(), Path::new("/none")).err().unwrap().kind, ErrorKind::NotFound);
 }
 

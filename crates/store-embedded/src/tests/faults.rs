@@ -104,7 +104,7 @@ async fn every_operation_of_the_disk_may_fail_once() {
                 }
                 if round == 12 {
                     // It may fail: that is no reason to stop.
-                    let _may_fail = store.checkpoint().await;
+                    let _may_fail = store.flush().await;
                 }
             }
             if unknown > 0 {

@@ -1,6 +1,7 @@
 //! Tests of the engine as a whole, on a simulated disk: what the conformance suite cannot see.
 
 mod behaviour;
+mod carried_over;
 mod crash;
 mod damage;
 mod faults;
@@ -30,11 +31,12 @@ impl Clock for TestClock {
     }
 }
 
-/// Small segments, so that a few requests fill one.
+/// Small segments and memtables, so that a few requests fill one.
 pub fn settings() -> EmbeddedSettings {
     EmbeddedSettings {
         segment_bytes: 4096,
-        checkpoint_after_bytes: 1 << 40,
+        // Few rows, so that there are several runs, and merges.
+        memtable_rows: 60,
         // Always by the thread that has no other work: what goes wrong there must come out elsewhere.
         commit_at_once_bytes: 0,
         ..EmbeddedSettings::at("/data")

@@ -75,6 +75,7 @@ struct Inner {
     fault: Option<Fault>,
     dead: bool,
     full: bool,
+    refuse_runs: bool,
     hold_syncs: bool,
     syncs_waiting: usize,
 }
@@ -139,6 +140,11 @@ impl SimulatedDisk {
     /// From now on nothing more can be reserved, or can again.
     pub fn set_full(&self, full: bool) {
         self.0.inner.lock().full = full;
+    }
+
+    /// From now on there is no space for runs, or there is again.
+    pub fn refuse_runs(&self, refuse: bool) {
+        self.0.inner.lock().refuse_runs = refuse;
     }
 
     /// From now on syncs do not return, or do again.
@@ -287,6 +293,9 @@ impl Disk for SimulatedDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let mut inner = self.0.inner.lock();
         inner.operation()?;
+        if inner.refuse_runs && path.extension().is_some_and(|end| end == "run") {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let number = inner.contents.len();
         inner.contents.push(Content::default());
         inner.change_name(NameChange::Set(path.to_owned(), number));

@@ -24,13 +24,6 @@ const CUT_UNITS_MIN: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Handle(u32);
 
-impl Handle {
-    /// The place as a number.
-    pub fn number(self) -> u32 {
-        self.0
-    }
-}
-
 /// Memory for records.
 #[derive(Default)]
 pub(crate) struct Arena {

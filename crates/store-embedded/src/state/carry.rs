@@ -1,21 +1,19 @@
-//! The state as a sequence of items, and back: what a checkpoint holds.
+//! Carrying over: a state from the items of a checkpoint, which the engine's first stage wrote.
 //!
-//! The order is such that loading is inserting: a directory comes before what is in it, children in the order of
-//! their names. Indices and counters are not written but come about again; the counters of accounts are written
-//! beside, to be compared.
+//! The order of the items is such that loading is inserting: a directory comes before what is in it. Indices and counters
+//! were not written but come about again; the counters of accounts were written beside, to be compared.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use exacat_model::codec::{Decode, Encode, Reader};
-use exacat_model::{
-    Body, Booking, Deletion, DirId, Entry, EntryId, Guid, Lfn, Record, Revision, SeNumber, TimeMs, TrashId,
-    UserId,
-};
+use exacat_model::codec::{Decode, Reader};
+use exacat_model::{Booking, Deletion, DirId, Entry, Guid, Lfn, Record, Revision, SeNumber, TimeMs, TrashId, UserId};
 use exacat_store::{Account, UsageOf};
 
-use super::arena::Handle;
-use super::packed::name_of;
-use super::{Defect, State, Trashed};
+use super::State;
+use crate::defect::Defect;
+use crate::page::Trashed;
+use crate::run::Cache;
 
 /// The parts of a state, in the order they are written. The numbers are part of the checkpoint's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,82 +60,6 @@ impl Part {
 type TrashRow = (TrashId, (Entry, (Lfn, (UserId, TimeMs))));
 
 impl State {
-    /// Gives every item of the state to `write`, in order.
-    pub fn write_items<E: From<Defect>>(
-        &self,
-        write: &mut impl FnMut(Part, &dyn Encode) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let no_root = || Defect::new("there is no root");
-        let root = self.directory(DirId::ROOT).ok_or_else(no_root)?;
-        write(Part::Tree, &self.entry(root.handle)?)?;
-        self.write_below(DirId::ROOT, Part::Tree, write)?;
-        for (id, item) in &self.trash {
-            let row: TrashRow =
-                (*id, (self.entry(item.handle)?, (item.lfn.clone(), (item.removed_by, item.removed))));
-            write(Part::Trash, &row)?;
-        }
-        for item in self.trash.values() {
-            if let Some(directory) = self.front(item.handle)?.directory().map_err(Defect::from)? {
-                self.write_below(directory, Part::BelowTrash, write)?;
-            }
-        }
-        for (collection, members) in &self.members {
-            for member in members {
-                write(Part::Members, &(*collection, *member))?;
-            }
-        }
-        for booking in self.bookings.values() {
-            write(Part::Bookings, booking)?;
-        }
-        for (se, account) in &self.accounts.ses {
-            for deletion in account.deletions.values() {
-                write(Part::Deletions, &(*se, deletion.clone()))?;
-            }
-        }
-        for (record, revision) in self.records.values() {
-            write(Part::Records, &(record.clone(), *revision))?;
-        }
-        for (of, account) in self.account_list() {
-            write(Part::Accounts, &(of, account))?;
-        }
-        Ok(())
-    }
-
-    fn write_below<E: From<Defect>>(
-        &self,
-        directory: DirId,
-        part: Part,
-        write: &mut impl FnMut(Part, &dyn Encode) -> Result<(), E>,
-    ) -> Result<(), E> {
-        // Not recursive: a tree may be deeper than a stack.
-        let mut open: Vec<Box<dyn Iterator<Item = Handle> + '_>> = Vec::new();
-        open.push(self.handles_in(directory)?);
-        while let Some(children) = open.last_mut() {
-            let Some(handle) = children.next() else {
-                open.pop();
-                continue;
-            };
-            let entry = self.entry(handle)?;
-            write(part, &entry)?;
-            if let Some(below) = entry.directory()
-                && !self.is_empty_directory(below)
-            {
-                open.push(self.handles_in(below)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// The children of a directory, in order.
-    pub(super) fn handles_in(
-        &self,
-        directory: DirId,
-    ) -> Result<Box<dyn Iterator<Item = Handle> + '_>, Defect> {
-        let found = self.directory(directory);
-        let found = found.ok_or_else(|| Defect(format!("there is no directory {}", directory.0)))?;
-        Ok(Box::new(found.children.after(None, |other| name_of(self.arena.get(other)))))
-    }
-
     /// Every counter that is no directory's, and the root's.
     pub(super) fn account_list(&self) -> BTreeMap<UsageOf, Account> {
         let mut list = BTreeMap::new();
@@ -183,8 +105,8 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    pub fn new(seed: u64, next_directory: u64) -> Self {
-        let mut state = State::empty(seed);
+    pub fn new(seed: u64, cache: Arc<Cache>, next_directory: u64) -> Self {
+        let mut state = State::empty(seed, Arc::default(), cache);
         state.next_directory = next_directory;
         Loader { state, accounts: BTreeMap::new(), operations: Vec::new() }
     }
@@ -193,17 +115,14 @@ impl Loader {
     pub fn item(&mut self, part: Part, reader: &mut Reader<'_>) -> Result<(), Defect> {
         let state = &mut self.state;
         match part {
-            Part::Tree | Part::BelowTrash => state.insert_entry(&Entry::decode(reader)?, false, None),
+            Part::Tree | Part::BelowTrash => state.insert_entry(&Entry::decode(reader)?, None, None),
             Part::Trash => {
                 let (id, (entry, (lfn, (removed_by, removed)))) = TrashRow::decode(reader)?;
                 if entry.revision != id.0 {
                     return Err(Defect::new("an item of the trash is not the entry that was removed"));
                 }
-                state.insert_entry(&entry, true, None)?;
-                let handle = state.find_id(entry.id());
-                let handle = handle.ok_or_else(|| Defect::new("an entry that was put in is not there"))?;
-                state.insert_trashed(id, Trashed { handle, lfn, removed_by, removed });
-                Ok(())
+                let item = Trashed { at: entry.at.clone(), lfn, removed_by, removed };
+                state.insert_entry(&entry, Some(&item), None)
             }
             Part::Members => {
                 let (collection, member) = <(Guid, Guid)>::decode(reader)?;
@@ -219,8 +138,7 @@ impl Loader {
             }
             Part::Records => {
                 let (record, revision) = <(Record, Revision)>::decode(reader)?;
-                state.set_record(record, revision);
-                Ok(())
+                state.set_record(record, revision)
             }
             Part::Accounts => {
                 let (of, account) = <(UsageOf, Account)>::decode(reader)?;
@@ -253,21 +171,5 @@ impl Loader {
             return Err(Defect::new("the counters loaded are not the counters that were written"));
         }
         Ok((self.state, self.operations))
-    }
-}
-
-/// Collections must say how many members they have; for the audit.
-pub(super) fn members_said(entry: &Entry) -> Option<(Guid, u64)> {
-    match &entry.body {
-        Body::Collection { guid, members } => Some((*guid, *members)),
-        _ => None,
-    }
-}
-
-/// The key an entry is told apart by in findings.
-pub(super) fn label(id: EntryId) -> String {
-    match id {
-        EntryId::Directory(directory) => format!("directory {}", directory.0),
-        EntryId::Object(guid) => guid.to_string(),
     }
 }

@@ -5,21 +5,19 @@
 
 use hashbrown::HashTable;
 
-use super::arena::Handle;
-
 const SHARDS: usize = 4096;
 
 /// A handle with 32 bits of the hash of what it stands for: enough to grow a shard without asking what that was, and
 /// to pass over nearly all others without looking at them - at a place of memory nobody has been at for long.
 #[derive(Clone, Copy)]
-struct Slot {
-    handle: Handle,
+struct Slot<H> {
+    handle: H,
     tag: u32,
 }
 
-/// Handles by the hash of what they stand for. The table does not know the keys: the caller compares.
-pub(crate) struct HandleTable {
-    shards: Box<[HashTable<Slot>]>,
+/// Handles, of 32 bits, by the hash of what they stand for. The table does not know the keys: the caller compares.
+pub(crate) struct HandleTable<H> {
+    shards: Box<[HashTable<Slot<H>>]>,
     length: usize,
 }
 
@@ -33,19 +31,19 @@ fn spread(tag: u32) -> u64 {
     u64::from(tag).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl Default for HandleTable {
+impl<H> Default for HandleTable<H> {
     fn default() -> Self {
         HandleTable { shards: (0..SHARDS).map(|_| HashTable::new()).collect(), length: 0 }
     }
 }
 
-impl HandleTable {
+impl<H: Copy + PartialEq> HandleTable<H> {
     fn shard(hash: u64) -> usize {
         hash as usize % SHARDS
     }
 
     /// The handle of this hash that `is` the one.
-    pub fn find(&self, hash: u64, mut is: impl FnMut(&Handle) -> bool) -> Option<Handle> {
+    pub fn find(&self, hash: u64, mut is: impl FnMut(&H) -> bool) -> Option<H> {
         let tag = tag(hash);
         let found =
             self.shards[Self::shard(hash)].find(spread(tag), |slot| slot.tag == tag && is(&slot.handle))?;
@@ -53,24 +51,19 @@ impl HandleTable {
     }
 
     /// A handle that is most likely the one of this hash, if there is one: the first that looks like it.
-    pub fn likely(&self, hash: u64) -> Option<Handle> {
+    pub fn likely(&self, hash: u64) -> Option<H> {
         self.find(hash, |_| true)
     }
 
-    /// Brings in what a look-up of this hash will need; what it gives means nothing.
-    pub fn touch(&self, hash: u64) -> u32 {
-        self.likely(hash).map_or(0, Handle::number)
-    }
-
     /// Adds a handle that is not there.
-    pub fn insert(&mut self, hash: u64, handle: Handle) {
+    pub fn insert(&mut self, hash: u64, handle: H) {
         let slot = Slot { handle, tag: tag(hash) };
         self.shards[Self::shard(hash)].insert_unique(spread(slot.tag), slot, |slot| spread(slot.tag));
         self.length += 1;
     }
 
     /// Takes a handle away; was it there?
-    pub fn remove(&mut self, hash: u64, handle: Handle) -> bool {
+    pub fn remove(&mut self, hash: u64, handle: H) -> bool {
         match self.shards[Self::shard(hash)].find_entry(spread(tag(hash)), |slot| slot.handle == handle) {
             Ok(found) => {
                 found.remove();
@@ -82,7 +75,7 @@ impl HandleTable {
     }
 
     /// Puts one handle in the place of another of the same hash; was it there?
-    pub fn replace(&mut self, hash: u64, old: Handle, new: Handle) -> bool {
+    pub fn replace(&mut self, hash: u64, old: H, new: H) -> bool {
         match self.shards[Self::shard(hash)].find_mut(spread(tag(hash)), |slot| slot.handle == old) {
             Some(place) => {
                 place.handle = new;
@@ -99,6 +92,6 @@ impl HandleTable {
     /// Memory taken.
     pub fn bytes(&self) -> u64 {
         let slots: usize = self.shards.iter().map(|shard| shard.allocation_size()).sum();
-        (slots + SHARDS * size_of::<HashTable<Slot>>()) as u64
+        (slots + SHARDS * size_of::<HashTable<Slot<H>>>()) as u64
     }
 }

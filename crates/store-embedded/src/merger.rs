@@ -1,0 +1,319 @@
+//! The merger: the thread that writes frozen memtables into runs, and merges runs.
+//!
+//! ```text
+//!  writer ── frozen memtable ──► written: a run of tier 0 ──► enough of one size: merged into one of the next
+//!     ▲                            │                             (interrupted for what is smaller or waits)
+//!     └── slower, the more is owed ┘
+//! ```
+//! A memtable that waits goes before any merge, and a small merge before a large one: a merge asks after every row
+//! whether something more urgent came, and does it in between. So neither memtables nor small runs heap up while a large
+//! run is made.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use exacat_model::{Error, ErrorKind, Revision};
+use parking_lot::{Condvar, Mutex};
+
+use crate::keyspace;
+use crate::page::Row;
+use crate::settings::{MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY, MEMTABLES_FROZEN_MAX};
+use crate::state::Frozen;
+use crate::store::Shared;
+use crate::table::{Shelf, merge_runs, write_memtable};
+
+const RUNS_SPACE: &str = "space for runs";
+
+/// What the writer and the thread share.
+struct Desk {
+    slot: Mutex<Slot>,
+    changed: Condvar,
+    /// Memtables in the slot, to be seen without its lock.
+    waiting: AtomicUsize,
+    /// Runs more than merging leaves, when it keeps up.
+    owed: AtomicUsize,
+    ended: AtomicBool,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// The oldest first; it stays until it is a run.
+    frozen: VecDeque<Arc<Frozen>>,
+    /// Why the oldest could not be written.
+    trouble: Option<String>,
+    /// The thread is gone.
+    gone: bool,
+}
+
+/// The thread, seen by the writer.
+pub(crate) struct Merger {
+    desk: Arc<Desk>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// However the thread ends, nobody may wait for it.
+struct Leaving(Arc<Desk>, Arc<Shared>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if !self.0.ended.load(Ordering::Acquire) {
+            self.1.close("the merger of runs ended by a defect");
+        }
+        self.0.slot.lock().gone = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Merger {
+    pub fn start(shared: Arc<Shared>, shelf: Shelf) -> Result<Self, Error> {
+        let desk = Arc::new(Desk {
+            slot: Mutex::default(),
+            changed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            owed: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
+        });
+        let leaving = Leaving(Arc::clone(&desk), Arc::clone(&shared));
+        let mut work = Work { shared, shelf, desk: Arc::clone(&desk), merging: HashSet::new() };
+        let thread = std::thread::Builder::new().name("exacat-merger".to_owned()).spawn(move || {
+            let _leaving = leaving;
+            work.run();
+        });
+        let thread =
+            thread.map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread for runs: {error}")))?;
+        Ok(Merger { desk, thread: Some(thread) })
+    }
+
+    /// Hands over a memtable to be written.
+    pub fn hand(&self, frozen: Frozen) {
+        let mut slot = self.desk.slot.lock();
+        slot.frozen.push_back(Arc::new(frozen));
+        self.desk.waiting.store(slot.frozen.len(), Ordering::Release);
+        self.desk.changed.notify_all();
+    }
+
+    /// Waits until a further memtable may be handed over. An error says why that is not so.
+    pub fn wait_for_room(&self) -> Result<(), String> {
+        self.wait_until(MEMTABLES_FROZEN_MAX - 1)
+    }
+
+    /// Waits until every memtable that was handed over is a run.
+    pub fn settle(&self) -> Result<(), String> {
+        self.wait_until(0)
+    }
+
+    fn wait_until(&self, left: usize) -> Result<(), String> {
+        let mut slot = self.desk.slot.lock();
+        self.desk
+            .changed
+            .wait_while(&mut slot, |slot| slot.frozen.len() > left && slot.trouble.is_none() && !slot.gone);
+        match &slot.trouble {
+            _ if slot.frozen.len() <= left => Ok(()),
+            Some(trouble) => Err(trouble.clone()),
+            None => Err("the merger of runs is gone".to_owned()),
+        }
+    }
+
+    /// Waits as long as a group of changes has to, for merging to keep up: the longer, the more is owed.
+    pub fn pace(&self) {
+        let owed = self.desk.owed.load(Ordering::Relaxed);
+        if owed == 0 {
+            return;
+        }
+        let pause = MERGE_PAUSE_MAX.mul_f64((owed as f64 / MERGE_DEBT_RUNS as f64).powi(2).min(1.0));
+        let until = Instant::now() + pause;
+        let mut slot = self.desk.slot.lock();
+        while self.desk.owed.load(Ordering::Relaxed) >= owed && !slot.gone {
+            if self.desk.changed.wait_until(&mut slot, until).timed_out() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Merger {
+    fn drop(&mut self) {
+        self.desk.ended.store(true, Ordering::Release);
+        {
+            // Whoever looks at it under the lock sees it before it waits.
+            let _slot = self.desk.slot.lock();
+            self.desk.changed.notify_all();
+        }
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the merger of runs panicked");
+        }
+    }
+}
+
+/// What the thread works with.
+struct Work {
+    shared: Arc<Shared>,
+    shelf: Shelf,
+    desk: Arc<Desk>,
+    /// Runs that are being merged, by number.
+    merging: HashSet<u64>,
+}
+
+impl Work {
+    fn run(&mut self) {
+        let mut rest_until = None;
+        while !self.ended() {
+            if let Some(frozen) = self.oldest() {
+                self.write(&frozen);
+                continue;
+            }
+            let merged = match self.shelf.mergeable(&self.merging) {
+                Some(_) if rest_until.is_none_or(|until| Instant::now() >= until) => self.merge(u64::MAX),
+                _ => Ok(false),
+            };
+            match merged {
+                Ok(true) => rest_until = None,
+                Ok(false) => self.rest(rest_until),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot merge runs, it is tried again");
+                    self.shared.figures.warn("merging", &error.message);
+                    rest_until = Some(Instant::now() + MERGE_RETRY);
+                }
+            }
+        }
+    }
+
+    fn ended(&self) -> bool {
+        self.desk.ended.load(Ordering::Acquire)
+    }
+
+    /// Waits for something to do.
+    fn rest(&self, until: Option<Instant>) {
+        let mut slot = self.desk.slot.lock();
+        if !slot.frozen.is_empty() || self.ended() {
+            return;
+        }
+        match until {
+            Some(until) => drop(self.desk.changed.wait_until(&mut slot, until)),
+            None => self.desk.changed.wait(&mut slot),
+        }
+    }
+
+    fn oldest(&self) -> Option<Arc<Frozen>> {
+        if self.desk.waiting.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.desk.slot.lock().frozen.front().cloned()
+    }
+
+    /// Makes a memtable a run. If that cannot be, says why, and waits a moment.
+    fn write(&mut self, frozen: &Frozen) {
+        let begun = Instant::now();
+        let written = self.try_write(frozen);
+        let mut slot = self.desk.slot.lock();
+        match written {
+            Ok(()) => {
+                slot.frozen.pop_front();
+                self.desk.waiting.store(slot.frozen.len(), Ordering::Release);
+                if slot.trouble.take().is_some() {
+                    self.shared.figures.clear(RUNS_SPACE);
+                }
+                self.desk.changed.notify_all();
+                drop(slot);
+                self.shared.figures.flushed(frozen.rows() as u64, begun.elapsed());
+                self.note_debt();
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot write a memtable into a run, it is tried again");
+                self.shared.figures.warn(RUNS_SPACE, &error.message);
+                slot.trouble = Some(error.message);
+                self.desk.changed.notify_all();
+                if !self.ended() {
+                    self.desk.changed.wait_for(&mut slot, MERGE_RETRY);
+                }
+            }
+        }
+    }
+
+    fn try_write(&mut self, frozen: &Frozen) -> Result<(), Error> {
+        let begun = self.shelf.begin(frozen.rows() as u64)?;
+        let number = begun.number;
+        let written = write_memtable(&frozen.memtable, frozen.resident(), begun.writer);
+        let rows = written.inspect_err(|_| self.shelf.give_up(number))?;
+        self.shelf.add(number, rows, frozen.revision, frozen.time)?;
+        self.shared.state.write().table.install(Arc::clone(self.shelf.version()), true);
+        Ok(())
+    }
+
+    /// Merges some runs of one size, if there are enough, of fewer rows than `rows_max` in all. False if there are not.
+    fn merge(&mut self, rows_max: u64) -> Result<bool, Error> {
+        let Some((runs, below)) = self.shelf.mergeable(&self.merging) else { return Ok(false) };
+        let rows: u64 = runs.iter().map(|run| run.rows().0).sum();
+        if rows >= rows_max {
+            return Ok(false);
+        }
+        let began = Instant::now();
+        let begun = self.shelf.begin(rows)?;
+        let numbers: Vec<u64> = runs.iter().map(|run| run.number()).collect();
+        self.merging.extend(&numbers);
+        let from = self.shared.figures.operations_from();
+        let kept = |row: &Row<'_>| row.parent != keyspace::OPERATIONS || is_remembered(row, from);
+        let desk = Arc::clone(&self.desk);
+        let merged = merge_runs(&runs, below, kept, begun.writer, |_| {
+            while desk.waiting.load(Ordering::Relaxed) > 0 && !desk.ended.load(Ordering::Relaxed) {
+                self.do_urgent(rows);
+            }
+            !desk.ended.load(Ordering::Relaxed)
+        });
+        numbers.iter().for_each(|number| drop(self.merging.remove(number)));
+        match merged {
+            Ok(Some(rows)) => {
+                self.shelf.put_in_place_of(&runs, begun.number, rows)?;
+                self.shared.state.write().table.install(Arc::clone(self.shelf.version()), false);
+                self.shared.figures.merged(rows, began.elapsed());
+                self.shared.figures.clear("merging");
+                self.note_debt();
+                Ok(true)
+            }
+            Ok(None) => {
+                self.shelf.give_up(begun.number);
+                Ok(false)
+            }
+            Err(error) => {
+                self.shelf.give_up(begun.number);
+                Err(error)
+            }
+        }
+    }
+
+    /// In the middle of a merge of so many rows: writes a memtable that waits, and merges what is much smaller.
+    fn do_urgent(&mut self, rows: u64) {
+        if let Some(frozen) = self.oldest() {
+            self.write(&frozen);
+        }
+        while !self.ended() {
+            match self.merge(rows / 2) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot merge runs, it is tried again");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn note_debt(&self) {
+        self.desk.owed.store(self.shelf.owed(), Ordering::Relaxed);
+        // Who waits for less to be owed looks again.
+        let _slot = self.desk.slot.lock();
+        self.desk.changed.notify_all();
+    }
+}
+
+fn is_remembered(row: &Row<'_>, from: Revision) -> bool {
+    keyspace::number(row.name).is_none_or(|revision| Revision(revision) >= from)
+}
+
+/// A pause that is waited for at most.
+const _: () = assert!(MERGE_PAUSE_MAX.as_millis() < Duration::from_millis(100).as_millis());
