@@ -52,7 +52,7 @@ pub(crate) fn is_directory(number: DirId) -> bool {
 
 /// The directory part of the key of what stands there. (Its name part is the name.)
 pub(crate) fn directory_of(at: &At) -> DirId {
-    if at.name == Name::root() { ROOT_IN } else { at.parent }
+    if at.parent == DirId::ROOT && at.name == Name::root() { ROOT_IN } else { at.parent }
 }
 
 /// Of an item of the trash.

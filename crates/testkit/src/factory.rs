@@ -90,18 +90,18 @@ pub async fn all_changes(store: &dyn Store) -> Vec<Change> {
 pub struct EmbeddedFactory {
     /// Bytes of a segment of the log; few, so that there are many segments.
     pub segment_bytes: u64,
-    /// Bytes of log between checkpoints; few, so that there are many.
-    pub checkpoint_after_bytes: u64,
+    /// Rows of a memtable; few, so that there are many runs.
+    pub memtable_rows: usize,
 }
 
 impl EmbeddedFactory {
-    /// Segments and checkpoints so small that a short test has many of them.
+    /// Segments and memtables so small that a short test has many of them.
     pub const SMALL: EmbeddedFactory =
-        EmbeddedFactory { segment_bytes: 16 << 10, checkpoint_after_bytes: 24 << 10 };
+        EmbeddedFactory { segment_bytes: 16 << 10, memtable_rows: 300 };
 
     /// As many as a test of many thousands of changes can bear.
     pub const LARGE: EmbeddedFactory =
-        EmbeddedFactory { segment_bytes: 4 << 20, checkpoint_after_bytes: 16 << 20 };
+        EmbeddedFactory { segment_bytes: 4 << 20, memtable_rows: 50_000 };
 }
 
 struct Embedded {
@@ -119,7 +119,7 @@ impl StoreFactory for EmbeddedFactory {
         let directory = TempDir::with_prefix("exacat-test-").expect("a temporary directory");
         let settings = EmbeddedSettings {
             segment_bytes: self.segment_bytes,
-            checkpoint_after_bytes: self.checkpoint_after_bytes,
+            memtable_rows: self.memtable_rows,
             ..EmbeddedSettings::at(directory.path())
         };
         let store = EmbeddedStore::open(settings.clone(), clock.shared()).expect("a store opens");

@@ -160,6 +160,7 @@ impl Work<'_> {
                     self.find("directories", "the root", "is something else");
                 }
                 self.identity(row, &entry)?;
+                self.expiry(&entry)?;
                 self.count(&entry, None)?;
             }
             _ => {
@@ -175,13 +176,19 @@ impl Work<'_> {
                 };
                 let usage = self.state.usage_with_below(&entry)?;
                 within.sum.add(&usage);
-                if let Some(expires) = entry.expires {
-                    self.expected.expiring.0 += 1;
-                    if !self.look.view.has(keyspace::EXPIRY, &keyspace::expiry_key(expires, entry.id()))? {
-                        self.find("index of expiring entries", &which, "is not in it");
-                    }
-                }
+                self.expiry(&entry)?;
                 self.count(&entry, Some(within))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that an entry that expires is found by when.
+    fn expiry(&mut self, entry: &Entry) -> Result<(), Defect> {
+        if let Some(expires) = entry.expires {
+            self.expected.expiring.0 += 1;
+            if !self.look.view.has(keyspace::EXPIRY, &keyspace::expiry_key(expires, entry.id()))? {
+                self.find("index of expiring entries", label(entry.id()), "is not in it");
             }
         }
         Ok(())

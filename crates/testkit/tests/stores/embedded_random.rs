@@ -1,5 +1,5 @@
 //! Random sequences on the embedded store and the reference: all outcomes, all state, and what it left when it is opened
-//! again, over many small segments and checkpoints.
+//! again, over many small segments, memtables and runs.
 
 use exacat_testkit::random::{self, Settings, Tally};
 use exacat_testkit::{EmbeddedFactory, rounds};
