@@ -1,6 +1,6 @@
 //! Reading the history: the changes of the log, from any revision on.
 //!
-//! Segments are never deleted, so the whole history is there. Which segment has a revision is in the files' names;
+//! Segments are never deleted, so all of the catalogue's own history is there. Which segment has a revision is in the files' names;
 //! where in it, an index finds that is made while writing and while reading.
 
 use std::path::{Path, PathBuf};
@@ -75,6 +75,11 @@ impl History {
         self.segments.read().len()
     }
 
+    /// The first change that is kept, or would be if there were any.
+    pub fn oldest(&self) -> Revision {
+        self.segments.read().first().map_or(Revision(1), |segment| segment.first_revision)
+    }
+
     /// The segment that has this revision, and its place among all.
     fn segment_of(&self, revision: Revision) -> Option<usize> {
         let segments = self.segments.read();
@@ -84,6 +89,8 @@ impl History {
     /// Changes after `after` up to `up_to`, in order, at most `limit` and a bounded number of bytes, but one at least
     /// if there is one.
     pub fn changes(&self, after: Revision, up_to: Revision, limit: usize) -> Result<Vec<Change>, Error> {
+        // The log of a clone, or of a snapshot, does not begin with the first change.
+        let after = after.max(Revision(self.oldest().0.saturating_sub(1)));
         let mut changes = Vec::new();
         let mut bytes = 0;
         if limit == 0 || after >= up_to {

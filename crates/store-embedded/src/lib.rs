@@ -17,7 +17,9 @@
 //! DIRECTORY/CATALOGUE                 whose it is, and the layout's version
 //! DIRECTORY/LOCK                      one process at a time
 //! DIRECTORY/log/REVISION.log          segments, named by their first revision; never deleted
-//! DIRECTORY/checkpoints/REVISION.checkpoint
+//! DIRECTORY/runs/NUMBER.run           sorted views of it; DIRECTORY/runs/manifest names those that count
+//! DIRECTORY/snapshots/NAME/           hard links of both, as they were
+//! DIRECTORY/set-aside/NUMBER/         what a restore took the place of
 //! ```
 #![forbid(unsafe_code)]
 
@@ -42,6 +44,7 @@ mod record;
 mod run;
 mod segment;
 mod settings;
+mod snapshot;
 mod state;
 mod store;
 mod table;
@@ -49,6 +52,7 @@ mod writer;
 
 pub use inspect::{Inspection, read_manifest, read_run, read_segment};
 pub use settings::EmbeddedSettings;
+pub use snapshot::{BackupInfo, BackupSource, Cloned, RestorePoint, RestoreProgress, Restored};
 pub use store::EmbeddedStore;
 
 #[cfg(test)]

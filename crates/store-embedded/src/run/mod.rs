@@ -18,7 +18,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use reader::{Cursor, Run};
+pub(crate) use reader::{Cursor, Run, head_of};
 pub(crate) use reading::{Cache, Held, Reading};
 pub(crate) use writer::{RunHead, RunWriter};
 
