@@ -126,15 +126,20 @@ fn unshared<'s>(state: &'s State, other: &State, from: &Place) -> Result<Merged<
     Ok(Merged::new([state.table.active()], runs.map(Arc::clone), from, Reading::in_passing())?)
 }
 
-/// What stands under a key, if that is in the tree.
-fn in_tree(state: &State, (directory, name): (DirId, &[u8])) -> std::result::Result<Option<Entry>, Defect> {
-    if directory != keyspace::ROOT_IN && !state.is_alive(directory) {
-        return Ok(None);
-    }
+/// What stands under a key, in the tree or below the trash.
+fn at_key(
+    state: &State,
+    (directory, name): (DirId, &[u8]),
+) -> std::result::Result<Option<Entry>, Defect> {
     state.look().view.find(directory, name, |row| match row {
         Some(row) => Ok(row.entry()?),
         None => Ok(None),
     })?
+}
+
+/// Is this directory, and so what stands in it, in the tree?
+fn is_in_tree(state: &State, directory: DirId) -> bool {
+    directory == keyspace::ROOT_IN || state.is_alive(directory)
 }
 
 fn placed(state: &State, entry: Entry) -> EntryAt {
@@ -159,10 +164,13 @@ fn between(
     key: (DirId, &[u8]),
     told: &mut Vec<Difference>,
 ) -> std::result::Result<(), Defect> {
-    let (was, is) = (in_tree(before, key)?, in_tree(after, key)?);
-    match (was, is) {
-        (None, None) => {}
-        (Some(was), Some(is)) if was == is => {}
+    let (was, is) = (at_key(before, key)?, at_key(after, key)?);
+    if was == is {
+        // One of them may be in the trash: then that is told of the directory that went there.
+        return Ok(());
+    }
+    let was = was.filter(|_| is_in_tree(before, key.0));
+    match (was, is.filter(|_| is_in_tree(after, key.0))) {
         (Some(was), Some(is)) if was.id() == is.id() => {
             let (before, after) = (Some(placed(before, was)), Some(placed(after, is)));
             told.push(Difference { before, after });
@@ -170,7 +178,7 @@ fn between(
         (was, is) => {
             if let Some(was) = was
                 // If it moved, it is told where it is now; if its directory went, that stands for it.
-                && (key.0 == keyspace::ROOT_IN || after.is_alive(key.0))
+                && is_in_tree(after, key.0)
                 && elsewhere(after, was.id())?.is_none()
             {
                 told.push(Difference { before: Some(placed(before, was)), after: None });

@@ -76,12 +76,13 @@ impl Keeper {
 
     /// On the writer thread, while everything is durable and nothing changes.
     fn pin(&self, shared: &Shared, into: &Layout, name: &SnapshotName, part: LogPart) -> Result<Pinned> {
-        let (revision, entries, digest) = {
+        let (revision, last, entries, digest) = {
             let state = shared.state.read();
-            (state.revision, state.entries, state.digest())
+            (state.revision, state.time, state.entries, state.digest())
         };
         let manifest = take::link(&*shared.disk, &self.data, into, &self.identity, revision, part)?;
-        let (name, time, catalogue) = (name.clone(), self.clock.now(), self.identity.id);
+        // No snapshot is older than its last change, whatever became of the clock.
+        let (name, time, catalogue) = (name.clone(), self.clock.now().max(last), self.identity.id);
         let label = Label { name, revision, time, entries, digest, catalogue };
         Ok(Pinned { label, identity: self.identity.clone(), manifest })
     }

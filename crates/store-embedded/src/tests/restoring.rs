@@ -8,7 +8,7 @@ use exacat_model::{Change, DirId, ErrorKind, Result, Revision, TimeMs};
 use exacat_store::{Snapshots, Store};
 
 use super::simulated::{Fault, Random, SimulatedDisk};
-use super::snapshots::{digests, drive, name, open_snapshot, whole};
+use super::snapshots::{digests, drive, drive_as, name, open_snapshot, whole};
 use super::workload::Workload;
 use super::{TestClock, apply, assert_sound, history, mkdir, open, settings, try_open};
 use crate::snapshot::{RestorePoint, Restored, clone_on, restore_on};
@@ -183,11 +183,7 @@ async fn every_revision_after_a_snapshot_can_be_restored() {
                 assert_eq!(history(&store, 1000).await, changes[..up_to as usize], "{of} {up_to}");
                 assert_sound(&store).await;
                 let mut workload = Workload::new(seed + 1000);
-                for _ in 0..4 {
-                    let mut request = workload.request();
-                    request.operation.0[15] = 1;
-                    store.apply(request).await.unwrap();
-                }
+                drive_as(&store, &mut workload, 4, 1).await;
                 let later = whole(&store).await;
                 drop(store);
                 assert_eq!(whole(&open(&disk)).await, later);
@@ -247,7 +243,7 @@ async fn snapshots_of_another_line_stay_good() {
     {
         let store = open(&disk);
         let mut workload = Workload::new(5);
-        drive(&store, &mut workload, 30).await;
+        drive_as(&store, &mut workload, 30, 1).await;
         store.snapshot(&name("on-new-line")).await.unwrap();
         for number in 0..3 {
             let check = store.verify_snapshot(&name(&format!("s{number}"))).await.unwrap();
@@ -273,7 +269,7 @@ async fn snapshots_of_another_line_stay_good() {
     let page = store.changes(Revision(0), 1000).await.unwrap();
     assert_eq!(page.changes, changes[page.oldest.0 as usize - 1..taken[2].0 as usize]);
     let mut workload = Workload::new(77);
-    drive(&store, &mut workload, 20).await;
+    drive_as(&store, &mut workload, 20, 2).await;
     drop(store);
     let new_line = open_snapshot(&disk, "on-new-line").unwrap();
     assert_sound(&new_line).await;

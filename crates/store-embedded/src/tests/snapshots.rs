@@ -26,8 +26,15 @@ pub fn open_snapshot(disk: &SimulatedDisk, text: &str) -> exacat_model::Result<A
 
 /// Sends requests; some are refused, which is part of the workload.
 pub async fn drive(store: &EmbeddedStore, workload: &mut Workload, requests: u64) {
+    drive_as(store, workload, requests, 0).await;
+}
+
+/// The same, with operations that are others for another `series`.
+pub async fn drive_as(store: &EmbeddedStore, workload: &mut Workload, requests: u64, series: u8) {
     for number in 0..requests {
-        store.apply(workload.request()).await.unwrap();
+        let mut request = workload.request();
+        request.operation.0[15] = series;
+        store.apply(request).await.unwrap();
         if number % 9 == 4 {
             store.flush().await.unwrap();
         }
@@ -357,6 +364,9 @@ async fn differences_are_those_of_two_full_walks() {
             let (one, other) = (format!("s{before}"), format!("s{after}"));
             for limit in [1, 3, 1000] {
                 let found = differences(&store, &one, Some(&other), limit).await;
+                let missing: Vec<_> = wanted.iter().filter(|item| !found.contains(item)).collect();
+                let surplus: Vec<_> = found.iter().filter(|item| !wanted.contains(item)).collect();
+                assert_eq!((missing, surplus), (vec![], vec![]), "seed {seed}: {one} {other}");
                 assert_eq!(found, wanted, "seed {seed}: {one} {other}");
             }
             told += wanted.len();
