@@ -16,6 +16,7 @@
 //! * `view`: a snapshot as a store that cannot be changed, and checking one
 //! * `diff`: how two states differ, by what they do not share
 //! * `clone`: a catalogue of its own on the same runs
+//! * `cut`: a segment up to one of its changes
 //! * `line`: which segments of a log go on from a snapshot
 //! * `restore`: the catalogue as it was at a snapshot, or at a point after it
 //! * `switch`: the moment a restore counts from, whatever is interrupted
@@ -23,6 +24,7 @@
 
 mod backup;
 mod clone;
+mod cut;
 mod diff;
 mod label;
 mod line;

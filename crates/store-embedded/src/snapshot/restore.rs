@@ -8,21 +8,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exacat_model::{Change, Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
+use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
 use exacat_store::Clock;
 
+use super::cut::cut;
 use super::label::Label;
 use super::line::{Line, line, link_segment};
 use super::take::{self, cannot_link, link_runs};
 use super::view::{End, build, flush_built};
 use super::{existing, switch};
-use crate::disk::{Disk, RealDisk, list_if_there};
+use crate::disk::{Disk, RealDisk, list_if_there, write_small};
 use crate::history::{Segment, cannot_read};
 use crate::identity::{Identity, Layout};
-use crate::log::{self, Log, Replay, cannot_write};
+use crate::log::{self, Log, cannot_write};
 use crate::manifest::Manifest;
-use crate::record::{Head, RecordWriter, encode_effect};
-use crate::segment::{self, Header};
+use crate::segment;
 use crate::settings::{EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::store::EmbeddedStore;
 use crate::table::Shelf;
@@ -279,71 +279,8 @@ impl Work<'_> {
     /// Writes the first of these segments anew, up to a change in it.
     fn cut(&self, segments: &[Arc<Segment>], up_to: Revision, into: &Path) -> Result<()> {
         let disk = &**self.disk;
-        let first = segments[0].first_revision;
-        let mut cut = Cut { up_to, bytes: Vec::new(), group: Vec::new(), salt: 0, record: None, ended: false };
-        match log::replay(disk, self.identity.id, segments, Revision(first.0.saturating_sub(1)), &mut cut) {
-            Err(_) if cut.ended => {}
-            other => drop(other?),
-        }
-        cut.end_record();
-        let path = into.join(segment::file_name(first));
-        crate::disk::write_small(disk, &path, &cut.bytes).map_err(|error| cannot_write(&path, &error))
+        let bytes = cut(disk, self.identity.id, segments, up_to)?;
+        let path = into.join(segment::file_name(segments[0].first_revision));
+        write_small(disk, &path, &bytes).map_err(|error| cannot_write(&path, &error))
     }
 }
-
-/// A segment being written anew.
-struct Cut {
-    up_to: Revision,
-    bytes: Vec<u8>,
-    group: Vec<u8>,
-    salt: u64,
-    record: Option<RecordWriter>,
-    ended: bool,
-}
-
-impl Cut {
-    fn enough(&mut self) -> Error {
-        self.ended = true;
-        Error::new(ErrorKind::Internal, "enough of the segment was read")
-    }
-
-    fn end_record(&mut self) {
-        if let Some(record) = self.record.take() {
-            record.end(&mut self.group, self.salt);
-            self.bytes.append(&mut self.group);
-        }
-    }
-}
-
-impl Replay for Cut {
-    fn segment(&mut self, _: &str, header: &Header) -> Result<()> {
-        if !self.bytes.is_empty() {
-            return Err(self.enough());
-        }
-        self.bytes.extend_from_slice(&header.encode());
-        self.salt = header.salt;
-        Ok(())
-    }
-
-    fn record(&mut self, _: &str, _: u64, head: Head, _: usize) -> Result<()> {
-        self.end_record();
-        if head.first_revision > self.up_to {
-            return Err(self.enough());
-        }
-        self.record = Some(RecordWriter::begin(&mut self.group, head));
-        Ok(())
-    }
-
-    fn change(&mut self, _: &str, _: u64, change: Change) -> Result<()> {
-        if change.revision > self.up_to {
-            return Err(self.enough());
-        }
-        let mut effect = Vec::new();
-        encode_effect(&change.effect, &mut effect);
-        if let Some(record) = &mut self.record {
-            record.add(&mut self.group, change.index, &effect);
-        }
-        Ok(())
-    }
-}
-

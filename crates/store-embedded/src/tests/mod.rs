@@ -7,6 +7,7 @@ mod crash;
 mod damage;
 mod faults;
 mod golden;
+
 mod restoring;
 pub mod simulated;
 mod snapshots;

@@ -15,7 +15,7 @@ use crate::identity::Layout;
 use crate::log::cannot_write;
 use crate::record;
 use crate::run::{Run, head_of};
-use crate::segment::{HEADER_BYTES, Header, Records, corrupt};
+use crate::segment::{HEADER_BYTES, Header, Records, corrupt, is_plain};
 use crate::settings::{BACKUP_FILES_MAX, BACKUP_STEP_BYTES};
 use crate::snapshot::label::Label;
 use crate::snapshot::line::header_of;
@@ -343,7 +343,7 @@ fn check_segment(disk: &dyn Disk, path: &std::path::Path, name: &str) -> Result<
     let file = disk.open_to_read(path).map_err(unreadable)?;
     let mut magic = [0; 8];
     file.read_at(&mut magic, 0).map_err(unreadable)?;
-    if &magic == b"exacatLZ" {
+    if !is_plain(&magic) {
         return Ok(());
     }
     let bytes = read_whole(&*file).map_err(unreadable)?;
