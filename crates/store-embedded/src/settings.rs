@@ -41,6 +41,8 @@ pub(crate) const MERGE_RETRY: Duration = Duration::from_millis(500);
 pub(crate) const ASK_AGAIN_MAX: usize = 64;
 /// Snapshots of a catalogue, at most.
 pub(crate) const SNAPSHOTS_MAX: usize = 256;
+/// Requests to take or drop a snapshot whose answers may be asked for again.
+pub(crate) const SNAPSHOT_REQUESTS_REMEMBERED: usize = 64;
 /// Times that a snapshot is begun again because a merge took a run away meanwhile.
 pub(crate) const SNAPSHOT_TRIES_MAX: usize = 100;
 /// Catalogues that a clone goes back to, by clones of clones: it may have runs of each.

@@ -491,6 +491,10 @@ impl Store for EmbeddedStore {
         self.ask(|reply| Command::Close { reply }).await
     }
 
+    fn read_only(&self) -> Option<&'static str> {
+        self.read_only
+    }
+
     fn as_snapshots(&self) -> Option<&dyn Snapshots> {
         // A snapshot has none itself.
         match self.read_only {

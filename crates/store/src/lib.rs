@@ -140,6 +140,11 @@ pub trait Store: Send + Sync + 'static {
     /// Makes what was answered durable (it is), frees what is held, and refuses further work.
     async fn close(&self) -> Result<()>;
 
+    /// Why nothing in it can be changed, if that is so: [`apply`](Store::apply) refuses whatever is asked.
+    fn read_only(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Its snapshots and backups, if it can have any: what is kept on a disk of its own.
     fn as_snapshots(&self) -> Option<&dyn Snapshots> {
         None

@@ -3,6 +3,7 @@
 //! Only the links are made by the writer thread, between two groups of changes; everything else, and all that is read or
 //! synced, is done elsewhere.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +12,8 @@ use async_trait::async_trait;
 use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::{DIRECTORY_PATH_BYTES_MAX, PAGE_ITEMS_MAX};
 use exacat_model::{
-    BackupProgress, Cursor, Difference, Error, ErrorKind, Result, Revision, Snapshot, SnapshotCheck,
-    SnapshotName, TimeMs,
+    BackupProgress, Cursor, Difference, Error, ErrorKind, OperationId, Result, Revision, Snapshot,
+    SnapshotCheck, SnapshotName, TimeMs,
 };
 use exacat_store::{Clock, Snapshots};
 use parking_lot::Mutex;
@@ -25,7 +26,7 @@ use super::view::{self, View};
 use super::existing;
 use crate::disk::Disk;
 use crate::identity::{Identity, Layout};
-use crate::settings::{BACKUP_IDLE_MS, DIFFS_OPEN_MAX, SNAPSHOT_CACHE_BYTES};
+use crate::settings::{BACKUP_IDLE_MS, DIFFS_OPEN_MAX, SNAPSHOT_CACHE_BYTES, SNAPSHOT_REQUESTS_REMEMBERED};
 use crate::store::{EmbeddedStore, Shared};
 use crate::writer::Command;
 
@@ -38,6 +39,8 @@ pub(crate) struct Keeper {
     number: AtomicU64,
     /// One snapshot at a time is taken or dropped.
     gate: tokio::sync::Mutex<()>,
+    /// What was done lately by which request, the oldest first.
+    done: Mutex<VecDeque<(OperationId, SnapshotName)>>,
     /// Comparisons that may go on, the oldest first.
     diffs: Mutex<Vec<OpenDiff>>,
     backup: tokio::sync::Mutex<Option<Running>>,
@@ -65,6 +68,7 @@ impl Keeper {
             clock,
             number: AtomicU64::new(1),
             gate: tokio::sync::Mutex::new(()),
+            done: Mutex::default(),
             diffs: Mutex::default(),
             backup: tokio::sync::Mutex::new(None),
         }
@@ -72,6 +76,19 @@ impl Keeper {
 
     fn next(&self) -> u64 {
         self.number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Was this done by this request?
+    fn was_done(&self, id: OperationId, name: &SnapshotName) -> bool {
+        self.done.lock().iter().any(|(done, of)| (*done, of) == (id, name))
+    }
+
+    fn note_done(&self, id: OperationId, name: &SnapshotName) {
+        let mut done = self.done.lock();
+        if done.len() >= SNAPSHOT_REQUESTS_REMEMBERED {
+            done.pop_front();
+        }
+        done.push_back((id, name.clone()));
     }
 
     /// On the writer thread, while everything is durable and nothing changes.
@@ -285,16 +302,23 @@ fn cursor_of(token: u64) -> Cursor {
 
 #[async_trait]
 impl Snapshots for EmbeddedStore {
-    async fn snapshot(&self, name: &SnapshotName) -> Result<Snapshot> {
+    async fn snapshot(&self, id: OperationId, name: &SnapshotName) -> Result<Snapshot> {
         let (keeper, disk) = (Arc::clone(self.keeper()), self.disk());
         let _alone = keeper.gate.lock().await;
+        if keeper.was_done(id, name)
+            && let Some(snapshot) = take::describe(&*disk, &keeper.data, name)?
+        {
+            return Ok(snapshot);
+        }
         take::check_room(&*disk, &keeper.data, name)?;
         let (making, pinned) = self.pin(name, LogPart::AfterRuns, "unfinished").await?;
-        let (data, name) = (keeper.data.clone(), name.clone());
+        let (its_keeper, name) = (Arc::clone(&keeper), name.clone());
         aside(move || {
+            let data = &its_keeper.data;
             take::finish(&*disk, &making.layout, &pinned)?;
-            take::name_it(&*disk, &data, &making.layout, &name)?;
-            take::describe(&*disk, &data, &name)?
+            take::name_it(&*disk, data, &making.layout, &name)?;
+            its_keeper.note_done(id, &name);
+            take::describe(&*disk, data, &name)?
                 .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("the snapshot {name} went at once")))
         })
         .await
@@ -305,10 +329,18 @@ impl Snapshots for EmbeddedStore {
         aside(move || take::list(&*disk, &keeper.data)).await
     }
 
-    async fn drop_snapshot(&self, name: &SnapshotName) -> Result<()> {
+    async fn drop_snapshot(&self, id: OperationId, name: &SnapshotName) -> Result<()> {
         let (keeper, disk, name) = (Arc::clone(self.keeper()), self.disk(), name.clone());
         let _alone = self.keeper().gate.lock().await;
-        aside(move || take::remove(&*disk, &keeper.data, &name, keeper.next())).await
+        if keeper.was_done(id, &name) {
+            return Ok(());
+        }
+        aside(move || {
+            take::remove(&*disk, &keeper.data, &name, keeper.next())?;
+            keeper.note_done(id, &name);
+            Ok(())
+        })
+        .await
     }
 
     async fn verify_snapshot(&self, name: &SnapshotName) -> Result<SnapshotCheck> {

@@ -3,15 +3,16 @@
 //! The last segment is the catalogue's own, which may be written to meanwhile: so reading ends with the snapshot's last
 //! change, and what comes after it is not looked at.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use exacat_model::limits::OPERATIONS_REMEMBERED;
-use exacat_model::{Change, Error, ErrorKind, Result, Revision, SnapshotCheck, SnapshotName, TimeMs};
+use exacat_model::{Change, Error, ErrorKind, Result, Revision, Snapshot, SnapshotCheck, SnapshotName, TimeMs};
 use exacat_store::Clock;
 
 use super::label::Label;
 use super::serve::Keeper;
-use super::{existing, layout_of};
+use super::{existing, layout_of, take};
 use crate::disk::{Disk, RealDisk};
 use crate::history::{History, Segment};
 use crate::identity::{Identity, Layout};
@@ -235,8 +236,22 @@ impl EmbeddedStore {
         Ok(Arc::new(EmbeddedStore::of_snapshot(shared, settings, keeper)))
     }
 
+    /// An error if the catalogue in `directory` has no such snapshot.
+    pub fn has_snapshot(directory: &Path, name: &SnapshotName) -> Result<()> {
+        existing(&RealDisk, &Layout::new(directory), name).map(|_| ())
+    }
+
+    /// The snapshots of the catalogue in `directory`, the oldest state first.
+    pub fn snapshots_in(directory: &Path) -> Result<Vec<Snapshot>> {
+        let data = Layout::new(directory);
+        if data.read_identity(&RealDisk)?.is_none() {
+            return Err(Error::not_found(format!("there is no catalogue in {}", directory.display())));
+        }
+        take::list(&RealDisk, &data)
+    }
+
     /// Reads every page and every record of a snapshot, checks all its counters and indices, and compares its digest.
-    pub fn verify_snapshot_in(directory: &std::path::Path, name: &SnapshotName) -> Result<SnapshotCheck> {
+    pub fn verify_snapshot_in(directory: &Path, name: &SnapshotName) -> Result<SnapshotCheck> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         verify(&disk, &existing(&*disk, &Layout::new(directory), name)?)
     }

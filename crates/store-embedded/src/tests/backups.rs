@@ -9,7 +9,7 @@ use exacat_store::{Snapshots, Store};
 
 use super::restoring::open_at;
 use super::simulated::{Fault, Random, SimulatedDisk};
-use super::snapshots::{digests, drive, name, whole};
+use super::snapshots::{digests, drive, name, new_id, whole};
 use super::workload::Workload;
 use super::{TestClock, apply, assert_sound, history, mkdir, open, settings};
 use crate::snapshot::{
@@ -289,7 +289,7 @@ async fn real_files_are_backed_up_cloned_and_restored() {
     let store = EmbeddedStore::open(real.clone(), Arc::clone(&clock)).unwrap();
     let mut workload = Workload::new(50);
     drive(&store, &mut workload, 60).await;
-    store.snapshot(&name("s")).await.unwrap();
+    store.snapshot(new_id(), &name("s")).await.unwrap();
     let state = whole(&store).await;
     let safe = place.path().join("safe");
     let mut cursor = Cursor::default();

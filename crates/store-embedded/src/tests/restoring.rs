@@ -8,7 +8,7 @@ use exacat_model::{Change, DirId, ErrorKind, Result, Revision, TimeMs};
 use exacat_store::{Snapshots, Store};
 
 use super::simulated::{Fault, Random, SimulatedDisk};
-use super::snapshots::{digests, drive, drive_as, name, open_snapshot, whole};
+use super::snapshots::{digests, drive, drive_as, name, new_id, open_snapshot, whole};
 use super::workload::Workload;
 use super::{TestClock, apply, assert_sound, history, mkdir, open, settings, try_open};
 use crate::snapshot::{RestorePoint, Restored, clone_on, restore_on};
@@ -55,7 +55,7 @@ async fn a_clone_goes_on_by_itself() {
         let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(seed));
         let store = open(&disk);
         drive(&store, &mut workload, 20 + 9 * seed).await;
-        store.snapshot(&name("s")).await.unwrap();
+        store.snapshot(new_id(), &name("s")).await.unwrap();
         let (state, operations) = (whole(&store).await, workload.request());
         let changes = history(&store, 1000).await;
         drive(&store, &mut workload, 10).await;
@@ -73,7 +73,7 @@ async fn a_clone_goes_on_by_itself() {
         // What the origin did later the clone never heard of.
         twin.apply(operations).await.unwrap();
         drive(&twin, &mut workload, 40).await;
-        twin.snapshot(&name("of-clone")).await.unwrap();
+        twin.snapshot(new_id(), &name("of-clone")).await.unwrap();
         let twin_state = whole(&twin).await;
         twin.close().await.unwrap();
         assert_eq!(clone_from(&disk, "/clone", "of-clone", "/clone2").unwrap().revision, twin_state.revision);
@@ -97,7 +97,7 @@ async fn a_clone_needs_a_place_of_its_own() {
     let store = open(&disk);
     apply(&store, 1, vec![mkdir(DirId::ROOT, "a")]).await;
     store.flush().await.unwrap();
-    store.snapshot(&name("s")).await.unwrap();
+    store.snapshot(new_id(), &name("s")).await.unwrap();
     assert_eq!(clone(&disk, "none", "/clone").unwrap_err().kind, ErrorKind::NotFound);
     assert_eq!(clone(&disk, "s", "/data").unwrap_err().kind, ErrorKind::Exists);
     disk.mount(Path::new("/far"));
@@ -112,7 +112,7 @@ async fn a_clone_needs_a_place_of_its_own() {
     // An empty catalogue has a snapshot, and a clone, too.
     let bare = SimulatedDisk::new();
     let store = open(&bare);
-    store.snapshot(&name("nothing")).await.unwrap();
+    store.snapshot(new_id(), &name("nothing")).await.unwrap();
     let state = whole(&store).await;
     clone(&bare, "nothing", "/clone").unwrap();
     assert_eq!(whole(&open_at(&bare, "/clone").unwrap()).await, state);
@@ -125,7 +125,7 @@ async fn cloning_may_be_cut_at_every_step() {
     let store = open(&disk);
     drive(&store, &mut workload, 25).await;
     drive(&store, &mut workload, 3).await;
-    store.snapshot(&name("s")).await.unwrap();
+    store.snapshot(new_id(), &name("s")).await.unwrap();
     let state = whole(&store).await;
     drop(store);
     let start = disk.copy();
@@ -158,7 +158,7 @@ async fn short_history(seed: u64) -> (SimulatedDisk, Vec<Change>, Vec<u128>, Vec
     let mut taken = Vec::new();
     for number in 0..3 {
         drive(&store, &mut workload, 7).await;
-        taken.push(store.snapshot(&name(&format!("s{number}"))).await.unwrap().revision);
+        taken.push(store.snapshot(new_id(), &name(&format!("s{number}"))).await.unwrap().revision);
     }
     drive(&store, &mut workload, 9).await;
     let changes = history(&store, 1000).await;
@@ -247,7 +247,7 @@ async fn snapshots_of_another_line_stay_good() {
         let store = open(&disk);
         let mut workload = Workload::new(5);
         drive_as(&store, &mut workload, 30, 1).await;
-        store.snapshot(&name("on-new-line")).await.unwrap();
+        store.snapshot(new_id(), &name("on-new-line")).await.unwrap();
         for number in 0..3 {
             let check = store.verify_snapshot(&name(&format!("s{number}"))).await.unwrap();
             assert_eq!(check.problems, Vec::<String>::new());

@@ -19,6 +19,12 @@ pub fn name(text: &str) -> SnapshotName {
     SnapshotName::parse(text).unwrap()
 }
 
+/// Of a request that was never asked before.
+pub fn new_id() -> exacat_model::OperationId {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    super::operation(NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+}
+
 pub fn open_snapshot(disk: &SimulatedDisk, text: &str) -> exacat_model::Result<Arc<EmbeddedStore>> {
     let clock = Arc::new(TestClock::default());
     EmbeddedStore::open_snapshot_on(disk.shared(), settings(), &name(text), clock)
@@ -96,7 +102,7 @@ async fn a_snapshot_stays_as_it_was() {
         for number in 0..5 {
             drive(&store, &mut workload, (seed + 7 * number) % 40).await;
             let text = format!("s{number}");
-            let taken = store.snapshot(&name(&text)).await.unwrap();
+            let taken = store.snapshot(new_id(), &name(&text)).await.unwrap();
             let state = whole(&store).await;
             assert_eq!((taken.revision, taken.digest), (state.revision, state.digest.to_be_bytes()));
             assert_eq!(taken.problem, None);
@@ -142,7 +148,7 @@ async fn a_check_finds_damage_in_any_file_of_a_snapshot() {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(3));
     let store = open(&disk);
     drive(&store, &mut workload, 30).await;
-    store.snapshot(&name("one")).await.unwrap();
+    store.snapshot(new_id(), &name("one")).await.unwrap();
     let check = store.verify_snapshot(&name("one")).await.unwrap();
     assert_eq!(check.problems, Vec::<String>::new());
     assert!(check.runs > 0 && check.rows > 0 && check.changes > 0);
@@ -176,7 +182,7 @@ async fn taking_and_dropping_may_be_cut_at_every_step() {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(8));
     let store = open(&disk);
     drive(&store, &mut workload, 40).await;
-    store.snapshot(&name("kept")).await.unwrap();
+    store.snapshot(new_id(), &name("kept")).await.unwrap();
     drive(&store, &mut workload, 8).await;
     let state = whole(&store).await;
     let changes = history(&store, 1000).await;
@@ -184,15 +190,15 @@ async fn taking_and_dropping_may_be_cut_at_every_step() {
     for dropping in [false, true] {
         let start = disk.copy();
         if dropping {
-            open(&start).snapshot(&name("new")).await.unwrap();
+            open(&start).snapshot(new_id(), &name("new")).await.unwrap();
         }
         for step in 1.. {
             let disk = start.copy();
             let store = open(&disk);
             disk.set_fault(Some(Fault::PowerCut(disk.operations() + step)));
             let done = match dropping {
-                false => store.snapshot(&name("new")).await.map(drop),
-                true => store.drop_snapshot(&name("new")).await,
+                false => store.snapshot(new_id(), &name("new")).await.map(drop),
+                true => store.drop_snapshot(new_id(), &name("new")).await,
             };
             let died = disk.is_dead();
             drop(store);
@@ -231,18 +237,39 @@ async fn names_are_taken_once_and_there_are_so_many() {
     let disk = SimulatedDisk::new();
     let store = open(&disk);
     apply(&store, 1, vec![mkdir(DirId::ROOT, "a")]).await;
-    let missing = store.drop_snapshot(&name("none")).await.unwrap_err();
+    let missing = store.drop_snapshot(new_id(), &name("none")).await.unwrap_err();
     assert_eq!((missing.kind, missing.message.contains("there are none")), (ErrorKind::NotFound, true));
     for number in 0..SNAPSHOTS_MAX {
-        store.snapshot(&name(&format!("s{number:03}"))).await.unwrap();
+        store.snapshot(new_id(), &name(&format!("s{number:03}"))).await.unwrap();
     }
-    assert_eq!(store.snapshot(&name("s000")).await.unwrap_err().kind, ErrorKind::Exists);
-    assert_eq!(store.snapshot(&name("more")).await.unwrap_err().kind, ErrorKind::Limit);
-    store.drop_snapshot(&name("s007")).await.unwrap();
-    store.snapshot(&name("more")).await.unwrap();
+    assert_eq!(store.snapshot(new_id(), &name("s000")).await.unwrap_err().kind, ErrorKind::Exists);
+    assert_eq!(store.snapshot(new_id(), &name("more")).await.unwrap_err().kind, ErrorKind::Limit);
+    store.drop_snapshot(new_id(), &name("s007")).await.unwrap();
+    store.snapshot(new_id(), &name("more")).await.unwrap();
     assert_eq!(store.snapshots().await.unwrap().len(), SNAPSHOTS_MAX);
     assert_eq!(store.verify_snapshot(&name("s007")).await.unwrap_err().kind, ErrorKind::NotFound);
     assert_eq!(open_snapshot(&disk, "s007").err().map(|error| error.kind), Some(ErrorKind::NotFound));
+}
+
+/// Goal: who did not get the answer asks again, and gets it; nobody else does.
+#[tokio::test]
+async fn a_lost_answer_can_be_asked_for_again() {
+    let disk = SimulatedDisk::new();
+    let store = open(&disk);
+    let (one, other) = (new_id(), new_id());
+    let taken = store.snapshot(one, &name("a")).await.unwrap();
+    apply(&store, 1, vec![mkdir(DirId::ROOT, "a")]).await;
+    assert_eq!(store.snapshot(one, &name("a")).await.unwrap(), taken);
+    assert_eq!(store.snapshot(other, &name("a")).await.unwrap_err().kind, ErrorKind::Exists);
+    store.drop_snapshot(other, &name("a")).await.unwrap();
+    store.drop_snapshot(other, &name("a")).await.unwrap();
+    assert_eq!(store.drop_snapshot(one, &name("b")).await.unwrap_err().kind, ErrorKind::NotFound);
+    for _ in 0..crate::settings::SNAPSHOT_REQUESTS_REMEMBERED {
+        store.snapshot(new_id(), &name("a")).await.unwrap();
+        store.drop_snapshot(new_id(), &name("a")).await.unwrap();
+    }
+    // That is long ago by now.
+    assert_eq!(store.drop_snapshot(other, &name("a")).await.unwrap_err().kind, ErrorKind::NotFound);
 }
 
 /// Goal: what a snapshot alone holds is what dropping it frees.
@@ -251,7 +278,7 @@ async fn a_snapshot_says_what_it_alone_holds() {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(1));
     let store = open(&disk);
     drive(&store, &mut workload, 30).await;
-    store.snapshot(&name("a")).await.unwrap();
+    store.snapshot(new_id(), &name("a")).await.unwrap();
     let fresh = store.snapshots().await.unwrap().remove(0);
     assert!(fresh.bytes > 0 && fresh.own_bytes == 0, "{fresh:?}");
     for path in disk.files("") {
@@ -350,7 +377,7 @@ async fn differences_are_those_of_two_full_walks() {
         let store = open(&disk);
         for number in 0..4 {
             drive(&store, &mut workload, 10 + 13 * (seed % 4)).await;
-            store.snapshot(&name(&format!("s{number}"))).await.unwrap();
+            store.snapshot(new_id(), &name(&format!("s{number}"))).await.unwrap();
         }
         drive(&store, &mut workload, 5).await;
         let opened: Vec<_> =
@@ -384,7 +411,7 @@ async fn a_comparison_goes_on_with_the_state_it_began_with() {
     let disk = SimulatedDisk::new();
     let store = open(&disk);
     apply(&store, 1, vec![mkdir(DirId::ROOT, "a")]).await;
-    store.snapshot(&name("s")).await.unwrap();
+    store.snapshot(new_id(), &name("s")).await.unwrap();
     apply(&store, 2, vec![mkdir(DirId::ROOT, "b"), mkdir(DirId::ROOT, "c")]).await;
     let (first, next) = store.diff(&name("s"), None, &Cursor::default(), 1).await.unwrap();
     apply(&store, 3, vec![mkdir(DirId::ROOT, "d")]).await;
@@ -402,7 +429,7 @@ async fn a_comparison_goes_on_with_the_state_it_began_with() {
         assert!(store.diff(&name("s"), None, &Cursor(bad), 100).await.is_err());
     }
     // Between two that have names it can, though others came between.
-    store.snapshot(&name("t")).await.unwrap();
+    store.snapshot(new_id(), &name("t")).await.unwrap();
     let (_, next) = store.diff(&name("s"), Some(&name("t")), &Cursor::default(), 1).await.unwrap();
     for _ in 0..crate::settings::DIFFS_OPEN_MAX {
         store.diff(&name("s"), None, &Cursor::default(), 1).await.unwrap();
