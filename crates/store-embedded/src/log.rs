@@ -347,11 +347,6 @@ impl Log {
         place
     }
 
-    /// Where the next group goes.
-    pub fn position(&self) -> Position {
-        Position { segment: self.segment.first_revision, offset: self.offset }
-    }
-
     /// The segment being written.
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment

@@ -265,7 +265,7 @@ impl Work {
             }
             !desk.ended.load(Ordering::Relaxed)
         });
-        numbers.iter().for_each(|number| drop(self.merging.remove(number)));
+        self.merging.retain(|number| !numbers.contains(number));
         match merged {
             Ok(Some(rows)) => {
                 self.shelf.put_in_place_of(&runs, begun.number, rows)?;

@@ -156,6 +156,12 @@ pub struct BenchArgs {
     /// Files to register
     #[arg(long, value_name = "NUMBER", default_value = "1M")]
     pub entries: String,
+    /// The embedded engine by itself, instead of the catalogue
+    #[arg(long)]
+    pub engine: bool,
+    /// Memory for pages that the engine has read, as 512MiB
+    #[arg(long, value_name = "SIZE", requires = "engine")]
+    pub cache: Option<String>,
     /// Only over the network
     #[arg(long, conflicts_with = "in_process")]
     pub network: bool,

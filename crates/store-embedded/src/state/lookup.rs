@@ -194,8 +194,8 @@ impl Lookup<'_> {
             }
             Mutation::Release { guid, .. } => seen(self.has_guid(*guid)),
             Mutation::Dequeue { se, done } => {
-                let keys = done.iter().map(|id| keyspace::deletion_key(*se, *id));
-                keys.map(|key| seen(self.view.has(keyspace::DELETIONS, &key))).collect()
+                let mut keys = done.iter().map(|id| keyspace::deletion_key(*se, *id));
+                keys.try_for_each(|key| seen(self.view.has(keyspace::DELETIONS, &key)))
             }
         }
     }
