@@ -47,6 +47,15 @@ pub(crate) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<(Revision, P
     Ok(found)
 }
 
+/// The revision of the oldest checkpoint that is kept: what comes after it in the log may still be needed. 0 if there is
+/// none, or nobody can tell.
+pub(crate) fn oldest(disk: &dyn Disk, directory: &Path) -> Revision {
+    list(disk, directory)
+        .ok()
+        .and_then(|found| found.last().map(|(revision, _)| *revision))
+        .unwrap_or_default()
+}
+
 /// What stands at the start of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {

@@ -1,8 +1,9 @@
 //! Inspecting a data directory offline: everything in it is read and checked, nothing is changed.
 //!
 //! The log is replayed from its first record, whatever checkpoints there are, and the state it gives is audited;
-//! each checkpoint is loaded and compared with that state at its revision. It needs the memory that opening needs, twice
-//! while a checkpoint is looked at.
+//! each checkpoint is loaded and compared with that state at its revision. Where the log does not go back to the first change
+//! any more, it is replayed from the first checkpoint that it goes on from. It needs the memory that opening needs,
+//! twice while a checkpoint is looked at.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,11 +12,12 @@ use std::sync::Arc;
 use exacat_model::codec::DecodeError;
 use exacat_model::{Audit, Change, DirId, Entry, Error, ErrorKind, Result, Revision};
 
-use crate::checkpoint;
+use crate::archive::{Archive, is_archived};
+use crate::checkpoint::{self, Loaded};
 use crate::disk::{Disk, DiskFile, RealDisk, read_whole};
-use crate::history::{Segment, cannot_read};
+use crate::history::{Form, Segment, cannot_read};
 use crate::identity::Layout;
-use crate::log::{self, Replay};
+use crate::log::{self, Replay, Start};
 use crate::manifest::Manifest;
 use crate::open::{apply_replayed, check_record, check_segment};
 use crate::record::{Head, read_changes, read_head};
@@ -62,27 +64,47 @@ impl EmbeddedStore {
     }
 }
 
-/// Reads the changes in the bytes of one segment of the log, the last one of its catalogue, and checks that they follow
-/// each other; `give` gets each. Needs no store: for tools that look into a log, and for trying any bytes on the decoder.
-/// What is cut off at the end is left out, what is damaged is [`ErrorKind::Corrupt`].
+/// Reads the changes in the bytes of one segment of the log, plain or archived, and checks that they follow each other;
+/// `give` gets each. Needs no store: for tools that look into a log, and for trying any bytes on the decoder.
+/// What is cut off at the end of a plain one, which may be its catalogue's last, is left out; what is damaged is
+/// [`ErrorKind::Corrupt`].
 pub fn read_segment(bytes: &[u8], mut give: impl FnMut(Change)) -> Result<()> {
     const FILE: &str = "the segment";
+    if is_archived(bytes) {
+        let mut archive = Archive::open(Box::new(InMemory(bytes.to_vec())), FILE.to_owned())?;
+        let mut next = archive.header().first_revision;
+        for number in 0..archive.blocks().len() {
+            archive.records(number, 0, |at, body| read_record(FILE, at, body, &mut next, &mut give))?;
+        }
+        return archive.index_damage().cloned().map_or(Ok(()), Err);
+    }
     let header = Header::decode(FILE, bytes)?;
     let mut next = header.first_revision;
     let mut records = Records::new(bytes, header.salt, HEADER_BYTES);
     while let Some((at, body)) = records.next_record() {
-        let head = read_head(body).map_err(|error| corrupt(FILE, at as u64, error))?;
-        if head.first_revision != next || head.count == 0 {
-            return Err(corrupt(FILE, at as u64, "a record does not follow the one before"));
-        }
-        read_changes(body, next, |change| {
-            next = Revision(change.revision.0.wrapping_add(1));
-            give(change);
-            Ok::<_, DecodeError>(true)
-        })
-        .map_err(|error| corrupt(FILE, at as u64, error))?;
+        read_record(FILE, at as u64, body, &mut next, &mut give)?;
     }
     records.ending(FILE, true).map(|_| ())
+}
+
+/// Gives the changes of a record that must begin with `next`.
+fn read_record(
+    file: &str,
+    at: u64,
+    body: &[u8],
+    next: &mut Revision,
+    give: &mut impl FnMut(Change),
+) -> Result<()> {
+    let head = read_head(body).map_err(|error| corrupt(file, at, error))?;
+    if head.first_revision != *next || head.count == 0 {
+        return Err(corrupt(file, at, "a record does not follow the one before"));
+    }
+    read_changes(body, *next, |change| {
+        *next = Revision(change.revision.0.wrapping_add(1));
+        give(change);
+        Ok::<_, DecodeError>(true)
+    })
+    .map_err(|error| corrupt(file, at, error))
 }
 
 /// A file that is all in memory.
@@ -167,8 +189,20 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
         state: State::new(log::random_u64()?)?,
         digests: checkpoints.iter().map(|(revision, _)| (*revision, None)).collect(),
     };
+    let mut start = Start::Beginning;
+    if let Some(first) = segments.first().filter(|first| first.first_revision > Revision(1)) {
+        let oldest_first = checkpoints.iter().rev();
+        let mut goes_on = oldest_first.filter(|(revision, _)| revision.0 + 1 >= first.first_revision.0);
+        match goes_on.find_map(|(_, path)| checkpoint::load(&**disk, path, catalogue, 0).ok()) {
+            Some(Loaded { state, position, .. }) => {
+                start = Start::going_on(&segments, position, state.revision);
+                replay.state = state;
+            }
+            None => scan.problems.push(log::begins_too_late(&segments, Revision(0)).message),
+        }
+    }
     replay.note();
-    if let Err(error) = log::replay(&**disk, catalogue, &segments, None, &mut replay)
+    if let Err(error) = log::replay(&**disk, catalogue, &segments, start, &mut replay)
         && !scan.problems.contains(&error.message)
     {
         scan.problems.push(error.message);
@@ -207,9 +241,15 @@ impl Scan {
         segment: &Segment,
         is_last: bool,
     ) -> Result<()> {
-        let name = segment.name();
-        let file = disk.open_to_read(&segment.path).map_err(|error| cannot_read(&name, &error))?;
-        let bytes = read_whole(&*file).map_err(|error| cannot_read(&name, &error))?;
+        let form = *segment.form();
+        let name = segment.name_in(form);
+        let unreadable = |error: std::io::Error| cannot_read(&name, &error);
+        if form == Form::Archived {
+            let file = disk.open_to_read(&segment.archived_path()).map_err(unreadable)?;
+            return self.archived(Archive::open(file, name)?, catalogue, segment);
+        }
+        let file = disk.open_to_read(&segment.path).map_err(unreadable)?;
+        let bytes = read_whole(&*file).map_err(unreadable)?;
         let header = Header::decode(&name, &bytes)?;
         if header.catalogue != catalogue || header.first_revision != segment.first_revision {
             return Err(corrupt(&name, 16, "the segment is another catalogue's, or has another's name"));
@@ -220,6 +260,27 @@ impl Scan {
             self.record_bytes += body.len() as u64;
         }
         self.torn |= records.ending(&name, is_last)? == Ending::Torn;
+        Ok(())
+    }
+
+    /// Every block is looked at, whatever is wrong with others.
+    fn archived(&mut self, mut archive: Archive, catalogue: CatalogueId, segment: &Segment) -> Result<()> {
+        let header = archive.header();
+        if header.catalogue != catalogue || header.first_revision != segment.first_revision {
+            let what = "the segment is another catalogue's, or has another's name";
+            return Err(corrupt(archive.name(), 16, what));
+        }
+        self.problems.extend(archive.index_damage().map(|damage| damage.message.clone()));
+        for number in 0..archive.blocks().len() {
+            let whole = archive.records(number, 0, |_, body| {
+                self.records += 1;
+                self.record_bytes += body.len() as u64;
+                Ok(())
+            });
+            if let Err(error) = whole {
+                self.problems.push(error.message);
+            }
+        }
         Ok(())
     }
 }

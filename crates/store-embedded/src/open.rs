@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use exacat_model::limits::OPERATIONS_REMEMBERED;
-use exacat_model::{Change, Error, ErrorKind, Result};
+use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 use exacat_store::Clock;
 use tokio::sync::mpsc;
 
+use crate::archive::Archivist;
 use crate::checkpoint;
 use crate::committer::{Committer, Group};
 use crate::disk::{Disk, RealDisk};
 use crate::figures::CheckpointFigures;
 use crate::history::{History, Segment};
 use crate::identity::Layout;
-use crate::log::{self, End, Log, Position, Replay};
+use crate::log::{self, End, Log, Replay, Start};
 use crate::record::Head;
 use crate::segment::{CatalogueId, Ending, Header, corrupt};
 use crate::settings::{EmbeddedSettings, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
@@ -56,6 +57,7 @@ impl EmbeddedStore {
         if history.segments() == 0 {
             history.push(Arc::clone(log.segment()));
         }
+        history.set_floor(checkpoint::oldest(&*disk, &layout.checkpoints()));
         let shared = Arc::new(Shared::new(state, history, disk));
         for (topic, what) in notes {
             shared.figures.warn(topic, &what);
@@ -77,6 +79,7 @@ impl EmbeddedStore {
             effect: Vec::new(),
             committer: Committer::start(Arc::clone(&shared), settings.commit_at_once_bytes)?,
             short_of_space: false,
+            _archivist: Archivist::start(&shared, &clock, &settings)?,
             _lock: lock,
         };
         let thread = std::thread::Builder::new().name("exacat-writer".to_owned()).spawn(move || {
@@ -104,7 +107,7 @@ fn check(settings: &EmbeddedSettings) -> Result<()> {
     if settings.queue_requests_max == 0 || settings.queue_bytes_max == 0 {
         return Err(Error::invalid("the queue of requests has no place"));
     }
-    Ok(())
+    settings.history.check(settings.segment_bytes)
 }
 
 /// The catalogue's number; a new one if the directory holds nothing.
@@ -145,14 +148,14 @@ pub(crate) fn recover(
     let mut notes = Vec::new();
     let seed = log::random_u64()?;
     let segments = log::list_segments(&**disk, &layout.log(), clean)?;
-    let mut start: Option<Position> = None;
+    let mut start = Start::Beginning;
     let mut into =
         Builder { state: State::new(seed)?, operations: Operations::new(OPERATIONS_REMEMBERED), bytes: 0 };
     let mut figures = CheckpointFigures::default();
     for (revision, path) in checkpoint::list(&**disk, &layout.checkpoints())? {
         match checkpoint::load(&**disk, &path, catalogue, seed) {
             Ok(loaded) => {
-                start = Some(loaded.position);
+                start = Start::going_on(&segments, loaded.position, loaded.state.revision);
                 into.state = loaded.state;
                 loaded
                     .operations
@@ -169,8 +172,11 @@ pub(crate) fn recover(
             }
         }
     }
-    if segments.is_empty() && start.is_some() {
+    if segments.is_empty() && start != Start::Beginning {
         return Err(Error::new(ErrorKind::Corrupt, "there is a checkpoint, but no log"));
+    }
+    if start == Start::Beginning && segments.first().is_some_and(|first| first.first_revision > Revision(1)) {
+        return Err(log::begins_too_late(&segments, Revision(0)));
     }
     let end = log::replay(&**disk, catalogue, &segments, start, &mut into)?;
     if let Some(End { position, ending: Ending::Torn, .. }) = end {

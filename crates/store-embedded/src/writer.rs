@@ -19,6 +19,7 @@ use exacat_store::{ApplyError, Clock, Outcome, Request};
 use parking_lot::RwLockWriteGuard;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use crate::archive::Archivist;
 use crate::checkpoint;
 use crate::committer::{Committer, Group, Waiting};
 use crate::decide::{Context, Declined, bytes_at_most, decide};
@@ -73,6 +74,8 @@ pub(crate) struct Writer {
     pub committer: Committer,
     /// The last request was refused for lack of it.
     pub short_of_space: bool,
+    /// Ends before the lock is given back.
+    pub _archivist: Option<Archivist>,
     /// Held while the thread lives.
     pub _lock: Box<dyn Send + Sync>,
 }
@@ -264,6 +267,7 @@ impl Writer {
             let changes = self.shared.history.record(first_revision).map_err(|error| {
                 ApplyError::Unknown(format!("what the request did before cannot be read: {error}"))
             })?;
+            let changes = changes.ok_or_else(|| not_kept(first_revision))?;
             for change in changes {
                 if let Some(place) = outcomes.get_mut(change.index as usize) {
                     let (revision, id) = (change.revision, change.effect.entry_id());
@@ -397,6 +401,7 @@ impl Writer {
                     took_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
                 });
                 self.shared.figures.clear(CHECKPOINT);
+                self.shared.history.set_floor(checkpoint::oldest(disk, &directory));
                 Ok(())
             }
             Err(error) => {
@@ -405,6 +410,15 @@ impl Writer {
             }
         }
     }
+}
+
+/// A request was done before, but the change with this revision, and others of it, is not in the history any more.
+fn not_kept(revision: Revision) -> ApplyError {
+    ApplyError::Unknown(format!(
+        "the request was applied before, from revision {} on; its outcomes are not kept any more, and it is not done \
+         again: look at what it was about, and send what is left under a new operation id",
+        revision.0
+    ))
 }
 
 /// Decides and applies a few mutations, under the lock that keeps readers out.

@@ -1,10 +1,12 @@
 //! Tests of the engine as a whole, on a simulated disk: what the conformance suite cannot see.
 
+mod archiving;
 mod behaviour;
 mod crash;
 mod damage;
 mod faults;
 mod golden;
+mod retention;
 pub mod simulated;
 mod workload;
 
@@ -37,6 +39,8 @@ pub fn settings() -> EmbeddedSettings {
         checkpoint_after_bytes: 1 << 40,
         // Always by the thread that has no other work: what goes wrong there must come out elsewhere.
         commit_at_once_bytes: 0,
+        // Its steps are taken one by one, where they are tried.
+        archive: false,
         ..EmbeddedSettings::at("/data")
     }
 }
