@@ -16,7 +16,10 @@ pub(crate) use format::is_archived;
 pub(crate) use reader::Archive;
 pub(crate) use worker::{Archivist, Bell};
 #[cfg(test)]
-pub(crate) use worker::{Step, Work};
+pub(crate) use {
+    packer::Packer,
+    worker::{Step, Work},
+};
 
 /// What comes after the revision in the name of an archived segment.
 pub(crate) const ENDING: &str = ".logz";

@@ -263,6 +263,8 @@ fn run(mut work: Work, bell: &Bell) {
     if let Err(error) = rustix::process::setpriority_process(Some(thread), NICENESS) {
         tracing::debug!(%error, "the archive cannot be made to wait for others");
     }
+    // The files' sizes are looked at here once, so that nobody who asks for figures waits for it.
+    work.shared.history.figures();
     while !bell.is_ended() {
         if work.step() == Step::Idle && !bell.wait(LOOK_EVERY) {
             work.try_again();

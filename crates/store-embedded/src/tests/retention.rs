@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::{Change, DirId, ErrorKind, Mutation, Revision, SeNumber, TimeMs};
-use exacat_store::{ApplyError, Clock, Store};
+use exacat_store::{ApplyError, Clock, Outcome, Store};
 
 use super::archiving::run;
 use super::simulated::{Fault, Random, SimulatedDisk};
-use super::{apply, assert_sound, at, file, mkdir, open, request, se, settings, try_open};
+use super::{TestClock, apply, assert_sound, at, file, mkdir, open, request, se, settings, try_open};
 use crate::archive::{Step, Work};
 use crate::inspect::inspect;
+use crate::segment::HEADER_BYTES;
+use crate::segment_reader::SegmentReader;
 use crate::{EmbeddedSettings, EmbeddedStore, HistoryKept};
 
 /// A clock that stands where it is set.
@@ -254,7 +256,14 @@ async fn a_checkpoint_may_stand_at_the_end_of_what_went() {
 async fn a_request_whose_outcomes_are_gone_is_not_done_again() {
     let disk = SimulatedDisk::new();
     let (store, changes) = several(&disk).await;
-    // Done in part, then wholly: one of its records goes, the other stays.
+    // One was done in part, and its rest later: one of its records goes, the other stays.
+    let both = vec![mkdir(DirId::ROOT, "first"), mkdir(DirId::ROOT, "second")];
+    let outcomes = store.apply(request(1, both)).await.unwrap();
+    let revision = |outcome: &Outcome| match outcome {
+        Outcome::Applied { revision, .. } => revision.0,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((revision(&outcomes[0]), revision(&outcomes[1])), (1, 92));
     run(&mut work(&store, HistoryKept::Bytes(0), TimeMs(0)));
     let oldest = kept(&store).await.0;
     assert!(oldest.0 > 2);
@@ -365,6 +374,69 @@ async fn removing_may_be_cut_at_every_step() {
             return;
         }
     }
+}
+
+/// Goal: who reads a segment when it is removed reads it to its end; who comes to it later finds it gone.
+#[tokio::test]
+async fn a_reader_may_have_open_what_goes() {
+    let disk = SimulatedDisk::new();
+    let (store, _) = several(&disk).await;
+    let history = &store.shared().history;
+    let (oldest, catalogue) = (history.list().remove(0), history.catalogue());
+    let mut open = SegmentReader::open(&**history.disk(), &oldest, catalogue).unwrap().unwrap();
+    run(&mut work(&store, HistoryKept::Bytes(0), TimeMs(0)));
+    assert!(history.oldest() > oldest.first_revision);
+    let head = open.head(HEADER_BYTES as u64).unwrap().unwrap();
+    assert_eq!(head.first_revision, oldest.first_revision);
+    assert!(SegmentReader::open(&**history.disk(), &oldest, catalogue).unwrap().is_none());
+    assert!(history.record(Revision(1)).unwrap().is_none());
+}
+
+/// Goal: whoever follows the changes gets all of them in order, or is told what was missed, while the thread removes.
+/// Method: two readers, one from the end on and one always from the start, beside a writer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_are_told_what_the_thread_removed() {
+    let disk = SimulatedDisk::new();
+    let segment = settings().segment_bytes;
+    let settings = EmbeddedSettings { archive: true, history: HistoryKept::Bytes(2 * segment), ..settings() };
+    let store = EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default())).unwrap();
+    const LAST: u64 = 400;
+    let read = |from_the_start: bool| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let mut after = Revision(0);
+            let mut missed = 0;
+            while after.0 < LAST {
+                let asked = if from_the_start { Revision(0) } else { after };
+                let page = store.changes(asked, 20).await.unwrap();
+                let first = page.oldest.max(Revision(asked.0 + 1)).0;
+                missed += u64::from(first > asked.0 + 1);
+                for (change, wanted) in page.changes.iter().zip(first..) {
+                    assert_eq!(change.revision.0, wanted);
+                }
+                after = page.up_to.max(Revision(first - 1));
+                if from_the_start {
+                    after = store.revision().await.unwrap();
+                }
+                tokio::task::yield_now().await;
+            }
+            missed
+        })
+    };
+    let (following, from_the_start) = (read(false), read(true));
+    for number in 1..=LAST {
+        apply(&store, number, vec![file(DirId::ROOT, &long(number), number)]).await;
+        if number % 40 == 0 {
+            store.checkpoint().await.unwrap();
+        }
+    }
+    following.await.unwrap();
+    from_the_start.await.unwrap();
+    store.checkpoint().await.unwrap();
+    store.shared().history.bell.wait_until_resting();
+    let oldest = store.changes(Revision(0), 1).await.unwrap().oldest;
+    assert!(oldest.0 > LAST / 2, "{oldest:?}");
+    assert!(log_bytes(&disk) <= 2 * segment, "{}", log_bytes(&disk));
 }
 
 /// Goal: limits that keep nothing are refused. Method: each at its edge.
