@@ -114,7 +114,8 @@ async fn open_store(settings: &ServerSettings, directory: &DataDirectory) -> Res
     match settings.store {
         StoreChoice::Memory => Ok(Arc::new(MemoryStore::new(clock))),
         StoreChoice::Embedded => {
-            let embedded = EmbeddedSettings { directory: directory.store(), ..EmbeddedSettings::default() };
+            let history = settings.history;
+            let embedded = EmbeddedSettings { history, ..EmbeddedSettings::at(directory.store()) };
             let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(embedded, clock)).await;
             let store = opened.map_err(|error| {
                 Error::new(ErrorKind::Internal, format!("the store could not be opened: {error}"))

@@ -9,6 +9,7 @@ use std::time::Duration;
 use exacat_model::limits::FRAME_BYTES_MAX;
 use exacat_model::{AccountName, Error, Result};
 use exacat_store::{Clock, SystemClock};
+use exacat_store_embedded::HistoryKept;
 use exacat_wire::native::limits::{BATCH_OPERATIONS_MAX, FRAME_BYTES_MAX_LEAST};
 
 /// Where the catalogue's state is.
@@ -37,6 +38,8 @@ pub struct ServerSettings {
     pub directory: PathBuf,
     /// Where the catalogue's state is.
     pub store: StoreChoice,
+    /// How much of the history the embedded store keeps.
+    pub history: HistoryKept,
     /// Where the native protocol is spoken over TLS; none for nowhere. Port 0 takes a free one.
     pub native: Option<SocketAddr>,
     /// Is the native protocol spoken over the Unix socket in the data directory?
@@ -67,6 +70,7 @@ impl ServerSettings {
         ServerSettings {
             directory: directory.into(),
             store: StoreChoice::Embedded,
+            history: HistoryKept::All,
             native: Some(loopback),
             socket: true,
             socket_mode: 0o600,

@@ -4,7 +4,8 @@
 //! (`decide`), its effects are *applied* to the state (`state::apply`) and appended to the log (`record`,
 //! `segment`, `log`), all by one thread (`writer`); another (`committer`) syncs once for many requests and then answers. Readers
 //! (`store`, `state::read`, `state::walk`) look at the state and answer when what they saw is durable
-//! (`durability`); old changes are read from the log again (`history`). Opening (`open`) loads the last checkpoint (`checkpoint`) and applies the log after it; it never
+//! (`durability`); old changes are read from the log again (`history`), whose sealed segments a thread in the background
+//! compresses, and removes when they are not to be kept any longer (`archive`). Opening (`open`) loads the last checkpoint (`checkpoint`) and applies the log after it; it never
 //! decides again. All disk access goes through one narrow trait (`disk`).
 //!
 //! Being built, and used by nothing yet: sorted runs of packed pages (`page`, `run`), rows too new for a run (`memtable`),
@@ -16,11 +17,13 @@
 //! ```text
 //! DIRECTORY/CATALOGUE                 whose it is, and the layout's version
 //! DIRECTORY/LOCK                      one process at a time
-//! DIRECTORY/log/REVISION.log          segments, named by their first revision; never deleted
+//! DIRECTORY/log/REVISION.log          segments, named by their first revision
+//! DIRECTORY/log/REVISION.logz         segments that are sealed and compressed
 //! DIRECTORY/checkpoints/REVISION.checkpoint
 //! ```
 #![forbid(unsafe_code)]
 
+mod archive;
 mod checkpoint;
 mod committer;
 mod decide;
@@ -41,6 +44,7 @@ mod page;
 mod record;
 mod run;
 mod segment;
+mod segment_reader;
 mod settings;
 mod state;
 mod store;
@@ -48,7 +52,7 @@ mod table;
 mod writer;
 
 pub use inspect::{Inspection, read_manifest, read_run, read_segment};
-pub use settings::EmbeddedSettings;
+pub use settings::{EmbeddedSettings, HistoryKept};
 pub use store::EmbeddedStore;
 
 #[cfg(test)]

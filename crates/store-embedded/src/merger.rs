@@ -20,7 +20,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::keyspace;
 use crate::page::Row;
-use crate::settings::{MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY, MEMTABLES_FROZEN_MAX};
+use crate::settings::{MEMTABLES_FROZEN_MAX, MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY};
 use crate::state::Frozen;
 use crate::store::Shared;
 use crate::table::{Shelf, merge_runs, write_memtable};
@@ -82,8 +82,8 @@ impl Merger {
             let _leaving = leaving;
             work.run();
         });
-        let thread =
-            thread.map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread for runs: {error}")))?;
+        let thread = thread
+            .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread for runs: {error}")))?;
         Ok(Merger { desk, thread: Some(thread) })
     }
 
@@ -241,6 +241,7 @@ impl Work {
         let written = write_memtable(&frozen.memtable, frozen.resident(), begun.writer);
         let rows = written.inspect_err(|_| self.shelf.give_up(number))?;
         self.shelf.add(number, rows, frozen.revision, frozen.time)?;
+        self.shared.history.set_floor(frozen.revision);
         self.shared.state.write().table.install(Arc::clone(self.shelf.version()), true);
         Ok(())
     }

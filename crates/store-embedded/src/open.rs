@@ -7,6 +7,7 @@ use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 use exacat_store::Clock;
 use tokio::sync::mpsc;
 
+use crate::archive::Archivist;
 use crate::checkpoint;
 use crate::committer::{Committer, Group};
 use crate::disk::{Disk, RealDisk};
@@ -64,6 +65,7 @@ impl EmbeddedStore {
         if history.segments() == 0 {
             history.push(Arc::clone(log.segment()));
         }
+        history.set_floor(frozen);
         let shared = Arc::new(Shared::new(state, history, disk));
         for (topic, what) in notes {
             shared.figures.warn(topic, &what);
@@ -83,6 +85,7 @@ impl EmbeddedStore {
             effect: Vec::new(),
             committer: Committer::start(Arc::clone(&shared), settings.commit_at_once_bytes)?,
             short_of_space: false,
+            _archivist: Archivist::start(&shared, &clock, &settings)?,
             _lock: lock,
         };
         let thread = std::thread::Builder::new().name("exacat-writer".to_owned()).spawn(move || {
@@ -113,7 +116,7 @@ fn check(settings: &EmbeddedSettings) -> Result<()> {
     if settings.queue_requests_max == 0 || settings.queue_bytes_max == 0 {
         return Err(Error::invalid("the queue of requests has no place"));
     }
-    Ok(())
+    settings.history.check(settings.segment_bytes)
 }
 
 /// The catalogue's number; a new one if the directory holds nothing.
@@ -123,7 +126,8 @@ fn identify(disk: &dyn Disk, layout: &Layout) -> Result<CatalogueId> {
     }
     let segments = log::list_segments(disk, &layout.log(), false)?;
     let names = disk.list(&layout.runs()).unwrap_or_default();
-    if !segments.is_empty() || !names.is_empty() || !checkpoint::list(disk, &layout.checkpoints())?.is_empty() {
+    if !segments.is_empty() || !names.is_empty() || !checkpoint::list(disk, &layout.checkpoints())?.is_empty()
+    {
         return Err(Error::new(
             ErrorKind::Corrupt,
             "there is a log, or there are runs, but no CATALOGUE file that says whose: restore it",
@@ -203,7 +207,10 @@ pub(crate) fn recover(
     let mut into = Builder { state, operations, shelf, rows_max };
     let end = log::replay(&**disk, catalogue, &segments, from, &mut into)?;
     if into.state.revision < from {
-        return Err(Error::new(ErrorKind::Corrupt, "the log ends before the runs do: a part of it is missing"));
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            "the log ends before the runs do: a part of it is missing",
+        ));
     }
     if let Some(End { position, ending: Ending::Torn, .. }) = end {
         let what = format!(

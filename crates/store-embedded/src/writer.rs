@@ -19,6 +19,7 @@ use exacat_store::{ApplyError, Clock, Outcome, Request};
 use parking_lot::RwLockWriteGuard;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use crate::archive::Archivist;
 use crate::committer::{Committer, Group, Waiting};
 use crate::decide::{Context, Declined, bytes_at_most, decide};
 use crate::defect::Defect;
@@ -27,8 +28,8 @@ use crate::merger::Merger;
 use crate::record::{Head, RecordWriter, encode_effect};
 use crate::run::Held;
 use crate::settings::{
-    ASK_AGAIN_MAX, EmbeddedSettings, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, MEMTABLE_STRETCH, MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES,
-    RESERVE_BYTES_MAX,
+    ASK_AGAIN_MAX, EmbeddedSettings, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, MEMTABLE_STRETCH,
+    MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES, RESERVE_BYTES_MAX,
 };
 use crate::state::{Operations, Stamp, State};
 use crate::store::Shared;
@@ -70,6 +71,8 @@ pub(crate) struct Writer {
     pub committer: Committer,
     /// The last request was refused for lack of it.
     pub short_of_space: bool,
+    /// Ends before the lock is given back.
+    pub _archivist: Option<Archivist>,
     /// Held while the thread lives.
     pub _lock: Box<dyn Send + Sync>,
 }
@@ -301,6 +304,7 @@ impl Writer {
             let changes = self.shared.history.record(first_revision).map_err(|error| {
                 ApplyError::Unknown(format!("what the request did before cannot be read: {error}"))
             })?;
+            let changes = changes.ok_or_else(|| not_kept(first_revision))?;
             for change in changes {
                 if let Some(place) = outcomes.get_mut(change.index as usize) {
                     let (revision, id) = (change.revision, change.effect.entry_id());
@@ -438,6 +442,15 @@ impl Writer {
         self.freeze();
         self.merger.settle().map_err(cannot)
     }
+}
+
+/// A request was done before, but the change with this revision, and others of it, is not in the history any more.
+fn not_kept(revision: Revision) -> ApplyError {
+    ApplyError::Unknown(format!(
+        "the request was applied before, from revision {} on; its outcomes are not kept any more, and it is not done \
+         again: look at what it was about, and send what is left under a new operation id",
+        revision.0
+    ))
 }
 
 /// Decides and applies a few mutations, under the lock that keeps readers out.

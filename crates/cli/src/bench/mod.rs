@@ -61,7 +61,8 @@ impl Report<'_> {
     }
 
     fn json(&mut self, value: &impl serde::Serialize) -> Result<(), Error> {
-        let line = serde_json::to_string(value).map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+        let line = serde_json::to_string(value)
+            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
         print(writeln!(self.out, "{line}"))
     }
 

@@ -448,22 +448,22 @@ impl<'a> Row<'a> {
 
 /// Replicas whose places a shape has; `name` is the file's.
 fn places(name: &str, reader: &mut Reader<'_>) -> Result<Vec<Replica>, DecodeError> {
-        let count = reader.length()?;
-        let mut replicas = Vec::with_capacity(count);
-        for _ in 0..count {
-            let se = SeNumber::decode(reader)?;
-            let location = match reader.byte()? {
-                0 => Location::Derived,
-                1 => {
-                    let before = reader.text()?;
-                    let mut pfn = String::with_capacity(before.len() + name.len());
-                    pfn.push_str(before);
-                    pfn.push_str(name);
-                    Location::Explicit(Pfn::parse(&pfn).map_err(|_| reader.error("not a valid PFN"))?)
-                }
-                _ => return Err(reader.error("a place that is neither derived nor explicit")),
-            };
-            replicas.push(Replica { se, state: ReplicaState::Available, location });
-        }
-        Ok(replicas)
+    let count = reader.length()?;
+    let mut replicas = Vec::with_capacity(count);
+    for _ in 0..count {
+        let se = SeNumber::decode(reader)?;
+        let location = match reader.byte()? {
+            0 => Location::Derived,
+            1 => {
+                let before = reader.text()?;
+                let mut pfn = String::with_capacity(before.len() + name.len());
+                pfn.push_str(before);
+                pfn.push_str(name);
+                Location::Explicit(Pfn::parse(&pfn).map_err(|_| reader.error("not a valid PFN"))?)
+            }
+            _ => return Err(reader.error("a place that is neither derived nor explicit")),
+        };
+        replicas.push(Replica { se, state: ReplicaState::Available, location });
     }
+    Ok(replicas)
+}

@@ -189,9 +189,7 @@ impl Lookup<'_> {
             Mutation::Purge(PurgeTarget::Item(trash)) => seen(self.trashed(*trash)),
             Mutation::Purge(PurgeTarget::Below { at, .. }) => seen(self.has(at)),
             Mutation::Book(booking) => seen(self.has_guid(booking.guid)),
-            Mutation::Commit { guid, at, .. } => {
-                seen(self.has_guid(*guid)).and_then(|()| seen(self.has(at)))
-            }
+            Mutation::Commit { guid, at, .. } => seen(self.has_guid(*guid)).and_then(|()| seen(self.has(at))),
             Mutation::Release { guid, .. } => seen(self.has_guid(*guid)),
             Mutation::Dequeue { se, done } => {
                 let mut keys = done.iter().map(|id| keyspace::deletion_key(*se, *id));

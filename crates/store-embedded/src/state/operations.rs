@@ -52,9 +52,11 @@ impl Operations {
     /// Records after a revision, in order.
     pub fn since(&self, revision: Revision) -> Vec<(Revision, OperationId)> {
         // A request that was asked again has further records behind those of requests after it.
-        let newest = self.order.iter().rev().filter_map(|operation| {
-            self.first.get(operation).map(|first| (*first, *operation))
-        });
+        let newest = self
+            .order
+            .iter()
+            .rev()
+            .filter_map(|operation| self.first.get(operation).map(|first| (*first, *operation)));
         let newest = newest.take_while(|(first, _)| *first > revision);
         let further = self.further.iter().flat_map(|(operation, records)| {
             records.iter().filter(|record| **record > revision).map(|record| (*record, *operation))

@@ -152,7 +152,8 @@ impl Shelf {
     pub fn put_in_place_of(&mut self, merged: &[Arc<Run>], number: u64, rows: u64) -> Result<(), Error> {
         let first = merged.first().map(|run| run.number());
         let begin = self.manifest.runs.iter().position(|run| Some(run.number) == first);
-        let begin = begin.ok_or_else(|| Error::new(ErrorKind::Internal, "a run to be replaced is not there"))?;
+        let begin =
+            begin.ok_or_else(|| Error::new(ErrorKind::Internal, "a run to be replaced is not there"))?;
         self.replace(begin..begin + merged.len(), number, rows, self.revision())
     }
 

@@ -98,7 +98,13 @@ pub async fn run(files: u64, data: &Path, report: &mut Report<'_>) -> Result<()>
     let embedded = open(data, &bench).await?;
     let mut latency = histogram()?;
     record(&mut latency, start.elapsed());
-    report.show(&sample("open, not closed before", 1, start.elapsed().as_secs_f64(), own_cpu_s() - cpu, &latency))?;
+    report.show(&sample(
+        "open, not closed before",
+        1,
+        start.elapsed().as_secs_f64(),
+        own_cpu_s() - cpu,
+        &latency,
+    ))?;
     let store: Arc<dyn Store> = embedded.clone();
     look_ups(&store, &filled, "opened again", report).await?;
     sizes(&*store, data, &filled, report).await?;
@@ -115,7 +121,8 @@ async fn once(what: &str, report: &mut Report<'_>, work: impl Future<Output = Re
 
 async fn sizes(store: &dyn Store, data: &Path, filled: &Filled, report: &mut Report<'_>) -> Result<()> {
     let status = store.status().await?;
-    let figure = |name: &str| status.figures.iter().find(|(other, _)| other == name).map_or(0, |(_, value)| *value);
+    let figure =
+        |name: &str| status.figures.iter().find(|(other, _)| other == name).map_or(0, |(_, value)| *value);
     let runs: PathBuf = data.join("runs");
     let (in_runs, in_log) = (bytes_in(&runs), bytes_in(&data.join("log")));
     let each = |bytes: u64| bytes as f64 / filled.files.max(1) as f64;
@@ -200,21 +207,29 @@ async fn drive(
     report.show(&sample(what, calls * per_call, wall_s, cpu_s, &latency))
 }
 
-async fn look_ups(store: &Arc<dyn Store>, filled: &Arc<Filled>, when: &str, report: &mut Report<'_>) -> Result<()> {
+async fn look_ups(
+    store: &Arc<dyn Store>,
+    filled: &Arc<Filled>,
+    when: &str,
+    report: &mut Report<'_>,
+) -> Result<()> {
     let of = |random: u64, filled: &Filled| some_file(filled, random);
     let hot = filled.files.min(HOT);
     let all = Arc::clone(filled);
     let single = move |call: u64| Ok(vec![of(scatter(scatter(call) % hot), &all)?]);
     drive(store, &format!("look-up, hot set, single, {when}"), LOOK_UPS, 1, single, report).await?;
     let all = Arc::clone(filled);
-    let batch = move |call: u64| (0..128).map(|item| of(scatter(scatter(call << 7 | item) % hot), &all)).collect();
-    drive(store, &format!("look-up, hot set, batches of 128, {when}"), LOOK_UPS / 64, 128, batch, report).await?;
+    let batch =
+        move |call: u64| (0..128).map(|item| of(scatter(scatter(call << 7 | item) % hot), &all)).collect();
+    drive(store, &format!("look-up, hot set, batches of 128, {when}"), LOOK_UPS / 64, 128, batch, report)
+        .await?;
     let all = Arc::clone(filled);
     let single = move |call: u64| Ok(vec![of(scatter(call), &all)?]);
     drive(store, &format!("look-up, uniform, single, {when}"), LOOK_UPS, 1, single, report).await?;
     let all = Arc::clone(filled);
     let batch = move |call: u64| (0..128).map(|item| of(scatter(call << 7 | item), &all)).collect();
-    drive(store, &format!("look-up, uniform, batches of 128, {when}"), LOOK_UPS / 64, 128, batch, report).await?;
+    drive(store, &format!("look-up, uniform, batches of 128, {when}"), LOOK_UPS / 64, 128, batch, report)
+        .await?;
     let all = Arc::clone(filled);
     let one = move |call: u64| {
         let ordinal = scatter(call) % all.directories;
@@ -223,7 +238,15 @@ async fn look_ups(store: &Arc<dyn Store>, filled: &Arc<Filled>, when: &str, repo
         (0..files).map(|file| tree::lfn(ordinal, file)).collect()
     };
     let per_call = tree::FILES_PER_DIRECTORY;
-    drive(store, &format!("look-up, one directory, batches of 100, {when}"), LOOK_UPS / 64, per_call, one, report).await
+    drive(
+        store,
+        &format!("look-up, one directory, batches of 100, {when}"),
+        LOOK_UPS / 64,
+        per_call,
+        one,
+        report,
+    )
+    .await
 }
 
 /// Fills one directory, and lists it.
@@ -271,7 +294,8 @@ async fn made_directory(store: &Arc<dyn Store>, name: &str) -> Result<Option<Dir
     if matches!(there.first().map(|walk| &walk.end), Some(WalkEnd::Found(_))) {
         return Ok(None);
     }
-    let mut builder = tree::Builder::new(u64::MAX - 1, DirId::ROOT);
+    // An id of its own: asked again, a request gets the first answer.
+    let mut builder = tree::Builder::new((1 << 40) + name.len() as u64, DirId::ROOT);
     Ok(Some(builder.directory(&**store, DirId::ROOT, name).await?))
 }
 
@@ -281,7 +305,7 @@ async fn mixed(store: &Arc<dyn Store>, filled: &Arc<Filled>, report: &mut Report
     if !report.wants(what) {
         return Ok(());
     }
-    let Some(directory) = made_directory(store, "mixed").await? else { return Ok(()) };
+    let Some(directory) = made_directory(store, "mixed-with-look-ups").await? else { return Ok(()) };
     let next = Arc::new(AtomicU64::new(0));
     let (start, cpu) = (Instant::now(), own_cpu_s());
     let (mut reads, mut writes) = (JoinSet::new(), JoinSet::new());
@@ -347,7 +371,14 @@ mod tests {
         let mut report = Report { out: &mut out, settings: &settings };
         run(20_000, &place.path().join("data"), &mut report).await.unwrap();
         let text = String::from_utf8(out).unwrap();
-        for line in ["create in batches", "hot set, single", "uniform, batches of 128", "list a directory", "mixed", "open"] {
+        for line in [
+            "create in batches",
+            "hot set, single",
+            "uniform, batches of 128",
+            "list a directory",
+            "mixed",
+            "open",
+        ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
     }

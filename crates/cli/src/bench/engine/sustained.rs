@@ -91,7 +91,8 @@ pub async fn fill(store: &Arc<dyn Store>, files: u64) -> Result<Filled> {
     let open = (OPEN_DIRECTORIES / LANES).min(files.div_ceil(FILES_PER_DIRECTORY * LANES)).max(1);
     for lane in 0..LANES {
         let (store, progress) = (Arc::clone(store), Arc::clone(&progress));
-        tasks.spawn(async move { fill_lane(&*store, &progress, Builder::new(lane, data), open, files).await });
+        tasks
+            .spawn(async move { fill_lane(&*store, &progress, Builder::new(lane, data), open, files).await });
     }
     let latency = merged(tasks).await?;
     let wall_s = progress.start.elapsed().as_secs_f64();

@@ -1,9 +1,9 @@
 //! The tree the engine is measured on: shaped like an experiment's, filled in random order across many open directories.
 
 use exacat_model::{
-    At, Checksum, ChecksumAlgorithm, Checksums, DirId, EntryId, Error, ErrorKind, ExpectRecord, File, GroupId,
-    Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry, OperationId, Record, Replica, ReplicaState,
-    Result, Se, SeName, SeNumber, SeStatus, TimeMs, UserId,
+    At, Checksum, ChecksumAlgorithm, Checksums, DirId, EntryId, Error, ErrorKind, ExpectRecord, File,
+    GroupId, Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry, OperationId, Record, Replica,
+    ReplicaState, Result, Se, SeName, SeNumber, SeStatus, TimeMs, UserId,
 };
 use exacat_store::{Outcome, Request, Store};
 
@@ -42,12 +42,15 @@ fn refused(outcome: &Outcome) -> Error {
 }
 
 /// Sends mutations that must all be applied; gives the directories made.
-pub async fn apply(store: &dyn Store, operation: OperationId, mutations: Vec<Mutation>) -> Result<Vec<DirId>> {
+pub async fn apply(
+    store: &dyn Store,
+    operation: OperationId,
+    mutations: Vec<Mutation>,
+) -> Result<Vec<DirId>> {
     let request = Request { operation, who: UserId::ADMIN, mutations };
-    let outcomes = store
-        .apply(request)
-        .await
-        .map_err(|error| Error::new(ErrorKind::Unavailable, format!("the engine refused a request: {error:?}")))?;
+    let outcomes = store.apply(request).await.map_err(|error| {
+        Error::new(ErrorKind::Unavailable, format!("the engine refused a request: {error:?}"))
+    })?;
     let mut made = Vec::new();
     for outcome in &outcomes {
         match outcome {
