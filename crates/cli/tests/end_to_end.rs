@@ -603,7 +603,7 @@ fn the_history_is_kept_as_configured() {
     }
     assert!(store["figures"]["log_plain_bytes"].as_u64().unwrap() > 0);
     for (kept, words) in [("12h", "30d, 4w, 100GiB"), ("0d", "0 days"), ("1k", "two of them at least")] {
-        let data = service.file("elsewhere", "").with_extension(kept);
+        let data = format!("{}-{kept}", service.file("elsewhere", ""));
         let mut serve = exacat();
         serve.args(["serve", "--listen", "127.0.0.1:0", "--history-keep", kept, "--data"]).arg(data);
         let ended = serve.output().unwrap();
