@@ -452,7 +452,7 @@ async fn a_replay_may_begin_after_any_change() {
         let begun = whole.segments.iter().filter(|first| **first > revision.0).count();
         assert_eq!(some.segments.len(), begun, "after {after}: a segment that begins is told");
     }
-    let beyond = replay(&segments, (Revision(all.len() as u64 + 1))).err().unwrap();
+    let beyond = replay(&segments, Revision(all.len() as u64 + 1)).err().unwrap();
     assert!(beyond.kind == ErrorKind::Corrupt && beyond.message.contains("before change"), "{beyond}");
     let kept = &segments[2..];
     let first = kept[0].first_revision;
