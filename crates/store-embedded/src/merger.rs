@@ -27,6 +27,19 @@ use crate::table::{Shelf, merge_runs, write_memtable};
 
 const RUNS_SPACE: &str = "space for runs";
 
+/// How long a group of changes waits when so many runs are owed.
+fn pause_for(owed: usize) -> Duration {
+    MERGE_PAUSE_MAX.mul_f64((owed as f64 / MERGE_DEBT_RUNS as f64).powi(2).min(1.0))
+}
+
+/// What an operator should know of merging; nothing if it keeps up.
+pub(crate) fn in_words(owed: usize) -> Option<String> {
+    let ms = pause_for(owed).as_secs_f64() * 1e3;
+    (owed > 0).then(|| {
+        format!("merging is behind by {owed} runs: each group of changes waits {ms:.1} ms, so that it catches up")
+    })
+}
+
 /// What the writer and the thread share.
 struct Desk {
     slot: Mutex<Slot>,
@@ -123,8 +136,7 @@ impl Merger {
         if owed == 0 {
             return;
         }
-        let pause = MERGE_PAUSE_MAX.mul_f64((owed as f64 / MERGE_DEBT_RUNS as f64).powi(2).min(1.0));
-        let until = Instant::now() + pause;
+        let until = Instant::now() + pause_for(owed);
         let mut slot = self.desk.slot.lock();
         while self.desk.owed.load(Ordering::Relaxed) >= owed && !slot.gone {
             if self.desk.changed.wait_until(&mut slot, until).timed_out() {
@@ -305,7 +317,7 @@ impl Work {
     }
 
     fn note_debt(&self) {
-        self.desk.owed.store(self.shelf.owed(), Ordering::Relaxed);
+        self.desk.owed.store(self.shelf.version().owed(), Ordering::Relaxed);
         // Who waits for less to be owed looks again.
         let _slot = self.desk.slot.lock();
         self.desk.changed.notify_all();

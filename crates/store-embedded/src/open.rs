@@ -57,6 +57,8 @@ impl EmbeddedStore {
         if recovered.carried_over {
             // What the first stage left is in runs before anything new comes.
             recovered.flush()?;
+        }
+        if !recovered.shelf.version().runs.is_empty() {
             checkpoint::forget(&*disk, &layout.checkpoints());
         }
         let Recovered { state, operations, shelf, segments, notes, .. } = recovered;
@@ -203,6 +205,9 @@ pub(crate) fn recover(
     if segments.is_empty() && from > Revision(0) {
         return Err(Error::new(ErrorKind::Corrupt, "there are runs or checkpoints, but no log: restore it"));
     }
+    if let (true, Some(last)) = (clean, segments.last()) {
+        make_durable(&**disk, last)?;
+    }
     let rows_max = if clean && !carried_over { settings.memtable_rows } else { usize::MAX };
     let mut into = Builder { state, operations, shelf, rows_max };
     let end = log::replay(&**disk, catalogue, &segments, from, &mut into)?;
@@ -224,6 +229,12 @@ pub(crate) fn recover(
     }
     let Builder { state, operations, shelf, .. } = into;
     Ok(Recovered { state, operations, shelf, end, segments, carried_over, notes })
+}
+
+/// What a process wrote that was killed may be readable and not durable: it must be before any run has it.
+fn make_durable(disk: &dyn Disk, last: &Segment) -> Result<()> {
+    let wrong = |error: std::io::Error| log::cannot_write(&last.path, &error);
+    disk.open_to_write(&last.path).map_err(wrong)?.sync().map_err(wrong)
 }
 
 /// The newest checkpoint that is whole.

@@ -446,6 +446,10 @@ impl Store for EmbeddedStore {
         list.push(("memory_hints_bytes".to_owned(), self.shared.hints.bytes()));
         list.push(("memory_bytes".to_owned(), memory_total + self.shared.hints.bytes()));
         list.extend(self.shared.history.figures().map(named));
+        let version = Arc::clone(self.shared.state.read().table.version());
+        list.extend(version.figures());
+        let mut warnings = figures.warnings();
+        warnings.extend(crate::merger::in_words(version.owed()));
         list.push(("disk_free_bytes".to_owned(), free));
         list.push(("queue_requests".to_owned(), waiting as u64));
         list.extend(figures.list());
@@ -454,7 +458,7 @@ impl Store for EmbeddedStore {
             revision: self.shared.durability.revision(),
             entries,
             figures: list,
-            warnings: figures.warnings(),
+            warnings,
         })
     }
 

@@ -95,6 +95,16 @@ struct Work {
     applied: bool,
 }
 
+impl Work {
+    /// What is answered if the rest of it cannot be done.
+    fn given_up(&self, why: String) -> ApplyError {
+        match self.applied {
+            true => ApplyError::Unknown(why),
+            false => ApplyError::Unavailable(why),
+        }
+    }
+}
+
 /// Why work on a request stopped for a moment.
 enum Pause {
     Done,
@@ -213,10 +223,6 @@ impl Writer {
             record: None,
         };
         loop {
-            if let Err(error) = self.rehearse(work.mutations.as_slice()) {
-                self.end_record(&mut work);
-                return Err(self.given_up(&work, error));
-            }
             let pause = {
                 let mut state = self.shared.state.write();
                 let pause = step(
@@ -237,12 +243,12 @@ impl Writer {
                 Ok(Pause::NeedsSpace(bytes)) => {
                     self.end_record(&mut work);
                     if let Err(error) = self.make_space(bytes) {
-                        return Err(self.given_up(&work, error));
+                        return Err(work.given_up(error));
                     }
                 }
                 Err(Halt::Undecided(error)) => {
                     self.end_record(&mut work);
-                    return Err(self.given_up(&work, error.message));
+                    return Err(work.given_up(error.message));
                 }
                 Err(Halt::Defect(defect)) => {
                     let why = format!("the state contradicts itself: {defect}");
@@ -257,18 +263,10 @@ impl Writer {
         Ok(work.outcomes)
     }
 
-    /// What is answered if the rest of a request cannot be done.
-    fn given_up(&self, work: &Work, why: String) -> ApplyError {
-        match work.applied {
-            true => ApplyError::Unknown(why),
-            false => ApplyError::Unavailable(why),
-        }
-    }
 
     /// Has the pages that deciding will need read, so that the disk is not waited for under the lock that keeps readers
     /// out.
     fn rehearse(&self, soon: &[Mutation]) -> Result<(), String> {
-        let soon = &soon[..soon.len().min(MUTATIONS_PER_LOCK)];
         if soon.iter().all(|mutation| matches!(mutation, Mutation::Create(_))) {
             return Ok(());
         }
@@ -317,6 +315,7 @@ impl Writer {
 
     /// Makes sure that log and memory have room for what a request may need, before any of it is done.
     fn reserve(&mut self, mutations: &[Mutation], request_bytes: usize) -> Result<(), String> {
+        mutations.chunks(MUTATIONS_PER_LOCK).try_for_each(|soon| self.rehearse(soon))?;
         let (needed, rows) = {
             let state = self.shared.state.read();
             let mut named = 0;

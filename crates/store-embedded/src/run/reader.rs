@@ -29,6 +29,8 @@ pub(crate) struct Run {
     footer: Footer,
     names: Filter,
     guids: Filter,
+    /// Of the file.
+    bytes: u64,
     /// Where each block of the GUID index ends, five bytes each.
     block_ends: Vec<u8>,
     index: PageIndex,
@@ -116,12 +118,17 @@ impl Run {
             return Err(corrupt(name, "its index of blocks has another number of them than its end says"));
         }
         let (names, guids) = (filter(0, "its filter of names")?, filter(1, "its filter of GUIDs")?);
-        Ok(Run { name: name.to_owned(), file, head, footer, names, guids, block_ends, index })
+        Ok(Run { name: name.to_owned(), file, head, footer, names, guids, bytes: length, block_ends, index })
     }
 
     /// Rows, those among them of what is gone, and the newest revision.
     pub fn rows(&self) -> (u64, u64, u64) {
         (self.footer.rows, self.footer.gone, self.footer.revision)
+    }
+
+    /// Bytes of its file.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Its number.

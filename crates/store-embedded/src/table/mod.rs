@@ -15,6 +15,7 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exacat_model::{DirId, Error, ErrorKind, Guid};
@@ -32,6 +33,33 @@ pub(crate) use shelf::Shelf;
 pub(crate) struct Version {
     /// The newest first.
     pub runs: Vec<Arc<Run>>,
+}
+
+impl Version {
+    /// Figures for an operator: runs and rows of each tier, bytes on disk, runs more than merging leaves.
+    pub fn figures(&self) -> Vec<(String, u64)> {
+        let mut tiers: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let mut bytes = 0;
+        for run in &self.runs {
+            let (runs, rows) = tiers.entry(shelf::tier(run.rows().0)).or_default();
+            *runs += 1;
+            *rows += run.rows().0;
+            bytes += run.bytes();
+        }
+        let mut list = Vec::new();
+        for (tier, (runs, rows)) in tiers {
+            list.push((format!("tier_{tier}_runs"), runs));
+            list.push((format!("tier_{tier}_rows"), rows));
+        }
+        list.push(("runs_bytes".to_owned(), bytes));
+        list.push(("merge_debt_runs".to_owned(), self.owed() as u64));
+        list
+    }
+
+    /// Runs more than there are when merging keeps up.
+    pub fn owed(&self) -> usize {
+        shelf::owed(self.runs.iter().map(|run| run.rows().0))
+    }
 }
 
 /// All rows of a moment.

@@ -26,8 +26,14 @@ const SORTED_IN_MEMORY: usize = 4 << 20;
 pub(crate) const RUNS_PER_TIER: usize = 8;
 
 /// Of how many rows, about, as a power: runs of one tier are merged into one of the next.
-fn tier(rows: u64) -> u32 {
+pub(super) fn tier(rows: u64) -> u32 {
     rows.max(1).ilog2() / RUNS_PER_TIER.ilog2()
+}
+
+/// Of runs of so many rows each: how many more there are than when merging keeps up.
+pub(super) fn owed(rows: impl ExactSizeIterator<Item = u64>) -> usize {
+    let runs = rows.len();
+    runs.saturating_sub((tier(rows.sum()) as usize + 1) * RUNS_PER_TIER)
 }
 
 /// The files of a table.
@@ -192,12 +198,6 @@ impl Shelf {
         Some((self.version.runs[places.clone()].to_vec(), places.end < self.version.runs.len()))
     }
 
-    /// Runs more than there are when merging keeps up.
-    pub fn owed(&self) -> usize {
-        let rows: u64 = self.manifest.runs.iter().map(|run| run.rows).sum();
-        let tiers = tier(rows) as usize + 1;
-        self.manifest.runs.len().saturating_sub(tiers * RUNS_PER_TIER)
-    }
 
     fn alike(&self, merged: &HashSet<u64>) -> Option<std::ops::Range<usize>> {
         let runs = &self.manifest.runs;
