@@ -13,6 +13,8 @@
 mod merge;
 mod shelf;
 #[cfg(test)]
+mod speed;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
