@@ -126,23 +126,30 @@ impl Lookup<'_> {
 
     /// The files at the ends of the paths.
     pub fn files(&self, hints: &Hints, paths: &[Lfn]) -> Result<Files, Defect> {
-        let mut ways = Vec::new();
-        let mut found = AllOrNote::with_room(paths.len());
-        for paths in paths.chunks(CHUNK) {
-            for step in self.state.follow(hints, paths, &mut ways) {
-                if !matches!(step.end, StepEnd::Open) {
-                    found.take(Ok(None))?;
-                    continue;
+        let mut files = Files { ways: Vec::new(), found: vec![None; paths.len()] };
+        let (mut keys, mut places, mut missing) = (Vec::new(), Vec::new(), false);
+        for (begin, paths) in (0..).step_by(CHUNK).zip(paths.chunks(CHUNK)) {
+            keys.clear();
+            places.clear();
+            let steps = self.state.follow(hints, paths, &mut files.ways);
+            for (place, step) in (begin..).zip(&steps) {
+                if matches!(step.end, StepEnd::Open) {
+                    keys.push((last_of(&files.ways, step.way), step.name.as_bytes()));
+                    places.push((place, step.way));
                 }
-                let file = |row: Option<&Row<'_>>| match row {
-                    Some(row) => Ok(row.found_file(step.way)?),
-                    None => Ok(None),
-                };
-                let answer = self.view.find(last_of(&ways, step.way), step.name.as_bytes(), file);
-                found.take(answer.and_then(|answer| answer))?;
+            }
+            let found = self.view.find_many(&keys, |key, row| {
+                let (place, way) = places[key];
+                files.found[place] = row.map_or(Ok(None), |row| row.found_file(way))?;
+                Ok(())
+            });
+            match found {
+                // What the others want is noted too.
+                Err(Defect::NotInMemory) => missing = true,
+                found => found?,
             }
         }
-        Ok(Files { ways, found: found.end()? })
+        if missing { Err(Defect::NotInMemory) } else { Ok(files) }
     }
 }
 
