@@ -120,17 +120,17 @@ impl PageBuilder {
             directories: self.directories.len() as u16,
             suffix: self.common_suffix() as u8,
             shape_width: width_of(self.shape_ends.len() as u64 - 1),
+            shape_end_width: if self.shapes.len() <= usize::from(u16::MAX) { 2 } else { 4 },
             digest_width: (0..rows).map(|row| range(&self.digest_ends, row).len()).max().unwrap_or(0) as u8,
             has_rest: !self.rests.is_empty(),
             id_width: if self.ids.iter().all(|id| *id == [0; 16]) { 0 } else { 16 },
             first_directory: self.directories[0].0,
             ..Head::default()
         };
-        for index in 0..self.shape_ends.len() {
-            let shape = &self.shapes[range(&self.shape_ends, index)];
-            put_varint(out, shape.len() as u64);
-            out.extend_from_slice(shape);
+        for end in &self.shape_ends {
+            out.extend_from_slice(&(*end as u32).to_le_bytes()[..usize::from(head.shape_end_width)]);
         }
+        out.extend_from_slice(&self.shapes);
         head.directories_at = (out.len() - start) as u32;
         let mut before = head.first_directory;
         for (directory, rows) in &self.directories {

@@ -7,7 +7,7 @@
 //! head 104 bytes · marks · shapes · directories · names · records · rest · 8 zeros
 //!
 //! marks:        one byte per row, of the hash of its key: most rows that are not looked for are passed over by it
-//! shapes:       each shape once: its length, its bytes
+//! shapes:       where each ends, then each shape once
 //! directories:  each: its number less the one before it, how many rows
 //! names:        front-coded: bytes shared with the name before, length of what follows, what follows; whole every 16th.
 //!               What all names of the page end with is in the head's count and stands once, before them.
@@ -61,7 +61,8 @@ const MODIFIED: usize = 3;
 /// ```text
 /// 0 checksum u32 · 4 length u32 · 8 rows u16 · 10 shapes u16 · 12 directories u16 · 14 suffix u8 · 15 width of shape u8
 /// 16 widths of the five numbers u8 · 21 width of digest u8 · 22 1 if any row has a rest u8 · 23 width of identity u8
-/// 24 directories at u32 · 28 names at u32 · 32 whole names at u32 · 36 records at u32 · 40 rest at u32 · 44 zeros u32
+/// 24 directories at u32 · 28 names at u32 · 32 whole names at u32 · 36 records at u32 · 40 rest at u32
+/// 44 width of where a shape ends u8 · 45 zeros
 /// 48 smallest of the five numbers u64 · 88 first directory u64 · 96 zeros u64
 /// ```
 /// Whole names: where each stands after the start of the names, u16.
@@ -73,6 +74,8 @@ struct Head {
     directories: u16,
     suffix: u8,
     shape_width: u8,
+    /// 2 or 4: of where a shape ends.
+    shape_end_width: u8,
     widths: [u8; NUMBERS],
     digest_width: u8,
     has_rest: bool,
@@ -100,6 +103,7 @@ impl Head {
         for (at, place) in (24..).step_by(4).zip(places) {
             out[at..at + 4].copy_from_slice(&place.to_le_bytes());
         }
+        out[44] = self.shape_end_width;
         for (at, base) in (48..).step_by(8).zip(self.bases) {
             out[at..at + 8].copy_from_slice(&base.to_le_bytes());
         }
@@ -119,6 +123,7 @@ impl Head {
             directories: u16_at(12),
             suffix: bytes[14],
             shape_width: bytes[15],
+            shape_end_width: bytes[44],
             widths: part(bytes, 16),
             digest_width: bytes[21],
             has_rest: bytes[22] != 0,

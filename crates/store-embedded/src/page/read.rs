@@ -10,6 +10,11 @@ use std::cmp::Ordering;
 use super::row::Row;
 use super::{Damaged, HEAD_BYTES, Head, NUMBERS, PAGE_BYTES_MAX, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum, mark};
 
+/// Bytes that the processor brings in together.
+const LINE_BYTES: usize = 64;
+/// Lines from a whole name on that are read to find one behind it, about.
+const NAME_LINES: usize = 4;
+
 /// A page's bytes, with its head read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page<'a> {
@@ -77,6 +82,7 @@ impl<'a> Page<'a> {
         let whole = rows.div_ceil(WHOLE_EVERY) * 2;
         let wide = head.widths.iter().any(|width| *width > 8)
             || head.shape_width > 2
+            || !matches!(head.shape_end_width, 2 | 4)
             || !matches!(head.id_width, 0 | 16);
         if rows == 0 || rows > ROWS_MAX || wide {
             return Err(Damaged("the head of the page is of no page"));
@@ -239,17 +245,38 @@ impl<'a> Page<'a> {
         Ok(coded.shared <= common && stem.get(coded.shared..) == Some(coded.more))
     }
 
-    /// Brings in what is read of a page first; what it gives means nothing.
+    /// Brings in what is read of a page first: head and marks. What it gives means nothing.
+    #[inline]
     pub fn touch_head(bytes: &[u8]) -> u8 {
-        [0, 64, 128, 192].iter().fold(0, |sum, at| sum ^ bytes.get(*at).copied().unwrap_or(0))
+        let end = HEAD_BYTES + ROWS_MAX;
+        (0..=end).step_by(LINE_BYTES).fold(0, |sum, at| sum ^ bytes.get(at).copied().unwrap_or(0))
     }
 
-    /// Brings in what is read of a row: its name and its record. What it gives means nothing.
+    #[inline]
+    fn touch_at(&self, at: usize) -> u8 {
+        self.bytes.get(at).copied().unwrap_or(0)
+    }
+
+    /// Brings in what is read of a row then: its record, and where its name and its shape stand. What it gives means
+    /// nothing.
+    #[inline]
     pub fn touch(&self, row: usize) -> u8 {
-        let byte = |at: usize| self.bytes.get(at).copied().unwrap_or(0);
         let (record, length) = (self.record_at(row), self.head.record_bytes());
-        let whole = self.whole(row / WHOLE_EVERY).unwrap_or(0) + self.head.names_at as usize;
-        byte(record) ^ byte(record + length) ^ byte(whole) ^ byte(whole + 64) ^ byte(self.head.directories_at as usize)
+        self.touch_at(record)
+            ^ self.touch_at(record + length)
+            ^ self.touch_at(self.head.whole_at as usize)
+            ^ self.touch_at(self.head.directories_at as usize)
+            ^ self.touch_at(self.shapes_at())
+    }
+
+    /// Brings in what is read of a row last: its name and its shape. What it gives means nothing.
+    #[inline]
+    pub fn touch_name(&self, row: usize) -> u8 {
+        let begin = self.head.names_at as usize + self.whole(row / WHOLE_EVERY).unwrap_or(0);
+        let shape = self.little(self.record_at(row), self.head.shape_width);
+        let shape = shape.and_then(|(shape, _)| self.shape(shape)).unwrap_or_default();
+        let names = (0..NAME_LINES).fold(0, |sum, line| sum ^ self.touch_at(begin + line * LINE_BYTES));
+        names ^ shape.first().copied().unwrap_or(0)
     }
 
     /// A walk over all rows.
@@ -338,12 +365,17 @@ impl<'a> Page<'a> {
 
     /// The shape of this number.
     fn shape(&self, index: u64) -> Result<&'a [u8], Damaged> {
-        let mut reader = Reader::new(self.part(self.shapes_at() as u32, self.head.directories_at)?);
-        let bad = |_| Damaged("the shapes of the page cannot be read");
-        for _ in 0..index {
-            reader.bytes().map_err(bad)?;
+        let bad = Damaged("the shapes of the page cannot be read");
+        let (head, at) = (&self.head, self.shapes_at());
+        let width = usize::from(head.shape_end_width);
+        if index >= u64::from(head.shapes) {
+            return Err(bad);
         }
-        reader.bytes().map_err(bad)
+        let index = index as usize;
+        let end_of = |index: usize| Ok(self.little(at + index * width, head.shape_end_width)?.0 as usize);
+        let begin = index.checked_sub(1).map_or(Ok(0), end_of)?;
+        let shapes = self.bytes.get(at + usize::from(head.shapes) * width..head.directories_at as usize);
+        shapes.and_then(|shapes| shapes.get(begin..end_of(index).ok()?)).ok_or(bad)
     }
 
     fn rest(&self, row: usize) -> Result<&'a [u8], Damaged> {

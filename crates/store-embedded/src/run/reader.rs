@@ -53,7 +53,7 @@ impl PageAt<'_> {
         Page::view(&self.0)
     }
 
-    /// Brings in what is read of it first; what it gives means nothing.
+    /// Brings in what is read of it first. What it gives means nothing.
     pub fn touch(&self) -> u8 {
         Page::touch_head(&self.0)
     }
@@ -261,6 +261,12 @@ impl Run {
     #[inline]
     pub fn may_have(&self, hash: u64) -> bool {
         self.names.may_have(hash)
+    }
+
+    /// Brings in what tells that; what it gives means nothing.
+    #[inline]
+    pub fn touch_filter(&self, hash: u64) -> u8 {
+        self.names.touch(hash)
     }
 
     /// Can it have anything of this directory?

@@ -57,6 +57,8 @@ fn gate(id: DirId, directory: &Directory) -> Gate {
 
 /// Paths worked on together.
 const CHUNK: usize = 128;
+/// Directories from the last one upwards that are many: those above them are few, and near.
+const LEVELS_TOUCHED: usize = 2;
 
 /// One path on its way.
 struct Step<'p> {
@@ -65,6 +67,7 @@ struct Step<'p> {
     name: &'p str,
     /// The path before it lies in the same directory.
     as_before: bool,
+    parent_hash: u64,
     hint: DirId,
     /// The directories it passed, by their place in the list of ways; paths of one directory share one.
     way: usize,
@@ -163,15 +166,29 @@ impl State {
         for path in paths {
             let (parent, name) = path.split_last().unwrap_or_default();
             let as_before = steps.last().is_some_and(|last| last.parent == parent);
-            let hint = if as_before { DirId(0) } else { hints.get(self.path_hash(parent)) };
-            steps.push(Step { parent, name, as_before, hint, way: 0, end: StepEnd::Open });
+            let parent_hash = if as_before { 0 } else { self.path_hash(parent) };
+            let (hint, end) = (DirId(0), StepEnd::Open);
+            steps.push(Step { parent, name, as_before, parent_hash, hint, way: 0, end });
         }
+        for step in steps.iter_mut().filter(|step| !step.as_before) {
+            step.hint = hints.get(step.parent_hash);
+        }
+        // The directories hinted at, and those above them.
         let mut touched = 0u8;
-        for step in steps.iter().filter(|step| !step.as_before) {
-            touched ^= self.directory(step.hint).map_or(0, |directory| directory.owner.0 as u8);
-        }
-        for step in steps.iter().filter(|step| !step.as_before) {
-            touched ^= self.directory(step.hint).map_or(0, |directory| directory.name.as_bytes().first().copied().unwrap_or(0));
+        let mut at: Vec<DirId> =
+            steps.iter().filter(|step| !step.as_before).map(|step| step.hint).collect();
+        for _ in 0..LEVELS_TOUCHED {
+            for id in &at {
+                touched ^= self.directory(*id).map_or(0, |directory| directory.owner.0 as u8);
+            }
+            for id in &mut at {
+                let Some(directory) = self.directory(*id) else { continue };
+                touched ^= directory.name.as_bytes().first().copied().unwrap_or(0);
+                *id = match directory.above {
+                    Above::Directory(above) => above,
+                    Above::Nothing | Above::Trash(_) => DirId(0),
+                };
+            }
         }
         std::hint::black_box(touched);
         let mut end_before = StepEnd::Open;
@@ -215,7 +232,7 @@ impl State {
             gates.push(gate(id, found));
             directory = id;
         }
-        hints.set(self.path_hash(path), directory);
+        hints.set(step.parent_hash, directory);
         StepEnd::Open
     }
 

@@ -18,7 +18,7 @@ use exacat_model::DirId;
 use super::View;
 use crate::defect::Defect;
 use crate::page::Row;
-use crate::run::{PageAt, Run};
+use crate::run::Run;
 
 /// Runs whose filters are asked together: one bit for each.
 const RUNS_TOGETHER: usize = u64::BITS as usize;
@@ -27,6 +27,7 @@ const RUNS_TOGETHER: usize = u64::BITS as usize;
 pub(crate) type Key<'k> = (DirId, &'k [u8]);
 
 /// A name that no answer is known of yet.
+#[derive(Clone, Copy)]
 struct Open {
     /// Its number among those asked for.
     key: usize,
@@ -36,17 +37,11 @@ struct Open {
 }
 
 /// A page that may have a name.
+#[derive(Clone, Copy)]
 struct Asked<'v> {
     open: Open,
     run: &'v Arc<Run>,
     page: usize,
-}
-
-/// The same, with the page.
-struct Read<'v> {
-    asked: Asked<'v>,
-    bytes: PageAt<'v>,
-    row: Option<usize>,
 }
 
 /// Looks up keys in a view. What is found goes to `take`.
@@ -119,6 +114,7 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
             .collect();
         for runs in version.runs.chunks(RUNS_TOGETHER) {
             for (number, run) in runs.iter().enumerate() {
+                black_box(open.iter().fold(0, |touched, open| touched ^ run.touch_filter(open.hash)));
                 for open in &mut open {
                     open.runs |= u64::from(run.may_have(open.hash)) << number;
                 }
@@ -158,36 +154,33 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
         let mut read = Vec::with_capacity(asked.len());
         for asked in asked {
             match asked.run.page(reading, asked.page) {
-                Ok(bytes) => {
-                    touched ^= bytes.touch();
-                    read.push(Read { asked, bytes, row: None });
-                }
+                Ok(bytes) => read.push((asked, bytes)),
                 Err(Defect::NotInMemory) => self.missing = true,
                 Err(other) => return Err(other),
             }
         }
-        for read in &mut read {
-            let likely = read.bytes.view().and_then(|page| {
-                let row = page.likely(read.asked.open.hash, 0)?;
-                touched ^= row.map_or(0, |row| page.touch(row));
-                Ok(row)
-            });
-            read.row = likely.map_err(|damaged| read.asked.run.damaged(read.asked.page, damaged))?;
+        // Not in the loop before: there each waits for the ones before it, at its lock.
+        read.iter().for_each(|(_, bytes)| touched ^= bytes.touch());
+        let mut likely = Vec::with_capacity(read.len());
+        for (asked, bytes) in &read {
+            let found = bytes.view().and_then(|page| Ok(page.likely(asked.open.hash, 0)?.map(|row| (page, row))));
+            match found.map_err(|damaged| asked.run.damaged(asked.page, damaged))? {
+                Some((page, row)) => {
+                    touched ^= page.touch(row);
+                    likely.push((asked, page, row));
+                }
+                None => open.push(asked.open),
+            }
         }
+        likely.iter().for_each(|(_, page, row)| touched ^= page.touch_name(*row));
         black_box(touched);
-        for Read { asked: Asked { open: asked, run, page: number }, bytes, row } in read {
-            let (directory, name) = self.keys[asked.key];
-            let found = bytes.view().and_then(|page| {
-                let Some(first) = row else { return Ok(None) };
-                let row = match page.stands_at(first, directory, name)? {
-                    true => Some(first),
-                    false => page.find_from(first + 1, directory, name, asked.hash)?,
-                };
-                row.map(|row| page.row(row, directory, name)).transpose()
-            });
-            match found.map_err(|damaged| run.damaged(number, damaged))? {
-                Some(row) => self.give(asked.key, &row)?,
-                None => open.push(asked),
+        for (asked, page, row) in likely {
+            let (directory, name) = self.keys[asked.open.key];
+            let row = page.find_from(row, directory, name, asked.open.hash);
+            let row = row.and_then(|row| row.map(|row| page.row(row, directory, name)).transpose());
+            match row.map_err(|damaged| asked.run.damaged(asked.page, damaged))? {
+                Some(row) => self.give(asked.open.key, &row)?,
+                None => open.push(asked.open),
             }
         }
         Ok(())
