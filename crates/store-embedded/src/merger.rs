@@ -36,7 +36,9 @@ fn pause_for(owed: usize) -> Duration {
 pub(crate) fn in_words(owed: usize) -> Option<String> {
     let ms = pause_for(owed).as_secs_f64() * 1e3;
     (owed > 0).then(|| {
-        format!("merging is behind by {owed} runs: each group of changes waits {ms:.1} ms, so that it catches up")
+        format!(
+            "merging is behind by {owed} runs: each group of changes waits {ms:.1} ms, so that it catches up"
+        )
     })
 }
 

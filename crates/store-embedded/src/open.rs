@@ -234,7 +234,12 @@ pub(crate) fn recover(
 /// What a process wrote that was killed may be readable and not durable: it must be before any run has it.
 fn make_durable(disk: &dyn Disk, last: &Segment) -> Result<()> {
     let wrong = |error: std::io::Error| log::cannot_write(&last.path, &error);
-    disk.open_to_write(&last.path).map_err(wrong)?.sync().map_err(wrong)
+    match disk.open_to_write(&last.path) {
+        Ok(file) => file.sync().map_err(wrong),
+        // It is archived, so it is durable; or replaying says what is missing.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(wrong(error)),
+    }
 }
 
 /// The newest checkpoint that is whole.

@@ -263,7 +263,6 @@ impl Writer {
         Ok(work.outcomes)
     }
 
-
     /// Has the pages that deciding will need read, so that the disk is not waited for under the lock that keeps readers
     /// out.
     fn rehearse(&self, soon: &[Mutation]) -> Result<(), String> {

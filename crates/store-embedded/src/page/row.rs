@@ -326,14 +326,6 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The directory of this number, if it is one.
-    pub fn directory(&self) -> Option<DirId> {
-        match self.shape.first() {
-            Some(1) => Some(number_of(&self.id)),
-            _ => None,
-        }
-    }
-
     /// Is it a file?
     pub fn is_file(&self) -> bool {
         self.shape.first() == Some(&(RowKind::File as u8))

@@ -106,7 +106,7 @@ impl Lookup<'_> {
 
     /// Has anything this identity?
     pub fn has_guid(&self, guid: Guid) -> Result<bool, Defect> {
-        self.view.find_guid(guid, |row| row.is_some())
+        self.view.has_guid(guid)
     }
 
     /// The entry of this identity, wherever it is.
@@ -151,9 +151,9 @@ impl Lookup<'_> {
         mut take: impl FnMut(&Row<'_>) -> Result<bool, Defect>,
     ) -> Result<(), Defect> {
         let (name, after) = after.map_or((prefix, false), |name| (name, true));
-        let mut rows = self.view.from(From { directory, name, after })?;
+        let mut rows = self.view.within(From { directory, name, after })?;
         while let Some(row) = rows.next_there()? {
-            if row.parent != directory || !row.name.starts_with(prefix) || !take(&row)? {
+            if !row.name.starts_with(prefix) || !take(&row)? {
                 break;
             }
         }

@@ -165,7 +165,7 @@ impl Lookup<'_> {
             Some(Top::Root) => {
                 let mut names = state.directories.path_of(entry.at.parent);
                 names.push(entry.at.name.as_str());
-                Place::Tree(Lfn::from_names(names.into_iter()))
+                Place::Tree(Lfn::from_names(names))
             }
             Some(Top::Trash(trash)) => Place::Trash(trash),
             None => return Err(Defect::new(format!("{id:?} is in no directory"))),

@@ -198,7 +198,6 @@ impl Shelf {
         Some((self.version.runs[places.clone()].to_vec(), places.end < self.version.runs.len()))
     }
 
-
     fn alike(&self, merged: &HashSet<u64>) -> Option<std::ops::Range<usize>> {
         let runs = &self.manifest.runs;
         let free = runs.iter().take_while(|run| !merged.contains(&run.number)).count();
