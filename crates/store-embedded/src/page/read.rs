@@ -7,8 +7,8 @@ use exacat_model::DirId;
 use exacat_model::codec::Reader;
 use std::cmp::Ordering;
 
-use super::row::Row;
-use super::{Damaged, HEAD_BYTES, Head, NUMBERS, PAGE_BYTES_MAX, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum, mark};
+use super::row::{Row, is_gone};
+use super::{Damaged, HEAD_BYTES, Head, NUMBERS, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum, mark};
 
 /// Bytes that the processor brings in together.
 const LINE_BYTES: usize = 64;
@@ -23,6 +23,7 @@ pub(crate) struct Page<'a> {
 }
 
 const SHORT: Damaged = Damaged("the page ends too early");
+const NO_ROW: Damaged = Damaged("a walk that went to no row");
 const NAMES: Damaged = Damaged("the names of the page contradict each other");
 
 /// A front-coded name: how much it shares with the one before it, and the rest.
@@ -47,13 +48,6 @@ struct Group {
 }
 
 impl<'a> Page<'a> {
-    /// How long the page is that begins here, as far as its head can be believed.
-    pub fn length(head: &[u8]) -> Option<usize> {
-        let head = Head::read(head.first_chunk()?);
-        let length = head.length as usize;
-        (HEAD_BYTES..=PAGE_BYTES_MAX).contains(&length).then_some(length)
-    }
-
     /// A page as it came from a file, checked as a whole. `salt` and `place` are those it was built with.
     pub fn open(bytes: &'a [u8], salt: u64, place: u64) -> Result<Self, Damaged> {
         let page = Self::view(bytes)?;
@@ -519,11 +513,19 @@ impl Walk {
     /// The row it went to.
     pub fn row<'r>(&'r self, page: &Page<'r>) -> Result<Row<'r>, Damaged> {
         let (directory, name) = self.key();
-        let row = self.row.checked_sub(1).ok_or(Damaged("a walk that went to no row"))?;
+        let row = self.row.checked_sub(1).ok_or(NO_ROW)?;
         page.row(row, directory, name)
     }
 
+    /// Is the row it went to one of what is gone?
+    pub fn is_gone(&self, page: &Page<'_>) -> Result<bool, Damaged> {
+        let row = self.row.checked_sub(1).ok_or(NO_ROW)?;
+        let (shape, _) = page.little(page.record_at(row), page.head.shape_width)?;
+        Ok(is_gone(page.shape(shape)?))
+    }
+
     /// The next row of the page.
+    #[cfg(test)]
     pub fn next<'r>(&'r mut self, page: &Page<'r>) -> Result<Option<Row<'r>>, Damaged> {
         if self.advance(page)? { self.row(page).map(Some) } else { Ok(None) }
     }

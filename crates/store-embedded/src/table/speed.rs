@@ -24,6 +24,10 @@ use crate::page::RowRoom;
 use crate::run::{Cache, Held, Run, RunHead, RunWriter};
 use crate::state::{Above, Directory, Hints, State};
 
+/// The server's: a good part of making an entry is allocating it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CATALOGUE: [u8; 16] = [1; 16];
 const RUNS: usize = 16;
 const FILES_PER_DIRECTORY: u64 = 1000;
