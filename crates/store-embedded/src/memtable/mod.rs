@@ -31,7 +31,6 @@ pub(crate) struct Memtable {
     guids: HandleTable<Handle>,
     directories: BTreeMap<u64, Children>,
     scratch: Vec<u8>,
-    newest: u64,
 }
 
 impl Memtable {
@@ -60,11 +59,6 @@ impl Memtable {
         // Four bytes a child, and a third more where lists have room to grow; a directory's own some 80.
         let children = self.rows() as u64 * 16 / 3 + self.directories.len() as u64 * 80;
         arena + self.names.bytes() + self.guids.bytes() + children
-    }
-
-    /// The newest revision of a row.
-    pub fn newest(&self) -> u64 {
-        self.newest
     }
 
     fn read(&self, handle: Handle) -> Result<Row<'_>, Defect> {
@@ -116,7 +110,6 @@ impl Memtable {
         flat::put(row, &mut bytes);
         let done = self.put_bytes(row, &bytes);
         self.scratch = bytes;
-        self.newest = self.newest.max(row.revision);
         done
     }
 

@@ -1,7 +1,10 @@
 //! Building pages: rows go in, in the order of their keys, and a page comes out.
 
 use super::row::Row;
-use super::{CREATED, FULL_BYTES, HEAD_BYTES, Head, MODIFIED, NUMBERS, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum, mark};
+use super::{
+    CREATED, FULL_BYTES, HEAD_BYTES, Head, MODIFIED, NUMBERS, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum,
+    mark,
+};
 use exacat_model::DirId;
 use exacat_model::codec::put_varint;
 
@@ -187,11 +190,7 @@ impl PageBuilder {
         let value = self.numbers[number][row];
         // When a file was made and when it was registered are near each other more often than either is near those of
         // its neighbours.
-        if number == MODIFIED {
-            value.wrapping_sub(self.numbers[CREATED][row])
-        } else {
-            value
-        }
+        if number == MODIFIED { value.wrapping_sub(self.numbers[CREATED][row]) } else { value }
     }
 
     fn put_records(&self, head: &mut Head, out: &mut Vec<u8>) {

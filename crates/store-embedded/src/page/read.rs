@@ -217,7 +217,11 @@ impl<'a> Page<'a> {
 
     /// Has this row this key?
     pub fn stands_at(&self, row: usize, directory: DirId, name: &[u8]) -> Result<bool, Damaged> {
-        let its = if self.head.directories == 1 { self.head.first_directory } else { self.group_of(row)?.directory.0 };
+        let its = if self.head.directories == 1 {
+            self.head.first_directory
+        } else {
+            self.group_of(row)?.directory.0
+        };
         if its != directory.0 {
             return Ok(false);
         }

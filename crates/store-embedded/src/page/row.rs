@@ -331,14 +331,6 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The directory of this number, if it is one.
-    pub fn directory(&self) -> Option<DirId> {
-        match self.shape.first() {
-            Some(1) => Some(number_of(&self.id)),
-            _ => None,
-        }
-    }
-
     /// Is it a file?
     pub fn is_file(&self) -> bool {
         self.shape.first() == Some(&(RowKind::File as u8))
@@ -453,22 +445,22 @@ impl<'a> Row<'a> {
 
 /// Replicas whose places a shape has; `name` is the file's.
 fn places(name: &str, reader: &mut Reader<'_>) -> Result<Vec<Replica>, DecodeError> {
-        let count = reader.length()?;
-        let mut replicas = Vec::with_capacity(count);
-        for _ in 0..count {
-            let se = SeNumber::decode(reader)?;
-            let location = match reader.byte()? {
-                0 => Location::Derived,
-                1 => {
-                    let before = reader.text()?;
-                    let mut pfn = String::with_capacity(before.len() + name.len());
-                    pfn.push_str(before);
-                    pfn.push_str(name);
-                    Location::Explicit(Pfn::parse(&pfn).map_err(|_| reader.error("not a valid PFN"))?)
-                }
-                _ => return Err(reader.error("a place that is neither derived nor explicit")),
-            };
-            replicas.push(Replica { se, state: ReplicaState::Available, location });
-        }
-        Ok(replicas)
+    let count = reader.length()?;
+    let mut replicas = Vec::with_capacity(count);
+    for _ in 0..count {
+        let se = SeNumber::decode(reader)?;
+        let location = match reader.byte()? {
+            0 => Location::Derived,
+            1 => {
+                let before = reader.text()?;
+                let mut pfn = String::with_capacity(before.len() + name.len());
+                pfn.push_str(before);
+                pfn.push_str(name);
+                Location::Explicit(Pfn::parse(&pfn).map_err(|_| reader.error("not a valid PFN"))?)
+            }
+            _ => return Err(reader.error("a place that is neither derived nor explicit")),
+        };
+        replicas.push(Replica { se, state: ReplicaState::Available, location });
     }
+    Ok(replicas)
+}

@@ -184,7 +184,11 @@ fn rows_come_back_as_they_went_in() {
                     [(key.0, &longer[..]), (key.0, &key.1[..key.1.len() - 1]), (key.0 ^ 1, &key.1)]
                 {
                     let there = within.contains_key(&(parent, name.to_vec()));
-                    assert_eq!(page.find(DirId(parent), name, hash(parent, name)).unwrap().is_some(), there, "seed {seed}");
+                    assert_eq!(
+                        page.find(DirId(parent), name, hash(parent, name)).unwrap().is_some(),
+                        there,
+                        "seed {seed}"
+                    );
                     for after in [false, true] {
                         let wanted = within.iter().find(|((other, other_name), _)| {
                             let (other, key) = ((*other, other_name.as_slice()), (parent, name));

@@ -105,7 +105,9 @@ mod tests {
     /// Goal: none that is there is held back, few that are not there pass, and the bytes are the filter.
     #[test]
     fn what_is_there_passes_and_little_else() {
-        for (keys, passed_max) in [(1, 60), (100, 60), (50_000, 60), (1 << 20, 60), ((1 << 20) + 1, 200), ((1 << 23) + 1, 1000)] {
+        for (keys, passed_max) in
+            [(1, 60), (100, 60), (50_000, 60), (1 << 20, 60), ((1 << 20) + 1, 200), ((1 << 23) + 1, 1000)]
+        {
             let mut filter = Filter::for_keys(keys);
             (0..keys).for_each(|number| filter.add(hash(number)));
             let mut bytes = Vec::new();

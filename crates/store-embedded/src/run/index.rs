@@ -38,8 +38,11 @@ impl Guide {
     /// For pages that begin in these directories.
     fn new(directories: &[u64]) -> Self {
         // Beyond come the tables, far from each other.
-        let pages = directories.partition_point(|directory| keyspace::is_directory(DirId(*directory)) || *directory == 0);
-        let (Some(first), Some(last)) = (directories.first(), pages.checked_sub(1)) else { return Guide::default() };
+        let pages = directories
+            .partition_point(|directory| keyspace::is_directory(DirId(*directory)) || *directory == 0);
+        let (Some(first), Some(last)) = (directories.first(), pages.checked_sub(1)) else {
+            return Guide::default();
+        };
         let span = directories[last] - first;
         let stretches = (pages / STRETCH_PAGES).max(1) as u64;
         let shift = (span / stretches).checked_ilog2().map_or(0, |power| power + 1);
@@ -58,7 +61,9 @@ impl Guide {
         let known = self.starts.len().saturating_sub(1);
         let Some(offset) = directory.checked_sub(self.first) else { return 0..0 };
         match usize::try_from(offset >> self.shift) {
-            Ok(stretch) if stretch < known => self.starts[stretch] as usize..self.starts[stretch + 1] as usize,
+            Ok(stretch) if stretch < known => {
+                self.starts[stretch] as usize..self.starts[stretch + 1] as usize
+            }
             _ => self.starts.last().map_or(0, |last| *last as usize)..pages,
         }
     }
@@ -225,10 +230,14 @@ mod tests {
                     let table = if random.next(3) == 0 { 1 << 63 } else { 0 };
                     let key = (table + random.next(bound + 2), format!("{:04}", random.next(9000)));
                     // Names are cut short, so that a page may begin before its first key.
-                    let wanted = (0..index.pages()).rev().find(|page| {
-                        index.first(*page).unwrap() <= (DirId(key.0), key.1.as_bytes())
-                    });
-                    assert_eq!(index.page_of(DirId(key.0), key.1.as_bytes()), wanted, "{pages} pages, {key:?}");
+                    let wanted = (0..index.pages())
+                        .rev()
+                        .find(|page| index.first(*page).unwrap() <= (DirId(key.0), key.1.as_bytes()));
+                    assert_eq!(
+                        index.page_of(DirId(key.0), key.1.as_bytes()),
+                        wanted,
+                        "{pages} pages, {key:?}"
+                    );
                 }
             }
         }

@@ -189,13 +189,11 @@ impl Lookup<'_> {
             Mutation::Purge(PurgeTarget::Item(trash)) => seen(self.trashed(*trash)),
             Mutation::Purge(PurgeTarget::Below { at, .. }) => seen(self.has(at)),
             Mutation::Book(booking) => seen(self.has_guid(booking.guid)),
-            Mutation::Commit { guid, at, .. } => {
-                seen(self.has_guid(*guid)).and_then(|()| seen(self.has(at)))
-            }
+            Mutation::Commit { guid, at, .. } => seen(self.has_guid(*guid)).and_then(|()| seen(self.has(at))),
             Mutation::Release { guid, .. } => seen(self.has_guid(*guid)),
             Mutation::Dequeue { se, done } => {
-                let keys = done.iter().map(|id| keyspace::deletion_key(*se, *id));
-                keys.map(|key| seen(self.view.has(keyspace::DELETIONS, &key))).collect()
+                let mut keys = done.iter().map(|id| keyspace::deletion_key(*se, *id));
+                keys.try_for_each(|key| seen(self.view.has(keyspace::DELETIONS, &key)))
             }
         }
     }

@@ -6,8 +6,8 @@ use std::ops::Bound;
 use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::NAME_BYTES_MAX;
 use exacat_model::{
-    Body, Booking, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey, RecordKind,
-    Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    Body, Booking, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey,
+    RecordKind, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{Account, Gate, Gates, Located, Page, Place, RecordEntry, UsageOf};
 
@@ -168,7 +168,7 @@ impl Lookup<'_> {
             Some(Top::Root) => {
                 let mut names = state.directories.path_of(entry.at.parent);
                 names.push(entry.at.name.as_str());
-                Place::Tree(Lfn::from_names(names.into_iter()))
+                Place::Tree(Lfn::from_names(names))
             }
             Some(Top::Trash(trash)) => Place::Trash(trash),
             None => return Err(Defect::new(format!("{id:?} is in no directory"))),
@@ -317,7 +317,9 @@ impl Lookup<'_> {
         let after = cursor.map(|member| keyspace::member_key(collection, member));
         let after = after.as_ref().map(|key| &key[..]);
         let member = |row: &Row<'_>| {
-            keyspace::member(row.name).map(|(_, member)| member).ok_or_else(|| Defect::new("a member's key is none"))
+            keyspace::member(row.name)
+                .map(|(_, member)| member)
+                .ok_or_else(|| Defect::new("a member's key is none"))
         };
         self.table_page(keyspace::MEMBERS, &collection.0, after, limit, member).map(Some)
     }
@@ -358,7 +360,12 @@ impl Lookup<'_> {
 
     /// Entries in the tree that have expired by `now`, longest ago first, after `cursor`, at most `limit`. And where to go
     /// on if it stopped because many below the trash had to be passed over.
-    pub fn due_entries(&self, now: TimeMs, limit: usize, cursor: Option<DueAfter>) -> Result<DuePage, Defect> {
+    pub fn due_entries(
+        &self,
+        now: TimeMs,
+        limit: usize,
+        cursor: Option<DueAfter>,
+    ) -> Result<DuePage, Defect> {
         let mut due = Vec::new();
         let (mut last, mut scanned) = (cursor, 0);
         let mut alive: HashMap<DirId, bool> = HashMap::new();

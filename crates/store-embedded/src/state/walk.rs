@@ -108,16 +108,15 @@ impl Lookup<'_> {
     fn end_of(&self, step: &Step<'_>, gates: &Gates) -> Result<WalkEnd, Defect> {
         let (directory, name, components) = match step.end {
             StepEnd::Root => (keyspace::ROOT_IN, "/", 0),
-            StepEnd::Open => {
-                (gates.last().map_or(DirId::ROOT, |gate| gate.id), step.name, gates.len() - 1)
-            }
+            StepEnd::Open => (gates.last().map_or(DirId::ROOT, |gate| gate.id), step.name, gates.len() - 1),
             // What stands there is no directory, if anything does.
             StepEnd::Short { components } => {
                 let name = step.parent[1..].split('/').nth(components).unwrap_or_default();
                 (gates.last().map_or(DirId::ROOT, |gate| gate.id), name, components)
             }
         };
-        let entry = self.view.find(directory, name.as_bytes(), |row| row.map(Row::entry).transpose())??.flatten();
+        let entry =
+            self.view.find(directory, name.as_bytes(), |row| row.map(Row::entry).transpose())??.flatten();
         Ok(match (entry, step.end) {
             (None, _) => WalkEnd::Missing { components },
             (Some(entry), StepEnd::Short { .. }) => {
@@ -175,8 +174,7 @@ impl State {
         }
         // The directories hinted at, and those above them.
         let mut touched = 0u8;
-        let mut at: Vec<DirId> =
-            steps.iter().filter(|step| !step.as_before).map(|step| step.hint).collect();
+        let mut at: Vec<DirId> = steps.iter().filter(|step| !step.as_before).map(|step| step.hint).collect();
         for _ in 0..LEVELS_TOUCHED {
             for id in &at {
                 touched ^= self.directory(*id).map_or(0, |directory| directory.owner.0 as u8);

@@ -163,7 +163,8 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
         read.iter().for_each(|(_, bytes)| touched ^= bytes.touch());
         let mut likely = Vec::with_capacity(read.len());
         for (asked, bytes) in &read {
-            let found = bytes.view().and_then(|page| Ok(page.likely(asked.open.hash, 0)?.map(|row| (page, row))));
+            let found =
+                bytes.view().and_then(|page| Ok(page.likely(asked.open.hash, 0)?.map(|row| (page, row))));
             match found.map_err(|damaged| asked.run.damaged(asked.page, damaged))? {
                 Some((page, row)) => {
                     touched ^= page.touch(row);

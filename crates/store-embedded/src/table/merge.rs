@@ -85,9 +85,8 @@ impl<'s> Merged<'s> {
         reading: Reading<'s>,
     ) -> Result<Self, Defect> {
         let From { directory, name, after } = from;
-        let memory = memtables
-            .into_iter()
-            .map(|memtable| Source::memory(memtable.from(directory, name, after)));
+        let memory =
+            memtables.into_iter().map(|memtable| Source::memory(memtable.from(directory, name, after)));
         let runs = runs.into_iter().map(|run| {
             let cursor = Box::new(run.from(reading, directory, name, after)?);
             Ok(Source::Run { run, cursor })
@@ -130,7 +129,8 @@ impl<'s> Merged<'s> {
         if missing {
             return Err(Defect::NotInMemory);
         }
-        let mut order: Vec<usize> = (0..sources.len()).filter(|index| sources[*index].key().is_some()).collect();
+        let mut order: Vec<usize> =
+            (0..sources.len()).filter(|index| sources[*index].key().is_some()).collect();
         order.sort_by_key(|index| (sources[*index].key(), *index));
         Ok(Merged { sources, order, reading, given: false })
     }

@@ -49,7 +49,7 @@ fn cpu_us() -> f64 {
 
 /// Measures what is wanted; the best of three rounds, for the machine has others to serve.
 fn measure(what: &str, count: u64, mut work: impl FnMut()) {
-    if std::env::var("SPEED_ONLY").is_ok_and(|only| !what.contains(&only)) {
+    if std::env::var("SPEED_ONLY").is_ok_and(|only| !what.contains(&only) && !what.starts_with('(')) {
         return;
     }
     let rounds = std::env::var("SPEED_ROUNDS").map_or(3, |rounds| rounds.parse().unwrap());
@@ -59,6 +59,21 @@ fn measure(what: &str, count: u64, mut work: impl FnMut()) {
         cpu_us() - before
     });
     print(what, best.fold(f64::MAX, f64::min), count);
+}
+
+/// What the machine gives just now, for comparison: reads of memory that wait for each other, and multiplications.
+fn reference() {
+    const WORDS: usize = 64 << 20;
+    let words: Vec<u32> = (0..WORDS as u64).map(|number| scatter(number) as u32 % WORDS as u32).collect();
+    let mut at = 1usize;
+    measure("(reference: a read of 256 MiB)", 1_000_000, || {
+        (0..1_000_000u32).for_each(|number| at = (words[at] ^ number) as usize % WORDS);
+        black_box(at);
+    });
+    let mut value = 1u64;
+    measure("(reference: 100 multiplications)", 1_000_000, || {
+        (0..100_000_000).for_each(|_| value = black_box(value).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    });
 }
 
 fn print(what: &str, cpu_us: f64, count: u64) {
@@ -171,9 +186,8 @@ impl Files {
 }
 
 fn create(directory: &Path, number: u64, rows_max: u64) -> RunWriter {
-    let file = |name: String| -> Arc<dyn DiskFile> {
-        Arc::from(RealDisk.create(&directory.join(name)).unwrap())
-    };
+    let file =
+        |name: String| -> Arc<dyn DiskFile> { Arc::from(RealDisk.create(&directory.join(name)).unwrap()) };
     let head = RunHead { catalogue: CATALOGUE, number, salt: scatter(number) };
     RunWriter::new(file(format!("{number}")), file("scratch".to_owned()), head, rows_max, 4 << 20).unwrap()
 }
@@ -234,7 +248,13 @@ fn merge(directory: &Path, runs: Vec<Arc<Run>>, into: usize) -> Vec<Arc<Run>> {
 
 fn look_up(files: Files, runs: &[Arc<Run>]) {
     let memory: usize = runs.iter().map(|run| run.memory_bytes()).sum();
-    println!("{} rows in {} runs, {:.2} bytes of memory a row", files.rows, runs.len(), memory as f64 / files.rows as f64);
+    println!(
+        "{} rows in {} runs, {:.2} bytes of memory a row",
+        files.rows,
+        runs.len(),
+        memory as f64 / files.rows as f64
+    );
+    reference();
     let state = files.state(runs, CACHE_BYTES);
     let (hints, held) = (Hints::new(), Held::default());
     let look = state.look_with(None);
@@ -245,9 +265,8 @@ fn look_up(files: Files, runs: &[Arc<Run>]) {
     let sample = files.random(400_000, many.clone());
     let names: Vec<(DirId, String)> =
         sample.iter().map(|file| (files.directory(*file), Files::name(*file))).collect();
-    let near: Vec<(DirId, String)> = (many.start..many.start + 400_000)
-        .map(|file| (files.directory(file), Files::name(file)))
-        .collect();
+    let near: Vec<(DirId, String)> =
+        (many.start..many.start + 400_000).map(|file| (files.directory(file), Files::name(file))).collect();
     for file in &sample {
         // So that blocks of GUIDs are in memory too.
         assert!(look.has_guid(Files::guid(*file)).unwrap());
@@ -255,7 +274,8 @@ fn look_up(files: Files, runs: &[Arc<Run>]) {
     let hurried = state.look_with(Some(&held));
     let found = |names: &[(DirId, String)]| {
         for (directory, name) in names {
-            let row = hurried.view.find(*directory, name.as_bytes(), |row| row.unwrap().found_file(0).unwrap());
+            let row =
+                hurried.view.find(*directory, name.as_bytes(), |row| row.unwrap().found_file(0).unwrap());
             black_box(row.unwrap().unwrap());
         }
     };
@@ -333,7 +353,8 @@ fn look_up(files: Files, runs: &[Arc<Run>]) {
     let cold_look = cold.look_with(None);
     measure("file by name, random, from the disk's cache", 100_000, || {
         for (directory, name) in &names[..100_000] {
-            let row = cold_look.view.find(*directory, name.as_bytes(), |row| row.unwrap().found_file(0).unwrap());
+            let row =
+                cold_look.view.find(*directory, name.as_bytes(), |row| row.unwrap().found_file(0).unwrap());
             black_box(row.unwrap().unwrap());
         }
     });
