@@ -7,7 +7,7 @@ use exacat_model::DirId;
 use exacat_model::codec::Reader;
 use std::cmp::Ordering;
 
-use super::row::Row;
+use super::row::{Row, is_gone};
 use super::{Damaged, HEAD_BYTES, Head, NUMBERS, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum, mark};
 
 /// Bytes that the processor brings in together.
@@ -23,6 +23,7 @@ pub(crate) struct Page<'a> {
 }
 
 const SHORT: Damaged = Damaged("the page ends too early");
+const NO_ROW: Damaged = Damaged("a walk that went to no row");
 const NAMES: Damaged = Damaged("the names of the page contradict each other");
 
 /// A front-coded name: how much it shares with the one before it, and the rest.
@@ -516,12 +517,19 @@ impl Walk {
     /// The row it went to.
     pub fn row<'r>(&'r self, page: &Page<'r>) -> Result<Row<'r>, Damaged> {
         let (directory, name) = self.key();
-        let row = self.row.checked_sub(1).ok_or(Damaged("a walk that went to no row"))?;
+        let row = self.row.checked_sub(1).ok_or(NO_ROW)?;
         page.row(row, directory, name)
     }
 
-    #[cfg(test)]
+    /// Is the row it went to one of what is gone?
+    pub fn is_gone(&self, page: &Page<'_>) -> Result<bool, Damaged> {
+        let row = self.row.checked_sub(1).ok_or(NO_ROW)?;
+        let (shape, _) = page.little(page.record_at(row), page.head.shape_width)?;
+        Ok(is_gone(page.shape(shape)?))
+    }
+
     /// The next row of the page.
+    #[cfg(test)]
     pub fn next<'r>(&'r mut self, page: &Page<'r>) -> Result<Option<Row<'r>>, Damaged> {
         if self.advance(page)? { self.row(page).map(Some) } else { Ok(None) }
     }

@@ -275,6 +275,11 @@ impl<'a> Shape<'a> {
     }
 }
 
+/// Is it the shape of something that is there no more?
+pub(super) fn is_gone(shape: &[u8]) -> bool {
+    shape == Row::GONE || shape == Row::PURGED
+}
+
 impl<'a> Row<'a> {
     /// The shape of what is gone.
     pub const GONE: [u8; 1] = [RowKind::Gone as u8];
@@ -315,7 +320,7 @@ impl<'a> Row<'a> {
 
     /// Is nothing there any more?
     pub fn is_gone(&self) -> bool {
-        self.shape == Row::GONE || self.shape == Row::PURGED
+        is_gone(self.shape)
     }
 
     /// The GUID, if it is of something that has one, or had.

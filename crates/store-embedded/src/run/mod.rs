@@ -1,7 +1,7 @@
 //! Runs: sorted files of pages that never change once they are whole, each with its own indices.
 //!
 //! ```text
-//! header 64 bytes · pages · name filter · blocks of the GUID index · their ends · GUID filter · index of the pages
+//! header 64 bytes · pages · name filter · GUID filter · blocks of the GUID index · their ends · index of the pages
 //!                 · footer 192 bytes
 //! ```
 //! The indices lie in the run they are of: there is nothing to keep in step, and a run is whole or is no run. In memory

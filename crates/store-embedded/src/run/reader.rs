@@ -461,6 +461,13 @@ impl Cursor {
         self.page.as_ref().map(|_| self.walk.key())
     }
 
+    /// Is the row it is on one of what is gone?
+    pub fn is_gone(&self, run: &Run) -> Result<bool, Defect> {
+        let Some((bytes, head)) = &self.page else { return Ok(false) };
+        let gone = self.walk.is_gone(&Page::with(bytes, *head));
+        gone.map_err(|damaged| run.damaged(self.next_page - 1, damaged).into())
+    }
+
     /// The row it is on.
     pub fn row(&self, run: &Run) -> Result<Option<Row<'_>>, Defect> {
         let Some((bytes, head)) = &self.page else { return Ok(None) };

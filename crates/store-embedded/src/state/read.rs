@@ -140,6 +140,9 @@ fn no_entry() -> Defect {
 /// Directories whose pages are asked for together, when one is not in memory.
 const DIRECTORIES_AHEAD: usize = 64;
 
+/// Items that room is made for at once, at most.
+const ITEMS_ABOUT: usize = 1024;
+
 impl Lookup<'_> {
     /// An entry by what stays the same, and where it is.
     pub fn locate(&self, id: EntryId) -> Result<Option<Located>, Defect> {
@@ -187,10 +190,10 @@ impl Lookup<'_> {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Option<Page<Entry>>, Defect> {
-        if self.state.directory(directory).is_none() {
-            return Ok(None);
-        }
-        let (mut items, mut more) = (Vec::new(), false);
+        let Some(there) = self.state.directory(directory) else { return Ok(None) };
+        // No more than are below it.
+        let below = usize::try_from(there.usage.objects() + there.usage.directories).unwrap_or(usize::MAX);
+        let (mut items, mut more) = (Vec::with_capacity(limit.min(below).min(ITEMS_ABOUT)), false);
         self.scan(directory, b"", after.map(|name| name.as_str().as_bytes()), |row| {
             more = items.len() >= limit;
             if !more {

@@ -35,6 +35,14 @@ impl<'s> Source<'s> {
         }
     }
 
+    /// Is it on a row of what is gone?
+    fn is_gone(&self) -> Result<bool, Defect> {
+        match self {
+            Source::Memory { row, .. } => Ok(row.is_some_and(|row| row.is_gone())),
+            Source::Run { run, cursor } => cursor.is_gone(run),
+        }
+    }
+
     fn advance(&mut self, reading: Reading<'_>) -> Result<(), Defect> {
         match self {
             Source::Memory { rows, row } => *row = rows.next().transpose()?,
@@ -138,7 +146,8 @@ impl<'s> Merged<'s> {
             if !self.step()? {
                 return Ok(None);
             }
-            if !self.row()?.is_some_and(|row| row.is_gone()) {
+            let gone = self.order.first().map_or(Ok(false), |first| self.sources[*first].is_gone());
+            if !gone? {
                 return self.row();
             }
         }
