@@ -23,6 +23,9 @@ impl Catalogue {
             });
         }
         if operation.writes() {
+            if let Some(why) = self.store.read_only() {
+                return Err(Error::denied(why));
+            }
             self.check_account(caller)?;
         }
         // What a look-up does not need lies elsewhere: this would be as large as the largest of them, and is moved about.
@@ -125,6 +128,14 @@ impl Catalogue {
             }
             Operation::Fsck => Box::pin(self.fsck(caller)).await,
             Operation::Status => self.status(caller).await,
+            Operation::SnapshotCreate { name } => self.snapshot_create(caller, id, &name).await,
+            Operation::SnapshotList => self.snapshot_list(caller).await,
+            Operation::SnapshotDrop { name } => self.snapshot_drop(caller, id, &name).await,
+            Operation::SnapshotVerify { name } => self.snapshot_verify(caller, &name).await,
+            Operation::SnapshotDiff { before, after, cursor, limit } => {
+                self.snapshot_diff(caller, (&before, after.as_ref()), &cursor, page(limit)?).await
+            }
+            Operation::Backup { directory, cursor } => self.backup(caller, &directory, &cursor).await,
         }
     }
 

@@ -24,6 +24,7 @@ mod listing;
 mod moving;
 mod quota;
 mod register;
+mod snapshots;
 mod storage;
 mod tags;
 mod tokens;

@@ -10,6 +10,8 @@ use crate::args::Global;
 use crate::failure::say;
 use crate::output::human;
 
+/// How the bar looks.
+const BAR: &str = "{bar:30} {percent:>3}%  {msg}";
 /// Steps of the bar.
 const STEPS: u64 = 10_000;
 /// Between two lines where there is no terminal.
@@ -32,29 +34,55 @@ impl Bar {
         } else {
             ProgressBar::hidden()
         };
-        bar.set_style(style("{bar:30} {percent:>3}%  {msg}"));
+        bar.set_style(style(BAR));
         Bar { bar, what, lines: global.progress && !terminal, last_line: None }
     }
 
     /// Shows a moment of it.
     pub fn show(&mut self, progress: &Progress) {
+        if self.is_due() {
+            self.show_part(progress.fraction(), self.text(progress));
+        }
+    }
+
+    /// Shows how many bytes of how many are done.
+    pub fn show_bytes(&mut self, done: u64, all: u64) {
+        if self.is_due() {
+            let text = format!("{} of {}", human::size(u128::from(done)), human::size(u128::from(all)));
+            self.show_part((all > 0).then(|| done as f64 / all as f64), text);
+        }
+    }
+
+    /// Shows what is being done, where nobody knows how long it takes.
+    pub fn show_text(&mut self, text: &str) {
+        if self.is_due() {
+            self.show_part(None, text.to_owned());
+        }
+    }
+
+    /// Will it be seen?
+    fn is_due(&self) -> bool {
+        match self.lines {
+            true => self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY),
+            false => !self.bar.is_hidden(),
+        }
+    }
+
+    fn show_part(&mut self, part: Option<f64>, text: String) {
         if self.lines {
-            let due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY);
-            if due {
-                self.last_line = Some(Instant::now());
-                let part = progress.fraction().map(|part| format!("{:.0} %, ", part * 100.0));
-                say(&format!("exacat: {}{}", part.unwrap_or_default(), self.text(progress)));
+            self.last_line = Some(Instant::now());
+            let part = part.map(|part| format!("{:.0} %, ", part * 100.0));
+            say(&format!("exacat: {}{text}", part.unwrap_or_default()));
+            return;
+        }
+        match part {
+            Some(part) => {
+                self.bar.set_style(style(BAR));
+                self.bar.set_position((part * STEPS as f64) as u64);
             }
-            return;
-        }
-        if self.bar.is_hidden() {
-            return;
-        }
-        match progress.fraction() {
-            Some(part) => self.bar.set_position((part * STEPS as f64) as u64),
             None => self.bar.set_style(style("{spinner} {msg}")),
         }
-        self.bar.set_message(self.text(progress));
+        self.bar.set_message(text);
     }
 
     fn text(&self, progress: &Progress) -> String {

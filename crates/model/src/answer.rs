@@ -9,6 +9,7 @@ use crate::lfn::Lfn;
 use crate::mutation::{Booking, DeletionId, TrashId};
 use crate::operation::{Cursor, FileRef, Owner, Registered};
 use crate::se::{Se, SeName};
+use crate::snapshot::{BackupProgress, Difference, Snapshot, SnapshotCheck};
 use crate::tag::Tag;
 use crate::time::TimeMs;
 pub use crate::whereis::{ReplicaAt, ReplicaAtRef, Whereis, WhereisBytes, WhereisRef};
@@ -366,6 +367,26 @@ pub enum Answer {
     Fsck(Audit),
     /// Figures.
     Status(Vec<StatusPart>),
+    /// A snapshot.
+    Snapshot(Snapshot),
+    /// Snapshots.
+    Snapshots(Vec<Snapshot>),
+    /// What a check of a snapshot found.
+    SnapshotChecked(SnapshotCheck),
+    /// A page of differences.
+    Differences {
+        /// The differences.
+        items: Vec<Difference>,
+        /// Where it goes on.
+        next: Option<Cursor>,
+    },
+    /// A step of a backup.
+    BackedUp {
+        /// How far it is.
+        progress: BackupProgress,
+        /// Where it goes on.
+        next: Option<Cursor>,
+    },
 }
 
 canonical_enum!(Answer {
@@ -395,6 +416,11 @@ canonical_enum!(Answer {
     24 => Changes { items, next, up_to },
     25 => Fsck(report),
     26 => Status(parts),
+    27 => Snapshot(snapshot),
+    28 => Snapshots(items),
+    29 => SnapshotChecked(check),
+    30 => Differences { items, next },
+    31 => BackedUp { progress, next },
 });
 
 impl Answer {
@@ -407,6 +433,8 @@ impl Answer {
             | Answer::Members { next, .. }
             | Answer::Uploads { next, .. }
             | Answer::Deletions { next, .. }
+            | Answer::Differences { next, .. }
+            | Answer::BackedUp { next, .. }
             | Answer::Changes { next, .. } => next.as_ref(),
             _ => None,
         }

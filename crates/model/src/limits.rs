@@ -53,6 +53,10 @@ pub const SUBJECT_BYTES_MAX: usize = 1024;
 pub const TOKENS_PER_USER_MAX: usize = 1000;
 /// Bytes of a token's note.
 pub const TOKEN_NOTE_BYTES_MAX: usize = 1024;
+/// Bytes of a snapshot's name.
+pub const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
+/// Bytes of the path of a directory on the server's machine, as for a backup.
+pub const DIRECTORY_PATH_BYTES_MAX: usize = 4096;
 /// Mutations in one request to the store.
 pub const BATCH_MUTATIONS_MAX: usize = 10_000;
 /// Encoded bytes of one request to the store.

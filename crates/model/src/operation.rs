@@ -19,6 +19,7 @@ use crate::mutation::{DeletionId, TrashId};
 use crate::pfn::Pfn;
 use crate::query::Filter;
 use crate::se::{SeName, SeStatus};
+use crate::snapshot::SnapshotName;
 use crate::tag::{Tag, TagKey};
 use crate::time::TimeMs;
 use crate::{canonical_enum, canonical_struct};
@@ -665,6 +666,41 @@ pub enum Operation {
     Fsck,
     /// Figures for an operator.
     Status,
+    /// Keep the catalogue as it is under a name.
+    SnapshotCreate {
+        /// Its name.
+        name: SnapshotName,
+    },
+    /// All snapshots.
+    SnapshotList,
+    /// End a snapshot.
+    SnapshotDrop {
+        /// Which.
+        name: SnapshotName,
+    },
+    /// Read all of a snapshot, and check it.
+    SnapshotVerify {
+        /// Which.
+        name: SnapshotName,
+    },
+    /// How the entries of the catalogue differ from those of a snapshot.
+    SnapshotDiff {
+        /// Of which.
+        before: SnapshotName,
+        /// Of another snapshot; none for the catalogue as it is when this is asked first.
+        after: Option<SnapshotName>,
+        /// Where to go on.
+        cursor: Cursor,
+        /// Items of one page, at most; a page may have fewer, even none, and still go on.
+        limit: u32,
+    },
+    /// Copy the catalogue as it is to a directory of backups, a step at a time: repeat with the cursor until there is none.
+    Backup {
+        /// The whole path of a directory on the server's machine.
+        directory: String,
+        /// Where to go on.
+        cursor: Cursor,
+    },
 }
 
 canonical_enum!(Operation {
@@ -715,6 +751,12 @@ canonical_enum!(Operation {
     45 => Changes { after, under, limit, wait },
     46 => Fsck,
     47 => Status,
+    48 => SnapshotCreate { name },
+    49 => SnapshotList,
+    50 => SnapshotDrop { name },
+    51 => SnapshotVerify { name },
+    52 => SnapshotDiff { before, after, cursor, limit },
+    53 => Backup { directory, cursor },
 });
 
 macro_rules! operations {
@@ -753,7 +795,9 @@ operations! {
     GroupDrop "group-drop" writes, AccountList "account-list" reads, TokenIssue "token-issue" writes,
     TokenRevoke "token-revoke" writes, TokenList "token-list" reads, QuotaSet "quota-set" writes,
     QuotaGet "quota-get" reads, Log "log" reads, Changes "changes" reads, Fsck "fsck" reads,
-    Status "status" reads,
+    Status "status" reads, SnapshotCreate "snapshot-create" writes, SnapshotList "snapshot-list" reads,
+    SnapshotDrop "snapshot-drop" writes, SnapshotVerify "snapshot-verify" reads,
+    SnapshotDiff "snapshot-diff" reads, Backup "backup" writes,
 }
 
 impl Operation {
@@ -772,6 +816,8 @@ impl Operation {
                 | Operation::SeDeletions { .. }
                 | Operation::Log { .. }
                 | Operation::Changes { .. }
+                | Operation::SnapshotDiff { .. }
+                | Operation::Backup { .. }
         )
     }
 
@@ -788,7 +834,9 @@ impl Operation {
             | Operation::UploadList { cursor, .. }
             | Operation::SeFiles { cursor, .. }
             | Operation::SeDeletions { cursor, .. }
-            | Operation::Log { cursor, .. } => *cursor = next,
+            | Operation::Log { cursor, .. }
+            | Operation::SnapshotDiff { cursor, .. }
+            | Operation::Backup { cursor, .. } => *cursor = next,
             Operation::Changes { after, .. } => *after = Revision::from_bytes(&next.0).ok()?,
             _ => return None,
         }

@@ -15,7 +15,7 @@ use exacat_model::{ErrorKind, Operation};
 
 const DOCUMENT: &str = include_str!("../../../docs/internals/canonical-bytes.md");
 
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     include_str!("../src/account.rs"),
     include_str!("../src/answer.rs"),
     include_str!("../src/change.rs"),
@@ -25,6 +25,7 @@ const SOURCES: [&str; 11] = [
     include_str!("../src/query.rs"),
     include_str!("../src/registry.rs"),
     include_str!("../src/se.rs"),
+    include_str!("../src/snapshot.rs"),
     include_str!("../src/tag.rs"),
     include_str!("../src/whereis.rs"),
 ];

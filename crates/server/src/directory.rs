@@ -9,6 +9,7 @@
 //! DATA/admin.token    an admin's token, for the owner only      (made at the first start)
 //! DATA/exacat.sock    the local socket                          (while a server runs)
 //! DATA/server.json    the addresses a server listens on         (while a server runs)
+//! DATA/views/NAME/    lock, socket and addresses of a server of the snapshot NAME
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -16,13 +17,15 @@ use std::io::{ErrorKind as IoErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use exacat_model::{Error, ErrorKind, Guid, Result};
+use exacat_model::{Error, ErrorKind, Guid, Result, SnapshotName};
 use exacat_store::Clock;
 
 /// A data directory in use by this process.
 #[derive(Debug)]
 pub(crate) struct DataDirectory {
     path: PathBuf,
+    /// Where the store, the certificate and the admin's token are: the same, unless a snapshot is served.
+    data: PathBuf,
     /// Unlocked when the file is closed, so also when the process is killed.
     _lock: File,
 }
@@ -48,7 +51,7 @@ impl DataDirectory {
             .open(&lock_path)
             .map_err(|error| failed("open", &lock_path, &error))?;
         match lock.try_lock() {
-            Ok(()) => Ok(DataDirectory { path, _lock: lock }),
+            Ok(()) => Ok(DataDirectory { data: path.clone(), path, _lock: lock }),
             Err(std::fs::TryLockError::WouldBlock) => Err(Error::new(
                 ErrorKind::Unavailable,
                 format!(
@@ -60,20 +63,26 @@ impl DataDirectory {
         }
     }
 
+    /// Takes the place of a server of a snapshot of the catalogue in this directory, which another server may use.
+    pub fn open_view(data: &Path, name: &SnapshotName) -> Result<Self> {
+        let there = data.canonicalize().map_err(|error| failed("find the data directory", data, &error))?;
+        Ok(DataDirectory { data: there, ..Self::open(&data.join("views").join(name.as_str()))? })
+    }
+
     pub fn store(&self) -> PathBuf {
-        self.path.join("store")
+        self.data.join("store")
     }
 
     pub fn certificate(&self) -> PathBuf {
-        self.path.join("server.crt")
+        self.data.join("server.crt")
     }
 
     pub fn key(&self) -> PathBuf {
-        self.path.join("server.key")
+        self.data.join("server.key")
     }
 
     pub fn admin_token(&self) -> PathBuf {
-        self.path.join("admin.token")
+        self.data.join("admin.token")
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -86,12 +95,12 @@ impl DataDirectory {
 
     /// Has a server been started here before?
     pub fn is_started(&self) -> Result<bool> {
-        Ok(read(&self.path.join("catalogue.id"))?.is_some())
+        Ok(read(&self.data.join("catalogue.id"))?.is_some())
     }
 
     /// Which catalogue this directory holds; chosen when it is asked for the first time.
     pub fn catalogue_id(&self, clock: &dyn Clock) -> Result<Guid> {
-        let path = self.path.join("catalogue.id");
+        let path = self.data.join("catalogue.id");
         if let Some(text) = read(&path)? {
             return Guid::parse(text.trim())
                 .map_err(|error| Error::new(ErrorKind::Corrupt, format!("{}: {error}", path.display())));

@@ -80,7 +80,14 @@ impl Server {
     /// several threads.
     pub async fn start(settings: ServerSettings) -> Result<RunningServer> {
         settings.limits.check()?;
-        let directory = DataDirectory::open(&settings.directory)?;
+        let directory = match &settings.snapshot {
+            None => DataDirectory::open(&settings.directory)?,
+            Some(name) => {
+                // Before anything is made there.
+                EmbeddedStore::has_snapshot(&settings.directory.join("store"), name)?;
+                DataDirectory::open_view(&settings.directory, name)?
+            }
+        };
         let store = open_store(&settings, &directory).await?;
         Self::start_in(settings, directory, store).await
     }
@@ -116,7 +123,12 @@ async fn open_store(settings: &ServerSettings, directory: &DataDirectory) -> Res
         StoreChoice::Embedded => {
             let history = settings.history;
             let embedded = EmbeddedSettings { history, ..EmbeddedSettings::at(directory.store()) };
-            let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(embedded, clock)).await;
+            let snapshot = settings.snapshot.clone();
+            let opened = tokio::task::spawn_blocking(move || match snapshot {
+                None => EmbeddedStore::open(embedded, clock),
+                Some(name) => EmbeddedStore::open_snapshot(embedded, &name, clock),
+            })
+            .await;
             let store = opened.map_err(|error| {
                 Error::new(ErrorKind::Internal, format!("the store could not be opened: {error}"))
             })??;
@@ -157,7 +169,10 @@ async fn start_on(
     drop(listening);
     let watchers =
         listeners.metrics.map(|listener| tokio::spawn(http::serve(Arc::clone(&service), listener)));
-    let working = workers.start(&catalogue, &settings.workers, &service.phase());
+    let mut working = JoinSet::new();
+    if catalogue.store().read_only().is_none() {
+        working = workers.start(&catalogue, &settings.workers, &service.phase());
+    }
     tracing::info!(
         native = addresses.native.map(tracing::field::display),
         socket = addresses.socket.as_ref().map(|path| tracing::field::display(path.display().to_string())),
@@ -184,7 +199,9 @@ async fn first_start(
     settings: &ServerSettings,
     directory: &DataDirectory,
 ) -> Result<Guid> {
-    if settings.store == StoreChoice::Memory || !directory.is_started()? {
+    let is_first = settings.store == StoreChoice::Memory || !directory.is_started()?;
+    // Of a snapshot no token can be made: those in it are good.
+    if is_first && catalogue.store().read_only().is_none() {
         let admin = catalogue.caller_named(&AccountName::parse("admin")?).await?;
         let mut id = OperationId([0; 16]);
         getrandom::fill(&mut id.0).map_err(|error| {

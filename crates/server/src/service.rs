@@ -560,6 +560,11 @@ fn for_each_error(answer: &mut Answer, see: &mut impl FnMut(&mut Error)) {
         | Answer::Quotas(_)
         | Answer::Changes { .. }
         | Answer::Fsck(_)
-        | Answer::Status(_) => {}
+        | Answer::Status(_)
+        | Answer::Snapshot(_)
+        | Answer::Snapshots(_)
+        | Answer::SnapshotChecked(_)
+        | Answer::Differences { .. }
+        | Answer::BackedUp { .. } => {}
     }
 }

@@ -4,6 +4,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Directories and names. What a method changes is durable only after [`sync_directory`](Disk::sync_directory) of
@@ -12,7 +13,7 @@ pub trait Disk: Send + Sync + 'static {
     /// Makes a directory and those above it; one that is there is fine.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// The names of the files in a directory, in no order.
+    /// The names of the files and directories in a directory, in no order.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
 
     /// Opens a file that is there, to read only.
@@ -24,11 +25,21 @@ pub trait Disk: Send + Sync + 'static {
     /// Makes an empty file in place of whatever has the name.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Gives a file another name, in place of whatever has it; atomic.
+    /// Gives a file another name, in place of whatever file has it; or a directory, in place of an empty one. Atomic.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file.
+    /// Gives a file a further name, which must be free. [`CrossesDevices`](io::ErrorKind::CrossesDevices) if that is on
+    /// another file system.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// How many names a file has.
+    fn names_of(&self, path: &Path) -> io::Result<u64>;
+
+    /// Removes a file's name, and the file with its last.
     fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes a directory, which must be empty.
+    fn remove_directory(&self, path: &Path) -> io::Result<()>;
 
     /// Makes the names in a directory durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
@@ -73,6 +84,64 @@ pub(crate) fn read_whole(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Is there a file or directory?
+pub(crate) fn exists(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
+    match disk.open_to_read(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        // Not every system opens a directory as a file.
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// The names in a directory; none if there is no such directory.
+pub(crate) fn list_if_there(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<String>> {
+    match disk.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+/// Removes a file, or a directory with all that is in it; it need not be there.
+pub(crate) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.list(path) {
+        Ok(names) => {
+            for name in names {
+                remove_tree(disk, &path.join(name))?;
+            }
+            disk.remove_directory(path)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => disk.remove(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a small file and makes it durable; it is there whole or not at all only once its directory is synced.
+pub(crate) fn write_small(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let file = disk.create(path)?;
+    file.write_at(bytes, 0)?;
+    file.sync()
+}
+
+/// Puts a small file in the place of the one before, durably and at once.
+pub(crate) fn replace_small(disk: &dyn Disk, directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = directory.join(format!("{name}.unfinished"));
+    write_small(disk, &unfinished, bytes)?;
+    disk.rename(&unfinished, &directory.join(name))?;
+    disk.sync_directory(directory)
+}
+
+/// The text of a small file; none if it is not there.
+pub(crate) fn read_text(disk: &dyn Disk, path: &Path) -> io::Result<Option<String>> {
+    match disk.open_to_read(path) {
+        Ok(file) => Ok(Some(String::from_utf8_lossy(&read_whole(&*file)?).into_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The machine's disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
@@ -109,8 +178,20 @@ impl Disk for RealDisk {
         std::fs::rename(from, to)
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::hard_link(from, to)
+    }
+
+    fn names_of(&self, path: &Path) -> io::Result<u64> {
+        Ok(std::fs::symlink_metadata(path)?.nlink())
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir(path)
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {

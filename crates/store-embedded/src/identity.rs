@@ -5,24 +5,91 @@
 //! exacat catalogue
 //! version 1
 //! id 0123456789abcdef0123456789abcdef
+//! origin fedcba9876543210fedcba9876543210
 //! ```
+//! A clone has an `origin` line for the catalogue it was made of, and for each that one was made of: it has runs of theirs.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use exacat_model::{Error, ErrorKind};
 
-use crate::disk::{Disk, read_whole};
+use crate::disk::{Disk, read_text, replace_small};
 use crate::history::cannot_read;
 use crate::log::{cannot_write, random_u64};
 use crate::segment::CatalogueId;
+use crate::settings::ORIGINS_MAX;
 
 /// The version of the directory's layout this release makes.
 const VERSION: u32 = 1;
-const FILE: &str = "CATALOGUE";
+pub(crate) const FILE: &str = "CATALOGUE";
 const LOCK: &str = "LOCK";
 
+/// Whose files those of a catalogue may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Its own number.
+    pub id: CatalogueId,
+    /// What it is a clone of, the nearest first.
+    pub origins: Vec<CatalogueId>,
+}
+
+impl Identity {
+    /// A new one, of a catalogue or of a clone.
+    pub fn new(origins: Vec<CatalogueId>) -> Result<Self, Error> {
+        if origins.len() > ORIGINS_MAX {
+            return Err(Error::limit(
+                "the number of catalogues a clone goes back to",
+                origins.len(),
+                ORIGINS_MAX,
+            ));
+        }
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&random_u64()?.to_le_bytes());
+        id[8..].copy_from_slice(&random_u64()?.to_le_bytes());
+        Ok(Identity { id, origins })
+    }
+
+    /// Whose runs its runs are written as: those of the first catalogue it goes back to. All runs that are read together hash
+    /// keys alike then, and how they do depends on this.
+    pub fn writes_runs_of(&self) -> CatalogueId {
+        self.origins.last().copied().unwrap_or(self.id)
+    }
+
+    /// May a run of this catalogue be one of its runs?
+    pub fn has_runs_of(&self, catalogue: CatalogueId) -> bool {
+        self.id == catalogue || self.origins.contains(&catalogue)
+    }
+
+    fn encode(&self) -> String {
+        let mut text = format!("exacat catalogue\nversion {VERSION}\nid {}\n", hex(self.id));
+        for origin in &self.origins {
+            text.push_str(&format!("origin {}\n", hex(*origin)));
+        }
+        text
+    }
+}
+
+impl From<CatalogueId> for Identity {
+    /// Of a catalogue that is no clone.
+    fn from(id: CatalogueId) -> Self {
+        Identity { id, origins: Vec::new() }
+    }
+}
+
+/// A catalogue's number as text.
+pub(crate) fn hex(id: CatalogueId) -> String {
+    format!("{:032x}", u128::from_be_bytes(id))
+}
+
+/// A catalogue's number from text.
+pub(crate) fn parse_hex(text: &str) -> Option<CatalogueId> {
+    let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    digits.then(|| u128::from_str_radix(text, 16).ok()).flatten().map(u128::to_be_bytes)
+}
+
 /// Where things lie in a data directory.
+#[derive(Clone, Debug)]
 pub(crate) struct Layout {
     root: PathBuf,
 }
@@ -30,6 +97,11 @@ pub(crate) struct Layout {
 impl Layout {
     pub fn new(root: &Path) -> Self {
         Layout { root: root.to_owned() }
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     pub fn log(&self) -> PathBuf {
@@ -41,12 +113,32 @@ impl Layout {
         self.root.join("runs")
     }
 
+    /// Where the snapshots lie, each in a directory of its name.
+    pub fn snapshots(&self) -> PathBuf {
+        self.root.join("snapshots")
+    }
+
+    /// Where a restore gets ready what will be in the place of the log and the runs.
+    pub fn prepared(&self) -> PathBuf {
+        self.root.join("restore.prepared")
+    }
+
+    /// Where a restore leaves what was there before, each time in a directory of the next number.
+    pub fn set_aside(&self) -> PathBuf {
+        self.root.join("set-aside")
+    }
+
     /// Where the engine's first stage kept checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")
     }
 
-    /// Makes the directories.
+    /// Makes the directory itself.
+    pub fn create_root(&self, disk: &dyn Disk) -> Result<(), Error> {
+        disk.create_directory(&self.root).map_err(|error| cannot_write(&self.root, &error))
+    }
+
+    /// Makes the directories in it.
     pub fn create(&self, disk: &dyn Disk) -> Result<(), Error> {
         for directory in [&self.root, &self.log(), &self.runs()] {
             disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
@@ -69,42 +161,23 @@ impl Layout {
         })
     }
 
-    /// The number of the catalogue here; none if there is no catalogue yet.
-    pub fn read_id(&self, disk: &dyn Disk) -> Result<Option<CatalogueId>, Error> {
+    /// Which catalogue is here; none if there is none yet.
+    pub fn read_identity(&self, disk: &dyn Disk) -> Result<Option<Identity>, Error> {
         let path = self.root.join(FILE);
-        let file = match disk.open_to_read(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(cannot_read(&path.display().to_string(), &error)),
-        };
-        let bytes = read_whole(&*file).map_err(|error| cannot_read(&path.display().to_string(), &error))?;
-        parse(&String::from_utf8_lossy(&bytes))
-            .map(Some)
-            .map_err(|(kind, what)| Error::new(kind, format!("{}: {what}", path.display())))
+        let text =
+            read_text(disk, &path).map_err(|error| cannot_read(&path.display().to_string(), &error))?;
+        let parsed = text.map(|text| parse(&text)).transpose();
+        parsed.map_err(|(kind, what)| Error::new(kind, format!("{}: {what}", path.display())))
     }
 
-    /// Gives a new catalogue its number.
-    pub fn create_id(&self, disk: &dyn Disk) -> Result<CatalogueId, Error> {
-        let mut id = [0; 16];
-        id[..8].copy_from_slice(&random_u64()?.to_le_bytes());
-        id[8..].copy_from_slice(&random_u64()?.to_le_bytes());
-        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let text = format!("exacat catalogue\nversion {VERSION}\nid {hex}\n");
-        let path = self.root.join(FILE);
-        let unfinished = self.root.join(format!("{FILE}.unfinished"));
-        let write = || -> io::Result<()> {
-            let file = disk.create(&unfinished)?;
-            file.write_at(text.as_bytes(), 0)?;
-            file.sync()?;
-            disk.rename(&unfinished, &path)?;
-            disk.sync_directory(&self.root)
-        };
-        write().map_err(|error| cannot_write(&path, &error))?;
-        Ok(id)
+    /// Says which catalogue is here, durably.
+    pub fn write_identity(&self, disk: &dyn Disk, identity: &Identity) -> Result<(), Error> {
+        let written = replace_small(disk, &self.root, FILE, identity.encode().as_bytes());
+        written.map_err(|error| cannot_write(&self.root.join(FILE), &error))
     }
 }
 
-fn parse(text: &str) -> Result<CatalogueId, (ErrorKind, String)> {
+fn parse(text: &str) -> Result<Identity, (ErrorKind, String)> {
     let damaged = |what: &str| (ErrorKind::Corrupt, format!("{what} is missing or damaged"));
     let mut lines = text.lines();
     if lines.next() != Some("exacat catalogue") {
@@ -116,15 +189,12 @@ fn parse(text: &str) -> Result<CatalogueId, (ErrorKind, String)> {
         let what = format!("has version {version}, this release reads up to {VERSION}: use a newer one");
         return Err((ErrorKind::Invalid, what));
     }
-    let hex = lines.next().and_then(|line| line.strip_prefix("id ")).ok_or_else(|| damaged("the id"))?;
-    if hex.len() != 32 || !hex.is_ascii() {
-        return Err(damaged("the id"));
-    }
-    let mut id = [0; 16];
-    for (index, byte) in id.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&hex[2 * index..2 * index + 2], 16).map_err(|_| damaged("the id"))?;
-    }
-    Ok(id)
+    let id = lines.next().and_then(|line| parse_hex(line.strip_prefix("id ")?));
+    let id = id.ok_or_else(|| damaged("the id"))?;
+    let origins = lines.map(|line| parse_hex(line.strip_prefix("origin ")?)).collect::<Option<Vec<_>>>();
+    let origins =
+        origins.filter(|origins| origins.len() <= ORIGINS_MAX).ok_or_else(|| damaged("an origin"))?;
+    Ok(Identity { id, origins })
 }
 
 #[cfg(test)]
@@ -134,10 +204,24 @@ mod tests {
     #[test]
     fn a_newer_version_is_refused_and_damage_is_seen() {
         let good = "exacat catalogue\nversion 1\nid 00112233445566778899aabbccddeeff\n";
-        assert_eq!(parse(good).unwrap()[1], 0x11);
+        assert_eq!(parse(good).unwrap().id[1], 0x11);
         assert_eq!(parse(&good.replace("version 1", "version 2")).unwrap_err().0, ErrorKind::Invalid);
         for bad in ["", "exacat", &good[..40], &good.replace("00", "zz"), &good.replace("ff\n", "\n")] {
             assert_eq!(parse(bad).unwrap_err().0, ErrorKind::Corrupt, "{bad:?}");
         }
+        let clone = format!("{good}origin {0}\norigin {0}\n", "ab".repeat(16));
+        assert!(parse(&clone).unwrap().has_runs_of([0xab; 16]));
+        assert_eq!(parse(&clone).unwrap().encode(), clone);
+        assert!(!parse(good).unwrap().has_runs_of([0xab; 16]));
+        assert_eq!(parse(&format!("{good}origin ab\n")).unwrap_err().0, ErrorKind::Corrupt);
+    }
+
+    /// Goal: the limit on clones of clones of clones, at its edge.
+    #[test]
+    fn a_clone_goes_back_so_far_and_no_further() {
+        let origins = |count: usize| vec![[7; 16]; count];
+        let most = Identity::new(origins(ORIGINS_MAX)).unwrap();
+        assert_eq!(parse(&most.encode()).unwrap(), most);
+        assert_eq!(Identity::new(origins(ORIGINS_MAX + 1)).unwrap_err().kind, ErrorKind::Limit);
     }
 }

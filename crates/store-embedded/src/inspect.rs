@@ -21,6 +21,7 @@ use crate::record::{Head, read_changes, read_head};
 use crate::run::{Cache, Reading, Run};
 use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, corrupt};
 use crate::settings::EmbeddedSettings;
+use crate::snapshot::switch::check_settled;
 use crate::state::State;
 use crate::store::EmbeddedStore;
 use crate::table::Shelf;
@@ -180,10 +181,12 @@ pub fn read_manifest(bytes: &[u8], catalogue: [u8; 16]) -> Result<Vec<u64>> {
 
 pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspection> {
     let layout = Layout::new(directory);
-    let catalogue = layout.read_id(&**disk)?.ok_or_else(|| {
+    let identity = layout.read_identity(&**disk)?.ok_or_else(|| {
         Error::new(ErrorKind::NotFound, format!("there is no catalogue in {}", directory.display()))
     })?;
+    let catalogue = identity.id;
     let _lock = layout.lock(&**disk)?;
+    check_settled(&**disk, &layout)?;
     let segments = log::list_segments(&**disk, &layout.log(), false)?;
     let mut scan = Scan::default();
     for (at, segment) in segments.iter().enumerate() {
@@ -191,7 +194,7 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
             scan.problems.push(error.message);
         }
     }
-    let shelf = Shelf::look_at(Arc::clone(disk), &layout.runs(), catalogue)?;
+    let shelf = Shelf::look_at(Arc::clone(disk), &layout.runs(), identity)?;
     let (runs, mut rows) = (shelf.version().runs.clone(), 0);
     for run in &runs {
         rows += run.rows().0;

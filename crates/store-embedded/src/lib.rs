@@ -27,6 +27,8 @@
 //! DIRECTORY/log/REVISION.logz         segments that are sealed and compressed
 //! DIRECTORY/runs/NUMBER.run           runs
 //! DIRECTORY/runs/manifest             which of them count, and up to which revision they have everything
+//! DIRECTORY/snapshots/NAME/           hard links of both, as they were
+//! DIRECTORY/set-aside/NUMBER/         what a restore took the place of
 //! ```
 #![forbid(unsafe_code)]
 
@@ -53,6 +55,7 @@ mod run;
 mod segment;
 mod segment_reader;
 mod settings;
+mod snapshot;
 mod state;
 mod store;
 mod table;
@@ -60,6 +63,7 @@ mod writer;
 
 pub use inspect::{Inspection, read_manifest, read_run, read_segment};
 pub use settings::{EmbeddedSettings, HistoryKept};
+pub use snapshot::{BackupInfo, BackupSource, Cloned, RestorePoint, RestoreProgress, Restored};
 pub use store::EmbeddedStore;
 
 #[cfg(test)]

@@ -388,16 +388,16 @@ impl Log {
         }
     }
 
-    /// The log of a new catalogue: its first segment.
+    /// A new log, or one that goes on with this change after a state with this digest: its first segment.
     pub fn create(
         disk: Arc<dyn Disk>,
         directory: &Path,
         catalogue: CatalogueId,
         segment_bytes: u64,
+        first_revision: Revision,
         created: TimeMs,
         digest: u128,
     ) -> Result<Self, Error> {
-        let first_revision = Revision(1);
         let salt = random_u64()?;
         let header = Header { catalogue, first_revision, created, salt, digest };
         let begun = Self::begin_segment(&*disk, directory, header, segment_bytes, 0);

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
-use crate::disk::{Disk, read_whole};
+use crate::disk::{Disk, read_whole, replace_small};
 use crate::history::cannot_read;
 use crate::log::cannot_write;
 use crate::record::u64_at;
@@ -23,7 +23,7 @@ const VERSION: u16 = 1;
 const HEAD_BYTES: usize = 64;
 const RUN_BYTES: usize = 16;
 /// Its name in its directory.
-const NAME: &str = "manifest";
+pub(crate) const NAME: &str = "manifest";
 /// Runs that it names, at most: many times what merging leaves.
 pub(crate) const RUNS_MAX: usize = 4096;
 
@@ -123,15 +123,8 @@ impl Manifest {
         if self.runs.len() > RUNS_MAX {
             return Err(Error::limit("the number of runs", self.runs.len(), RUNS_MAX));
         }
-        let (unfinished, path) = (directory.join(format!("{NAME}.unfinished")), directory.join(NAME));
-        let save = || {
-            let file = disk.create(&unfinished)?;
-            file.write_at(&self.encode(catalogue), 0)?;
-            file.sync()?;
-            disk.rename(&unfinished, &path)?;
-            disk.sync_directory(directory)
-        };
-        save().map_err(|error| cannot_write(&path, &error))
+        let saved = replace_small(disk, directory, NAME, &self.encode(catalogue));
+        saved.map_err(|error| cannot_write(&directory.join(NAME), &error))
     }
 }
 

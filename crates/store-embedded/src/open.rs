@@ -12,13 +12,14 @@ use crate::checkpoint;
 use crate::committer::{Committer, Group};
 use crate::disk::{Disk, RealDisk};
 use crate::history::{History, Segment};
-use crate::identity::Layout;
+use crate::identity::{Identity, Layout};
 use crate::log::{self, End, Log, Replay};
 use crate::merger::Merger;
 use crate::record::Head;
 use crate::run::Cache;
 use crate::segment::{CatalogueId, Ending, Header, corrupt};
 use crate::settings::{EmbeddedSettings, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::snapshot::{self, Keeper};
 use crate::state::{Operations, State};
 use crate::store::{EmbeddedStore, Shared};
 use crate::table::{Shelf, write_memtable};
@@ -39,10 +40,14 @@ impl EmbeddedStore {
     ) -> Result<Arc<Self>> {
         check(&settings)?;
         let layout = Layout::new(&settings.directory);
-        layout.create(&*disk)?;
+        layout.create_root(&*disk)?;
         let lock = layout.lock(&*disk)?;
-        let catalogue = identify(&*disk, &layout)?;
-        let shelf = Shelf::open(Arc::clone(&disk), &layout.runs(), catalogue)?;
+        snapshot::switch::settle(&*disk, &layout)?;
+        layout.create(&*disk)?;
+        snapshot::sweep(&*disk, &layout);
+        let identity = identify(&*disk, &layout)?;
+        let catalogue = identity.id;
+        let shelf = Shelf::open(Arc::clone(&disk), &layout.runs(), identity.clone())?;
         let mut recovered = recover(&disk, &layout, catalogue, shelf, &settings, true)?;
         let log = match (recovered.end, recovered.segments.last()) {
             (Some(end), Some(last)) => {
@@ -51,7 +56,15 @@ impl EmbeddedStore {
             }
             _ => {
                 let (bytes, digest) = (settings.segment_bytes, recovered.state.digest());
-                Log::create(Arc::clone(&disk), &layout.log(), catalogue, bytes, clock.now(), digest)?
+                Log::create(
+                    Arc::clone(&disk),
+                    &layout.log(),
+                    catalogue,
+                    bytes,
+                    Revision(1),
+                    clock.now(),
+                    digest,
+                )?
             }
         };
         if recovered.carried_over {
@@ -101,7 +114,8 @@ impl EmbeddedStore {
         let thread = thread.map_err(|error| {
             Error::new(ErrorKind::Unavailable, format!("cannot start the writer: {error}"))
         })?;
-        Ok(Arc::new(EmbeddedStore::new(shared, settings, sender, thread)))
+        let keeper = Keeper::new(layout, identity, clock);
+        Ok(Arc::new(EmbeddedStore::new(shared, settings, sender, thread, keeper)))
     }
 }
 
@@ -121,10 +135,10 @@ fn check(settings: &EmbeddedSettings) -> Result<()> {
     settings.history.check(settings.segment_bytes)
 }
 
-/// The catalogue's number; a new one if the directory holds nothing.
-fn identify(disk: &dyn Disk, layout: &Layout) -> Result<CatalogueId> {
-    if let Some(id) = layout.read_id(disk)? {
-        return Ok(id);
+/// Which catalogue it is; a new one if the directory holds nothing.
+fn identify(disk: &dyn Disk, layout: &Layout) -> Result<Identity> {
+    if let Some(identity) = layout.read_identity(disk)? {
+        return Ok(identity);
     }
     let segments = log::list_segments(disk, &layout.log(), false)?;
     let names = disk.list(&layout.runs()).unwrap_or_default();
@@ -135,7 +149,9 @@ fn identify(disk: &dyn Disk, layout: &Layout) -> Result<CatalogueId> {
             "there is a log, or there are runs, but no CATALOGUE file that says whose: restore it",
         ));
     }
-    layout.create_id(disk)
+    let identity = Identity::new(Vec::new())?;
+    layout.write_identity(disk, &identity)?;
+    Ok(identity)
 }
 
 /// What opening found.
@@ -160,7 +176,7 @@ impl Recovered {
 }
 
 /// Puts what is in memory only into a run.
-fn flush(state: &mut State, operations: &Operations, shelf: &mut Shelf) -> Result<()> {
+pub(crate) fn flush(state: &mut State, operations: &Operations, shelf: &mut Shelf) -> Result<()> {
     let frozen = state.freeze(operations, shelf.revision().0);
     let begun = shelf.begin(frozen.rows() as u64)?;
     let rows = write_memtable(&frozen.memtable, frozen.resident(), begun.writer)?;
@@ -266,12 +282,12 @@ fn carry_over(
 }
 
 /// Builds a state from the log.
-struct Builder {
-    state: State,
-    operations: Operations,
-    shelf: Shelf,
+pub(crate) struct Builder {
+    pub state: State,
+    pub operations: Operations,
+    pub shelf: Shelf,
     /// Rows after which a memtable is written to a run.
-    rows_max: usize,
+    pub rows_max: usize,
 }
 
 impl Replay for Builder {

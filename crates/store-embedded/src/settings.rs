@@ -41,6 +41,26 @@ pub(crate) const MERGE_PAUSE_MAX: Duration = Duration::from_millis(40);
 pub(crate) const MERGE_RETRY: Duration = Duration::from_millis(500);
 /// Times that a reader asks again for pages that are not in memory; then it waits for them with the lock.
 pub(crate) const ASK_AGAIN_MAX: usize = 64;
+/// Snapshots of a catalogue, at most.
+pub(crate) const SNAPSHOTS_MAX: usize = 256;
+/// Requests to take or drop a snapshot whose answers may be asked for again.
+pub(crate) const SNAPSHOT_REQUESTS_REMEMBERED: usize = 64;
+/// Times that a snapshot is begun again because a merge took a run away meanwhile.
+pub(crate) const SNAPSHOT_TRIES_MAX: usize = 100;
+/// Catalogues that a clone goes back to, by clones of clones: it may have runs of each.
+pub(crate) const ORIGINS_MAX: usize = 256;
+/// Rows looked at for one page of differences, at most; then the page ends early and goes on.
+pub(crate) const DIFF_ROWS_PER_PAGE_MAX: usize = 1 << 20;
+/// Comparisons of states that are kept open for the next page, at most: each holds the directories of both in memory.
+pub(crate) const DIFFS_OPEN_MAX: usize = 2;
+/// Bytes of pages kept in memory for reading a snapshot that is compared, or checked.
+pub(crate) const SNAPSHOT_CACHE_BYTES: u64 = 64 << 20;
+/// Bytes copied in one step of a backup, about.
+pub(crate) const BACKUP_STEP_BYTES: u64 = 64 << 20;
+/// Files of one backup, at most.
+pub(crate) const BACKUP_FILES_MAX: usize = 1 << 20;
+/// How long the next step of a backup is waited for, before another may begin.
+pub(crate) const BACKUP_IDLE_MS: u64 = 600_000;
 /// Bytes a block of a checkpoint may claim: a block's last item may be an entry of the largest kind.
 pub(crate) const CHECKPOINT_BLOCK_BYTES_MAX: usize = 64 << 20;
 

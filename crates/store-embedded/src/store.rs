@@ -14,8 +14,8 @@ use exacat_model::{
     RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Files, Located, Outcome, Page, RecordEntry, Request, Store,
-    StoreStatus, UsageOf, Walk,
+    Account, ApplyError, ChangePage, Due, Files, Located, Outcome, Page, RecordEntry, Request, Snapshots,
+    Store, StoreStatus, UsageOf, Walk,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -27,6 +27,7 @@ use crate::figures::Figures;
 use crate::history::{History, Kept};
 use crate::run::{Cache, Held};
 use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings};
+use crate::snapshot::Keeper;
 use crate::state::{Hints, Lookup, MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
 use crate::writer::Command;
 
@@ -97,6 +98,9 @@ pub struct EmbeddedStore {
     bytes: Arc<Semaphore>,
     permits: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
+    keeper: Arc<Keeper>,
+    /// Why nothing can be changed, if this is a snapshot.
+    read_only: Option<&'static str>,
 }
 
 impl EmbeddedStore {
@@ -105,6 +109,7 @@ impl EmbeddedStore {
         settings: EmbeddedSettings,
         commands: mpsc::Sender<Command>,
         thread: JoinHandle<()>,
+        keeper: Keeper,
     ) -> Self {
         let permits = (settings.queue_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(1 << 30));
         EmbeddedStore {
@@ -114,12 +119,31 @@ impl EmbeddedStore {
             bytes: Arc::new(Semaphore::new(permits)),
             permits,
             thread: Mutex::new(Some(thread)),
+            keeper: Arc::new(keeper),
+            read_only: None,
         }
     }
 
-    #[cfg(test)]
+    /// One that answers from a snapshot, and cannot be changed.
+    pub(crate) fn of_snapshot(shared: Arc<Shared>, settings: EmbeddedSettings, keeper: Keeper) -> Self {
+        EmbeddedStore {
+            shared,
+            settings,
+            commands: None,
+            bytes: Arc::new(Semaphore::new(1)),
+            permits: 1,
+            thread: Mutex::new(None),
+            keeper: Arc::new(keeper),
+            read_only: Some("this is a snapshot, it cannot be changed"),
+        }
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
     }
 
     /// Writes what is in memory only into a run now; otherwise that happens when there is enough of it.
@@ -221,8 +245,8 @@ impl EmbeddedStore {
     }
 
     /// Has the writer do something between two groups.
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T> {
-        let closed = || Error::new(ErrorKind::Unavailable, "the store is closed");
+    pub(crate) async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T> {
+        let closed = || Error::new(ErrorKind::Unavailable, self.read_only.unwrap_or("the store is closed"));
         self.shared.check_open()?;
         let (reply, answer) = oneshot::channel();
         let commands = self.commands.as_ref().ok_or_else(closed)?;
@@ -285,7 +309,7 @@ impl Store for EmbeddedStore {
                 "the request has {bytes} bytes, the limit is {BATCH_BYTES_MAX}: send it in parts"
             )));
         }
-        let closed = || ApplyError::Unavailable("the store is closed".to_owned());
+        let closed = || ApplyError::Unavailable(self.read_only.unwrap_or("the store is closed").to_owned());
         self.shared.check_open().map_err(|error| ApplyError::Unavailable(error.message))?;
         let commands = self.commands.as_ref().ok_or_else(closed)?;
         let permits = bytes.div_ceil(PERMIT_BYTES).clamp(1, self.permits);
@@ -429,6 +453,9 @@ impl Store for EmbeddedStore {
     }
 
     async fn audit(&self) -> Result<Audit> {
+        if self.read_only.is_some() {
+            return self.read(|state| state.audit().map_err(Error::from)).await;
+        }
         self.ask(|reply| Command::Audit { reply }).await?
     }
 
@@ -466,6 +493,22 @@ impl Store for EmbeddedStore {
         if self.shared.check_open().is_err() {
             return Ok(());
         }
+        if self.read_only.is_some() {
+            self.shared.close("the store is closed");
+            return Ok(());
+        }
         self.ask(|reply| Command::Close { reply }).await
+    }
+
+    fn read_only(&self) -> Option<&'static str> {
+        self.read_only
+    }
+
+    fn as_snapshots(&self) -> Option<&dyn Snapshots> {
+        // A snapshot has none itself.
+        match self.read_only {
+            None => Some(self),
+            Some(_) => None,
+        }
     }
 }

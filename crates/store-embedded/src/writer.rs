@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Audit { reply: oneshot::Sender<Result<Audit, Error>> },
     /// Write what is in memory only into a run.
     Flush { reply: oneshot::Sender<Result<(), Error>> },
+    /// Do something while all that was done is durable, and nothing more is being done.
+    Settled { work: Box<dyn FnOnce(Result<(), Error>) + Send> },
     /// Finish.
     Close { reply: oneshot::Sender<()> },
 }
@@ -152,6 +154,11 @@ impl Writer {
                     Command::Flush { reply } => {
                         let written = self.flush_all();
                         let _gone = reply.send(written);
+                    }
+                    Command::Settled { work } => {
+                        self.settle();
+                        let ended = |why: Arc<str>| Error::new(ErrorKind::Unavailable, why.to_string());
+                        work(self.failure().map_or(Ok(()), |why| Err(ended(why))));
                     }
                     Command::Close { reply } => {
                         self.shared.refuse();

@@ -10,12 +10,15 @@ pub mod contract;
 pub mod memory;
 mod outcome;
 mod read;
+mod snapshots;
 
 pub use outcome::{ApplyError, Outcome, Refusal, Request};
 pub use read::{
     Account, ChangePage, Due, Files, FoundFile, Gate, Gates, Located, Page, Place, RecordEntry, StoreStatus,
     UsageOf, Walk, WalkEnd,
 };
+
+pub use snapshots::Snapshots;
 
 use async_trait::async_trait;
 use exacat_model::{
@@ -136,4 +139,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Makes what was answered durable (it is), frees what is held, and refuses further work.
     async fn close(&self) -> Result<()>;
+
+    /// Why nothing in it can be changed, if that is so: [`apply`](Store::apply) refuses whatever is asked.
+    fn read_only(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Its snapshots and backups, if it can have any: what is kept on a disk of its own.
+    fn as_snapshots(&self) -> Option<&dyn Snapshots> {
+        None
+    }
 }

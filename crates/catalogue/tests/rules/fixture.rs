@@ -14,7 +14,7 @@ use exacat_catalogue::{Caller, Catalogue, Settings};
 use exacat_model::{
     AccountName, Answer, Cursor, Edit, Entry, EntryId, ErrorKind, Expect, ExpectRecord, File, Group, GroupId,
     Guid, Lfn, Location, Mode, Mutation, NewBody, NewEntry, Operation, OperationId, Pfn, Record, Replica,
-    ReplicaState, Result, Role, Se, SeName, SeNumber, SeStatus, TrashId, User, UserId,
+    ReplicaState, Result, Role, Se, SeName, SeNumber, SeStatus, SnapshotName, TrashId, User, UserId,
 };
 use exacat_model::{At, Checksums, DirId};
 use exacat_store::memory::MemoryStore;
@@ -31,6 +31,10 @@ pub fn lfns<const N: usize>(texts: [&str; N]) -> Vec<Lfn> {
 
 pub fn account(text: &str) -> AccountName {
     AccountName::parse(text).unwrap()
+}
+
+pub fn snapshot_name(text: &str) -> SnapshotName {
+    SnapshotName::parse(text).unwrap()
 }
 
 pub fn se_name(text: &str) -> SeName {

@@ -12,7 +12,7 @@ use exacat_model::{
 };
 use exacat_testkit::settings;
 
-use crate::fixture::{Fixture, account, derived, lfn, mode, se_name};
+use crate::fixture::{Fixture, account, derived, lfn, mode, se_name, snapshot_name};
 
 /// The entry an operation is about: a file of alice's in a directory of hers.
 #[derive(Clone, Copy, Debug)]
@@ -223,6 +223,14 @@ pub fn operation(world: &World, name: &str) -> Operation {
         }
         "fsck" => Operation::Fsck,
         "status" => Operation::Status,
+        "snapshot-create" => Operation::SnapshotCreate { name: snapshot_name("new") },
+        "snapshot-list" => Operation::SnapshotList,
+        "snapshot-drop" => Operation::SnapshotDrop { name: snapshot_name("old") },
+        "snapshot-verify" => Operation::SnapshotVerify { name: snapshot_name("old") },
+        "snapshot-diff" => {
+            Operation::SnapshotDiff { before: snapshot_name("old"), after: None, cursor: cursor(), limit: 0 }
+        }
+        "backup" => Operation::Backup { directory: "/backups".to_owned(), cursor: cursor() },
         other => panic!("no example of the operation {other}: add one"),
     };
     assert_eq!(built.name(), name, "the example is of another operation");
@@ -270,10 +278,16 @@ pub fn outcome(answer: &Result<Answer>) -> String {
         Answer::Purged { .. } => "ok, more".to_owned(),
         Answer::Fsck(audit) => format!("ok {}", audit.findings_total),
         Answer::Status(parts) => format!("ok {}", parts.len()),
+        Answer::Snapshots(items) => format!("ok {}", items.len()),
+        Answer::SnapshotChecked(check) => format!("ok {}", check.problems.len()),
+        Answer::Differences { items, .. } => format!("ok {}", items.len()),
+        Answer::BackedUp { next: None, .. } => "ok".to_owned(),
+        Answer::BackedUp { .. } => "ok, more".to_owned(),
         Answer::Done { .. }
         | Answer::Whoami { .. }
         | Answer::Removed { .. }
         | Answer::Upload(_)
+        | Answer::Snapshot(_)
         | Answer::TokenIssued { .. } => "ok".to_owned(),
     }
 }

@@ -20,7 +20,7 @@ const TARGETS: [Target; 5] = [
 ];
 
 /// Operations that have nothing to do with the target: asked on the first only.
-const WITHOUT_TARGET: [&str; 24] = [
+const WITHOUT_TARGET: [&str; 30] = [
     "whoami",
     "trash-list",
     "upload-list",
@@ -42,6 +42,12 @@ const WITHOUT_TARGET: [&str; 24] = [
     "quota-get",
     "fsck",
     "status",
+    "snapshot-create",
+    "snapshot-list",
+    "snapshot-drop",
+    "snapshot-verify",
+    "snapshot-diff",
+    "backup",
     "trash-purge",
     "upload-abort",
     "changes",

@@ -5,6 +5,7 @@ mod names;
 mod registry;
 mod service;
 mod sets;
+mod snapshots;
 mod writing;
 
 pub use exchange::*;
@@ -12,6 +13,7 @@ pub use names::*;
 pub use registry::*;
 pub use service::*;
 pub use sets::*;
+pub use snapshots::*;
 pub use writing::*;
 
 use std::path::PathBuf;
@@ -230,6 +232,15 @@ pub enum Command {
     Fsck(FsckArgs),
     /// Show figures of the running service
     Status(StatusArgs),
+    /// Keep the catalogue as it is under a name, list, compare and check what was kept
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
+    /// Make a catalogue of its own from a snapshot
+    Clone(CloneArgs),
+    /// Bring back the catalogue as it was, from a snapshot or a backup
+    Restore(RestoreArgs),
+    /// Copy the catalogue to a directory, as far as it is not there yet
+    Backup(BackupArgs),
     /// Measure how fast the catalogue is on this machine
     Bench(BenchArgs),
     /// Run the service

@@ -39,10 +39,16 @@ Examples:
   exacat serve --history-keep 90d
   exacat serve --history-keep 100GiB
   exacat serve --listen 127.0.0.1:0 --metrics 127.0.0.1:9420 --log-format json
+  exacat serve --snapshot before-upgrade
   EXACAT_LOG=debug exacat serve --store memory --data /tmp/try")]
 pub struct ServeArgs {
     /// Where to speak the native protocol over TLS; port 0 takes a free one; none for nowhere
-    #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "127.0.0.1:7420")]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT|none",
+        default_value = "127.0.0.1:7420",
+        default_value_if("snapshot", clap::builder::ArgPredicate::IsPresent, "none")
+    )]
     pub listen: String,
     /// Where to serve Prometheus metrics and health over HTTP; port 0 takes a free one; none for nowhere
     #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]
@@ -50,6 +56,10 @@ pub struct ServeArgs {
     /// Where the catalogue's state is
     #[arg(long, value_enum, default_value_t)]
     pub store: StoreArg,
+    /// Serve a snapshot of the catalogue in the data directory, for reading, also while the catalogue itself is served; its
+    /// socket is in views/NAME of the data directory, and it listens nowhere else unless --listen is given
+    #[arg(long, value_name = "NAME", conflicts_with = "store")]
+    pub snapshot: Option<String>,
     /// Those without a token may read what modes give to others
     #[arg(long)]
     pub anonymous_reads: bool,

@@ -12,12 +12,13 @@ mod register;
 mod serve;
 mod service;
 mod sets;
+mod snapshots;
 mod storage;
 mod tags;
 mod trash;
 mod upload;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, SnapshotCommand};
 use crate::connect::Session;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -38,6 +39,15 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Completions(args) => return service::completions(&args),
         Command::Serve(args) => return serve::serve(args, &global.connection, style).await,
         Command::Bench(args) => return service::bench(args, style).await,
+        Command::Snapshot(
+            ref command @ (SnapshotCommand::Ls { offline: true }
+            | SnapshotCommand::Verify { offline: true, .. }),
+        ) => return snapshots::offline(command, &global.connection, style),
+        Command::Clone(args) => return snapshots::clone(args, &global.connection, style).await,
+        Command::Restore(args) => return snapshots::restore(args, global, style).await,
+        Command::Backup(ref args) if args.ls || args.verify => {
+            return snapshots::backups(args, global, style).await;
+        }
         Command::Fsck(args) if args.offline => return serve::fsck_offline(&global.connection, style).await,
         Command::Generate(ref args) if let Some(path) = &args.listing => {
             return exchange::generate_listing(args, path, global, style);
@@ -101,8 +111,12 @@ async fn dispatch(
         Command::Generate(args) => exchange::generate(context, args, global).await,
         Command::Fsck(_) => service::fsck(context).await,
         Command::Status(_) => service::status(context).await,
-        Command::Serve(_) | Command::Bench(_) | Command::Completions(_) => {
-            Err(Failure::local("this command takes no server"))
-        }
+        Command::Snapshot(command) => snapshots::snapshot(context, command).await,
+        Command::Backup(args) => snapshots::backup(context, &args, global).await,
+        Command::Serve(_)
+        | Command::Bench(_)
+        | Command::Clone(_)
+        | Command::Restore(_)
+        | Command::Completions(_) => Err(Failure::local("this command takes no server")),
     }
 }

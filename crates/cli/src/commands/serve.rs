@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exacat_model::{AccountName, Error, ErrorKind, Mode};
+use exacat_model::{AccountName, Error, ErrorKind, Mode, SnapshotName};
 use exacat_server::{Addresses, CertificateFiles, Server, ServerSettings, StoreChoice};
 use exacat_store::{Store, SystemClock};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
@@ -98,6 +98,7 @@ fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failur
     };
     settings.history = parse::history_kept(&args.history_keep)
         .map_err(|error| Failure::local(format!("--history-keep: {error}")))?;
+    settings.snapshot = args.snapshot.as_deref().map(SnapshotName::parse).transpose()?;
     settings.socket = !args.no_socket;
     settings.socket_mode = u32::from(Mode::parse(&args.socket_mode)?.bits());
     if let (Some(chain), Some(key)) = (&args.certificate, &args.key) {

@@ -62,7 +62,7 @@ impl Class {
             Operation::Whereis { files, .. } => lookup(files.len()),
             Operation::Lfns { guids } => lookup(guids.len()),
             Operation::QuotaGet { owners } => lookup(owners.len()),
-            Operation::Fsck => Class::Audit,
+            Operation::Fsck | Operation::SnapshotVerify { .. } => Class::Audit,
             Operation::Changes { wait: true, .. } => Class::Wait,
             Operation::List { .. }
             | Operation::Find { .. }
@@ -76,6 +76,8 @@ impl Class {
             | Operation::AccountList
             | Operation::TokenList
             | Operation::Log { .. }
+            | Operation::SnapshotList
+            | Operation::SnapshotDiff { .. }
             | Operation::Changes { .. } => Class::Heavy,
             Operation::Mkdir { lfns, .. }
             | Operation::SetAttributes { lfns, .. }
@@ -84,7 +86,10 @@ impl Class {
             Operation::SetReplicas { edits } => write(edits.len()),
             Operation::CollectionEdit { add, remove, .. } => write(add.len() + remove.len()),
             Operation::SeDeleted { done, .. } => write(done.len()),
-            Operation::TrashPurge { .. } => Class::Bulk,
+            Operation::TrashPurge { .. }
+            | Operation::SnapshotCreate { .. }
+            | Operation::SnapshotDrop { .. }
+            | Operation::Backup { .. } => Class::Bulk,
             Operation::Link { .. }
             | Operation::Move { .. }
             | Operation::Remove { .. }

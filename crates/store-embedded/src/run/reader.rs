@@ -103,11 +103,25 @@ impl RunHead {
     }
 }
 
+/// What a run was made with, from its file.
+pub(crate) fn head_of(name: &str, file: &dyn DiskFile) -> Result<RunHead, Error> {
+    RunHead::decode(name, &read_exactly(name, file, 0, HEADER_BYTES)?)
+}
+
 impl Run {
-    /// Opens a run: reads all of it but pages and blocks.
+    /// Opens a run of this catalogue: reads all of it but pages and blocks.
     pub fn open(name: &str, file: Arc<dyn DiskFile>, catalogue: [u8; 16]) -> Result<Self, Error> {
-        let head = RunHead::decode(name, &read_exactly(name, &*file, 0, HEADER_BYTES)?)?;
-        if head.catalogue != catalogue {
+        Self::open_of(name, file, |of| of == catalogue)
+    }
+
+    /// The same, of any catalogue whose runs are to be had.
+    pub fn open_of(
+        name: &str,
+        file: Arc<dyn DiskFile>,
+        is_to_be_had: impl Fn([u8; 16]) -> bool,
+    ) -> Result<Self, Error> {
+        let head = head_of(name, &*file)?;
+        if !is_to_be_had(head.catalogue) {
             return Err(corrupt(name, "the run is another catalogue's"));
         }
         let length = file.length().map_err(|error| cannot_read(name, &error))?;
@@ -159,6 +173,11 @@ impl Run {
     /// How keys are hashed in it, and in all runs of its catalogue.
     pub fn hashes(&self) -> Hashes {
         self.hashes
+    }
+
+    /// What tells it from every other run there ever was.
+    pub fn salt(&self) -> u64 {
+        self.head.salt
     }
 
     /// Memory it takes, without what of it is in the cache.
@@ -258,11 +277,23 @@ impl Run {
         reading.get(self, Part::Page(page)).map(PageAt)
     }
 
+    /// Pages and blocks.
+    pub fn parts(&self) -> usize {
+        self.index.pages() + self.footer.blocks as usize
+    }
+
+    /// Reads and checks a page or block, by its place among them; gives how many bytes it has.
+    pub fn check_part(&self, part: usize) -> Result<u64, Error> {
+        let part = match part.checked_sub(self.index.pages()) {
+            None => Part::Page(part),
+            Some(block) => Part::Block(block as u32),
+        };
+        Ok(self.read(part)?.len() as u64)
+    }
+
     /// Reads and checks every part of it; gives what is wrong.
     pub fn check(&self) -> Vec<String> {
-        let pages = (0..self.index.pages()).map(Part::Page);
-        let parts = pages.chain((0..self.footer.blocks).map(Part::Block));
-        parts.filter_map(|part| self.read(part).err()).map(|error| error.message).collect()
+        (0..self.parts()).filter_map(|part| self.check_part(part).err()).map(|error| error.message).collect()
     }
 
     /// Can it have the name of this hash? If not, nothing needs to be read.

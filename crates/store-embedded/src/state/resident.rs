@@ -192,10 +192,19 @@ impl State {
 
     /// The digest of the state that these runs have.
     pub fn digest_in(runs: &[Arc<Run>]) -> Option<u128> {
+        Self::said_in(runs).map(|said| said.digest)
+    }
+
+    /// The last change in these runs.
+    pub fn revision_in(runs: &[Arc<Run>]) -> Option<Revision> {
+        Self::said_in(runs).map(|said| said.revision)
+    }
+
+    fn said_in(runs: &[Arc<Run>]) -> Option<SelfSaid> {
         let version = Version { runs: runs.to_vec() };
         let view = View { active: None, frozen: &[], version: &version, reading: Reading::in_passing() };
         let said = view.find(keyspace::SUMMARY, b"", |row| row.map(|row| decoded::<SelfSaid>(row.rest)));
-        said.ok().flatten().and_then(Result::ok).map(|said| said.digest)
+        said.ok().flatten().and_then(Result::ok)
     }
 
     fn load_row(

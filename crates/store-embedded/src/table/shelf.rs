@@ -13,6 +13,7 @@ use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 use super::Version;
 use crate::disk::{Disk, DiskFile};
 use crate::history::cannot_read;
+use crate::identity::Identity;
 use crate::log::{cannot_write, random_u64};
 use crate::manifest::{Manifest, RunNamed};
 use crate::run::{Run, RunHead, RunWriter};
@@ -40,7 +41,7 @@ pub(super) fn owed(rows: impl ExactSizeIterator<Item = u64>) -> usize {
 pub(crate) struct Shelf {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
-    catalogue: [u8; 16],
+    identity: Identity,
     manifest: Manifest,
     version: Arc<Version>,
 }
@@ -51,24 +52,30 @@ pub(crate) struct Begun {
     pub writer: RunWriter,
 }
 
-fn name(number: u64) -> String {
+/// What the file of this run is called.
+pub(crate) fn name(number: u64) -> String {
     format!("{number:010}{RUN}")
 }
 
 impl Shelf {
     /// Opens the runs that the manifest names, and removes other files. A new shelf is empty.
-    pub fn open(disk: Arc<dyn Disk>, directory: &Path, catalogue: [u8; 16]) -> Result<Self, Error> {
+    pub fn open(disk: Arc<dyn Disk>, directory: &Path, identity: impl Into<Identity>) -> Result<Self, Error> {
         disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
-        let shelf = Self::look_at(disk, directory, catalogue)?;
+        let shelf = Self::look_at(disk, directory, identity)?;
         shelf.sweep()?;
         Ok(shelf)
     }
 
     /// Opens the runs that the manifest names, and changes nothing.
-    pub fn look_at(disk: Arc<dyn Disk>, directory: &Path, catalogue: [u8; 16]) -> Result<Self, Error> {
-        let manifest = Manifest::load(&*disk, directory, catalogue)?.unwrap_or_default();
+    pub fn look_at(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        identity: impl Into<Identity>,
+    ) -> Result<Self, Error> {
+        let identity = identity.into();
+        let manifest = Manifest::load(&*disk, directory, identity.id)?.unwrap_or_default();
         let (directory, version) = (directory.to_owned(), Arc::default());
-        let mut shelf = Shelf { disk, directory, catalogue, manifest, version };
+        let mut shelf = Shelf { disk, directory, identity, manifest, version };
         let runs: Result<Vec<Arc<Run>>, Error> =
             shelf.manifest.runs.iter().map(|run| shelf.open_run(*run)).collect();
         shelf.version = Arc::new(Version { runs: runs? });
@@ -95,7 +102,7 @@ impl Shelf {
             ),
             _ => cannot_read(&path.display().to_string(), &error),
         })?;
-        let run = Run::open(&name, Arc::from(file), self.catalogue)?;
+        let run = Run::open_of(&name, Arc::from(file), |catalogue| self.identity.has_runs_of(catalogue))?;
         if run.number() != named.number || run.rows().0 != named.rows {
             return Err(Error::new(
                 ErrorKind::Corrupt,
@@ -137,7 +144,7 @@ impl Shelf {
             self.disk.create(&path).map(Arc::from).map_err(|error| cannot_write(&path, &error))
         };
         let (file, scratch) = (create(name(number))?, create(format!("{number:010}.scratch"))?);
-        let head = RunHead { catalogue: self.catalogue, number, salt: random_u64()? };
+        let head = RunHead { catalogue: self.identity.writes_runs_of(), number, salt: random_u64()? };
         let writer = RunWriter::new(file, scratch, head, rows_max, SORTED_IN_MEMORY)
             .map_err(|error| cannot_write(&self.directory.join(name(number)), &error))?;
         Ok(Begun { number, writer })
@@ -180,7 +187,7 @@ impl Shelf {
         let mut manifest = Manifest { revision, time, ..self.manifest.clone() };
         let gone: Vec<RunNamed> = manifest.runs.splice(places.clone(), [named]).collect();
         // If this fails the one or the other counts, so the files of both stay until a later one, or an opening, decides.
-        manifest.save(&*self.disk, &self.directory, self.catalogue)?;
+        manifest.save(&*self.disk, &self.directory, self.identity.id)?;
         self.manifest = manifest;
         let mut runs = self.version.runs.clone();
         runs.splice(places, [run]);

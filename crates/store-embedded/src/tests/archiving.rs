@@ -227,7 +227,7 @@ async fn every_operation_of_archiving_may_fail_once() {
 fn history_on(disk: &SimulatedDisk) -> History {
     let layout = Layout::new(Path::new("/data"));
     let shared = disk.shared();
-    let catalogue = layout.read_id(&*shared).unwrap().unwrap();
+    let catalogue = layout.read_identity(&*shared).unwrap().unwrap().id;
     let segments = log::list_segments(&*shared, &layout.log(), false).unwrap();
     History::new(shared, catalogue, segments)
 }
@@ -435,7 +435,7 @@ async fn a_replay_may_begin_after_any_change() {
     drop((archive, store));
     let shared = disk.shared();
     let layout = Layout::new(Path::new("/data"));
-    let catalogue = layout.read_id(&*shared).unwrap().unwrap();
+    let catalogue = layout.read_identity(&*shared).unwrap().unwrap().id;
     let segments = log::list_segments(&*shared, &layout.log(), true).unwrap();
     let replay = |segments: &[_], start| {
         let mut into = Collector::default();

@@ -35,6 +35,7 @@ fn first_stage() -> SimulatedDisk {
         file.write_at(bytes, 0).unwrap();
         file.sync().unwrap();
         shared.sync_directory(path.parent().unwrap()).unwrap();
+        shared.sync_directory(Path::new("/data")).unwrap();
         if last {
             return disk;
         }

@@ -164,6 +164,7 @@ fn archived() -> Vec<u8> {
     let disk = SimulatedDisk::new();
     let directory = Path::new("/log");
     let segment = Arc::new(Segment::new(directory, Revision(42)));
+    disk.create_directory(directory).unwrap();
     disk.create(&segment.path).unwrap().write_at(GOLDEN, 0).unwrap();
     let history = History::new(disk.shared(), header().catalogue, vec![Arc::clone(&segment)]);
     let begun = Packer::begin(&history, directory, Arc::clone(&segment), Revision(45), 1);

@@ -1,14 +1,17 @@
 //! Tests of the engine as a whole, on a simulated disk: what the conformance suite cannot see.
 
 mod archiving;
+mod backups;
 mod behaviour;
 mod carried_over;
 mod crash;
 mod damage;
 mod faults;
 mod golden;
+mod restoring;
 mod retention;
 pub mod simulated;
+mod snapshots;
 mod workload;
 
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //!
 //! What was written and what was synced are kept apart. The image a power cut leaves has what was synced, and of what
 //! was written since any part: each sector of each write or not, each change of a length or not, and of the changes of
-//! names any first few (file systems journal those in order).
+//! names any first few (file systems journal those in order). A change of names is synced with the directory it is in; one
+//! that moves something from one to another with both. What lies in a directory that is not there is not there either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -46,11 +47,32 @@ struct Content {
     unsynced: Vec<Unsynced>,
 }
 
+/// In place of a file's number.
+const DIRECTORY: usize = usize::MAX;
+
 #[derive(Clone)]
 enum NameChange {
     Set(PathBuf, usize),
     Unset(PathBuf),
     Rename(PathBuf, PathBuf),
+}
+
+impl NameChange {
+    /// The directories to be synced for it.
+    fn directories(&self) -> [&Path; 2] {
+        let (one, other) = match self {
+            NameChange::Set(path, _) | NameChange::Unset(path) => (path, path),
+            NameChange::Rename(from, to) => (from, to),
+        };
+        [one, other].map(|path| path.parent().unwrap_or(Path::new("/")))
+    }
+}
+
+/// A change of names, and which of its directories were synced since.
+#[derive(Clone)]
+struct Pending {
+    change: NameChange,
+    synced: [bool; 2],
 }
 
 /// What is to go wrong.
@@ -69,7 +91,7 @@ struct Inner {
     contents: Vec<Content>,
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
-    name_changes: Vec<NameChange>,
+    name_changes: Vec<Pending>,
     locked: BTreeSet<PathBuf>,
     operations: u64,
     fault: Option<Fault>,
@@ -78,6 +100,8 @@ struct Inner {
     refuse_runs: bool,
     hold_syncs: bool,
     syncs_waiting: usize,
+    /// Directories that are file systems of their own.
+    devices: Vec<PathBuf>,
 }
 
 #[derive(Default)]
@@ -137,6 +161,11 @@ impl SimulatedDisk {
         self.0.inner.lock().fault = fault;
     }
 
+    /// Is the power gone?
+    pub fn is_dead(&self) -> bool {
+        self.0.inner.lock().dead
+    }
+
     /// From now on nothing more can be reserved, or can again.
     pub fn set_full(&self, full: bool) {
         self.0.inner.lock().full = full;
@@ -145,6 +174,11 @@ impl SimulatedDisk {
     /// From now on there is no space for runs, or there is again.
     pub fn refuse_runs(&self, refuse: bool) {
         self.0.inner.lock().refuse_runs = refuse;
+    }
+
+    /// A directory is a file system of its own.
+    pub fn mount(&self, directory: &Path) {
+        self.0.inner.lock().devices.push(directory.to_owned());
     }
 
     /// From now on syncs do not return, or do again.
@@ -167,9 +201,11 @@ impl SimulatedDisk {
         let inner = self.0.inner.lock();
         let mut names = inner.durable_names.clone();
         let kept = random.next(inner.name_changes.len() as u64 + 1) as usize;
-        for change in &inner.name_changes[..kept] {
-            apply_name(&mut names, change);
+        for pending in &inner.name_changes[..kept] {
+            apply_name(&mut names, &pending.change);
         }
+        let all = names.clone();
+        names.retain(|path, _| is_reachable(&all, path));
         let contents: Vec<Content> = inner
             .contents
             .iter()
@@ -221,7 +257,8 @@ impl SimulatedDisk {
     /// The files whose names end so, in order.
     pub fn files(&self, ending: &str) -> Vec<PathBuf> {
         let inner = self.0.inner.lock();
-        inner.names.keys().filter(|path| path.to_string_lossy().ends_with(ending)).cloned().collect()
+        let files = inner.names.iter().filter(|(_, number)| **number != DIRECTORY).map(|(path, _)| path);
+        files.filter(|path| path.to_string_lossy().ends_with(ending)).cloned().collect()
     }
 
     /// Changes a file's bytes behind everybody's back.
@@ -256,33 +293,110 @@ fn apply_name(names: &mut BTreeMap<PathBuf, usize>, change: &NameChange) {
             names.remove(path);
         }
         NameChange::Rename(from, to) => {
-            if let Some(number) = names.remove(from) {
-                names.insert(to.clone(), number);
+            let moved: Vec<PathBuf> = names.keys().filter(|path| path.starts_with(from)).cloned().collect();
+            if moved.first() != Some(from) {
+                // It is not there: neither is what is below it.
+                return;
+            }
+            for path in moved {
+                if let Some(number) = names.remove(&path) {
+                    names.insert(moved_to(&path, from, to), number);
+                }
             }
         }
     }
 }
 
+fn moved_to(path: &Path, from: &Path, to: &Path) -> PathBuf {
+    match path.strip_prefix(from) {
+        Ok(below) if below.as_os_str().is_empty() => to.to_owned(),
+        Ok(below) => to.join(below),
+        Err(_) => path.to_owned(),
+    }
+}
+
+/// Are the directories above it there? What stands at the top always is.
+fn is_reachable(names: &BTreeMap<PathBuf, usize>, path: &Path) -> bool {
+    let mut above = path.ancestors().skip(1).filter(|path| path.parent().is_some());
+    above.all(|path| names.get(path) == Some(&DIRECTORY))
+}
+
 impl Inner {
     fn change_name(&mut self, change: NameChange) {
         apply_name(&mut self.names, &change);
-        self.name_changes.push(change);
+        if let NameChange::Rename(from, to) = &change {
+            // What is not synced of a directory that moves is found under its new name.
+            for pending in &mut self.name_changes {
+                match &mut pending.change {
+                    NameChange::Set(path, _) | NameChange::Unset(path) if path != from => {
+                        *path = moved_to(path, from, to);
+                    }
+                    NameChange::Rename(_, path) if path != from => *path = moved_to(path, from, to),
+                    _ => {}
+                }
+            }
+        }
+        self.name_changes.push(Pending { change, synced: [false; 2] });
+    }
+
+    fn number(&self, path: &Path) -> io::Result<usize> {
+        self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn file(&self, path: &Path) -> io::Result<usize> {
+        match self.number(path)? {
+            DIRECTORY => Err(io::ErrorKind::IsADirectory.into()),
+            number => Ok(number),
+        }
+    }
+
+    /// Something may get this name: the directory it is in is there.
+    fn has_above(&self, path: &Path) -> io::Result<()> {
+        match path.parent().filter(|above| above.parent().is_some()) {
+            Some(above) if self.number(above)? != DIRECTORY => Err(io::ErrorKind::NotADirectory.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_empty(&self, directory: &Path) -> bool {
+        !self.names.keys().any(|path| path.parent() == Some(directory))
     }
 }
 
 impl Disk for SimulatedDisk {
-    fn create_directory(&self, _: &Path) -> io::Result<()> {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        let mut inner = self.0.inner.lock();
+        let mut missing: Vec<&Path> = path.ancestors().filter(|path| path.parent().is_some()).collect();
+        missing.reverse();
+        for directory in missing {
+            match inner.number(directory) {
+                Ok(DIRECTORY) => {}
+                Ok(_) => return Err(io::ErrorKind::NotADirectory.into()),
+                // A data directory is made before anything counts on it.
+                Err(_) if directory.parent().is_some_and(|above| above.parent().is_none()) => {
+                    inner.names.insert(directory.to_owned(), DIRECTORY);
+                    inner.durable_names.insert(directory.to_owned(), DIRECTORY);
+                }
+                Err(_) => {
+                    inner.operation()?;
+                    inner.change_name(NameChange::Set(directory.to_owned(), DIRECTORY));
+                }
+            }
+        }
         Ok(())
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
         let inner = self.0.inner.lock();
+        if inner.number(directory)? != DIRECTORY {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
         let inside = inner.names.keys().filter(|path| path.parent() == Some(directory));
         Ok(inside.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect())
     }
 
     fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let number = *self.0.inner.lock().names.get(path).ok_or(io::ErrorKind::NotFound)?;
+        let number = self.0.inner.lock().file(path)?;
         Ok(Box::new(SimulatedFile { disk: self.clone(), number }))
     }
 
@@ -293,37 +407,102 @@ impl Disk for SimulatedDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let mut inner = self.0.inner.lock();
         inner.operation()?;
+        inner.has_above(path)?;
         if inner.refuse_runs && path.extension().is_some_and(|end| end == "run") {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let number = inner.contents.len();
-        inner.contents.push(Content::default());
-        inner.change_name(NameChange::Set(path.to_owned(), number));
+        let number = match inner.file(path) {
+            Ok(number) => {
+                // The file is the same, whatever other names it has.
+                let content = &mut inner.contents[number];
+                content.volatile.clear();
+                content.unsynced.push(Unsynced::Length(0));
+                number
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                inner.contents.push(Content::default());
+                let number = inner.contents.len() - 1;
+                inner.change_name(NameChange::Set(path.to_owned(), number));
+                number
+            }
+            Err(error) => return Err(error),
+        };
         Ok(Box::new(SimulatedFile { disk: self.clone(), number }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut inner = self.0.inner.lock();
         inner.operation()?;
+        inner.has_above(to)?;
+        match (inner.number(from)?, inner.number(to)) {
+            (DIRECTORY, Ok(DIRECTORY)) if !inner.is_empty(to) => {
+                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+            }
+            (DIRECTORY, Ok(DIRECTORY)) | (_, Err(_)) => {}
+            (DIRECTORY, Ok(_)) => return Err(io::ErrorKind::NotADirectory.into()),
+            (_, Ok(DIRECTORY)) => return Err(io::ErrorKind::IsADirectory.into()),
+            (_, Ok(_)) => {}
+        }
         inner.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
         Ok(())
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut inner = self.0.inner.lock();
+        inner.operation()?;
+        let number = inner.file(from)?;
+        inner.has_above(to)?;
+        if inner.names.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if inner.devices.iter().any(|device| from.starts_with(device) != to.starts_with(device)) {
+            return Err(io::ErrorKind::CrossesDevices.into());
+        }
+        inner.change_name(NameChange::Set(to.to_owned(), number));
+        Ok(())
+    }
+
+    fn names_of(&self, path: &Path) -> io::Result<u64> {
+        let inner = self.0.inner.lock();
+        let number = inner.file(path)?;
+        Ok(inner.names.values().filter(|other| **other == number).count() as u64)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.0.inner.lock();
         inner.operation()?;
-        if !inner.names.contains_key(path) {
-            return Err(io::ErrorKind::NotFound.into());
+        inner.file(path)?;
+        inner.change_name(NameChange::Unset(path.to_owned()));
+        Ok(())
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        let mut inner = self.0.inner.lock();
+        inner.operation()?;
+        if inner.number(path)? != DIRECTORY {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        if !inner.is_empty(path) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
         inner.change_name(NameChange::Unset(path.to_owned()));
         Ok(())
     }
 
-    fn sync_directory(&self, _: &Path) -> io::Result<()> {
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         let mut inner = self.0.inner.lock();
         inner.operation()?;
-        inner.durable_names = inner.names.clone();
-        inner.name_changes.clear();
+        let pending = std::mem::take(&mut inner.name_changes);
+        for mut one in pending {
+            for (synced, of) in one.synced.iter_mut().zip(one.change.directories()) {
+                *synced |= of == directory;
+            }
+            if one.synced == [true; 2] {
+                apply_name(&mut inner.durable_names, &one.change);
+            } else {
+                inner.name_changes.push(one);
+            }
+        }
         Ok(())
     }
 

@@ -1,0 +1,63 @@
+//! Snapshots and backups: an admin's matter, done by the store.
+
+use exacat_model::{Answer, Cursor, Error, OperationId, Result, SnapshotName};
+use exacat_store::Snapshots;
+
+use crate::Catalogue;
+use crate::caller::Caller;
+
+impl Catalogue {
+    fn snapshots(&self, caller: &Caller, what: &str) -> Result<&dyn Snapshots> {
+        caller.check_admin(what)?;
+        self.store.as_snapshots().ok_or_else(|| {
+            Error::invalid(format!("{what} takes a store that keeps snapshots: this one does not, or is one"))
+        })
+    }
+
+    pub(crate) async fn snapshot_create(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        name: &SnapshotName,
+    ) -> Result<Answer> {
+        let snapshots = self.snapshots(caller, "to take a snapshot")?;
+        Ok(Answer::Snapshot(snapshots.snapshot(id, name).await?))
+    }
+
+    pub(crate) async fn snapshot_list(&self, caller: &Caller) -> Result<Answer> {
+        Ok(Answer::Snapshots(self.snapshots(caller, "to see the snapshots")?.snapshots().await?))
+    }
+
+    pub(crate) async fn snapshot_drop(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        name: &SnapshotName,
+    ) -> Result<Answer> {
+        self.snapshots(caller, "to drop a snapshot")?.drop_snapshot(id, name).await?;
+        Ok(Answer::Done { revision: self.store.revision().await? })
+    }
+
+    pub(crate) async fn snapshot_verify(&self, caller: &Caller, name: &SnapshotName) -> Result<Answer> {
+        let snapshots = self.snapshots(caller, "to check a snapshot")?;
+        Ok(Answer::SnapshotChecked(snapshots.verify_snapshot(name).await?))
+    }
+
+    pub(crate) async fn snapshot_diff(
+        &self,
+        caller: &Caller,
+        (before, after): (&SnapshotName, Option<&SnapshotName>),
+        cursor: &Cursor,
+        limit: usize,
+    ) -> Result<Answer> {
+        let snapshots = self.snapshots(caller, "to compare with a snapshot")?;
+        let (items, next) = snapshots.diff(before, after, cursor, limit).await?;
+        Ok(Answer::Differences { items, next })
+    }
+
+    pub(crate) async fn backup(&self, caller: &Caller, directory: &str, cursor: &Cursor) -> Result<Answer> {
+        let snapshots = self.snapshots(caller, "to make a backup")?;
+        let (progress, next) = snapshots.backup(directory, cursor).await?;
+        Ok(Answer::BackedUp { progress, next })
+    }
+}

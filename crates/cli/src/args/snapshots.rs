@@ -1,0 +1,152 @@
+//! Commands about snapshots, clones, restores and backups.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// `exacat snapshot`
+#[derive(Debug, Subcommand)]
+pub enum SnapshotCommand {
+    /// Keep the catalogue as it is under a name
+    #[command(after_help = "\
+Takes a moment, whatever the catalogue holds: nothing is copied. The snapshot takes space as the catalogue moves
+on. It is on the same disk: 'exacat backup' makes copies elsewhere. Takes the role admin, as all of these.
+
+Examples:
+  exacat snapshot create before-upgrade
+  exacat snapshot create nightly-$(date +%F)")]
+    Create {
+        /// Its name: letters, digits, . _ -
+        name: String,
+    },
+    /// List snapshots
+    #[command(after_help = "\
+OWN is what nothing else has: the bytes that dropping the snapshot frees.
+
+Examples:
+  exacat snapshot ls
+  exacat snapshot ls --offline --data /srv/exacat
+  exacat --json snapshot ls | jq -r .name")]
+    Ls {
+        /// From the data directory itself, with or without a server
+        #[arg(long)]
+        offline: bool,
+    },
+    /// Show how the catalogue, or another snapshot, differs from a snapshot
+    #[command(after_help = "\
+Each line is an entry that was created, changed, moved or removed. A directory that was removed, restored or moved
+stands for all that is below it. What the two have in common is not read.
+
+Examples:
+  exacat snapshot diff before-upgrade
+  exacat snapshot diff monday tuesday
+  exacat --json snapshot diff monday | jq -r 'select(.difference == \"removed\").lfn'")]
+    Diff {
+        /// The snapshot to compare with
+        before: String,
+        /// A later snapshot [default: the catalogue as it is]
+        after: Option<String>,
+    },
+    /// End snapshots
+    #[command(after_help = "\
+Frees what nothing else has. Clones made of it stay.
+
+Examples:
+  exacat snapshot drop before-upgrade")]
+    Drop {
+        /// Which
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+    /// Read all of snapshots and check it
+    #[command(after_help = "\
+Every page and every record is read, every counter and index recomputed, and the digest compared with that of the
+moment it was taken. Exit status 25 (corrupt) if something is wrong.
+
+Examples:
+  exacat snapshot verify before-upgrade
+  exacat snapshot verify --offline before-upgrade --data /srv/exacat")]
+    Verify {
+        /// Which
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+        /// In this process, with or without a server: takes as long as it takes
+        #[arg(long)]
+        offline: bool,
+    },
+}
+
+/// `exacat clone`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A catalogue of its own, on the files of the snapshot: made in a moment, and never in the way of the one it was made
+of. Its history begins about where the snapshot's runs end. The server may run. DIR becomes a data directory; it must be
+empty or not there, and on the same file system.
+
+Examples:
+  exacat clone before-upgrade /srv/exacat-test
+  exacat serve --data /srv/exacat-test --listen 127.0.0.1:0")]
+pub struct CloneArgs {
+    /// The snapshot
+    pub name: String,
+    /// The data directory to make
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+/// `exacat restore`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+From a snapshot: the catalogue becomes what it was then, or, with --until, what it was at a later point: the snapshot,
+and its log up to there. What it was until now is not removed but set aside, in a directory that is named in the end,
+and can be served or restored from again. No server may run.
+
+From a directory of backups (with a / in it): a catalogue is made in a data directory that has none. Every file is
+checked.
+
+TIME is as find takes it (RFC 3339, a date, 2h for two hours ago); a whole number is a REVISION.
+
+Examples:
+  exacat restore before-upgrade
+  exacat restore nightly --until 2026-11-21T14:05:00Z
+  exacat restore nightly --until 123456
+  exacat restore nightly --until 123999 --log ~/.local/share/exacat/store/set-aside/1
+  exacat restore /backup/exacat --data /srv/exacat
+  exacat restore /backup/exacat --backup r123456 --data /srv/exacat")]
+pub struct RestoreArgs {
+    /// The snapshot, or the directory of backups (write ./DIR for one here)
+    #[arg(value_name = "NAME|DIR")]
+    pub from: String,
+    /// Up to the last change at or before a time, or up to a revision [default: as it was taken]
+    #[arg(long, value_name = "TIME|REVISION")]
+    pub until: Option<String>,
+    /// Of a directory of backups: which backup [default: the newest]
+    #[arg(long, value_name = "NAME")]
+    pub backup: Option<String>,
+    /// Of a snapshot: take the changes after it from the log in another directory, as one that was set aside
+    #[arg(long, value_name = "DIR")]
+    pub log: Option<PathBuf>,
+}
+
+/// `exacat backup`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The running server copies the catalogue as it is, with its history, to a directory on its machine: what is there from
+earlier backups is not copied again. Every file is read back and checked. Takes the role admin. Interrupted, it can
+be begun again, and goes on where it was.
+
+Examples:
+  exacat backup /backup/exacat
+  exacat backup --ls /backup/exacat
+  exacat backup --verify /backup/exacat")]
+pub struct BackupArgs {
+    /// The directory; made if it is not there
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// List the backups there; needs no server
+    #[arg(long, conflicts_with = "verify")]
+    pub ls: bool,
+    /// Read every file of every backup there and compare its checksum; needs no server
+    #[arg(long)]
+    pub verify: bool,
+}

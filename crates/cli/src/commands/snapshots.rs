@@ -1,0 +1,580 @@
+//! `snapshot`, `clone`, `restore`, `backup`: the catalogue as it was, and copies of it.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use exacat_model::{
+    Answer, BackupProgress, Cursor, Difference, Entry, EntryAt, Error, ErrorKind, File, Operation, Snapshot,
+    SnapshotCheck, SnapshotName,
+};
+use exacat_store::SystemClock;
+use exacat_store_embedded::{
+    BackupSource, EmbeddedSettings, EmbeddedStore, RestorePoint, RestoreProgress, Restored,
+};
+use serde_json::{Map, Value, json};
+
+use crate::args::{BackupArgs, CloneArgs, Connection, Global, RestoreArgs, SnapshotCommand};
+use crate::connect::data_directory;
+use crate::context::{Context, PAGE_ITEMS};
+use crate::failure::{Failure, report};
+use crate::output::human::{self, plural};
+use crate::output::{Align, Out, Style, Table};
+use crate::parse::{self, Direction};
+use crate::progress::Bar;
+
+/// `exacat snapshot`
+pub async fn snapshot(context: &mut Context, command: SnapshotCommand) -> Result<(), Failure> {
+    match command {
+        SnapshotCommand::Create { name } => create(context, &name).await,
+        SnapshotCommand::Ls { .. } => match context.call(Operation::SnapshotList).await? {
+            Answer::Snapshots(list) => show_list(&mut context.out, &list),
+            other => Err(Failure::unexpected(&other)),
+        },
+        SnapshotCommand::Diff { before, after } => diff(context, &before, after.as_deref()).await,
+        SnapshotCommand::Drop { names } => drop_all(context, names).await,
+        SnapshotCommand::Verify { names, .. } => {
+            for name in context.parsed(names, SnapshotName::parse) {
+                let checked =
+                    context.session.call_long(Operation::SnapshotVerify { name: name.clone() }).await;
+                match checked {
+                    Ok(Answer::SnapshotChecked(check)) => {
+                        if let Some(wrong) = show_check(&mut context.out, &name, &check)? {
+                            context.fail(name.as_str(), &wrong);
+                        }
+                    }
+                    Ok(other) => return Err(Failure::unexpected(&other)),
+                    Err(error) => context.fail(name.as_str(), &error),
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// `exacat snapshot ls --offline`, `exacat snapshot verify --offline`
+pub fn offline(command: &SnapshotCommand, connection: &Connection, style: Style) -> Result<u8, Failure> {
+    let directory = data_directory(connection)?;
+    let store = directory.join("store");
+    let mut out = Out::new(style);
+    let about = |error: Error| Failure::about(directory.display().to_string(), error);
+    let mut status = 0;
+    match command {
+        SnapshotCommand::Ls { .. } => {
+            show_list(&mut out, &EmbeddedStore::snapshots_in(&store).map_err(about)?)?;
+        }
+        SnapshotCommand::Verify { names, .. } => {
+            for text in names {
+                let checked = SnapshotName::parse(text).and_then(|name| {
+                    let check = EmbeddedStore::verify_snapshot_in(&store, &name)?;
+                    Ok((name, check))
+                });
+                let wrong = match checked {
+                    Ok((name, check)) => show_check(&mut out, &name, &check)?,
+                    Err(error) => Some(error),
+                };
+                if let Some(wrong) = wrong {
+                    out.flush()?;
+                    report(Some(text), &wrong);
+                    status = wrong.kind.exit_status();
+                }
+            }
+        }
+        _ => return Err(Failure::local("this takes a server")),
+    }
+    out.flush()?;
+    Ok(status)
+}
+
+fn json_of(snapshot: &Snapshot) -> Value {
+    let mut out = json!({
+        "name": snapshot.name.as_str(),
+        "revision": snapshot.revision.0,
+        "time": snapshot.time.to_string(),
+        "entries": snapshot.entries,
+        "digest": hex(u128::from_be_bytes(snapshot.digest)),
+        "bytes": snapshot.bytes,
+        "own_bytes": snapshot.own_bytes,
+    });
+    if let (Some(problem), Some(fields)) = (&snapshot.problem, out.as_object_mut()) {
+        fields.insert("problem".to_owned(), json!(problem));
+    }
+    out
+}
+
+fn hex(digest: u128) -> String {
+    format!("{digest:032x}")
+}
+
+async fn create(context: &mut Context, name: &str) -> Result<(), Failure> {
+    let operation = Operation::SnapshotCreate { name: SnapshotName::parse(name)? };
+    match context.call_about(name, operation).await? {
+        Answer::Snapshot(snapshot) if context.out.style.json => context.out.json(&json_of(&snapshot)),
+        Answer::Snapshot(_) if context.out.style.quiet => Ok(()),
+        Answer::Snapshot(taken) => {
+            let (entries, revision) = (plural(taken.entries, "entry"), taken.revision.0);
+            context.out.line(format!("{}: revision {revision}, {entries}", taken.name))
+        }
+        other => Err(Failure::unexpected(&other)),
+    }
+}
+
+fn show_list(out: &mut Out, list: &[Snapshot]) -> Result<(), Failure> {
+    if out.style.json {
+        return list.iter().try_for_each(|snapshot| out.json(&json_of(snapshot)));
+    }
+    if list.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::headed([
+        ("NAME", Align::Left),
+        ("REVISION", Align::Right),
+        ("TAKEN", Align::Left),
+        ("ENTRIES", Align::Right),
+        ("SIZE", Align::Right),
+        ("OWN", Align::Right),
+    ]);
+    for snapshot in list {
+        table.row([
+            snapshot.name.to_string(),
+            snapshot.revision.0.to_string(),
+            human::minute(snapshot.time),
+            snapshot.entries.to_string(),
+            out.size(u128::from(snapshot.bytes)),
+            out.size(u128::from(snapshot.own_bytes)),
+        ]);
+    }
+    out.table(&table)?;
+    for snapshot in list {
+        if let Some(problem) = &snapshot.problem {
+            let line = format!("WRONG {}: {}", snapshot.name, out.name(problem));
+            out.line(line)?;
+        }
+    }
+    Ok(())
+}
+
+/// Shows what a check found; an error if something is wrong.
+fn show_check(out: &mut Out, name: &SnapshotName, check: &SnapshotCheck) -> Result<Option<Error>, Failure> {
+    if out.style.json {
+        out.json(&json!({
+            "name": name.as_str(),
+            "revision": check.revision.0,
+            "runs": check.runs,
+            "rows": check.rows,
+            "changes": check.changes,
+            "entries": check.entries,
+            "problems": check.problems,
+        }))?;
+    } else {
+        for problem in &check.problems {
+            let line = format!("WRONG {name}: {}", out.name(problem));
+            out.line(line)?;
+        }
+        if check.problems.is_empty() && !out.style.quiet {
+            let (runs, changes) = (plural(check.runs, "run"), plural(check.changes, "change"));
+            out.line(format!(
+                "{name}: {} in {runs} and {changes}, all good",
+                plural(check.entries, "entry")
+            ))?;
+        }
+    }
+    let wrong = plural(check.problems.len() as u64, "problem");
+    Ok((!check.problems.is_empty()).then(|| Error::new(ErrorKind::Corrupt, format!("{wrong} found"))))
+}
+
+async fn drop_all(context: &mut Context, names: Vec<String>) -> Result<(), Failure> {
+    for name in context.parsed(names, SnapshotName::parse) {
+        match context.call(Operation::SnapshotDrop { name: name.clone() }).await {
+            Ok(Answer::Done { .. }) if context.out.style.json => {
+                context.out.json(&json!({"name": name.as_str(), "dropped": true}))?;
+            }
+            Ok(Answer::Done { .. }) => {}
+            Ok(other) => return Err(Failure::unexpected(&other)),
+            Err(error) => context.fail(name.as_str(), &error),
+        }
+    }
+    Ok(())
+}
+
+// ---- differences ----
+
+async fn diff(context: &mut Context, before: &str, after: Option<&str>) -> Result<(), Failure> {
+    let operation = Operation::SnapshotDiff {
+        before: SnapshotName::parse(before)?,
+        after: after.map(SnapshotName::parse).transpose()?,
+        cursor: Cursor::default(),
+        limit: PAGE_ITEMS,
+    };
+    let mut counts = [0u64; 4];
+    let mut pages = context.pages(operation);
+    while let Some(answer) = pages.next().await? {
+        let Answer::Differences { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+        for item in &items {
+            let kind = kind_of(item);
+            counts[kind as usize] += 1;
+            show_difference(&mut context.out, kind, item)?;
+        }
+        // What there is so far is not held back.
+        context.out.flush()?;
+    }
+    if context.out.style.verbose && !context.out.style.json {
+        let words = KINDS.iter().zip(counts).map(|(kind, count)| format!("{count} {kind}"));
+        let line = words.collect::<Vec<_>>().join(", ");
+        context.out.line(line)?;
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Created,
+    Changed,
+    Moved,
+    Removed,
+}
+
+const KINDS: [&str; 4] = ["created", "changed", "moved", "removed"];
+
+fn kind_of(item: &Difference) -> Kind {
+    match (&item.before, &item.after) {
+        (None, _) => Kind::Created,
+        (_, None) => Kind::Removed,
+        (Some(before), Some(after)) if before.entry.at == after.entry.at => Kind::Changed,
+        _ => Kind::Moved,
+    }
+}
+
+fn show_difference(out: &mut Out, kind: Kind, item: &Difference) -> Result<(), Failure> {
+    let fields = fields(item);
+    let Some(EntryAt { lfn, entry }) = item.after.as_ref().or(item.before.as_ref()) else { return Ok(()) };
+    let from = item.before.as_ref().filter(|_| kind == Kind::Moved);
+    if out.style.json {
+        let mut shown = Map::new();
+        shown.insert("difference".to_owned(), json!(KINDS[kind as usize]));
+        shown.insert("lfn".to_owned(), json!(lfn.to_string()));
+        if let Some(from) = from {
+            shown.insert("from".to_owned(), json!(from.lfn.to_string()));
+        }
+        shown.insert("kind".to_owned(), json!(entry.kind().name()));
+        shown.insert("entry".to_owned(), json!(human::entry_id(entry.id())));
+        if item.before.is_some() && item.after.is_some() {
+            shown.insert("changed".to_owned(), json!(fields));
+        }
+        return out.json(&Value::Object(shown));
+    }
+    let mut line = format!("{:<8} {}", KINDS[kind as usize], out.name(lfn.as_str()));
+    if let Some(from) = from {
+        line.push_str(&format!("  from {}", out.name(from.lfn.as_str())));
+    }
+    if !fields.is_empty() {
+        line.push_str(&format!("  ({})", fields.join(", ")));
+    }
+    out.line(line)
+}
+
+/// What differs of an entry, beside where it is.
+fn fields(item: &Difference) -> Vec<&'static str> {
+    let (Some(before), Some(after)) = (&item.before, &item.after) else { return Vec::new() };
+    let (was, is) = (&before.entry, &after.entry);
+    let mut fields = Vec::new();
+    let mut field = |name: &'static str, differs: bool| {
+        if differs {
+            fields.push(name);
+        }
+    };
+    field("owner", was.owner != is.owner);
+    field("group", was.group != is.group);
+    field("mode", was.mode != is.mode);
+    field("created", was.created != is.created);
+    field("modified", was.modified != is.modified);
+    field("expires", was.expires != is.expires);
+    field("tags", was.tags != is.tags);
+    match (was.file(), is.file()) {
+        (Some(was), Some(is)) => {
+            let of = |part: fn(&File, &File) -> bool| part(was, is);
+            field("size", of(|was, is| was.size != is.size));
+            field("checksums", of(|was, is| was.checksums != is.checksums));
+            field("job", of(|was, is| was.job != is.job));
+            field("replicas", of(|was, is| was.replicas != is.replicas));
+        }
+        _ => field(content_name(is), was.body != is.body),
+    }
+    fields
+}
+
+/// What the body of an entry that is no file is.
+fn content_name(entry: &Entry) -> &'static str {
+    match entry.body {
+        exacat_model::Body::Collection { .. } => "members",
+        exacat_model::Body::Link { .. } => "target",
+        _ => "content",
+    }
+}
+
+// ---- clone, restore, backup ----
+
+fn embedded(data: &Path) -> EmbeddedSettings {
+    EmbeddedSettings { directory: data.join("store"), ..EmbeddedSettings::default() }
+}
+
+/// Makes a data directory, as a server does: for its owner only.
+fn make_private(directory: &Path) -> Result<(), Failure> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|error| Failure::local(format!("cannot make {}: {error}", directory.display())))
+}
+
+/// Does what reads and writes files where nothing else waits for it.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> exacat_model::Result<T> + Send + 'static,
+) -> exacat_model::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::new(ErrorKind::Internal, format!("it failed: {error}")))?
+}
+
+/// `exacat clone`
+pub async fn clone(args: CloneArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
+    let data = data_directory(connection)?;
+    let name = SnapshotName::parse(&args.name)?;
+    let is_there = args.directory.exists();
+    make_private(&args.directory)?;
+    let into = args.directory.clone();
+    if std::fs::read_dir(&into).is_ok_and(|mut names| names.next().is_some()) {
+        let error =
+            Error::new(ErrorKind::Exists, "it is not empty: a clone needs a data directory of its own");
+        return Err(Failure::about(into.display().to_string(), error));
+    }
+    let store = into.join("store");
+    let cloned =
+        aside(move || EmbeddedStore::clone_snapshot(&embedded(&data), &name, &store, &SystemClock)).await;
+    let cloned = cloned.map_err(|error| {
+        if !is_there {
+            // It is empty again.
+            let _kept = std::fs::remove_dir(&into);
+        }
+        Failure::about(&args.name, error)
+    })?;
+    let mut out = Out::new(style);
+    if style.json {
+        out.json(&json!({
+            "name": args.name,
+            "data": args.directory.display().to_string(),
+            "revision": cloned.revision.0,
+            "entries": cloned.entries,
+        }))?;
+    } else if !style.quiet {
+        let (entries, shown) = (plural(cloned.entries, "entry"), args.directory.display());
+        out.line(format!("{shown}: {entries}, as of revision {} of {}", cloned.revision.0, args.name))?;
+        out.line(format!("serve it with: exacat serve --data {shown}"))?;
+    }
+    out.flush()?;
+    Ok(0)
+}
+
+/// Up to which point.
+fn point(until: Option<&str>) -> Result<RestorePoint, Failure> {
+    let about = |text: &str, error: Error| Failure::about(format!("--until {text}"), error);
+    Ok(match until {
+        None => RestorePoint::AsTaken,
+        Some(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            RestorePoint::Revision(parse::revision(text).map_err(|error| about(text, error))?)
+        }
+        Some(text) => {
+            RestorePoint::Time(parse::time(text, Direction::Past).map_err(|error| about(text, error))?)
+        }
+    })
+}
+
+/// `exacat restore`
+pub async fn restore(args: RestoreArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+    let data = data_directory(&global.connection)?;
+    let point = point(args.until.as_deref())?;
+    let from_backups = args.from.contains('/') || args.from == "." || args.from == "..";
+    let mut bar = Bar::new(global, "changes");
+    let (settings, from) = (embedded(&data), args.from.clone());
+    let restored = if from_backups {
+        if args.log.is_some() {
+            return Err(Failure::local("--log is for restoring a snapshot: a backup has its log with it"));
+        }
+        let name = args.backup.as_deref().map(SnapshotName::parse).transpose()?;
+        make_private(&data)?;
+        let source = BackupSource { directory: PathBuf::from(&from), name };
+        aside(move || {
+            let restored =
+                EmbeddedStore::restore_backup(&settings, &source, point, &SystemClock, &mut |step| {
+                    show_step(&mut bar, step);
+                });
+            bar.end();
+            restored
+        })
+        .await
+    } else {
+        if args.backup.is_some() {
+            let what = format!("--backup is for a directory of backups: write ./{from} if that is one");
+            return Err(Failure::local(what));
+        }
+        let name = SnapshotName::parse(&from)?;
+        let log = args.log.clone();
+        aside(move || {
+            let restored =
+                EmbeddedStore::restore(&settings, &name, point, log.as_deref(), &SystemClock, &mut |step| {
+                    show_step(&mut bar, step)
+                });
+            bar.end();
+            restored
+        })
+        .await
+    };
+    let restored = restored.map_err(|error| Failure::about(&args.from, error))?;
+    let mut out = Out::new(style);
+    show_restored(&mut out, &restored)?;
+    out.flush()?;
+    Ok(0)
+}
+
+fn show_step(bar: &mut Bar, step: &RestoreProgress) {
+    match step {
+        RestoreProgress::Copying { bytes_done, bytes } => bar.show_bytes(*bytes_done, *bytes),
+        RestoreProgress::Reading { revision } => bar.show_text(&format!("read the log up to {}", revision.0)),
+    }
+}
+
+fn show_restored(out: &mut Out, restored: &Restored) -> Result<(), Failure> {
+    if out.style.json {
+        let mut shown = json!({
+            "revision": restored.revision.0,
+            "time": restored.time.to_string(),
+            "entries": restored.entries,
+            "digest": hex(restored.digest),
+            "oldest": restored.oldest.0,
+        });
+        if let (Some(aside), Some(fields)) = (&restored.set_aside, shown.as_object_mut()) {
+            fields.insert("set_aside".to_owned(), json!(aside.display().to_string()));
+        }
+        return out.json(&shown);
+    }
+    if out.style.quiet {
+        return Ok(());
+    }
+    let entries = plural(restored.entries, "entry");
+    out.line(format!("restored: revision {}, of {}, {entries}", restored.revision.0, restored.time))?;
+    if let Some(aside) = &restored.set_aside {
+        out.line(format!("what was there is in {}: remove it when it is not needed", aside.display()))?;
+    }
+    Ok(())
+}
+
+/// `exacat backup --ls`, `exacat backup --verify`
+pub async fn backups(args: &BackupArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+    let directory = args.directory.clone();
+    let shown = directory.display().to_string();
+    let about = |error: Error| Failure::about(&shown, error);
+    let mut out = Out::new(style);
+    if args.ls {
+        let list = aside(move || EmbeddedStore::list_backups(&directory)).await.map_err(about)?;
+        let mut table = Table::headed([
+            ("NAME", Align::Left),
+            ("REVISION", Align::Right),
+            ("TAKEN", Align::Left),
+            ("ENTRIES", Align::Right),
+        ]);
+        for backup in &list {
+            let (name, revision) = (backup.name.as_str(), backup.revision.0);
+            if style.json {
+                let (time, entries) = (backup.time.to_string(), backup.entries);
+                out.json(&json!({"name": name, "revision": revision, "time": time, "entries": entries}))?;
+            }
+            let minute = human::minute(backup.time);
+            table.row([name.to_owned(), revision.to_string(), minute, backup.entries.to_string()]);
+        }
+        if !style.json && !list.is_empty() {
+            out.table(&table)?;
+        }
+        out.flush()?;
+        return Ok(0);
+    }
+    let mut bar = Bar::new(global, "files");
+    let problems = aside(move || {
+        let problems = EmbeddedStore::verify_backups(&directory, &mut |step| show_step(&mut bar, step));
+        bar.end();
+        problems
+    });
+    let problems = problems.await.map_err(about)?;
+    if style.json {
+        out.json(&json!({"directory": shown, "problems": problems}))?;
+    } else {
+        for problem in &problems {
+            let line = format!("WRONG {}", out.name(problem));
+            out.line(line)?;
+        }
+        if problems.is_empty() && !style.quiet {
+            out.line(format!("{shown}: every file is as it was written"))?;
+        }
+    }
+    out.flush()?;
+    if problems.is_empty() {
+        return Ok(0);
+    }
+    let wrong = format!("{} found", plural(problems.len() as u64, "problem"));
+    Err(about(Error::new(ErrorKind::Corrupt, wrong)))
+}
+
+/// `exacat backup`
+pub async fn backup(context: &mut Context, args: &BackupArgs, global: &Global) -> Result<(), Failure> {
+    let directory = std::path::absolute(&args.directory)
+        .map_err(|error| Failure::local(format!("{}: {error}", args.directory.display())))?;
+    let directory = directory.to_str().map(str::to_owned).ok_or_else(|| {
+        Failure::local(format!("{}: the name of the directory is not UTF-8", args.directory.display()))
+    })?;
+    let operation = Operation::Backup { directory: directory.clone(), cursor: Cursor::default() };
+    let mut bar = Bar::new(global, "files");
+    let mut last = BackupProgress::default();
+    let mut pages = context.pages(operation);
+    loop {
+        let answer = pages.next().await.map_err(|error| {
+            bar.end();
+            Failure::about(&directory, error)
+        })?;
+        let Some(answer) = answer else { break };
+        let Answer::BackedUp { progress, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+        bar.show_bytes(progress.bytes_done, progress.bytes);
+        last = progress;
+    }
+    bar.end();
+    if context.out.style.json {
+        return context.out.json(&json!({
+            "directory": directory,
+            "name": last.name,
+            "revision": last.revision.0,
+            "files": last.files,
+            "bytes": last.bytes,
+            "copied": last.bytes_copied,
+        }));
+    }
+    if context.out.style.quiet {
+        return Ok(());
+    }
+    let (name, revision) = (&last.name, last.revision.0);
+    if last.files == 0 {
+        return context.out.line(format!("{directory}: {name} is there already, nothing changed since"));
+    }
+    let (files, copied) = (plural(last.files, "file"), context.out.size(u128::from(last.bytes_copied)));
+    let line =
+        format!("{directory}: {name}, revision {revision}: {files}, {copied} bytes copied, all verified");
+    context.out.line(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exacat_model::Revision;
+
+    #[test]
+    fn a_point_is_a_revision_or_a_time() {
+        assert_eq!(point(None).unwrap(), RestorePoint::AsTaken);
+        assert_eq!(point(Some("123")).unwrap(), RestorePoint::Revision(Revision(123)));
+        let time = point(Some("2026-11-21T14:05:00Z")).unwrap();
+        assert_eq!(time, RestorePoint::Time(exacat_model::TimeMs(1_795_269_900_000)));
+        assert!(matches!(point(Some("2h")).unwrap(), RestorePoint::Time(_)));
+        assert!(point(Some("")).is_err() && point(Some("yesterday-ish")).is_err());
+    }
+}

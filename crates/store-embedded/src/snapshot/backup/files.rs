@@ -1,0 +1,134 @@
+//! The file FILES of a backup: what it is made of, each with its length and its checksum.
+//!
+//! ```text
+//! exacat backup files
+//! version 1
+//! run 12 0000000012-00112233445566ff.run 8123456 00112233445566778899aabbccddeeff
+//! log 1 00000000000000000001-00112233445566ff-00000000000000000400.log 65536 00112233445566778899aabbccddeeff
+//! checksum 01234567
+//! ```
+//! What it is, its number or its first revision, its name in `runs` or `log` of the directory, its bytes, their XXH3-128.
+
+use std::path::Path;
+
+use exacat_model::{Error, ErrorKind, Result};
+
+use super::super::label::{check_checksum, check_version, with_checksum};
+use crate::disk::{Disk, read_text};
+use crate::history::cannot_read;
+use crate::identity::parse_hex;
+use crate::settings::BACKUP_FILES_MAX;
+
+pub(super) const NAME: &str = "FILES";
+const VERSION: u32 = 1;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// A run, by its number.
+    Run(u64),
+    /// A segment, by its first revision.
+    Log(u64),
+}
+
+impl Part {
+    /// Where such files lie in a directory of backups, and in a data directory.
+    pub fn directory(self) -> &'static str {
+        match self {
+            Part::Run(_) => "runs",
+            Part::Log(_) => "log",
+        }
+    }
+}
+
+/// One file of a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub part: Part,
+    /// Its name among the backups' files.
+    pub name: String,
+    pub bytes: u64,
+    pub hash: u128,
+}
+
+pub(super) fn encode(files: &[Kept]) -> String {
+    let mut text = format!("exacat backup files\nversion {VERSION}\n");
+    for file in files {
+        let (what, number) = match file.part {
+            Part::Run(number) => ("run", number),
+            Part::Log(first) => ("log", first),
+        };
+        text.push_str(&format!("{what} {number} {} {} {:032x}\n", file.name, file.bytes, file.hash));
+    }
+    with_checksum(text)
+}
+
+pub(super) fn decode(text: &str) -> Result<Vec<Kept>> {
+    let damaged = || Error::new(ErrorKind::Corrupt, "it is damaged");
+    let mut lines = text.lines();
+    if lines.next() != Some("exacat backup files") {
+        return Err(damaged());
+    }
+    check_version(lines.next(), VERSION)?;
+    check_checksum(text)?;
+    let mut files = Vec::new();
+    for line in lines.take_while(|line| !line.starts_with("checksum ")) {
+        files.push(file_of(line).ok_or_else(damaged)?);
+        if files.len() > BACKUP_FILES_MAX {
+            return Err(Error::limit("the number of files of a backup", files.len(), BACKUP_FILES_MAX));
+        }
+    }
+    Ok(files)
+}
+
+fn file_of(line: &str) -> Option<Kept> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [what, number, name, bytes, hash] = words[..] else { return None };
+    let number = number.parse().ok()?;
+    let part = match what {
+        "run" => Part::Run(number),
+        "log" => Part::Log(number),
+        _ => return None,
+    };
+    // It is joined to a path.
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
+    if !plain || name.starts_with('.') || name.is_empty() {
+        return None;
+    }
+    let hash = u128::from_be_bytes(parse_hex(hash)?);
+    Some(Kept { part, name: name.to_owned(), bytes: bytes.parse().ok()?, hash })
+}
+
+/// The files of the backup in this directory.
+pub(super) fn load(disk: &dyn Disk, directory: &Path) -> Result<Vec<Kept>> {
+    let path = directory.join(NAME);
+    let shown = path.display().to_string();
+    let text = read_text(disk, &path).map_err(|error| cannot_read(&shown, &error))?;
+    let text = text.ok_or_else(|| Error::new(ErrorKind::Corrupt, format!("{shown} is missing")))?;
+    decode(&text).map_err(|error| Error::new(error.kind, format!("{shown}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_read_as_written_or_not_at_all() {
+        let files = vec![
+            Kept { part: Part::Run(12), name: "0000000012-00aa.run".to_owned(), bytes: 1 << 40, hash: 7 },
+            Kept { part: Part::Log(1), name: "1-00-400.logz".to_owned(), bytes: 0, hash: u128::MAX },
+        ];
+        let text = encode(&files);
+        assert_eq!(decode(&text).unwrap(), files);
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            assert!(decode(&String::from_utf8_lossy(&bytes)).is_err(), "byte {at}");
+        }
+        for bad in ["../x", "a/b", ".hidden", ""] {
+            let text = encode(&[Kept { name: bad.to_owned(), ..files[0].clone() }]);
+            assert_eq!(decode(&text).unwrap_err().kind, ErrorKind::Corrupt, "{bad:?}");
+        }
+        assert_eq!(decode(&text.replace("version 1", "version 2")).unwrap_err().kind, ErrorKind::Invalid);
+    }
+}

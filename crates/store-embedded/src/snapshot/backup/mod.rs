@@ -1,0 +1,142 @@
+//! Backups: copies of snapshots on another file system, and catalogues restored from there.
+//!
+//! ```text
+//!   DIR/BACKUPS                           which catalogue's they are
+//!   DIR/runs/NUMBER-SALT.run              runs, shared by all backups that have them
+//!   DIR/log/REVISION-SALT-LAST.log        segments up to their last revision, shared as well
+//!   DIR/backups/NAME/                     CATALOGUE · manifest · FILES: what it is made of · SNAPSHOT, the last
+//! ```
+//! A run never changes and a sealed segment neither, so a backup copies what came since the one before. Every file is written
+//! under another name, synced, read back and checked, and gets its name then; so whatever has its name is whole. A backup is
+//! there once its directory has its name, which is last.
+
+mod back;
+mod copy;
+mod files;
+mod run;
+
+pub use back::BackupSource;
+#[cfg(test)]
+pub(crate) use back::{list_backups, restore_backup, verify_backups};
+pub(super) use run::Backing;
+
+use std::path::{Path, PathBuf};
+
+use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
+
+use super::label::{Label, check_checksum, check_version, with_checksum};
+use crate::disk::{Disk, list_if_there, read_text, replace_small};
+use crate::history::cannot_read;
+use crate::identity::{hex, parse_hex};
+use crate::log::cannot_write;
+use crate::segment::CatalogueId;
+
+const FILE: &str = "BACKUPS";
+const VERSION: u32 = 1;
+/// The files of a backup in its own directory.
+const MANIFEST: &str = "manifest";
+const CATALOGUE: &str = crate::identity::FILE;
+
+/// What is known of a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupInfo {
+    /// Its name in its directory.
+    pub name: SnapshotName,
+    /// The last change in it.
+    pub revision: Revision,
+    /// When it was taken.
+    pub time: TimeMs,
+    /// Entries in the tree and the trash, the root not counted.
+    pub entries: u64,
+}
+
+/// A directory with backups.
+#[derive(Clone, Debug)]
+struct Shelter {
+    root: PathBuf,
+}
+
+impl Shelter {
+    fn new(root: &Path) -> Self {
+        Shelter { root: root.to_owned() }
+    }
+
+    fn backups(&self) -> PathBuf {
+        self.root.join("backups")
+    }
+
+    fn backup(&self, name: &SnapshotName) -> PathBuf {
+        self.backups().join(name.as_str())
+    }
+
+    /// Whose backups are here; none if there are none.
+    fn catalogue(&self, disk: &dyn Disk) -> Result<Option<CatalogueId>> {
+        let path = self.root.join(FILE);
+        let shown = path.display().to_string();
+        let Some(text) = read_text(disk, &path).map_err(|error| cannot_read(&shown, &error))? else {
+            return Ok(None);
+        };
+        let parsed = decode(&text).map_err(|error| Error::new(error.kind, format!("{shown}: {error}")))?;
+        Ok(Some(parsed))
+    }
+
+    /// Makes the directory one for backups of this catalogue, if it is not yet.
+    fn make(&self, disk: &dyn Disk, catalogue: CatalogueId) -> Result<()> {
+        let shown = self.root.display();
+        match self.catalogue(disk)? {
+            Some(there) if there == catalogue => {}
+            Some(_) => {
+                return Err(Error::invalid(format!(
+                    "{shown} has backups of another catalogue: choose another directory"
+                )));
+            }
+            None => {
+                let names = list_if_there(disk, &self.root)
+                    .map_err(|error| cannot_read(&shown.to_string(), &error))?;
+                // What an interrupted beginning leaves is fine.
+                if names.iter().any(|name| !name.starts_with(FILE) && name != LOCK) {
+                    return Err(Error::invalid(format!(
+                        "{shown} is not empty and has no backups: choose an empty directory"
+                    )));
+                }
+            }
+        }
+        let made = || {
+            for directory in [&self.root, &self.root.join("runs"), &self.root.join("log"), &self.backups()] {
+                disk.create_directory(directory)?;
+            }
+            replace_small(disk, &self.root, FILE, encode(catalogue).as_bytes())
+        };
+        made().map_err(|error| cannot_write(&self.root, &error))
+    }
+
+    /// The backups that are whole, the oldest first.
+    fn list(&self, disk: &dyn Disk) -> Result<Vec<Label>> {
+        let directory = self.backups();
+        let names = list_if_there(disk, &directory)
+            .map_err(|error| cannot_read(&directory.display().to_string(), &error))?;
+        let names = names.iter().filter_map(|name| SnapshotName::parse(name).ok());
+        let labels: Result<Vec<Label>> = names.map(|name| Label::load(disk, &self.backup(&name))).collect();
+        let mut labels = labels?;
+        labels.sort_by_key(|label| (label.time, label.revision));
+        Ok(labels)
+    }
+}
+
+/// Held by who writes into a directory of backups.
+const LOCK: &str = "LOCK";
+
+fn encode(catalogue: CatalogueId) -> String {
+    with_checksum(format!("exacat backups\nversion {VERSION}\ncatalogue {}\n", hex(catalogue)))
+}
+
+fn decode(text: &str) -> Result<CatalogueId> {
+    let damaged = || Error::new(ErrorKind::Corrupt, "it is damaged");
+    let mut lines = text.lines();
+    if lines.next() != Some("exacat backups") {
+        return Err(damaged());
+    }
+    check_version(lines.next(), VERSION)?;
+    check_checksum(text)?;
+    lines.next().and_then(|line| parse_hex(line.strip_prefix("catalogue ")?)).ok_or_else(damaged)
+}

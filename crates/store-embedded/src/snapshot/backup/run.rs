@@ -1,0 +1,361 @@
+//! Making a backup, in bounded steps, so that whoever asks for it sees how far it is.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use exacat_model::{BackupProgress, Error, ErrorKind, Result, Revision, SnapshotName};
+
+use super::copy::Copy;
+use super::files::{self, Kept, Part};
+use super::{LOCK, Shelter};
+use crate::disk::{Disk, exists, read_whole, remove_tree, write_small};
+use crate::history::{Segment, cannot_read};
+use crate::identity::Layout;
+use crate::log::cannot_write;
+use crate::record;
+use crate::run::{Run, head_of};
+use crate::segment::{HEADER_BYTES, Header, Records, corrupt, is_plain};
+use crate::settings::{BACKUP_FILES_MAX, BACKUP_STEP_BYTES};
+use crate::snapshot::label::Label;
+use crate::snapshot::line::header_of;
+use crate::snapshot::take::{Pinned, discard, log_files};
+use crate::table::run_file_name;
+
+/// A file to be in the backup.
+struct Planned {
+    part: Part,
+    from: PathBuf,
+    /// So many of its bytes.
+    bytes: u64,
+    name: String,
+}
+
+/// What is being done with the file whose turn it is.
+enum Stage {
+    /// Copied, or read if it is there already.
+    Copying(Copy),
+    /// Read back.
+    ReadingBack(Copy, u128),
+    /// What is in it is checked, from this part on.
+    Checking(Arc<Run>, usize, u128),
+}
+
+/// A backup that is being made of a snapshot that nobody else knows.
+pub(in crate::snapshot) struct Backing {
+    disk: Arc<dyn Disk>,
+    shelter: Shelter,
+    /// The snapshot; removed in the end.
+    from: Layout,
+    pinned: Pinned,
+    plan: Vec<Planned>,
+    at: usize,
+    stage: Option<Stage>,
+    /// What earlier backups say of files.
+    known: HashMap<String, (u64, u128)>,
+    kept: Vec<Kept>,
+    progress: BackupProgress,
+    /// Bytes of files that are done with.
+    bytes_before: u64,
+    /// There is such a backup already.
+    complete: bool,
+    _lock: Box<dyn Send + Sync>,
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        discard(&*self.disk, self.from.root());
+    }
+}
+
+impl Backing {
+    /// Begins a backup of what was pinned at `from`, in a directory for backups.
+    pub fn begin(
+        disk: Arc<dyn Disk>,
+        directory: &std::path::Path,
+        from: Layout,
+        pinned: Pinned,
+    ) -> Result<Self> {
+        let shelter = Shelter::new(directory);
+        disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
+        let lock = disk.lock(&directory.join(LOCK)).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => Error::new(
+                ErrorKind::Busy,
+                format!("another backup is being written to {}: wait for it", directory.display()),
+            ),
+            _ => cannot_write(directory, &error),
+        })?;
+        shelter.make(&*disk, pinned.identity.id)?;
+        let mut known = HashMap::new();
+        let labels = shelter.list(&*disk)?;
+        for label in &labels {
+            for file in files::load(&*disk, &shelter.backup(&label.name))? {
+                known.insert(file.name, (file.bytes, file.hash));
+            }
+        }
+        let (name, complete) = name_for(&pinned.label, &labels)?;
+        let plan = if complete { Vec::new() } else { plan(&*disk, &from, &pinned)? };
+        if plan.len() > BACKUP_FILES_MAX {
+            return Err(Error::limit("the number of files of a backup", plan.len(), BACKUP_FILES_MAX));
+        }
+        let progress = BackupProgress {
+            name: name.to_string(),
+            revision: pinned.label.revision,
+            files: plan.len() as u64,
+            bytes: plan.iter().map(|file| file.bytes).sum(),
+            ..BackupProgress::default()
+        };
+        Ok(Backing {
+            disk,
+            shelter,
+            from,
+            pinned: Pinned { label: Label { name, ..pinned.label }, ..pinned },
+            plan,
+            at: 0,
+            stage: None,
+            known,
+            kept: Vec::new(),
+            progress,
+            bytes_before: 0,
+            complete,
+            _lock: lock,
+        })
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> &BackupProgress {
+        &self.progress
+    }
+
+    /// Does some of it; true if it is done.
+    pub fn step(&mut self) -> Result<bool> {
+        if self.complete {
+            return Ok(true);
+        }
+        let mut budget = BACKUP_STEP_BYTES;
+        while budget > 0 {
+            if self.at == self.plan.len() {
+                self.finish()?;
+                self.complete = true;
+                return Ok(true);
+            }
+            budget = budget.saturating_sub(self.go_on(budget)?.max(1));
+        }
+        Ok(false)
+    }
+
+    /// Where a file of the backups gets its name, and where it is made.
+    fn paths(&self, file: &Planned) -> (PathBuf, PathBuf) {
+        let directory = self.shelter.root.join(file.part.directory());
+        (directory.join(&file.name), directory.join(format!("{}.unfinished", file.name)))
+    }
+
+    /// Goes on with one file; gives how many bytes that took.
+    fn go_on(&mut self, budget: u64) -> Result<u64> {
+        let file = &self.plan[self.at];
+        let (path, unfinished) = self.paths(file);
+        let is_there = exists(&*self.disk, &path);
+        let is_there = is_there.map_err(|error| cannot_read(&path.display().to_string(), &error))?;
+        let being_made = if is_there { &path } else { &unfinished };
+        let read_back = || Copy::reading(&*self.disk, being_made.clone(), file.bytes);
+        match self.stage.take() {
+            None if is_there => match self.known.get(&file.name) {
+                Some((bytes, hash)) if *bytes == file.bytes => {
+                    let hash = *hash;
+                    self.keep(hash, false)?;
+                    Ok(1)
+                }
+                _ => {
+                    self.stage = Some(Stage::Copying(read_back()?));
+                    Ok(1)
+                }
+            },
+            None => {
+                let copy = Copy::new(&*self.disk, file.from.clone(), file.bytes, unfinished)?;
+                self.stage = Some(Stage::Copying(copy));
+                Ok(1)
+            }
+            Some(Stage::Copying(mut copy)) => {
+                let before = copy.done();
+                let hash = copy.step(budget)?;
+                let done = copy.done();
+                self.stage = Some(match hash {
+                    Some(hash) => Stage::ReadingBack(read_back()?, hash),
+                    None => Stage::Copying(copy),
+                });
+                self.progress.bytes_done = self.bytes_before + done;
+                Ok(done - before)
+            }
+            Some(Stage::ReadingBack(mut copy, hash)) => {
+                let before = copy.done();
+                match copy.step(budget)? {
+                    None => {
+                        let read = copy.done() - before;
+                        self.stage = Some(Stage::ReadingBack(copy, hash));
+                        return Ok(read);
+                    }
+                    Some(read) if read != hash => {
+                        let what =
+                            format!("{}: what is read back is not what was written", being_made.display());
+                        return Err(Error::new(ErrorKind::Corrupt, what));
+                    }
+                    Some(_) => {}
+                }
+                let read = copy.done() - before;
+                let name = file.from.display().to_string();
+                match file.part {
+                    Part::Log(_) => {
+                        check_segment(&*self.disk, being_made, &name)?;
+                        self.keep(hash, !is_there)?;
+                    }
+                    Part::Run(_) => {
+                        let opened =
+                            self.disk.open_to_read(being_made).map_err(|error| cannot_read(&name, &error))?;
+                        let run = Run::open_of(&name, Arc::from(opened), |_| true)?;
+                        self.stage = Some(Stage::Checking(Arc::new(run), 0, hash));
+                    }
+                }
+                Ok(read)
+            }
+            Some(Stage::Checking(run, mut part, hash)) => {
+                let mut read = 0;
+                while part < run.parts() {
+                    read += run.check_part(part)?;
+                    part += 1;
+                    if read >= budget {
+                        self.stage = Some(Stage::Checking(run, part, hash));
+                        return Ok(read);
+                    }
+                }
+                self.keep(hash, !is_there)?;
+                Ok(read)
+            }
+        }
+    }
+
+    /// The file whose turn it was is whole.
+    fn keep(&mut self, hash: u128, copied: bool) -> Result<()> {
+        let file = &self.plan[self.at];
+        let (path, unfinished) = self.paths(file);
+        if copied {
+            let directory = self.shelter.root.join(file.part.directory());
+            let named =
+                self.disk.rename(&unfinished, &path).and_then(|()| self.disk.sync_directory(&directory));
+            named.map_err(|error| cannot_write(&path, &error))?;
+            self.progress.bytes_copied += file.bytes;
+        }
+        self.kept.push(Kept { part: file.part, name: file.name.clone(), bytes: file.bytes, hash });
+        self.bytes_before += file.bytes;
+        self.progress.bytes_done = self.bytes_before;
+        self.progress.files_done += 1;
+        self.at += 1;
+        Ok(())
+    }
+
+    /// All files are there: now the backup is.
+    fn finish(&mut self) -> Result<()> {
+        let disk = &*self.disk;
+        let (label, backups) = (&self.pinned.label, self.shelter.backups());
+        let making = backups.join(format!(".{}.unfinished", label.name));
+        let place = self.shelter.backup(&label.name);
+        let cannot = |error: std::io::Error| cannot_write(&place, &error);
+        remove_tree(disk, &making).and_then(|()| disk.create_directory(&making)).map_err(cannot)?;
+        Layout::new(&making).write_identity(disk, &self.pinned.identity)?;
+        self.pinned.manifest.save(disk, &making, self.pinned.identity.id)?;
+        write_small(disk, &making.join(files::NAME), files::encode(&self.kept).as_bytes()).map_err(cannot)?;
+        label.write(disk, &making)?;
+        disk.sync_directory(&making)
+            .and_then(|()| disk.rename(&making, &place))
+            .and_then(|()| disk.sync_directory(&backups))
+            .and_then(|()| disk.sync_directory(&self.shelter.root))
+            .map_err(cannot)
+    }
+}
+
+/// The name of a backup: of its revision. Is there such a backup, of this very state?
+fn name_for(label: &Label, there: &[Label]) -> Result<(SnapshotName, bool)> {
+    let mut name = format!("r{}", label.revision.0);
+    for further in 2..=u32::MAX {
+        match there.iter().find(|other| other.name.as_str() == name) {
+            None => return Ok((SnapshotName::parse(&name)?, false)),
+            Some(same) if (same.revision, same.digest) == (label.revision, label.digest) => {
+                return Ok((same.name.clone(), true));
+            }
+            // The catalogue was restored since, and came to the same revision on another line.
+            Some(_) => name = format!("r{}-{further}", label.revision.0),
+        }
+    }
+    Err(Error::invalid("there is no further name for a backup of this revision"))
+}
+
+/// What a backup of a snapshot is made of.
+fn plan(disk: &dyn Disk, from: &Layout, pinned: &Pinned) -> Result<Vec<Planned>> {
+    let mut plan = Vec::new();
+    for run in &pinned.manifest.runs {
+        let path = from.runs().join(run_file_name(run.number));
+        let name = path.display().to_string();
+        let file = disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
+        let (head, bytes) = (head_of(&name, &*file)?, file.length());
+        let bytes = bytes.map_err(|error| cannot_read(&name, &error))?;
+        let kept_as = format!("{:010}-{:016x}.run", run.number, head.salt);
+        plan.push(Planned { part: Part::Run(run.number), from: path, bytes, name: kept_as });
+    }
+    let log = from.log();
+    let all = log_files(disk, &log).map_err(|error| cannot_read(&log.display().to_string(), &error))?;
+    let end = pinned.label.revision;
+    for (at, (first, name)) in all.iter().enumerate() {
+        if *first > end {
+            // Nothing of it belongs to the snapshot.
+            break;
+        }
+        let path = log.join(name);
+        let ending = if name.ends_with(".logz") { "logz" } else { "log" };
+        let (last, bytes) = match all.get(at + 1) {
+            Some((next, _)) => (Revision(next.0 - 1), length(disk, &path)?),
+            None => (end, length_up_to(disk, &path, end)?),
+        };
+        let salt = header_of(disk, &Segment::new(&log, *first))?.salt;
+        let kept_as = format!("{:020}-{salt:016x}-{:020}.{ending}", first.0, last.0);
+        plan.push(Planned { part: Part::Log(first.0), from: path, bytes, name: kept_as });
+    }
+    Ok(plan)
+}
+
+fn length(disk: &dyn Disk, path: &std::path::Path) -> Result<u64> {
+    let length = disk.open_to_read(path).and_then(|file| file.length());
+    length.map_err(|error| cannot_read(&path.display().to_string(), &error))
+}
+
+/// Bytes of a plain segment up to the end of the record with this change.
+fn length_up_to(disk: &dyn Disk, path: &std::path::Path, end: Revision) -> Result<u64> {
+    let name = path.display().to_string();
+    let file = disk.open_to_read(path).map_err(|error| cannot_read(&name, &error))?;
+    let bytes = read_whole(&*file).map_err(|error| cannot_read(&name, &error))?;
+    let header = Header::decode(&name, &bytes)?;
+    let mut records = Records::new(&bytes, header.salt, HEADER_BYTES);
+    let mut at = HEADER_BYTES;
+    while let Some((offset, body)) = records.next_record() {
+        let head = record::read_head(body).map_err(|error| corrupt(&name, offset as u64, error))?;
+        if head.first_revision > end {
+            break;
+        }
+        at = records.offset();
+    }
+    Ok(at as u64)
+}
+
+/// Reads a segment that was copied. An archived one was read back, and has checksums of its own.
+fn check_segment(disk: &dyn Disk, path: &std::path::Path, name: &str) -> Result<()> {
+    let unreadable = |error: std::io::Error| cannot_read(name, &error);
+    let file = disk.open_to_read(path).map_err(unreadable)?;
+    let mut magic = [0; 8];
+    file.read_at(&mut magic, 0).map_err(unreadable)?;
+    if !is_plain(&magic) {
+        return Ok(());
+    }
+    let bytes = read_whole(&*file).map_err(unreadable)?;
+    let header = Header::decode(name, &bytes)?;
+    let mut records = Records::new(&bytes, header.salt, HEADER_BYTES);
+    while records.next_record().is_some() {}
+    records.ending(name, false).map(|_| ())
+}

@@ -1,0 +1,144 @@
+//! A segment's bytes up to one of its changes: what a restore keeps of it, and a clone begins with.
+//!
+//! Records stay as they are, salt and all; one that goes beyond the change is written again without what comes after.
+
+use std::sync::Arc;
+
+use exacat_model::{Change, Error, ErrorKind, Result, Revision};
+
+use super::line::file_of;
+use crate::disk::{Disk, read_whole};
+use crate::history::{Segment, cannot_read};
+use crate::log::{self, Replay};
+use crate::record::{self, Head, RecordWriter, encode_effect};
+use crate::segment::{CatalogueId, HEADER_BYTES, Header, Records, corrupt, is_plain};
+
+/// The bytes of the first of these segments, plain, up to a change in it that is there.
+pub(super) fn cut(
+    disk: &dyn Disk,
+    log_of: CatalogueId,
+    segments: &[Arc<Segment>],
+    up_to: Revision,
+) -> Result<Vec<u8>> {
+    let Some(segment) = segments.first() else { return Ok(Vec::new()) };
+    let path = file_of(disk, segment)?;
+    let name = path.display().to_string();
+    let file = disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
+    let mut bytes = read_whole(&*file).map_err(|error| cannot_read(&name, &error))?;
+    if !is_plain(&bytes) {
+        return from_changes(disk, log_of, segments, up_to);
+    }
+    let header = Header::decode(&name, &bytes)?;
+    let mut records = Records::new(&bytes, header.salt, HEADER_BYTES);
+    let (mut end, mut last) = (HEADER_BYTES, Vec::new());
+    while let Some((offset, body)) = records.next_record() {
+        let head = record::read_head(body).map_err(|error| corrupt(&name, offset as u64, error))?;
+        if head.first_revision > up_to {
+            break;
+        }
+        if head.last_revision() > up_to {
+            last = shortened(&name, offset, (head, body), up_to, header.salt)?;
+            break;
+        }
+        end = records.offset();
+    }
+    bytes.truncate(end);
+    bytes.append(&mut last);
+    Ok(bytes)
+}
+
+/// A record without the changes after one of its own.
+fn shortened(
+    name: &str,
+    offset: usize,
+    (head, body): (Head, &[u8]),
+    up_to: Revision,
+    salt: u64,
+) -> Result<Vec<u8>> {
+    let (mut group, mut effect) = (Vec::new(), Vec::new());
+    let mut shorter = RecordWriter::begin(&mut group, head);
+    let read = record::read_changes(body, Revision(0), |change| {
+        let is_kept = change.revision <= up_to;
+        if is_kept {
+            encode_effect(&change.effect, &mut effect);
+            shorter.add(&mut group, change.index, &effect);
+        }
+        Ok::<bool, exacat_model::codec::DecodeError>(is_kept)
+    });
+    read.map_err(|error| corrupt(name, offset as u64, error))?;
+    shorter.end(&mut group, salt);
+    Ok(group)
+}
+
+/// The same, of one that is archived.
+fn from_changes(
+    disk: &dyn Disk,
+    log_of: CatalogueId,
+    segments: &[Arc<Segment>],
+    up_to: Revision,
+) -> Result<Vec<u8>> {
+    let before = Revision(segments[0].first_revision.0.saturating_sub(1));
+    let mut cut = Cut { up_to, bytes: Vec::new(), group: Vec::new(), salt: 0, record: None, ended: false };
+    match log::replay(disk, log_of, segments, before, &mut cut) {
+        Err(_) if cut.ended => {}
+        other => drop(other?),
+    }
+    cut.end_record();
+    Ok(cut.bytes)
+}
+
+/// A segment being put together from its changes.
+struct Cut {
+    up_to: Revision,
+    bytes: Vec<u8>,
+    group: Vec<u8>,
+    salt: u64,
+    record: Option<RecordWriter>,
+    ended: bool,
+}
+
+impl Cut {
+    fn enough(&mut self) -> Error {
+        self.ended = true;
+        Error::new(ErrorKind::Internal, "enough of the segment was read")
+    }
+
+    fn end_record(&mut self) {
+        if let Some(record) = self.record.take() {
+            record.end(&mut self.group, self.salt);
+            self.bytes.append(&mut self.group);
+        }
+    }
+}
+
+impl Replay for Cut {
+    fn segment(&mut self, _: &str, header: &Header) -> Result<()> {
+        if !self.bytes.is_empty() {
+            return Err(self.enough());
+        }
+        self.bytes.extend_from_slice(&header.encode());
+        self.salt = header.salt;
+        Ok(())
+    }
+
+    fn record(&mut self, _: &str, _: u64, head: Head, _: usize) -> Result<()> {
+        self.end_record();
+        if head.first_revision > self.up_to {
+            return Err(self.enough());
+        }
+        self.record = Some(RecordWriter::begin(&mut self.group, head));
+        Ok(())
+    }
+
+    fn change(&mut self, _: &str, _: u64, change: Change) -> Result<()> {
+        if change.revision > self.up_to {
+            return Err(self.enough());
+        }
+        let mut effect = Vec::new();
+        encode_effect(&change.effect, &mut effect);
+        if let Some(record) = &mut self.record {
+            record.add(&mut self.group, change.index, &effect);
+        }
+        Ok(())
+    }
+}

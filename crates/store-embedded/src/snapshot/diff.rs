@@ -1,0 +1,190 @@
+//! How two states differ: the entries created, changed, moved and removed between them.
+//!
+//! Rows that lie in runs which both states have, and in nothing newer or older that only one has, are the same in both. So
+//! only what they do not share is gone through: memtables, and runs of the one and not of the other, both sides at once in the
+//! order of the keys. Where both have the same newest row - a merge wrote it to another run - there is nothing to tell. Where
+//! not, the key is looked up in both states as a whole.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use exacat_model::codec::{Encode, Reader};
+use exacat_model::limits::NAME_BYTES_MAX;
+use exacat_model::{Difference, DirId, Entry, EntryAt, EntryId, Error, Lfn, Result, Revision};
+
+use super::view::View;
+use crate::defect::Defect;
+use crate::keyspace;
+use crate::page::Row;
+use crate::run::{Reading, Run};
+use crate::settings::DIFF_ROWS_PER_PAGE_MAX;
+use crate::state::State;
+use crate::table::{From, Merged};
+
+/// Two states to be compared.
+pub(super) struct Diff {
+    before: View,
+    after: View,
+}
+
+/// Where a comparison goes on: after this key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place(Option<(DirId, Vec<u8>)>);
+
+/// Bytes of a place, at most.
+const PLACE_BYTES_MAX: usize = 10 + NAME_BYTES_MAX;
+
+impl Place {
+    /// Whence the place, as bytes; empty for the start.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let bad = || Error::invalid("this is no cursor of a comparison");
+        if bytes.is_empty() {
+            return Ok(Place(None));
+        }
+        let mut reader = Reader::new(bytes);
+        let directory = DirId(reader.varint().map_err(|_| bad())?);
+        if bytes.len() > PLACE_BYTES_MAX {
+            return Err(bad());
+        }
+        Ok(Place(Some((directory, reader.rest().to_vec()))))
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some((directory, name)) = &self.0 {
+            directory.encode(&mut bytes);
+            bytes.extend_from_slice(name);
+        }
+        bytes
+    }
+}
+
+fn key<'r>(row: Row<'r>) -> (DirId, &'r [u8]) {
+    (row.parent, row.name)
+}
+
+fn identity(run: &Run) -> (u64, u64) {
+    (run.number(), run.salt())
+}
+
+impl Diff {
+    pub fn new(before: View, after: View) -> Self {
+        Diff { before, after }
+    }
+
+    /// Of which revisions the states are.
+    pub fn revisions(&self) -> (Revision, Revision) {
+        (self.before.label.revision, self.after.label.revision)
+    }
+
+    /// The next differences, in the order of where they are kept, `limit` or one more; and where to go on, if there may
+    /// be more.
+    pub fn page(&self, from: &Place, limit: usize) -> Result<(Vec<Difference>, Option<Place>)> {
+        let (before, after) = (&self.before.state, &self.after.state);
+        let mut told = Vec::new();
+        let (mut one, mut other) = (unshared(before, after, from)?, unshared(after, before, from)?);
+        let (mut was, mut is) = (one.next()?, other.next()?);
+        let mut rows = 0;
+        loop {
+            let at = match (was.map(key), is.map(key)) {
+                (None, None) => return Ok((told, None)),
+                (Some(at), None) | (None, Some(at)) => at,
+                (Some(was_at), Some(is_at)) => was_at.min(is_at),
+            };
+            if !keyspace::is_directory(at.0) && at.0 != keyspace::ROOT_IN {
+                // Tables come last.
+                return Ok((told, None));
+            }
+            let (was_here, is_here) = (was.filter(|row| key(*row) == at), is.filter(|row| key(*row) == at));
+            if was_here.is_none() || was_here != is_here {
+                between(before, after, at, &mut told)?;
+            }
+            rows += 1;
+            if told.len() >= limit || rows >= DIFF_ROWS_PER_PAGE_MAX {
+                return Ok((told, Some(Place(Some((at.0, at.1.to_vec()))))));
+            }
+            let (pass_was, pass_is) = (was_here.is_some(), is_here.is_some());
+            if pass_was {
+                was = one.next()?;
+            }
+            if pass_is {
+                is = other.next()?;
+            }
+        }
+    }
+}
+
+/// The rows of a state that do not lie in runs of the other.
+fn unshared<'s>(state: &'s State, other: &State, from: &Place) -> Result<Merged<'s>> {
+    let others: HashSet<(u64, u64)> = other.table.version().runs.iter().map(|run| identity(run)).collect();
+    let runs = state.table.version().runs.iter().filter(|run| !others.contains(&identity(run)));
+    let from = match &from.0 {
+        None => From::START,
+        Some((directory, name)) => From { directory: *directory, name, after: true },
+    };
+    Ok(Merged::from([state.table.active()], runs.map(Arc::clone), from, Reading::in_passing())?)
+}
+
+/// What stands under a key, in the tree or below the trash.
+fn at_key(state: &State, (directory, name): (DirId, &[u8])) -> std::result::Result<Option<Entry>, Defect> {
+    state.look().view.find(directory, name, |row| match row {
+        Some(row) => Ok(row.entry()?),
+        None => Ok(None),
+    })?
+}
+
+/// Is this directory, and so what stands in it, in the tree?
+fn is_in_tree(state: &State, directory: DirId) -> bool {
+    directory == keyspace::ROOT_IN || state.is_alive(directory)
+}
+
+fn placed(state: &State, entry: Entry) -> EntryAt {
+    let mut names = state.directories.path_of(entry.at.parent);
+    if entry.id() != EntryId::Directory(DirId::ROOT) {
+        names.push(entry.at.name.as_str());
+    }
+    EntryAt { lfn: Lfn::from_names(names.into_iter()), entry }
+}
+
+/// Where this entry is in the tree of a state; none if it is not.
+fn elsewhere(state: &State, id: EntryId) -> std::result::Result<Option<EntryAt>, Defect> {
+    let look = state.look();
+    let found = look.find_id(id)?.filter(|found| look.is_in_tree(found));
+    Ok(found.map(|found| placed(state, found.entry)))
+}
+
+/// Tells how what stands under one key differs.
+fn between(
+    before: &State,
+    after: &State,
+    key: (DirId, &[u8]),
+    told: &mut Vec<Difference>,
+) -> std::result::Result<(), Defect> {
+    let (was, is) = (at_key(before, key)?, at_key(after, key)?);
+    if was == is {
+        // One of them may be in the trash: then that is told of the directory that went there.
+        return Ok(());
+    }
+    let was = was.filter(|_| is_in_tree(before, key.0));
+    match (was, is.filter(|_| is_in_tree(after, key.0))) {
+        (Some(was), Some(is)) if was.id() == is.id() => {
+            let (before, after) = (Some(placed(before, was)), Some(placed(after, is)));
+            told.push(Difference { before, after });
+        }
+        (was, is) => {
+            if let Some(was) = was
+                // If it moved, it is told where it is now; if its directory went, that stands for it.
+                && is_in_tree(after, key.0)
+                && elsewhere(after, was.id())?.is_none()
+            {
+                told.push(Difference { before: Some(placed(before, was)), after: None });
+            }
+            if let Some(is) = is {
+                let before = elsewhere(before, is.id())?;
+                told.push(Difference { before, after: Some(placed(after, is)) });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! The file SNAPSHOT: what a snapshot, or a backup, is. Text, for a person who wonders what is in the directory, and read
+//! back only as it was written.
+//!
+//! ```text
+//! exacat snapshot
+//! version 1
+//! name before-upgrade
+//! revision 1099511627776
+//! time 1790000000000
+//! entries 200000000
+//! digest 00112233445566778899aabbccddeeff
+//! catalogue 0123456789abcdef0123456789abcdef
+//! checksum 01234567
+//! ```
+//! The time is when it was taken, in ms since 1970; the checksum is CRC-32 of the lines before it.
+
+use std::path::Path;
+
+use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
+
+use crate::disk::{Disk, read_text, write_small};
+use crate::history::cannot_read;
+use crate::identity::{hex, parse_hex};
+use crate::log::cannot_write;
+use crate::segment::CatalogueId;
+
+/// The version of the format this release writes.
+const VERSION: u32 = 1;
+/// Its name in a snapshot's directory.
+pub(super) const FILE: &str = "SNAPSHOT";
+
+/// What a snapshot is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Label {
+    pub name: SnapshotName,
+    /// The last change in it.
+    pub revision: Revision,
+    /// When it was taken.
+    pub time: TimeMs,
+    /// Entries, the root not counted.
+    pub entries: u64,
+    /// Of the state.
+    pub digest: u128,
+    pub catalogue: CatalogueId,
+}
+
+impl Label {
+    pub fn encode(&self) -> String {
+        let text = format!(
+            "exacat snapshot\nversion {VERSION}\nname {}\nrevision {}\ntime {}\nentries {}\ndigest {:032x}\ncatalogue {}\n",
+            self.name,
+            self.revision.0,
+            self.time.0,
+            self.entries,
+            self.digest,
+            hex(self.catalogue),
+        );
+        with_checksum(text)
+    }
+
+    pub fn decode(text: &str) -> Result<Self> {
+        let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("{what} is missing or damaged"));
+        let mut lines = text.lines();
+        if lines.next() != Some("exacat snapshot") {
+            return Err(corrupt("the line that says what this is"));
+        }
+        check_version(lines.next(), VERSION)?;
+        check_checksum(text)?;
+        let mut field = |name: &'static str| -> Result<&str> {
+            let value = lines.next().and_then(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            value.ok_or_else(|| corrupt(name))
+        };
+        let name = SnapshotName::parse(field("name")?).map_err(|_| corrupt("name"))?;
+        let mut number = |name: &'static str| field(name)?.parse::<u64>().map_err(|_| corrupt(name));
+        let (revision, time, entries) = (number("revision")?, number("time")?, number("entries")?);
+        let digest = parse_hex(field("digest")?).ok_or_else(|| corrupt("digest"))?;
+        let catalogue = parse_hex(field("catalogue")?).ok_or_else(|| corrupt("catalogue"))?;
+        let label = Label {
+            name,
+            revision: Revision(revision),
+            time: TimeMs(time),
+            entries,
+            digest: u128::from_be_bytes(digest),
+            catalogue,
+        };
+        // Nothing passes but what is written so.
+        if label.encode() == text { Ok(label) } else { Err(corrupt("a line")) }
+    }
+
+    /// The label in this directory.
+    pub fn load(disk: &dyn Disk, directory: &Path) -> Result<Self> {
+        let path = directory.join(FILE);
+        let shown = path.display().to_string();
+        let text = read_text(disk, &path).map_err(|error| cannot_read(&shown, &error))?;
+        let text = text.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("{shown} is not there")))?;
+        Self::decode(&text).map_err(|error| Error::new(error.kind, format!("{shown}: {error}")))
+    }
+
+    /// Writes it; its name is durable once the directory is synced.
+    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<()> {
+        let path = directory.join(FILE);
+        write_small(disk, &path, self.encode().as_bytes()).map_err(|error| cannot_write(&path, &error))
+    }
+}
+
+/// Ends a text with a line that has its checksum.
+pub(super) fn with_checksum(mut text: String) -> String {
+    let sum = crc32fast::hash(text.as_bytes());
+    text.push_str(&format!("checksum {sum:08x}\n"));
+    text
+}
+
+/// Is the last line the checksum of those before it?
+pub(super) fn check_checksum(text: &str) -> Result<()> {
+    let at = text.strip_suffix('\n').and_then(|text| Some(text.rfind('\n')? + 1));
+    let whole = at.is_some_and(|at| with_checksum(text[..at].to_owned()) == text);
+    if whole { Ok(()) } else { Err(Error::new(ErrorKind::Corrupt, "it fails its checksum")) }
+}
+
+/// Is it a version that this release reads?
+pub(super) fn check_version(line: Option<&str>, newest: u32) -> Result<()> {
+    let version = line.and_then(|line| line.strip_prefix("version ")?.parse::<u32>().ok());
+    match version {
+        Some(version) if version <= newest => Ok(()),
+        Some(version) => {
+            let what = format!("has version {version}, this release reads up to {newest}: use a newer one");
+            Err(Error::new(ErrorKind::Invalid, what))
+        }
+        None => Err(Error::new(ErrorKind::Corrupt, "the version is missing or damaged")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOLDEN: &str = include_str!("../tests/golden/snapshot-v1.txt");
+
+    fn label() -> Label {
+        Label {
+            name: SnapshotName::parse("before-upgrade").unwrap(),
+            revision: Revision(1 << 40),
+            time: TimeMs(1_790_000_000_000),
+            entries: 200_000_000,
+            digest: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
+            catalogue: *b"golden catalogue",
+        }
+    }
+
+    #[test]
+    fn a_label_of_version_1_is_read_as_it_was_written() {
+        assert_eq!(label().encode(), GOLDEN, "it is written otherwise than version 1 wrote");
+        assert_eq!(Label::decode(GOLDEN).unwrap(), label());
+    }
+
+    /// Goal: a label is read as written or not at all.
+    #[test]
+    fn a_changed_byte_is_found() {
+        let text = label().encode();
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            assert!(Label::decode(&String::from_utf8_lossy(&bytes)).is_err(), "byte {at}");
+            assert!(Label::decode(&text[..at]).is_err(), "cut at {at}");
+        }
+        assert!(Label::decode(&format!("{text}\n")).is_err());
+        let newer = Label::decode(&text.replace("version 1", "version 2")).unwrap_err();
+        assert_eq!(newer.kind, ErrorKind::Invalid);
+    }
+}

@@ -1,0 +1,100 @@
+//! Which segments of a log go on from a snapshot.
+//!
+//! A snapshot has its own part of the log; what came after it is in the catalogue's. But a catalogue that was restored to
+//! an earlier point goes on from there, on another line: then what its log has after that point never followed what the
+//! snapshot has. A segment is the same on two lines if its first revision and its salt are; it may be cut on one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use exacat_model::{Error, ErrorKind, Result, Revision};
+
+use crate::disk::{Disk, exists};
+use crate::history::{Segment, cannot_read};
+use crate::log::cannot_write;
+use crate::segment::{HEADER_BYTES, Header};
+
+/// An archived segment begins so; the plain one's header is in its own.
+const ARCHIVED_MAGIC: [u8; 8] = *b"exacatLZ";
+const HEADER_IN_ARCHIVED: usize = 16;
+
+/// The file that a segment is in, plain or archived.
+pub(super) fn file_of(disk: &dyn Disk, segment: &Segment) -> Result<PathBuf> {
+    let plain = exists(disk, &segment.path);
+    let plain = plain.map_err(|error| cannot_read(&segment.path.display().to_string(), &error))?;
+    Ok(if plain { segment.path.clone() } else { segment.path.with_extension("logz") })
+}
+
+/// The header that a segment was begun with.
+pub(super) fn header_of(disk: &dyn Disk, segment: &Segment) -> Result<Header> {
+    let path = file_of(disk, segment)?;
+    let name = path.display().to_string();
+    let mut bytes = [0; HEADER_IN_ARCHIVED + HEADER_BYTES];
+    let read = disk.open_to_read(&path).and_then(|file| file.read_at(&mut bytes, 0));
+    let read = read.map_err(|error| cannot_read(&name, &error))?;
+    let from = if bytes.starts_with(&ARCHIVED_MAGIC) { HEADER_IN_ARCHIVED } else { 0 };
+    Header::decode(&name, bytes[..read].get(from..).unwrap_or_default())
+}
+
+fn is_same(disk: &dyn Disk, one: &Segment, other: &Segment) -> Result<bool> {
+    Ok(one.first_revision == other.first_revision
+        && header_of(disk, one)?.salt == header_of(disk, other)?.salt)
+}
+
+/// The segments of one line: those before a snapshot that are kept, its own, and those after it.
+
+pub(super) struct Line {
+    pub segments: Vec<Arc<Segment>>,
+    /// The catalogue's log goes on from the snapshot.
+    pub goes_on: bool,
+}
+
+/// Puts together the line that a snapshot at `revision`, with its `own` segments, is on.
+pub(super) fn line(
+    disk: &dyn Disk,
+    own: &[Arc<Segment>],
+    revision: Revision,
+    on: &[Arc<Segment>],
+) -> Result<Line> {
+    let (Some(first), Some(last)) = (own.first(), own.last()) else {
+        return Err(Error::new(ErrorKind::Corrupt, "the snapshot has no part of the log"));
+    };
+    let mut segments: Vec<Arc<Segment>> = Vec::new();
+    let at = on.partition_point(|segment| segment.first_revision < first.first_revision);
+    if let Some(segment) = on.get(at)
+        && is_same(disk, segment, first)?
+    {
+        segments.extend_from_slice(&on[..at]);
+    }
+    // The segment of the catalogue's log that has the snapshot's last change, or was begun after it.
+    let up_to = revision.max(last.first_revision);
+    let covering = on.partition_point(|segment| segment.first_revision <= up_to).checked_sub(1);
+    let goes_on = match covering {
+        Some(covering) if is_same(disk, &on[covering], last)? => {
+            segments.extend_from_slice(&own[..own.len() - 1]);
+            segments.extend_from_slice(&on[covering..]);
+            true
+        }
+        Some(_) => {
+            segments.extend_from_slice(own);
+            false
+        }
+        // What is kept of the log begins later. Whether it goes on from there is seen when it is read.
+        None => {
+            segments.extend_from_slice(own);
+            segments.extend_from_slice(on);
+            true
+        }
+    };
+    Ok(Line { segments, goes_on })
+}
+
+/// Gives a segment's file a further name in another directory.
+pub(super) fn link_segment(disk: &dyn Disk, segment: &Segment, into: &std::path::Path) -> Result<()> {
+    let path = file_of(disk, segment)?;
+    let name = path.file_name().unwrap_or_default();
+    disk.hard_link(&path, &into.join(name)).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => cannot_read(&path.display().to_string(), &error),
+        _ => cannot_write(&into.join(name), &error),
+    })
+}

@@ -1,0 +1,163 @@
+//! The moment a restore counts from.
+//!
+//! A restore makes the new log and the new runs beside those that are there, in `restore.prepared`. When they are whole and
+//! durable, the file RESTORE says so: from then on the restore is done, but for renames, which whoever opens the directory
+//! next completes. Before, it is not done, and what was prepared is removed. What was there before is moved to
+//! `set-aside/NUMBER`, laid out as a data directory, and never removed by itself.
+//!
+//! ```text
+//!   RESTORE written ► log ► set-aside/N/log ► restore.prepared/log ► log ► the same for runs ► RESTORE removed
+//!                                                       (and for CATALOGUE, if it comes from elsewhere)
+//! ```
+//! RESTORE is text:
+//! ```text
+//! exacat restore
+//! version 1
+//! set-aside 3
+//! checksum 01234567
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use exacat_model::{Error, ErrorKind, Result};
+
+use super::label::{check_checksum, check_version, with_checksum};
+use crate::disk::{Disk, exists, list_if_there, read_text, remove_tree, replace_small};
+use crate::history::cannot_read;
+use crate::identity::{FILE as CATALOGUE, Identity, Layout};
+use crate::log::cannot_write;
+
+const FILE: &str = "RESTORE";
+const VERSION: u32 = 1;
+
+fn encode(number: u64) -> String {
+    with_checksum(format!("exacat restore\nversion {VERSION}\nset-aside {number}\n"))
+}
+
+fn decode(text: &str) -> Result<u64> {
+    let damaged = || Error::new(ErrorKind::Corrupt, "it is damaged");
+    let mut lines = text.lines();
+    if lines.next() != Some("exacat restore") {
+        return Err(damaged());
+    }
+    check_version(lines.next(), VERSION)?;
+    check_checksum(text)?;
+    lines.next().and_then(|line| line.strip_prefix("set-aside ")?.parse().ok()).ok_or_else(damaged)
+}
+
+/// The number of the restore that is done but for renames; none if there is none.
+fn marked(disk: &dyn Disk, data: &Layout) -> Result<Option<u64>> {
+    let path = data.root().join(FILE);
+    let shown = path.display().to_string();
+    let text = read_text(disk, &path).map_err(|error| cannot_read(&shown, &error))?;
+    let number = text.map(|text| decode(&text)).transpose();
+    number.map_err(|error| Error::new(error.kind, format!("{shown}: {error}")))
+}
+
+/// An error if a restore is under way: only opening, or restoring again, ends it.
+pub(crate) fn check_settled(disk: &dyn Disk, data: &Layout) -> Result<()> {
+    match marked(disk, data)? {
+        None => Ok(()),
+        Some(_) => Err(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "a restore of {} was interrupted: opening it, as a server does, completes it",
+                data.root().display()
+            ),
+        )),
+    }
+}
+
+/// What the next restore sets aside goes there.
+pub(super) fn next_aside(disk: &dyn Disk, data: &Layout) -> Result<u64> {
+    let directory = data.set_aside();
+    let names = list_if_there(disk, &directory)
+        .map_err(|error| cannot_read(&directory.display().to_string(), &error))?;
+    Ok(names.iter().filter_map(|name| name.parse::<u64>().ok()).max().unwrap_or(0) + 1)
+}
+
+/// Where that is.
+pub(super) fn aside(data: &Layout, number: u64) -> PathBuf {
+    data.set_aside().join(number.to_string())
+}
+
+/// Makes what was prepared count, and sets aside what was there. After an error either may be so.
+pub(super) fn switch(disk: &dyn Disk, data: &Layout, number: u64, was: Option<&Identity>) -> Result<()> {
+    let aside = Layout::new(&aside(data, number));
+    let cannot = |error: io::Error| cannot_write(data.root(), &error);
+    disk.create_directory(aside.root()).map_err(cannot)?;
+    if let Some(identity) = was {
+        aside.write_identity(disk, identity)?;
+    }
+    disk.sync_directory(aside.root())
+        .and_then(|()| disk.sync_directory(&data.set_aside()))
+        .and_then(|()| disk.sync_directory(&data.prepared()))
+        .and_then(|()| disk.sync_directory(data.root()))
+        .and_then(|()| replace_small(disk, data.root(), FILE, encode(number).as_bytes()))
+        .map_err(cannot)?;
+    settle(disk, data)
+}
+
+/// Completes a restore that was interrupted after it was done, and removes what one that was not left. To be called with the
+/// directory locked, before anything in it is made or looked at.
+pub(crate) fn settle(disk: &dyn Disk, data: &Layout) -> Result<()> {
+    let cannot = |error: io::Error| cannot_write(data.root(), &error);
+    if let Some(number) = marked(disk, data)? {
+        let aside = aside(data, number);
+        for part in ["log", "runs", CATALOGUE] {
+            take_place(disk, data, &aside, part).map_err(cannot)?;
+        }
+        disk.remove(&data.root().join(FILE))
+            .and_then(|()| disk.sync_directory(data.root()))
+            .map_err(cannot)?;
+        tracing::info!(set_aside = %aside.display(), "the catalogue was restored; what was there before is set aside");
+        // Where nothing was before, nothing is in it.
+        if list_if_there(disk, &aside).is_ok_and(|names| names.is_empty()) {
+            disk.remove_directory(&aside).map_err(cannot)?;
+        }
+    } else if data.read_identity(disk)?.is_none() && exists(disk, &data.prepared()).map_err(cannot)? {
+        return Err(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "a restore into {} was interrupted before it was done: run it again, or remove {}",
+                data.root().display(),
+                data.prepared().display()
+            ),
+        ));
+    }
+    remove_tree(disk, &data.prepared()).map_err(cannot)
+}
+
+fn take_place(disk: &dyn Disk, data: &Layout, aside: &Path, part: &str) -> io::Result<()> {
+    let (prepared, place) = (data.prepared().join(part), data.root().join(part));
+    if !exists(disk, &prepared)? {
+        return Ok(());
+    }
+    if exists(disk, &place)? {
+        disk.rename(&place, &aside.join(part))?;
+        disk.sync_directory(aside)?;
+        disk.sync_directory(data.root())?;
+    }
+    disk.rename(&prepared, &place)?;
+    disk.sync_directory(data.root())?;
+    disk.sync_directory(&data.prepared())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_marker_is_read_as_written_or_not_at_all() {
+        let text = encode(3);
+        assert_eq!(text, include_str!("../tests/golden/restore-v1.txt"));
+        assert_eq!(decode(&text).unwrap(), 3);
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            assert!(decode(&String::from_utf8_lossy(&bytes)).is_err(), "byte {at}");
+            assert!(decode(&text[..at]).is_err(), "cut at {at}");
+        }
+    }
+}

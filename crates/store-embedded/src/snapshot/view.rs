@@ -1,0 +1,263 @@
+//! A snapshot as a state: from its runs, and its part of the log up to its revision.
+//!
+//! The last segment is the catalogue's own, which may be written to meanwhile: so reading ends with the snapshot's last
+//! change, and what comes after it is not looked at.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use exacat_model::limits::OPERATIONS_REMEMBERED;
+use exacat_model::{
+    Change, Error, ErrorKind, Result, Revision, Snapshot, SnapshotCheck, SnapshotName, TimeMs,
+};
+use exacat_store::Clock;
+
+use super::label::Label;
+use super::serve::Keeper;
+use super::{existing, layout_of, take};
+use crate::disk::{Disk, RealDisk};
+use crate::history::{History, Segment};
+use crate::identity::{Identity, Layout};
+use crate::log::{self, Replay};
+use crate::open::{Builder, flush};
+use crate::record::Head;
+use crate::run::Cache;
+use crate::segment::{CatalogueId, Header};
+use crate::settings::{EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
+use crate::state::{Operations, State};
+use crate::store::{EmbeddedStore, Shared};
+use crate::table::Shelf;
+
+/// Where reading a log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With this change.
+    Revision(Revision),
+    /// With the last change up to this time.
+    Time(TimeMs),
+}
+
+/// Reads up to somewhere, then no further.
+struct Until<'r> {
+    end: End,
+    ended: bool,
+    into: &'r mut Builder,
+    /// Told, after every record, up to where it was read.
+    tell: &'r mut dyn FnMut(Revision),
+}
+
+impl Until<'_> {
+    /// An error that is none.
+    fn enough(&mut self) -> Error {
+        self.ended = true;
+        Error::new(ErrorKind::Internal, "enough of the log was read")
+    }
+
+    fn is_after(&self, revision: Revision) -> bool {
+        matches!(self.end, End::Revision(end) if revision > end)
+    }
+}
+
+impl Replay for Until<'_> {
+    fn segment(&mut self, file: &str, header: &Header) -> Result<()> {
+        if self.is_after(header.first_revision) {
+            return Err(self.enough());
+        }
+        self.into.segment(file, header)
+    }
+
+    fn record(&mut self, file: &str, offset: u64, head: Head, bytes: usize) -> Result<()> {
+        if self.is_after(head.first_revision) || matches!(self.end, End::Time(end) if head.time > end) {
+            return Err(self.enough());
+        }
+        (self.tell)(self.into.state.revision);
+        self.into.record(file, offset, head, bytes)
+    }
+
+    fn change(&mut self, file: &str, offset: u64, change: Change) -> Result<()> {
+        let revision = change.revision;
+        self.into.change(file, offset, change)?;
+        // Nothing behind the last is looked at: it may be being written.
+        if self.end == End::Revision(revision) { Err(self.enough()) } else { Ok(()) }
+    }
+}
+
+/// Builds the state that runs and a log give, up to somewhere. Of more than `rows_max` rows in memory, runs are made.
+pub(super) fn build(
+    disk: &dyn Disk,
+    shelf: Shelf,
+    (log_of, segments): (CatalogueId, &[Arc<Segment>]),
+    end: End,
+    (cache_bytes, rows_max): (u64, usize),
+    tell: &mut dyn FnMut(Revision),
+) -> Result<Builder> {
+    let (seed, cache) = (log::random_u64()?, Arc::new(Cache::new(cache_bytes)));
+    let mut operations = Operations::new(OPERATIONS_REMEMBERED);
+    let state = match shelf.version().runs.is_empty() {
+        true => State::new(seed, cache)?,
+        false => State::load(seed, Arc::clone(shelf.version()), cache, &mut operations)?,
+    };
+    let from = state.revision;
+    let mut into = Builder { state, operations, shelf, rows_max };
+    let is_there = match end {
+        End::Revision(end) => end <= from,
+        End::Time(end) => end < into.state.time,
+    };
+    if !is_there {
+        let mut until = Until { end, ended: false, into: &mut into, tell };
+        match log::replay(disk, log_of, segments, from, &mut until) {
+            Err(_) if until.ended => {}
+            other => drop(other?),
+        }
+    }
+    Ok(into)
+}
+
+/// Puts what is in memory only into a run.
+pub(super) fn flush_built(built: &mut Builder) -> Result<()> {
+    flush(&mut built.state, &built.operations, &mut built.shelf)
+}
+
+/// A snapshot that was opened.
+pub(super) struct View {
+    pub label: Label,
+    pub identity: Identity,
+    pub segments: Vec<Arc<Segment>>,
+    pub state: State,
+}
+
+/// Opens what is laid out as a snapshot.
+pub(super) fn open(disk: &Arc<dyn Disk>, layout: &Layout, cache_bytes: u64) -> Result<View> {
+    let label = Label::load(&**disk, layout.root())?;
+    open_labelled(disk, layout, label, cache_bytes)
+}
+
+/// Opens what is laid out as a snapshot, and is this one.
+pub(super) fn open_labelled(
+    disk: &Arc<dyn Disk>,
+    layout: &Layout,
+    label: Label,
+    cache_bytes: u64,
+) -> Result<View> {
+    let corrupt = |what: String| {
+        Error::new(ErrorKind::Corrupt, format!("the snapshot {} is damaged: {what}", label.name))
+    };
+    let identity = layout.read_identity(&**disk)?;
+    let identity = identity.ok_or_else(|| corrupt("the file CATALOGUE is missing".to_owned()))?;
+    if identity.id != label.catalogue {
+        return Err(corrupt("it is another catalogue's".to_owned()));
+    }
+    let about = |error: Error| match error.kind {
+        ErrorKind::Corrupt => corrupt(error.message),
+        _ => error,
+    };
+    let shelf = Shelf::look_at(Arc::clone(disk), &layout.runs(), identity.clone()).map_err(about)?;
+    let segments = log::list_segments(&**disk, &layout.log(), false)?;
+    let settings = (cache_bytes, usize::MAX);
+    let end = End::Revision(label.revision);
+    let built = build(&**disk, shelf, (identity.id, &segments), end, settings, &mut |_| ()).map_err(about)?;
+    let state = built.state;
+    if state.revision != label.revision {
+        return Err(corrupt(format!(
+            "its log ends with change {}, not {}",
+            state.revision.0, label.revision.0
+        )));
+    }
+    if (state.digest(), state.entries) != (label.digest, label.entries) {
+        return Err(corrupt("its state is not the one that it was taken of".to_owned()));
+    }
+    Ok(View { label, identity, segments, state })
+}
+
+/// Reads everything of what is laid out as a snapshot, and compares.
+pub(crate) fn verify(disk: &Arc<dyn Disk>, layout: &Layout) -> Result<SnapshotCheck> {
+    let label = Label::load(&**disk, layout.root())?;
+    let mut check = SnapshotCheck {
+        revision: label.revision,
+        runs: 0,
+        rows: 0,
+        changes: 0,
+        entries: label.entries,
+        problems: Vec::new(),
+    };
+    let view = match open_labelled(disk, layout, label, SNAPSHOT_CACHE_BYTES) {
+        Ok(view) => view,
+        Err(error) if error.kind == ErrorKind::Corrupt => {
+            check.problems.push(error.message);
+            return Ok(check);
+        }
+        Err(error) => return Err(error),
+    };
+    let runs = &view.state.table.version().runs;
+    for run in runs {
+        check.runs += 1;
+        check.rows += run.rows().0;
+        check.problems.extend(run.check());
+    }
+    let in_runs = State::revision_in(runs).unwrap_or_default();
+    check.changes = view.label.revision.0.saturating_sub(in_runs.0);
+    if check.problems.is_empty() {
+        match view.state.audit() {
+            Ok(audit) => check.problems.extend(
+                audit.findings.iter().map(|item| format!("{}: {}: {}", item.what, item.which, item.detail)),
+            ),
+            Err(defect) => check.problems.push(defect.to_string()),
+        }
+    }
+    Ok(check)
+}
+
+impl EmbeddedStore {
+    /// Opens a snapshot of the catalogue in the settings' directory as a store that answers and cannot be changed, also
+    /// while the catalogue itself is in use, by this process or another.
+    pub fn open_snapshot(
+        settings: EmbeddedSettings,
+        name: &SnapshotName,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>> {
+        Self::open_snapshot_on(Arc::new(RealDisk), settings, name, clock)
+    }
+
+    /// As [`open_snapshot`](Self::open_snapshot), on another disk.
+    pub fn open_snapshot_on(
+        disk: Arc<dyn Disk>,
+        settings: EmbeddedSettings,
+        name: &SnapshotName,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>> {
+        let data = Layout::new(&settings.directory);
+        existing(&*disk, &data, name)?;
+        let layout = layout_of(&data, name);
+        let view = open(&disk, &layout, settings.cache_bytes)?;
+        let history = History::new(Arc::clone(&disk), view.identity.id, view.segments);
+        let shared = Arc::new(Shared::new(view.state, history, disk));
+        let (revision, time) = (view.label.revision.0, view.label.time);
+        shared.figures.warn(
+            "snapshot",
+            &format!("{name}, of revision {revision}, taken {time}: it answers, and cannot be changed"),
+        );
+        let settings = EmbeddedSettings { directory: layout.root().to_owned(), ..settings };
+        let keeper = Keeper::new(layout, view.identity, clock);
+        Ok(Arc::new(EmbeddedStore::of_snapshot(shared, settings, keeper)))
+    }
+
+    /// An error if the catalogue in `directory` has no such snapshot.
+    pub fn has_snapshot(directory: &Path, name: &SnapshotName) -> Result<()> {
+        existing(&RealDisk, &Layout::new(directory), name).map(|_| ())
+    }
+
+    /// The snapshots of the catalogue in `directory`, the oldest state first.
+    pub fn snapshots_in(directory: &Path) -> Result<Vec<Snapshot>> {
+        let data = Layout::new(directory);
+        if data.read_identity(&RealDisk)?.is_none() {
+            return Err(Error::not_found(format!("there is no catalogue in {}", directory.display())));
+        }
+        take::list(&RealDisk, &data)
+    }
+
+    /// Reads every page and every record of a snapshot, checks all its counters and indices, and compares its digest.
+    pub fn verify_snapshot_in(directory: &Path, name: &SnapshotName) -> Result<SnapshotCheck> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        verify(&disk, &existing(&*disk, &Layout::new(directory), name)?)
+    }
+}

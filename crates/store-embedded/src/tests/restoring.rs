@@ -1,0 +1,353 @@
+//! Clones and restores: what they give, what they leave alone, and what a power cut leaves of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use exacat_model::{Change, DirId, ErrorKind, Result, Revision, TimeMs};
+use exacat_store::{Snapshots, Store};
+
+use super::simulated::{Fault, Random, SimulatedDisk};
+use super::snapshots::{digests, drive, drive_as, name, new_id, open_snapshot, whole};
+use super::workload::Workload;
+use super::{TestClock, apply, assert_sound, history, mkdir, open, settings, try_open};
+use crate::snapshot::{RestorePoint, Restored, clone_on, restore_on};
+use crate::{Cloned, EmbeddedSettings, EmbeddedStore};
+
+fn clone(disk: &SimulatedDisk, of: &str, into: &str) -> Result<Cloned> {
+    clone_from(disk, "/data", of, into)
+}
+
+fn clone_from(disk: &SimulatedDisk, data: &str, of: &str, into: &str) -> Result<Cloned> {
+    let settings = EmbeddedSettings { directory: data.into(), ..settings() };
+    clone_on(&disk.shared(), &settings, &name(of), Path::new(into), &TestClock::default())
+}
+
+pub fn open_at(disk: &SimulatedDisk, directory: &str) -> Result<Arc<EmbeddedStore>> {
+    let settings = EmbeddedSettings { directory: directory.into(), ..settings() };
+    EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default()))
+}
+
+fn restore(disk: &SimulatedDisk, of: &str, point: RestorePoint) -> Result<Restored> {
+    restore_with(disk, of, point, None)
+}
+
+fn restore_with(
+    disk: &SimulatedDisk,
+    of: &str,
+    point: RestorePoint,
+    log_of: Option<&Path>,
+) -> Result<Restored> {
+    let clock = TestClock::default();
+    restore_on(&disk.shared(), &settings(), &name(of), point, log_of, &clock, &mut |_| ())
+}
+
+fn files_below(disk: &SimulatedDisk, directory: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = disk.files("").into_iter().filter(|path| path.starts_with(directory));
+    files.map(|path| (path.clone(), disk.bytes(&path))).collect()
+}
+
+/// Goal: a clone has the snapshot's state, goes on by itself, and never touches what it was made of; a clone of a clone as
+/// well; and when nothing of the origin is left in it, it still opens.
+#[tokio::test]
+async fn a_clone_goes_on_by_itself() {
+    for seed in 0..6 {
+        let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(seed));
+        let store = open(&disk);
+        drive(&store, &mut workload, 20 + 9 * seed).await;
+        store.snapshot(new_id(), &name("s")).await.unwrap();
+        let (state, operations) = (whole(&store).await, workload.request());
+        let changes = history(&store, 1000).await;
+        drive(&store, &mut workload, 10).await;
+        let cloned = clone(&disk, "s", "/clone").unwrap();
+        assert_eq!(cloned.revision, state.revision);
+        store.close().await.unwrap();
+        let origin = files_below(&disk, "/data");
+        let twin = open_at(&disk, "/clone").unwrap();
+        assert_eq!(whole(&twin).await, state, "seed {seed}");
+        assert_sound(&twin).await;
+        // What was in the log only is in its history; what is older is not.
+        let page = twin.changes(Revision(0), 1000).await.unwrap();
+        assert_eq!(page.changes, changes[page.oldest.0 as usize - 1..state.revision.0 as usize]);
+        assert_eq!(page.up_to, state.revision);
+        // What the origin did later the clone never heard of.
+        twin.apply(operations).await.unwrap();
+        drive(&twin, &mut workload, 40).await;
+        twin.snapshot(new_id(), &name("of-clone")).await.unwrap();
+        let twin_state = whole(&twin).await;
+        twin.close().await.unwrap();
+        assert_eq!(clone_from(&disk, "/clone", "of-clone", "/clone2").unwrap().revision, twin_state.revision);
+        let third = open_at(&disk, "/clone2").unwrap();
+        assert_eq!(whole(&third).await, twin_state);
+        drive(&third, &mut workload, 120).await;
+        let third_state = whole(&third).await;
+        assert_sound(&third).await;
+        third.close().await.unwrap();
+        assert_eq!(whole(&open_at(&disk, "/clone2").unwrap()).await, third_state);
+        assert_eq!(whole(&open_at(&disk, "/clone").unwrap()).await, twin_state);
+        let same = files_below(&disk, "/data");
+        assert!(same == origin, "seed {seed}: a clone touched its origin");
+    }
+}
+
+/// Goal: where a clone cannot be made is said, and nothing is left there.
+#[tokio::test]
+async fn a_clone_needs_a_place_of_its_own() {
+    let disk = SimulatedDisk::new();
+    let store = open(&disk);
+    apply(&store, 1, vec![mkdir(DirId::ROOT, "a")]).await;
+    store.flush().await.unwrap();
+    store.snapshot(new_id(), &name("s")).await.unwrap();
+    assert_eq!(clone(&disk, "none", "/clone").unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(clone(&disk, "s", "/data").unwrap_err().kind, ErrorKind::Exists);
+    disk.mount(Path::new("/far"));
+    let far = clone(&disk, "s", "/far/clone").unwrap_err();
+    assert!(far.message.contains("another file system") && far.message.contains("backup"), "{far}");
+    assert!(files_below(&disk, "/far").is_empty());
+    let shared = disk.shared();
+    shared.create_directory(Path::new("/mine.unfinished")).unwrap();
+    shared.create(Path::new("/mine.unfinished/thesis")).unwrap();
+    assert_eq!(clone(&disk, "s", "/mine").unwrap_err().kind, ErrorKind::Exists);
+    assert_eq!(files_below(&disk, "/mine.unfinished").len(), 1, "what is somebody's is left alone");
+    // An empty catalogue has a snapshot, and a clone, too.
+    let bare = SimulatedDisk::new();
+    let store = open(&bare);
+    store.snapshot(new_id(), &name("nothing")).await.unwrap();
+    let state = whole(&store).await;
+    clone(&bare, "nothing", "/clone").unwrap();
+    assert_eq!(whole(&open_at(&bare, "/clone").unwrap()).await, state);
+}
+
+/// Goal: a clone is there whole or not at all. Method: the power goes at every operation.
+#[tokio::test]
+async fn cloning_may_be_cut_at_every_step() {
+    let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(2));
+    let store = open(&disk);
+    drive(&store, &mut workload, 25).await;
+    drive(&store, &mut workload, 3).await;
+    store.snapshot(new_id(), &name("s")).await.unwrap();
+    let state = whole(&store).await;
+    drop(store);
+    let start = disk.copy();
+    for step in 1.. {
+        let disk = start.copy();
+        disk.set_fault(Some(Fault::PowerCut(disk.operations() + step)));
+        let made = clone(&disk, "s", "/clone").is_ok();
+        let died = disk.is_dead();
+        for seed in 0..4 {
+            let image = disk.image(&mut Random(seed));
+            let there = !files_below(&image, "/clone").is_empty();
+            assert!(there || !made, "step {step}");
+            if !there {
+                clone(&image, "s", "/clone").unwrap();
+            }
+            assert_eq!(whole(&open_at(&image, "/clone").unwrap()).await, state, "step {step} seed {seed}");
+            assert_eq!(whole(&open(&image)).await, state);
+        }
+        if !died {
+            assert!(step > 15, "it has more steps than {step}");
+            return;
+        }
+    }
+}
+
+/// A store with a few snapshots in a short history, closed; its changes, and the digest after each.
+async fn short_history(seed: u64) -> (SimulatedDisk, Vec<Change>, Vec<u128>, Vec<Revision>) {
+    let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(seed));
+    let store = open(&disk);
+    let mut taken = Vec::new();
+    for number in 0..3 {
+        drive(&store, &mut workload, 7).await;
+        taken.push(store.snapshot(new_id(), &name(&format!("s{number}"))).await.unwrap().revision);
+    }
+    drive(&store, &mut workload, 9).await;
+    let changes = history(&store, 1000).await;
+    let digests = digests(&changes);
+    assert_eq!(store.digest().await.unwrap(), *digests.last().unwrap());
+    drop(store);
+    (disk, changes, digests, taken)
+}
+
+/// Goal: any point after a snapshot can be restored, and what comes of it is a catalogue like any other. Method: every
+/// revision of short histories, from every snapshot before it, opened, compared, gone on with; what was set aside is opened
+/// too.
+#[tokio::test]
+async fn every_revision_after_a_snapshot_can_be_restored() {
+    for seed in 0..4 {
+        let (disk, changes, digests, taken) = short_history(seed).await;
+        for (number, first) in taken.iter().enumerate() {
+            for up_to in first.0..=changes.len() as u64 {
+                let disk = disk.copy();
+                let of = format!("s{number}");
+                let restored = restore(&disk, &of, RestorePoint::Revision(Revision(up_to))).unwrap();
+                assert_eq!((restored.revision, restored.digest), (Revision(up_to), digests[up_to as usize]));
+                let store = open(&disk);
+                assert_eq!(store.digest().await.unwrap(), digests[up_to as usize], "{of} {up_to}");
+                assert_eq!(history(&store, 1000).await, changes[..up_to as usize], "{of} {up_to}");
+                assert_sound(&store).await;
+                let mut workload = Workload::new(seed + 1000);
+                drive_as(&store, &mut workload, 4, 1).await;
+                let later = whole(&store).await;
+                drop(store);
+                assert_eq!(whole(&open(&disk)).await, later);
+                let aside = restored.set_aside.unwrap();
+                assert_eq!(aside, Path::new("/data/set-aside/1"));
+                let was = open_at(&disk, aside.to_str().unwrap()).unwrap();
+                assert_eq!(was.digest().await.unwrap(), digests[changes.len()]);
+                assert_eq!(history(&was, 1000).await, changes);
+            }
+        }
+    }
+}
+
+/// Goal: points that cannot be restored are told apart, with the range that can.
+#[tokio::test]
+async fn points_out_of_range_are_refused_with_the_range() {
+    let (disk, changes, digests, taken) = short_history(9).await;
+    let before = files_below(&disk, "/data");
+    let refused = |of: &str, point| {
+        let error = restore(&disk, of, point).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+        error.message
+    };
+    let last = changes.len() as u64;
+    let early = refused("s1", RestorePoint::Revision(Revision(taken[1].0 - 1)));
+    assert!(early.contains(&taken[1].0.to_string()) && early.contains("earlier snapshot"), "{early}");
+    let late = refused("s1", RestorePoint::Revision(Revision(last + 1)));
+    assert!(late.contains(&format!("from revision {} to {last}", taken[1].0)), "{late}");
+    assert!(refused("s1", RestorePoint::Time(TimeMs(5))).contains("earlier snapshot"));
+    assert_eq!(restore(&disk, "none", RestorePoint::AsTaken).unwrap_err().kind, ErrorKind::NotFound);
+    assert!(files_below(&disk, "/data") == before, "a refused restore changes nothing");
+    // Nobody restores what is in use.
+    let store = open(&disk);
+    let in_use = restore(&disk, "s1", RestorePoint::AsTaken).unwrap_err();
+    assert_eq!(in_use.kind, ErrorKind::Unavailable, "{in_use}");
+    drop(store);
+    // Times: the last change at or before it. One beyond the last is the last.
+    for change in &changes[taken[1].0 as usize..] {
+        let disk = disk.copy();
+        let restored = restore(&disk, "s1", RestorePoint::Time(change.time)).unwrap();
+        let wanted = changes.iter().rposition(|other| other.time <= change.time).unwrap() + 1;
+        assert_eq!((restored.revision.0, restored.digest), (wanted as u64, digests[wanted]));
+    }
+    let restored = restore(&disk, "s0", RestorePoint::Time(TimeMs(u64::MAX / 2))).unwrap();
+    assert_eq!(restored.revision.0, last);
+}
+
+/// Goal: after a restore the catalogue is on another line. Snapshots of the old one are good still, each by itself; the
+/// log after them is where it was set aside; and runs never get a number that a snapshot's has.
+#[tokio::test]
+async fn snapshots_of_another_line_stay_good() {
+    let (disk, changes, digests, taken) = short_history(21).await;
+    let last = changes.len() as u64;
+    let back = taken[0].0 + 2;
+    assert!(back < taken[1].0);
+    restore(&disk, "s0", RestorePoint::Revision(Revision(back))).unwrap();
+    {
+        let store = open(&disk);
+        let mut workload = Workload::new(5);
+        drive_as(&store, &mut workload, 30, 1).await;
+        store.snapshot(new_id(), &name("on-new-line")).await.unwrap();
+        for number in 0..3 {
+            let check = store.verify_snapshot(&name(&format!("s{number}"))).await.unwrap();
+            assert_eq!(check.problems, Vec::<String>::new());
+        }
+    }
+    let other_line = restore(&disk, "s2", RestorePoint::Revision(Revision(last))).unwrap_err();
+    assert!(other_line.message.contains("does not go on from"), "{other_line}");
+    let aside = Path::new("/data/set-aside/1");
+    let again = disk.copy();
+    let restored = restore_with(&again, "s2", RestorePoint::Revision(Revision(last)), Some(aside)).unwrap();
+    assert_eq!(restored.digest, digests[last as usize]);
+    let store = open(&again);
+    assert_eq!(history(&store, 1000).await, changes, "all of the old line's history is back");
+    assert_eq!(store.digest().await.unwrap(), digests[last as usize]);
+    assert_sound(&store).await;
+    drop(store);
+    // As it was taken it needs nothing else.
+    let restored = restore(&disk, "s2", RestorePoint::AsTaken).unwrap();
+    assert_eq!(
+        (restored.revision, restored.set_aside.as_deref()),
+        (taken[2], Some(Path::new("/data/set-aside/2")))
+    );
+    let store = open(&disk);
+    assert_eq!(store.digest().await.unwrap(), digests[taken[2].0 as usize]);
+    let page = store.changes(Revision(0), 1000).await.unwrap();
+    assert_eq!(page.changes, changes[page.oldest.0 as usize - 1..taken[2].0 as usize]);
+    let mut workload = Workload::new(77);
+    drive_as(&store, &mut workload, 20, 2).await;
+    drop(store);
+    let new_line = open_snapshot(&disk, "on-new-line").unwrap();
+    assert_sound(&new_line).await;
+    // The same number of a run, of two snapshots, is the same file.
+    let mut runs: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    for path in disk.files(".run").iter().filter(|path| path.starts_with("/data/snapshots")) {
+        let bytes = disk.bytes(path);
+        let number = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(runs.entry(number).or_insert_with(|| bytes.clone()) == &bytes, "{path:?}");
+    }
+}
+
+/// Goal: a snapshot brings back a catalogue of which nothing else can be read.
+#[tokio::test]
+async fn a_ruined_catalogue_is_restored() {
+    let (disk, _, digests, taken) = short_history(33).await;
+    for path in disk.files("") {
+        let ruin = disk.copy();
+        if path.starts_with("/data/log") || path.starts_with("/data/runs") {
+            // The snapshot's own links are spared: a file that is one for both would be ruined for both.
+            ruin.vanish(&path);
+            let restored = restore(&ruin, "s2", RestorePoint::AsTaken).unwrap();
+            assert_eq!(restored.digest, digests[taken[2].0 as usize]);
+            let store = open(&ruin);
+            assert_eq!(store.digest().await.unwrap(), digests[taken[2].0 as usize], "{path:?}");
+            assert_sound(&store).await;
+        }
+    }
+}
+
+/// Goal: a restore is done or not done. Method: the power goes at every operation of it, and then at every operation of
+/// completing it at the next opening.
+#[tokio::test]
+async fn restoring_may_be_cut_at_every_step() {
+    let (start, changes, digests, taken) = short_history(4).await;
+    let up_to = taken[1].0 + 3;
+    let (old, new) = (digests[changes.len()], digests[up_to as usize]);
+    assert_ne!(old, new);
+    let mut completed = 0;
+    for step in 1.. {
+        let disk = start.copy();
+        disk.set_fault(Some(Fault::PowerCut(disk.operations() + step)));
+        let done = restore(&disk, "s1", RestorePoint::Revision(Revision(up_to))).is_ok();
+        let died = disk.is_dead();
+        for seed in 0..4 {
+            let image = disk.image(&mut Random(seed));
+            if seed == 0 {
+                // The next opening is cut as well, somewhere.
+                image.set_fault(Some(Fault::PowerCut(image.operations() + 1 + step % 13)));
+                let _cut = try_open(&image);
+            }
+            let image = if seed == 0 { image.image(&mut Random(step)) } else { image };
+            let marked = !image.files("/RESTORE").is_empty();
+            let store = try_open(&image).unwrap_or_else(|error| panic!("step {step} seed {seed}: {error}"));
+            let digest = store.digest().await.unwrap();
+            assert!(digest == new || (digest == old && !done), "step {step} seed {seed}");
+            let wanted = if digest == new { &changes[..up_to as usize] } else { &changes[..] };
+            assert_eq!(history(&store, 1000).await, *wanted, "step {step} seed {seed}");
+            assert_sound(&store).await;
+            assert!(!image.files("").iter().any(|path| path.starts_with("/data/restore.prepared")));
+            assert!(image.files("/RESTORE").is_empty());
+            completed += usize::from(marked && digest == new);
+            drop(store);
+            if digest == new {
+                let aside = open_at(&image, "/data/set-aside/1").unwrap();
+                assert_eq!(aside.digest().await.unwrap(), old);
+            }
+        }
+        if !died {
+            assert!(step > 40, "it has more steps than {step}");
+            break;
+        }
+    }
+    assert!(completed > 10, "opening completed only {completed}");
+}
