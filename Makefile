@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt clippy deny doc fuzz bench test-long test-crash test-real clean prerequisites
+.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine test-long test-crash test-real clean prerequisites
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,6 +43,9 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly compiler, cargo-fuzz)
 	    cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 || exit 1; done
 
 BENCH_ARGS ?=
+bench-engine: build ## speed, steadiness and size of the embedded engine; BENCH_ARGS='--entries 20000000'
+	target/release/exacat bench --engine $(BENCH_ARGS)
+
 bench: build ## speed in process and over the network; BENCH_ARGS='--entries 1000000'
 	target/release/exacat bench $(BENCH_ARGS)
 

@@ -28,86 +28,105 @@ impl Catalogue {
             }
             self.check_account(caller)?;
         }
+        // What a look-up does not need lies elsewhere: this would be as large as the largest of them, and is moved about.
         match operation {
             Operation::Whoami => self.whoami(caller).await,
             Operation::Stat { lfns, follow } => self.stat(caller, lfns, follow).await,
             Operation::Whereis { files, site } => self.whereis(caller, files, site.as_ref()).await,
             Operation::Lfns { guids } => self.lfns(caller, &guids).await,
-            Operation::List { lfn, cursor, limit } => self.list(caller, &lfn, &cursor, page(limit)?).await,
+            Operation::List { lfn, cursor, limit } => {
+                Box::pin(self.list(caller, &lfn, &cursor, page(limit)?)).await
+            }
             Operation::Find { lfn, filter, cursor, limit } => {
-                self.find(caller, &lfn, &filter, &cursor, page(limit)?).await
+                Box::pin(self.find(caller, &lfn, &filter, &cursor, page(limit)?)).await
             }
-            Operation::Du { lfns } => self.du(caller, &lfns).await,
-            Operation::Mkdir { lfns, parents, mode } => self.mkdir(caller, id, lfns, parents, mode).await,
+            Operation::Du { lfns } => Box::pin(self.du(caller, &lfns)).await,
+            Operation::Mkdir { lfns, parents, mode } => {
+                Box::pin(self.mkdir(caller, id, lfns, parents, mode)).await
+            }
             Operation::Register { files, parents, existing } => {
-                self.register(caller, id, files, parents, existing).await
+                Box::pin(self.register(caller, id, files, parents, existing)).await
             }
-            Operation::Link { lfn, target } => self.link(caller, id, lfn, target).await,
+            Operation::Link { lfn, target } => Box::pin(self.link(caller, id, lfn, target)).await,
             Operation::SetAttributes { lfns, attributes } => {
-                self.set_attributes(caller, id, lfns, attributes).await
+                Box::pin(self.set_attributes(caller, id, lfns, attributes)).await
             }
-            Operation::SetReplicas { edits } => self.set_replicas(caller, id, edits).await,
-            Operation::Move { from, to } => self.move_entry(caller, id, from, to).await,
+            Operation::SetReplicas { edits } => Box::pin(self.set_replicas(caller, id, edits)).await,
+            Operation::Move { from, to } => Box::pin(self.move_entry(caller, id, from, to)).await,
             Operation::Remove { lfn, recursive, directory } => {
-                self.remove(caller, id, lfn, recursive, directory).await
+                Box::pin(self.remove(caller, id, lfn, recursive, directory)).await
             }
-            Operation::TrashList { cursor, limit } => self.trash_list(caller, &cursor, page(limit)?).await,
-            Operation::TrashRestore { id: item, to } => self.trash_restore(caller, id, item, to).await,
-            Operation::TrashPurge { id: item, cursor } => self.trash_purge(caller, id, item, &cursor).await,
-            Operation::TagSet { lfns, set, unset } => self.tag_set(caller, id, lfns, set, unset).await,
-            Operation::TagGet { lfns, own } => self.tag_get(caller, &lfns, own).await,
-            Operation::CollectionCreate { lfn, tags } => self.collection_create(caller, id, lfn, tags).await,
+            Operation::TrashList { cursor, limit } => {
+                Box::pin(self.trash_list(caller, &cursor, page(limit)?)).await
+            }
+            Operation::TrashRestore { id: item, to } => {
+                Box::pin(self.trash_restore(caller, id, item, to)).await
+            }
+            Operation::TrashPurge { id: item, cursor } => {
+                Box::pin(self.trash_purge(caller, id, item, &cursor)).await
+            }
+            Operation::TagSet { lfns, set, unset } => {
+                Box::pin(self.tag_set(caller, id, lfns, set, unset)).await
+            }
+            Operation::TagGet { lfns, own } => Box::pin(self.tag_get(caller, &lfns, own)).await,
+            Operation::CollectionCreate { lfn, tags } => {
+                Box::pin(self.collection_create(caller, id, lfn, tags)).await
+            }
             Operation::CollectionEdit { lfn, add, remove } => {
-                self.collection_edit(caller, id, lfn, add, remove).await
+                Box::pin(self.collection_edit(caller, id, lfn, add, remove)).await
             }
             Operation::CollectionMembers { lfn, cursor, limit } => {
-                self.collection_members(caller, &lfn, &cursor, page(limit)?).await
+                Box::pin(self.collection_members(caller, &lfn, &cursor, page(limit)?)).await
             }
             Operation::ArchiveMembers { archive, under, cursor, limit } => {
-                self.archive_members(caller, &archive, &under, &cursor, page(limit)?).await
+                Box::pin(self.archive_members(caller, &archive, &under, &cursor, page(limit)?)).await
             }
             Operation::UploadBook { lfn, guid, size, checksums, job, choice, lifetime_seconds } => {
-                self.upload_book(
+                Box::pin(self.upload_book(
                     caller,
                     id,
                     BookRequest { lfn, guid, size, checksums, job, choice, lifetime_seconds },
-                )
+                ))
                 .await
             }
             Operation::UploadCommit { guid, se, size, checksums } => {
-                self.upload_commit(caller, id, guid, se, size, checksums).await
+                Box::pin(self.upload_commit(caller, id, guid, se, size, checksums)).await
             }
-            Operation::UploadAbort { guid, se } => self.upload_abort(caller, id, guid, se).await,
-            Operation::UploadList { cursor, limit } => self.upload_list(caller, &cursor, page(limit)?).await,
-            Operation::SeSet(settings) => self.se_set(caller, id, settings).await,
-            Operation::SeDrop { name } => self.se_drop(caller, id, name).await,
-            Operation::SeList => self.se_list(caller).await,
+            Operation::UploadAbort { guid, se } => Box::pin(self.upload_abort(caller, id, guid, se)).await,
+            Operation::UploadList { cursor, limit } => {
+                Box::pin(self.upload_list(caller, &cursor, page(limit)?)).await
+            }
+            Operation::SeSet(settings) => Box::pin(self.se_set(caller, id, settings)).await,
+            Operation::SeDrop { name } => Box::pin(self.se_drop(caller, id, name)).await,
+            Operation::SeList => Box::pin(self.se_list(caller)).await,
             Operation::SeFiles { name, cursor, limit } => {
-                self.se_files(caller, &name, &cursor, page(limit)?).await
+                Box::pin(self.se_files(caller, &name, &cursor, page(limit)?)).await
             }
             Operation::SeDeletions { name, cursor, limit } => {
-                self.se_deletions(caller, &name, &cursor, page(limit)?).await
+                Box::pin(self.se_deletions(caller, &name, &cursor, page(limit)?)).await
             }
-            Operation::SeDeleted { name, done } => self.se_deleted(caller, id, name, done).await,
-            Operation::UserSet(settings) => self.user_set(caller, id, settings).await,
-            Operation::UserDrop { name } => self.user_drop(caller, id, name).await,
-            Operation::GroupAdd { name } => self.group_add(caller, id, name).await,
-            Operation::GroupDrop { name } => self.group_drop(caller, id, name).await,
-            Operation::AccountList => self.account_list(caller).await,
+            Operation::SeDeleted { name, done } => Box::pin(self.se_deleted(caller, id, name, done)).await,
+            Operation::UserSet(settings) => Box::pin(self.user_set(caller, id, settings)).await,
+            Operation::UserDrop { name } => Box::pin(self.user_drop(caller, id, name)).await,
+            Operation::GroupAdd { name } => Box::pin(self.group_add(caller, id, name)).await,
+            Operation::GroupDrop { name } => Box::pin(self.group_drop(caller, id, name)).await,
+            Operation::AccountList => Box::pin(self.account_list(caller)).await,
             Operation::TokenIssue { user, scope, write, lifetime_seconds, note } => {
-                self.token_issue(caller, id, user, scope, write, lifetime_seconds, note).await
+                Box::pin(self.token_issue(caller, id, user, scope, write, lifetime_seconds, note)).await
             }
-            Operation::TokenRevoke { id: token } => self.token_revoke(caller, id, token).await,
-            Operation::TokenList => self.token_list(caller).await,
+            Operation::TokenRevoke { id: token } => Box::pin(self.token_revoke(caller, id, token)).await,
+            Operation::TokenList => Box::pin(self.token_list(caller)).await,
             Operation::QuotaSet { owner, files, bytes, replica_bytes } => {
-                self.quota_set(caller, id, owner, files, bytes, replica_bytes).await
+                Box::pin(self.quota_set(caller, id, owner, files, bytes, replica_bytes)).await
             }
-            Operation::QuotaGet { owners } => self.quota_get(caller, owners).await,
-            Operation::Log { lfn, cursor, limit } => self.log(caller, &lfn, &cursor, page(limit)?).await,
+            Operation::QuotaGet { owners } => Box::pin(self.quota_get(caller, owners)).await,
+            Operation::Log { lfn, cursor, limit } => {
+                Box::pin(self.log(caller, &lfn, &cursor, page(limit)?)).await
+            }
             Operation::Changes { after, under, limit, wait } => {
-                self.changes(caller, after, under.as_ref(), page(limit)?, wait).await
+                Box::pin(self.changes(caller, after, under.as_ref(), page(limit)?, wait)).await
             }
-            Operation::Fsck => self.fsck(caller).await,
+            Operation::Fsck => Box::pin(self.fsck(caller)).await,
             Operation::Status => self.status(caller).await,
             Operation::SnapshotCreate { name } => self.snapshot_create(caller, id, &name).await,
             Operation::SnapshotList => self.snapshot_list(caller).await,

@@ -6,6 +6,7 @@ use exacat_model::{
     TokenId, TrashId,
 };
 use exacat_store::{Clock, SystemClock};
+use exacat_store_embedded::HistoryKept;
 
 /// Milliseconds of one unit of a duration; months and years vary too much to be one.
 const DURATIONS: [(&str, u64); 6] =
@@ -133,6 +134,22 @@ pub fn duration_ms(text: &str) -> Result<u64> {
         rest = &rest[unit..];
     }
     Ok(total)
+}
+
+/// How much of the history is kept: `all`, whole days (`30d`, `4w`), or a size (`100GiB`).
+pub fn history_kept(text: &str) -> Result<HistoryKept> {
+    const DAY_MS: u64 = 86_400_000;
+    let bad = || Error::invalid(format!("not how much history to keep (all, 30d, 4w, 100GiB): {text:.40?}"));
+    let text = text.trim();
+    if text == "all" {
+        return Ok(HistoryKept::All);
+    }
+    if text.ends_with(['d', 'w']) {
+        // No size ends so.
+        let ms = duration_ms(text).ok().filter(|ms| ms % DAY_MS == 0).ok_or_else(bad)?;
+        return u32::try_from(ms / DAY_MS).map(HistoryKept::Days).map_err(|_| bad());
+    }
+    bytes(text).map(HistoryKept::Bytes).map_err(|_| bad())
 }
 
 /// A time: as [`TimeMs::parse`] reads it, `now`, or a duration from now in `direction`.
@@ -367,6 +384,25 @@ mod tests {
         assert_eq!(size_range("7").unwrap(), (Some(7), Some(7)));
         for bad in ["..", "2..1", "+", "x"] {
             assert!(size_range(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn history_is_kept_by_days_or_by_size() {
+        for (text, kept) in [
+            ("all", HistoryKept::All),
+            ("30d", HistoryKept::Days(30)),
+            ("4w", HistoryKept::Days(28)),
+            ("1w2d", HistoryKept::Days(9)),
+            ("100GiB", HistoryKept::Bytes(100 << 30)),
+            ("1.5T", HistoryKept::Bytes(1_500_000_000_000)),
+            ("4294967295d", HistoryKept::Days(u32::MAX)),
+        ] {
+            assert_eq!(history_kept(text).unwrap(), kept, "{text}");
+        }
+        for bad in ["", "none", "12h", "12h1d", "d", "-1d", "4294967296d", "30 days", "1x"] {
+            let error = history_kept(bad).unwrap_err();
+            assert!(error.message.contains("100GiB"), "{bad}: {error}");
         }
     }
 

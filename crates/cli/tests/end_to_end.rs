@@ -591,6 +591,28 @@ fn anonymous_reads_if_configured() {
 }
 
 #[test]
+fn the_history_is_kept_as_configured() {
+    let service = Service::start_with(&["--history-keep", "30d"]);
+    small_tree(&service);
+    let status = service.json("status");
+    let store = status.iter().find(|part| part["part"] == "store").unwrap();
+    for (figure, value) in
+        [("history_oldest_revision", json!(1)), ("log_files", json!(1)), ("log_compressed_bytes", json!(0))]
+    {
+        assert_eq!(store["figures"][figure], value, "{figure}");
+    }
+    assert!(store["figures"]["log_plain_bytes"].as_u64().unwrap() > 0);
+    for (kept, words) in [("12h", "30d, 4w, 100GiB"), ("0d", "0 days"), ("1k", "two of them at least")] {
+        let data = format!("{}-{kept}", service.file("elsewhere", ""));
+        let mut serve = exacat();
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--history-keep", kept, "--data"]).arg(data);
+        let ended = serve.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(!ended.status.success() && said.contains(words), "{kept}: {said}");
+    }
+}
+
+#[test]
 fn output_is_harmless_and_errors_are_clear() {
     let service = Service::start();
     // A name may hold anything but a slash and NUL; what is not a terminal gets it as it is.

@@ -121,7 +121,8 @@ async fn open_store(settings: &ServerSettings, directory: &DataDirectory) -> Res
     match settings.store {
         StoreChoice::Memory => Ok(Arc::new(MemoryStore::new(clock))),
         StoreChoice::Embedded => {
-            let embedded = EmbeddedSettings { directory: directory.store(), ..EmbeddedSettings::default() };
+            let history = settings.history;
+            let embedded = EmbeddedSettings { history, ..EmbeddedSettings::at(directory.store()) };
             let snapshot = settings.snapshot.clone();
             let opened = tokio::task::spawn_blocking(move || match snapshot {
                 None => EmbeddedStore::open(embedded, clock),

@@ -1,41 +1,92 @@
-//! Reading the history: the changes of the log, from any revision on.
+//! Reading the history: the changes of the log, from any revision on that is kept.
 //!
-//! Segments are never deleted, so all of the catalogue's own history is there. Which segment has a revision is in the files' names;
-//! where in it, an index finds that is made while writing and while reading.
+//! Segments are named by their first revision, so the names say which has a change; where in it, an index finds: that of an
+//! archived segment, or one made while writing and reading. Old segments may be archived or removed meanwhile (`archive`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::{Change, Error, ErrorKind, Revision};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::disk::{Disk, DiskFile};
-use crate::record::{self, FRAME_BYTES, Head};
-use crate::segment::{self, CatalogueId, HEADER_BYTES, Header, corrupt};
+use crate::archive::{self, Archive, Bell};
+use crate::disk::Disk;
+use crate::record;
+use crate::segment::{self, CatalogueId, HEADER_BYTES, corrupt};
+use crate::segment_reader::SegmentReader;
 use crate::settings::{CHANGES_PAGE_BYTES_MAX, INDEX_EVERY_BYTES};
 
-/// Bytes read at once.
-const READ_BYTES: usize = 256 << 10;
-/// Bytes of a record that say which changes are in it.
-const FRONT_BYTES: usize = FRAME_BYTES + 40;
+/// How a segment lies on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As it was written.
+    Plain,
+    /// Compressed.
+    Archived,
+    /// It is removed.
+    Gone,
+}
+
+/// [`Segment::bytes`] does not know.
+const UNKNOWN: u64 = u64::MAX;
 
 /// One segment, as far as reading it needs.
 pub(crate) struct Segment {
     pub first_revision: Revision,
+    /// Where it is, or was, when plain.
     pub path: PathBuf,
-    /// Some records of it: their first revisions and where they begin, in order.
+    form: RwLock<Form>,
+    /// Some records of a plain one: their first revisions and where they begin, in order.
     index: Mutex<Vec<(Revision, u64)>>,
+    /// Of its file, once sealed and looked at.
+    bytes: AtomicU64,
 }
 
 impl Segment {
+    /// A plain one.
     pub fn new(log_directory: &Path, first_revision: Revision) -> Self {
-        let path = log_directory.join(segment::file_name(first_revision));
-        Segment { first_revision, path, index: Mutex::new(Vec::new()) }
+        Self::in_form(log_directory, first_revision, Form::Plain)
+    }
+
+    pub fn in_form(log_directory: &Path, first_revision: Revision, form: Form) -> Self {
+        Segment {
+            first_revision,
+            path: log_directory.join(segment::file_name(first_revision)),
+            form: RwLock::new(form),
+            index: Mutex::new(Vec::new()),
+            bytes: AtomicU64::new(UNKNOWN),
+        }
+    }
+
+    /// How it lies on the disk: as long as this is held, that stays so.
+    pub fn form(&self) -> RwLockReadGuard<'_, Form> {
+        self.form.read()
+    }
+
+    /// Nobody opens it while this is held.
+    pub fn form_to_change(&self) -> RwLockWriteGuard<'_, Form> {
+        let form = self.form.write();
+        // Whatever it becomes, what was known of the file holds no longer.
+        self.bytes.store(UNKNOWN, Ordering::Relaxed);
+        form
+    }
+
+    /// Where it is, or would be, when archived.
+    pub fn archived_path(&self) -> PathBuf {
+        self.path.with_extension(&archive::ENDING[1..])
     }
 
     /// The name in errors.
     pub fn name(&self) -> String {
-        self.path.display().to_string()
+        self.name_in(*self.form())
+    }
+
+    pub fn name_in(&self, form: Form) -> String {
+        match form {
+            Form::Plain | Form::Gone => self.path.display().to_string(),
+            Form::Archived => self.archived_path().display().to_string(),
+        }
     }
 
     /// Notes where a record begins, if none near it is noted.
@@ -46,33 +97,98 @@ impl Segment {
         }
     }
 
+    /// The notes are not needed any more.
+    pub fn forget_notes(&self) {
+        *self.index.lock() = Vec::new();
+    }
+
     /// Where to begin to look for the change of this revision.
-    fn start_for(&self, revision: Revision) -> u64 {
+    pub fn start_for(&self, revision: Revision) -> u64 {
         let index = self.index.lock();
         let before = index.partition_point(|(first, _)| *first <= revision);
         before.checked_sub(1).map_or(HEADER_BYTES as u64, |at| index[at].1)
     }
+
+    /// Bytes of its file; 0 if nobody can tell. That of a sealed one is looked at once.
+    fn bytes(&self, disk: &dyn Disk, is_sealed: bool) -> u64 {
+        let known = self.bytes.load(Ordering::Relaxed);
+        if is_sealed && known != UNKNOWN {
+            return known;
+        }
+        let form = self.form();
+        let file = match *form {
+            Form::Plain => disk.open_to_read(&self.path),
+            Form::Archived => disk.open_to_read(&self.archived_path()),
+            Form::Gone => return 0,
+        };
+        let Ok(bytes) = file.and_then(|file| file.length()) else { return 0 };
+        if is_sealed {
+            self.bytes.store(bytes, Ordering::Relaxed);
+        }
+        bytes
+    }
+}
+
+/// Changes that were asked for.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub changes: Vec<Change>,
+    /// The oldest that is kept: those asked for before it are gone.
+    pub oldest: Revision,
+}
+
+/// What the log takes on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogBytes {
+    pub files: u64,
+    pub plain: u64,
+    pub archived: u64,
 }
 
 /// The segments of a log, and how to read them.
 pub(crate) struct History {
     disk: Arc<dyn Disk>,
     catalogue: CatalogueId,
+    /// In order; the last is being written, the others are sealed.
     segments: RwLock<Vec<Arc<Segment>>>,
+    /// Changes after it must be kept: opening needs them.
+    floor: AtomicU64,
+    /// Rung when there may be work for the archive.
+    pub bell: Bell,
 }
 
 impl History {
     pub fn new(disk: Arc<dyn Disk>, catalogue: CatalogueId, segments: Vec<Arc<Segment>>) -> Self {
-        History { disk, catalogue, segments: RwLock::new(segments) }
+        let (floor, bell) = (AtomicU64::new(0), Bell::default());
+        History { disk, catalogue, segments: RwLock::new(segments), floor, bell }
     }
 
-    /// A further segment was begun.
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    pub fn catalogue(&self) -> CatalogueId {
+        self.catalogue
+    }
+
+    /// A further segment was begun; the one before it is sealed.
     pub fn push(&self, segment: Arc<Segment>) {
         self.segments.write().push(segment);
+        self.bell.ring();
     }
 
     pub fn segments(&self) -> usize {
         self.segments.read().len()
+    }
+
+    /// All segments, the oldest first.
+    pub fn list(&self) -> Vec<Arc<Segment>> {
+        self.segments.read().clone()
+    }
+
+    /// The oldest segment is gone.
+    pub fn remove_oldest(&self, segment: &Segment) {
+        self.segments.write().retain(|other| other.first_revision != segment.first_revision);
     }
 
     /// The first change that is kept, or would be if there were any.
@@ -80,25 +196,78 @@ impl History {
         self.segments.read().first().map_or(Revision(1), |segment| segment.first_revision)
     }
 
-    /// The segment that has this revision, and its place among all.
-    fn segment_of(&self, revision: Revision) -> Option<usize> {
-        let segments = self.segments.read();
-        segments.partition_point(|segment| segment.first_revision <= revision).checked_sub(1)
+    /// Changes after this one must be kept, for opening needs them; before the first call all must. It never goes back.
+    pub fn set_floor(&self, revision: Revision) {
+        self.floor.fetch_max(revision.0, Ordering::AcqRel);
+        self.bell.ring();
     }
 
-    /// Changes after `after` up to `up_to`, in order, at most `limit` and a bounded number of bytes, but one at least
-    /// if there is one.
-    pub fn changes(&self, after: Revision, up_to: Revision, limit: usize) -> Result<Vec<Change>, Error> {
-        // The log of a clone, or of a snapshot, does not begin with the first change.
-        let after = after.max(Revision(self.oldest().0.saturating_sub(1)));
+    pub fn floor(&self) -> Revision {
+        Revision(self.floor.load(Ordering::Acquire))
+    }
+
+    /// What the log takes on the disk; of the plain sealed segments only those that `counts`.
+    pub fn bytes(&self, counts: impl Fn(&Segment) -> bool) -> LogBytes {
+        let segments = self.list();
+        let mut sum = LogBytes::default();
+        for (at, segment) in segments.iter().enumerate() {
+            let is_sealed = at + 1 < segments.len();
+            let is_archived = *segment.form() == Form::Archived;
+            sum.files += 1;
+            if is_archived {
+                sum.archived += segment.bytes(&*self.disk, is_sealed);
+            } else if !is_sealed || counts(segment) {
+                sum.plain += segment.bytes(&*self.disk, is_sealed);
+            }
+        }
+        sum
+    }
+
+    /// What an operator is told of it.
+    pub fn figures(&self) -> [(&'static str, u64); 4] {
+        let bytes = self.bytes(|_| true);
+        [
+            ("log_files", bytes.files),
+            ("log_plain_bytes", bytes.plain),
+            ("log_compressed_bytes", bytes.archived),
+            ("history_oldest_revision", self.oldest().0),
+        ]
+    }
+
+    /// The segment that has this revision; none if it is not kept.
+    fn segment_of(&self, revision: Revision) -> Option<Arc<Segment>> {
+        let segments = self.segments.read();
+        let at = segments.partition_point(|segment| segment.first_revision <= revision).checked_sub(1)?;
+        segments.get(at).cloned()
+    }
+
+    /// Changes after `after` that are kept, up to `up_to`, in order, at most `limit` and a bounded number of bytes, but one
+    /// at least if there is one.
+    pub fn changes(&self, after: Revision, up_to: Revision, limit: usize) -> Result<Kept, Error> {
+        loop {
+            let oldest = self.oldest();
+            let from = Revision(after.0.saturating_add(1)).max(oldest);
+            if let Some(changes) = self.changes_from(from, up_to, limit)? {
+                return Ok(Kept { changes, oldest });
+            }
+            // Removed since `oldest` was asked: it is later now, and this ends.
+        }
+    }
+
+    /// None if `from` is not kept any more.
+    fn changes_from(
+        &self,
+        from: Revision,
+        up_to: Revision,
+        limit: usize,
+    ) -> Result<Option<Vec<Change>>, Error> {
         let mut changes = Vec::new();
         let mut bytes = 0;
-        if limit == 0 || after >= up_to {
-            return Ok(changes);
+        if limit == 0 || from > up_to {
+            return Ok(Some(changes));
         }
-        self.read_records(Revision(after.0 + 1), up_to, |name, offset, body| {
+        let read = self.read_records(from, up_to, |name, offset, body| {
             bytes += body.len();
-            let from = Revision(after.0 + 1);
             record::read_changes(body, from, |change| {
                 if change.revision <= up_to && changes.len() < limit {
                     changes.push(change);
@@ -107,14 +276,20 @@ impl History {
             })
             .map_err(|Undecodable(what)| corrupt(name, offset, what))?;
             Ok(changes.len() < limit && bytes < CHANGES_PAGE_BYTES_MAX)
-        })?;
-        Ok(changes)
+        });
+        match read {
+            // What is whole is given; who asks for what comes after it is told.
+            Ok(false) | Err(_) if !changes.is_empty() => Ok(Some(changes)),
+            Ok(true) => Ok(Some(changes)),
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
-    /// The changes of the record that begins with this revision.
-    pub fn record(&self, first_revision: Revision) -> Result<Vec<Change>, Error> {
+    /// The changes of the record that begins with this revision; none if they are not kept any more.
+    pub fn record(&self, first_revision: Revision) -> Result<Option<Vec<Change>>, Error> {
         let mut changes = Vec::new();
-        self.read_records(first_revision, first_revision, |name, offset, body| {
+        let is_kept = self.read_records(first_revision, first_revision, |name, offset, body| {
             record::read_changes(body, first_revision, |change| {
                 changes.push(change);
                 Ok(true)
@@ -122,42 +297,51 @@ impl History {
             .map_err(|Undecodable(what)| corrupt(name, offset, what))?;
             Ok(false)
         })?;
-        Ok(changes)
+        Ok(is_kept.then_some(changes))
     }
 
     /// Gives the bodies of the records from the one with revision `from` to the one with `up_to`, which must be
-    /// there, until `give` says no.
+    /// there, until `give` says no. False if it comes to one that is not kept any more.
     fn read_records(
         &self,
         from: Revision,
         up_to: Revision,
         mut give: impl FnMut(&str, u64, &[u8]) -> Result<bool, Error>,
-    ) -> Result<(), Error> {
-        let gone = |revision: Revision| {
-            Error::new(ErrorKind::Corrupt, format!("the log has no change {}, but a later one", revision.0))
-        };
-        let mut at = self.segment_of(from).ok_or_else(|| gone(from))?;
+    ) -> Result<bool, Error> {
         let mut wanted = from;
+        // The segment that was read last, and what is wrong with its index.
+        let mut before: Option<(Revision, Option<Error>)> = None;
         loop {
-            let Some(segment) = self.segments.read().get(at).cloned() else { return Err(gone(wanted)) };
-            let mut reader = SegmentReader::open(&*self.disk, &segment, self.catalogue)?;
-            let mut offset = segment.start_for(wanted);
+            let Some(segment) = self.segment_of(wanted) else { return Ok(false) };
+            if let Some((first_revision, damage)) = before
+                && first_revision == segment.first_revision
+            {
+                let what = || format!("the log has no change {}, but a later one", wanted.0);
+                return Err(damage.unwrap_or_else(|| Error::new(ErrorKind::Corrupt, what())));
+            }
+            let Some(mut reader) = SegmentReader::open(&*self.disk, &segment, self.catalogue)? else {
+                return Ok(false);
+            };
+            let mut offset = reader.start_for(&segment, wanted);
             while let Some(head) = reader.head(offset)? {
                 let last = head.last_revision();
                 if head.first_revision > wanted || last < head.first_revision {
-                    return Err(corrupt(&reader.name, offset, format!("change {} is missing", wanted.0)));
+                    return Err(corrupt(reader.name(), offset, format!("change {} is missing", wanted.0)));
                 }
-                segment.note(head.first_revision, offset);
+                if reader.archive().is_none() {
+                    segment.note(head.first_revision, offset);
+                }
                 if last >= wanted {
-                    let body = reader.body(offset)?;
-                    if !give(&segment.name(), offset, body)? || last >= up_to {
-                        return Ok(());
+                    let name = reader.name().to_owned();
+                    if !give(&name, offset, reader.body(offset)?)? || last >= up_to {
+                        return Ok(true);
                     }
                     wanted = Revision(last.0 + 1);
                 }
                 offset += reader.stride(offset)?;
             }
-            at += 1;
+            before =
+                Some((segment.first_revision, reader.archive().and_then(Archive::index_damage).cloned()));
         }
     }
 }
@@ -168,85 +352,6 @@ struct Undecodable(String);
 impl From<exacat_model::codec::DecodeError> for Undecodable {
     fn from(error: exacat_model::codec::DecodeError) -> Self {
         Undecodable(format!("a valid record holds what is no change: {error}"))
-    }
-}
-
-/// Reads records of one segment, by offset, in large pieces.
-struct SegmentReader {
-    file: Box<dyn DiskFile>,
-    name: String,
-    salt: record::Salt,
-    buffer: Vec<u8>,
-    /// Where in the file the buffer begins.
-    start: u64,
-}
-
-impl SegmentReader {
-    fn open(disk: &dyn Disk, segment: &Segment, catalogue: CatalogueId) -> Result<Self, Error> {
-        let name = segment.name();
-        let file = disk.open_to_read(&segment.path).map_err(|error| cannot_read(&name, &error))?;
-        let mut header = [0; HEADER_BYTES];
-        let read = file.read_at(&mut header, 0).map_err(|error| cannot_read(&name, &error))?;
-        let header = Header::decode(&name, &header[..read])?;
-        if header.catalogue != catalogue || header.first_revision != segment.first_revision {
-            return Err(corrupt(&name, 16, "the segment is another catalogue's, or has another's name"));
-        }
-        Ok(SegmentReader { file, name, salt: header.salt, buffer: Vec::new(), start: 0 })
-    }
-
-    /// The file's bytes from `offset`, `count` of them unless it ends before.
-    fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], Error> {
-        let inside = offset.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
-        let skip = match inside {
-            Some(skip) if skip + count <= self.buffer.len() => skip,
-            _ => {
-                self.buffer.resize(count.max(READ_BYTES), 0);
-                let read = self.file.read_at(&mut self.buffer, offset);
-                let read = read.map_err(|error| cannot_read(&self.name, &error))?;
-                self.buffer.truncate(read);
-                self.start = offset;
-                0
-            }
-        };
-        let end = (skip + count).min(self.buffer.len());
-        Ok(&self.buffer[skip..end])
-    }
-
-    fn frame(&mut self, offset: u64) -> Result<Option<record::Frame>, Error> {
-        let front = self.bytes(offset, FRONT_BYTES)?;
-        if front.iter().all(|byte| *byte == 0) {
-            return Ok(None);
-        }
-        match record::read_frame(front) {
-            Some(frame) => Ok(Some(frame)),
-            None => Err(corrupt(&self.name, offset, "a log record is damaged")),
-        }
-    }
-
-    /// What is in the record there; none at the end.
-    fn head(&mut self, offset: u64) -> Result<Option<Head>, Error> {
-        if self.frame(offset)?.is_none() {
-            return Ok(None);
-        }
-        let front = self.bytes(offset, FRONT_BYTES)?;
-        match front.get(FRAME_BYTES..).map(record::read_head) {
-            Some(Ok(head)) => Ok(Some(head)),
-            _ => Err(corrupt(&self.name, offset, "a log record is cut off")),
-        }
-    }
-
-    fn stride(&mut self, offset: u64) -> Result<u64, Error> {
-        Ok(self.frame(offset)?.map_or(0, |frame| frame.stride() as u64))
-    }
-
-    /// The body of the record there, checked.
-    fn body(&mut self, offset: u64) -> Result<&[u8], Error> {
-        let stride = self.stride(offset)?;
-        let (salt, name) = (self.salt, self.name.clone());
-        let bytes = self.bytes(offset, usize::try_from(stride).unwrap_or(usize::MAX))?;
-        let (_, body) =
-            record::read(salt, bytes).ok_or_else(|| corrupt(&name, offset, "a log record is damaged"))?;
-        Ok(body)
     }
 }
 

@@ -38,12 +38,22 @@ impl Identity {
     /// A new one, of a catalogue or of a clone.
     pub fn new(origins: Vec<CatalogueId>) -> Result<Self, Error> {
         if origins.len() > ORIGINS_MAX {
-            return Err(Error::limit("the number of catalogues a clone goes back to", origins.len(), ORIGINS_MAX));
+            return Err(Error::limit(
+                "the number of catalogues a clone goes back to",
+                origins.len(),
+                ORIGINS_MAX,
+            ));
         }
         let mut id = [0; 16];
         id[..8].copy_from_slice(&random_u64()?.to_le_bytes());
         id[8..].copy_from_slice(&random_u64()?.to_le_bytes());
         Ok(Identity { id, origins })
+    }
+
+    /// Whose runs its runs are written as: those of the first catalogue it goes back to. All runs that are read together hash
+    /// keys alike then, and how they do depends on this.
+    pub fn writes_runs_of(&self) -> CatalogueId {
+        self.origins.last().copied().unwrap_or(self.id)
     }
 
     /// May a run of this catalogue be one of its runs?
@@ -182,7 +192,8 @@ fn parse(text: &str) -> Result<Identity, (ErrorKind, String)> {
     let id = lines.next().and_then(|line| parse_hex(line.strip_prefix("id ")?));
     let id = id.ok_or_else(|| damaged("the id"))?;
     let origins = lines.map(|line| parse_hex(line.strip_prefix("origin ")?)).collect::<Option<Vec<_>>>();
-    let origins = origins.filter(|origins| origins.len() <= ORIGINS_MAX).ok_or_else(|| damaged("an origin"))?;
+    let origins =
+        origins.filter(|origins| origins.len() <= ORIGINS_MAX).ok_or_else(|| damaged("an origin"))?;
     Ok(Identity { id, origins })
 }
 

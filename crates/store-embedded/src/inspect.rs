@@ -10,8 +10,9 @@ use std::sync::Arc;
 use exacat_model::codec::DecodeError;
 use exacat_model::{Audit, Change, DirId, Entry, Error, ErrorKind, Result, Revision};
 
+use crate::archive::{Archive, is_archived};
 use crate::disk::{Disk, DiskFile, RealDisk, read_whole};
-use crate::history::{Segment, cannot_read};
+use crate::history::{Form, Segment, cannot_read};
 use crate::identity::Layout;
 use crate::log::{self, Replay};
 use crate::manifest::Manifest;
@@ -70,27 +71,47 @@ impl EmbeddedStore {
     }
 }
 
-/// Reads the changes in the bytes of one segment of the log, the last one of its catalogue, and checks that they follow
-/// each other; `give` gets each. Needs no store: for tools that look into a log, and for trying any bytes on the decoder.
-/// What is cut off at the end is left out, what is damaged is [`ErrorKind::Corrupt`].
+/// Reads the changes in the bytes of one segment of the log, plain or archived, and checks that they follow each other;
+/// `give` gets each. Needs no store: for tools that look into a log, and for trying any bytes on the decoder.
+/// What is cut off at the end of a plain one, which may be its catalogue's last, is left out; what is damaged is
+/// [`ErrorKind::Corrupt`].
 pub fn read_segment(bytes: &[u8], mut give: impl FnMut(Change)) -> Result<()> {
     const FILE: &str = "the segment";
+    if is_archived(bytes) {
+        let mut archive = Archive::open(Box::new(InMemory(bytes.to_vec())), FILE.to_owned())?;
+        let mut next = archive.header().first_revision;
+        for number in 0..archive.blocks().len() {
+            archive.records(number, 0, |at, body| read_record(FILE, at, body, &mut next, &mut give))?;
+        }
+        return archive.index_damage().cloned().map_or(Ok(()), Err);
+    }
     let header = Header::decode(FILE, bytes)?;
     let mut next = header.first_revision;
     let mut records = Records::new(bytes, header.salt, HEADER_BYTES);
     while let Some((at, body)) = records.next_record() {
-        let head = read_head(body).map_err(|error| corrupt(FILE, at as u64, error))?;
-        if head.first_revision != next || head.count == 0 {
-            return Err(corrupt(FILE, at as u64, "a record does not follow the one before"));
-        }
-        read_changes(body, next, |change| {
-            next = Revision(change.revision.0.wrapping_add(1));
-            give(change);
-            Ok::<_, DecodeError>(true)
-        })
-        .map_err(|error| corrupt(FILE, at as u64, error))?;
+        read_record(FILE, at as u64, body, &mut next, &mut give)?;
     }
     records.ending(FILE, true).map(|_| ())
+}
+
+/// Gives the changes of a record that must begin with `next`.
+fn read_record(
+    file: &str,
+    at: u64,
+    body: &[u8],
+    next: &mut Revision,
+    give: &mut impl FnMut(Change),
+) -> Result<()> {
+    let head = read_head(body).map_err(|error| corrupt(file, at, error))?;
+    if head.first_revision != *next || head.count == 0 {
+        return Err(corrupt(file, at, "a record does not follow the one before"));
+    }
+    read_changes(body, *next, |change| {
+        *next = Revision(change.revision.0.wrapping_add(1));
+        give(change);
+        Ok::<_, DecodeError>(true)
+    })
+    .map_err(|error| corrupt(file, at, error))
 }
 
 /// A file that is all in memory.
@@ -242,7 +263,9 @@ impl Scan {
         };
         match replay() {
             Ok(digest) if runs.is_empty() || digest == State::digest_in(runs) => return true,
-            Ok(_) => self.problem("the log gives another state than the runs have, or ends before".to_owned()),
+            Ok(_) => {
+                self.problem("the log gives another state than the runs have, or ends before".to_owned())
+            }
             Err(error) => self.problem(error.message),
         }
         false
@@ -255,9 +278,15 @@ impl Scan {
         segment: &Segment,
         is_last: bool,
     ) -> Result<()> {
-        let name = segment.name();
-        let file = disk.open_to_read(&segment.path).map_err(|error| cannot_read(&name, &error))?;
-        let bytes = read_whole(&*file).map_err(|error| cannot_read(&name, &error))?;
+        let form = *segment.form();
+        let name = segment.name_in(form);
+        let unreadable = |error: std::io::Error| cannot_read(&name, &error);
+        if form == Form::Archived {
+            let file = disk.open_to_read(&segment.archived_path()).map_err(unreadable)?;
+            return self.archived(Archive::open(file, name)?, catalogue, segment);
+        }
+        let file = disk.open_to_read(&segment.path).map_err(unreadable)?;
+        let bytes = read_whole(&*file).map_err(unreadable)?;
         let header = Header::decode(&name, &bytes)?;
         if header.catalogue != catalogue || header.first_revision != segment.first_revision {
             return Err(corrupt(&name, 16, "the segment is another catalogue's, or has another's name"));
@@ -268,6 +297,27 @@ impl Scan {
             self.record_bytes += body.len() as u64;
         }
         self.torn |= records.ending(&name, is_last)? == Ending::Torn;
+        Ok(())
+    }
+
+    /// Every block is looked at, whatever is wrong with others.
+    fn archived(&mut self, mut archive: Archive, catalogue: CatalogueId, segment: &Segment) -> Result<()> {
+        let header = archive.header();
+        if header.catalogue != catalogue || header.first_revision != segment.first_revision {
+            let what = "the segment is another catalogue's, or has another's name";
+            return Err(corrupt(archive.name(), 16, what));
+        }
+        self.problems.extend(archive.index_damage().map(|damage| damage.message.clone()));
+        for number in 0..archive.blocks().len() {
+            let whole = archive.records(number, 0, |_, body| {
+                self.records += 1;
+                self.record_bytes += body.len() as u64;
+                Ok(())
+            });
+            if let Err(error) = whole {
+                self.problems.push(error.message);
+            }
+        }
         Ok(())
     }
 }

@@ -1,13 +1,15 @@
 //! The log: where changes become durable. One writer appends groups of records; opening replays them.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_model::{Change, Error, ErrorKind, Revision, TimeMs};
 
+use crate::archive::{self, Archive};
 use crate::disk::{Disk, DiskFile, read_whole};
-use crate::history::{Segment, cannot_read};
+use crate::history::{Form, Segment, cannot_read};
 use crate::record::{self, Head, Salt};
 use crate::segment::{self, CatalogueId, Ending, HEADER_BYTES, Header, Records, corrupt};
 
@@ -28,10 +30,11 @@ pub(crate) fn random_u64() -> Result<u64, Error> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Where the records of a segment are begun with an unfinished name, until their header is durable.
-const UNFINISHED: &str = ".unfinished";
+/// Where a segment is begun, or archived, with an unfinished name, until it is durable.
+pub(crate) const UNFINISHED: &str = ".unfinished";
 
-/// The segments in the log's directory, in order. Unfinished ones are removed: nothing was ever in them.
+/// The segments in the log's directory, in order. To `clean` removes unfinished ones (nothing that counts was ever in
+/// them) and archived ones whose plain one is there: that is what counts, until it is removed.
 pub(crate) fn list_segments(
     disk: &dyn Disk,
     directory: &Path,
@@ -39,11 +42,17 @@ pub(crate) fn list_segments(
 ) -> Result<Vec<Arc<Segment>>, Error> {
     let names =
         disk.list(directory).map_err(|error| cannot_read(&directory.display().to_string(), &error))?;
-    let mut segments = Vec::new();
+    let plain: BTreeSet<Revision> =
+        names.iter().filter_map(|name| segment::parse_file_name(name, segment::ENDING)).collect();
+    let mut segments: Vec<Arc<Segment>> =
+        plain.iter().map(|first_revision| Arc::new(Segment::new(directory, *first_revision))).collect();
     for name in names {
-        if let Some(first_revision) = segment::parse_file_name(&name) {
-            segments.push(Arc::new(Segment::new(directory, first_revision)));
-        } else if clean && name.ends_with(UNFINISHED) {
+        let archived = segment::parse_file_name(&name, archive::ENDING);
+        if let Some(first_revision) = archived
+            && !plain.contains(&first_revision)
+        {
+            segments.push(Arc::new(Segment::in_form(directory, first_revision, Form::Archived)));
+        } else if clean && (archived.is_some() || name.ends_with(UNFINISHED)) {
             let path = directory.join(&name);
             disk.remove(&path).map_err(|error| cannot_write(&path, &error))?;
         }
@@ -81,63 +90,168 @@ pub(crate) fn replay(
     after: Revision,
     into: &mut impl Replay,
 ) -> Result<Option<End>, Error> {
-    let next = Revision(after.0 + 1);
-    let first = segments.partition_point(|segment| segment.first_revision <= next);
-    let first = match first.checked_sub(1) {
-        Some(first) => first,
-        None if segments.is_empty() => return Ok(None),
-        None => {
-            let what = format!("the log begins after change {}, from which on it is needed", next.0);
-            return Err(Error::new(ErrorKind::Corrupt, what));
-        }
-    };
+    if segments.is_empty() {
+        return Ok(None);
+    }
+    let first = segments
+        .partition_point(|segment| segment.first_revision.0 <= after.0.saturating_add(1))
+        .checked_sub(1)
+        .ok_or_else(|| begins_too_late(segments, after))?;
+    let mut pass = Pass { disk, catalogue, after, last: None, into };
     let mut end = None;
     for (at, segment) in segments.iter().enumerate().skip(first) {
-        let name = segment.name();
-        let file = disk.open_to_read(&segment.path).map_err(|error| cannot_read(&name, &error))?;
-        let bytes = read_whole(&*file).map_err(|error| cannot_read(&name, &error))?;
-        let header = Header::decode(&name, &bytes)?;
-        if header.catalogue != catalogue || header.first_revision != segment.first_revision {
-            return Err(corrupt(&name, 16, "the segment is another catalogue's, or has another's name"));
-        }
-        if header.first_revision >= next {
-            into.segment(&name, &header)?;
-        }
-        let mut records = Records::new(&bytes, header.salt, HEADER_BYTES);
-        while let Some((offset, body)) = records.next_record() {
-            replay_record(&name, offset as u64, body, segment, next, into)?;
-        }
-        let ending = records.ending(&name, at + 1 == segments.len())?;
-        let position = Position { segment: segment.first_revision, offset: records.offset() as u64 };
-        end = Some(End { position, ending, salt: header.salt });
+        // The state may be in the middle of the first, or at its end: what its header says was before that.
+        let from = (at == first && segment.first_revision <= after).then_some(HEADER_BYTES as u64);
+        end = Some(pass.segment(segment, from, segments.get(at + 1).map(|next| next.first_revision))?);
     }
-    Ok(end)
+    match (pass.last, end) {
+        (Some(last), Some(end)) if last < after => Err(corrupt(
+            &segment::file_name(end.position.segment),
+            end.position.offset,
+            format!("the log ends with change {}, before change {} that the state has", last.0, after.0),
+        )),
+        _ => Ok(end),
+    }
 }
 
-fn replay_record(
-    name: &str,
-    offset: u64,
-    body: &[u8],
-    segment: &Segment,
-    next: Revision,
-    into: &mut impl Replay,
-) -> Result<(), Error> {
-    let undecodable =
-        |error| corrupt(name, offset, format!("a valid record holds what is no change: {error}"));
-    let head = record::read_head(body).map_err(undecodable)?;
-    segment.note(head.first_revision, offset);
-    if head.first_revision < next {
-        return Ok(());
+/// Changes between a state and the log are missing.
+pub(crate) fn begins_too_late(segments: &[Arc<Segment>], revision: Revision) -> Error {
+    let first = segments.first().map_or(0, |segment| segment.first_revision.0);
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "the log begins with change {first}, and what is kept of the state ends with change {}: what is between \
+             them is missing, restore the segments that were removed or a later checkpoint",
+            revision.0
+        ),
+    )
+}
+
+/// One reading of the log.
+struct Pass<'a, R> {
+    disk: &'a dyn Disk,
+    catalogue: CatalogueId,
+    /// Changes up to here are not told.
+    after: Revision,
+    /// The last that was seen.
+    last: Option<Revision>,
+    into: &'a mut R,
+}
+
+impl<R: Replay> Pass<'_, R> {
+    /// Reads a segment from a place of it, or from its start; `next` begins the one after it.
+    fn segment(
+        &mut self,
+        segment: &Segment,
+        from: Option<u64>,
+        next: Option<Revision>,
+    ) -> Result<End, Error> {
+        let form = *segment.form();
+        match form {
+            Form::Plain | Form::Gone => self.plain(segment, from, next.is_none()),
+            Form::Archived => self.archived(segment, from, next),
+        }
     }
-    into.record(name, offset, head, body.len())?;
-    record::read_changes(body, Revision(0), |change| {
-        into.change(name, offset, change)?;
-        Ok(true)
-    })
-    .map_err(|why| match why {
-        Why::Refused(error) => error,
-        Why::Undecodable(error) => undecodable(error),
-    })
+
+    fn begin(
+        &mut self,
+        name: &str,
+        segment: &Segment,
+        header: &Header,
+        from: Option<u64>,
+    ) -> Result<u64, Error> {
+        if header.catalogue != self.catalogue || header.first_revision != segment.first_revision {
+            return Err(corrupt(name, 16, "the segment is another catalogue's, or has another's name"));
+        }
+        self.last = self.last.max(Some(Revision(header.first_revision.0.saturating_sub(1))));
+        match from {
+            Some(offset) => Ok(offset),
+            None => {
+                self.into.segment(name, header)?;
+                Ok(HEADER_BYTES as u64)
+            }
+        }
+    }
+
+    fn plain(&mut self, segment: &Segment, from: Option<u64>, is_last: bool) -> Result<End, Error> {
+        let name = segment.path.display().to_string();
+        let file = self.disk.open_to_read(&segment.path).map_err(|error| cannot_read(&name, &error))?;
+        let bytes = read_whole(&*file).map_err(|error| cannot_read(&name, &error))?;
+        let header = Header::decode(&name, &bytes)?;
+        let start = self.begin(&name, segment, &header, from)?;
+        let start = usize::try_from(start).ok().filter(|start| *start <= bytes.len());
+        let start = start.ok_or_else(|| ends_before(&name, bytes.len() as u64))?;
+        let mut records = Records::new(&bytes, header.salt, start);
+        while let Some((offset, body)) = records.next_record() {
+            let first_revision = self.record(&name, offset as u64, body)?;
+            segment.note(first_revision, offset as u64);
+        }
+        let ending = records.ending(&name, is_last)?;
+        let position = Position { segment: segment.first_revision, offset: records.offset() as u64 };
+        Ok(End { position, ending, salt: header.salt })
+    }
+
+    fn archived(
+        &mut self,
+        segment: &Segment,
+        from: Option<u64>,
+        next: Option<Revision>,
+    ) -> Result<End, Error> {
+        let path = segment.archived_path();
+        let name = path.display().to_string();
+        let file = self.disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
+        let mut archive = Archive::open(file, name.clone())?;
+        let header = *archive.header();
+        let start = self.begin(&name, segment, &header, from)?;
+        let Some(next) = next else {
+            return Err(corrupt(
+                &name,
+                0,
+                "the log ends with an archived segment: the one after it is missing",
+            ));
+        };
+        archive.check_reaches(next)?;
+        let end = archive.offset_end();
+        if start > end {
+            return Err(ends_before(&name, end));
+        }
+        let first = archive.block_at(start).max(archive.block_of(self.first_told()));
+        for number in first..archive.blocks().len() {
+            archive.records(number, start, |offset, body| self.record(&name, offset, body).map(|_| ()))?;
+        }
+        self.last = self.last.max(Some(Revision(next.0 - 1)));
+        let position = Position { segment: segment.first_revision, offset: end };
+        Ok(End { position, ending: Ending::Clean, salt: header.salt })
+    }
+
+    fn first_told(&self) -> Revision {
+        Revision(self.after.0.saturating_add(1))
+    }
+
+    /// Takes a record, but for what comes before the start; gives the revision it begins with.
+    fn record(&mut self, name: &str, offset: u64, body: &[u8]) -> Result<Revision, Error> {
+        let undecodable =
+            |error| corrupt(name, offset, format!("a valid record holds what is no change: {error}"));
+        let head = record::read_head(body).map_err(undecodable)?;
+        self.last = self.last.max(Some(head.last_revision()));
+        if head.last_revision() <= self.after {
+            return Ok(head.first_revision);
+        }
+        self.into.record(name, offset, head, body.len())?;
+        record::read_changes(body, self.first_told(), |change| {
+            self.into.change(name, offset, change)?;
+            Ok(true)
+        })
+        .map_err(|why| match why {
+            Why::Refused(error) => error,
+            Why::Undecodable(error) => undecodable(error),
+        })?;
+        Ok(head.first_revision)
+    }
+}
+
+fn ends_before(name: &str, offset: u64) -> Error {
+    corrupt(name, offset, "the segment ends before the checkpoint's place in it")
 }
 
 /// Why the changes of a record were not all taken.
@@ -345,11 +459,6 @@ impl Log {
             Place { file: Arc::clone(&self.file), segment: Arc::clone(&self.segment), offset: self.offset };
         self.offset += bytes as u64;
         place
-    }
-
-    /// Where the next group goes.
-    pub fn position(&self) -> Position {
-        Position { segment: self.segment.first_revision, offset: self.offset }
     }
 
     /// The segment being written.

@@ -20,12 +20,27 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::keyspace;
 use crate::page::Row;
-use crate::settings::{MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY, MEMTABLES_FROZEN_MAX};
+use crate::settings::{MEMTABLES_FROZEN_MAX, MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY};
 use crate::state::Frozen;
 use crate::store::Shared;
 use crate::table::{Shelf, merge_runs, write_memtable};
 
 const RUNS_SPACE: &str = "space for runs";
+
+/// How long a group of changes waits when so many runs are owed.
+fn pause_for(owed: usize) -> Duration {
+    MERGE_PAUSE_MAX.mul_f64((owed as f64 / MERGE_DEBT_RUNS as f64).powi(2).min(1.0))
+}
+
+/// What an operator should know of merging; nothing if it keeps up.
+pub(crate) fn in_words(owed: usize) -> Option<String> {
+    let ms = pause_for(owed).as_secs_f64() * 1e3;
+    (owed > 0).then(|| {
+        format!(
+            "merging is behind by {owed} runs: each group of changes waits {ms:.1} ms, so that it catches up"
+        )
+    })
+}
 
 /// What the writer and the thread share.
 struct Desk {
@@ -82,8 +97,8 @@ impl Merger {
             let _leaving = leaving;
             work.run();
         });
-        let thread =
-            thread.map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread for runs: {error}")))?;
+        let thread = thread
+            .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread for runs: {error}")))?;
         Ok(Merger { desk, thread: Some(thread) })
     }
 
@@ -123,8 +138,7 @@ impl Merger {
         if owed == 0 {
             return;
         }
-        let pause = MERGE_PAUSE_MAX.mul_f64((owed as f64 / MERGE_DEBT_RUNS as f64).powi(2).min(1.0));
-        let until = Instant::now() + pause;
+        let until = Instant::now() + pause_for(owed);
         let mut slot = self.desk.slot.lock();
         while self.desk.owed.load(Ordering::Relaxed) >= owed && !slot.gone {
             if self.desk.changed.wait_until(&mut slot, until).timed_out() {
@@ -241,6 +255,7 @@ impl Work {
         let written = write_memtable(&frozen.memtable, frozen.resident(), begun.writer);
         let rows = written.inspect_err(|_| self.shelf.give_up(number))?;
         self.shelf.add(number, rows, frozen.revision, frozen.time)?;
+        self.shared.history.set_floor(frozen.revision);
         self.shared.state.write().table.install(Arc::clone(self.shelf.version()), true);
         Ok(())
     }
@@ -265,7 +280,7 @@ impl Work {
             }
             !desk.ended.load(Ordering::Relaxed)
         });
-        numbers.iter().for_each(|number| drop(self.merging.remove(number)));
+        self.merging.retain(|number| !numbers.contains(number));
         match merged {
             Ok(Some(rows)) => {
                 self.shelf.put_in_place_of(&runs, begun.number, rows)?;
@@ -304,7 +319,7 @@ impl Work {
     }
 
     fn note_debt(&self) {
-        self.desk.owed.store(self.shelf.owed(), Ordering::Relaxed);
+        self.desk.owed.store(self.shelf.version().owed(), Ordering::Relaxed);
         // Who waits for less to be owed looks again.
         let _slot = self.desk.slot.lock();
         self.desk.changed.notify_all();

@@ -7,6 +7,7 @@ use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 use exacat_store::Clock;
 use tokio::sync::mpsc;
 
+use crate::archive::Archivist;
 use crate::checkpoint;
 use crate::committer::{Committer, Group};
 use crate::disk::{Disk, RealDisk};
@@ -55,12 +56,22 @@ impl EmbeddedStore {
             }
             _ => {
                 let (bytes, digest) = (settings.segment_bytes, recovered.state.digest());
-                Log::create(Arc::clone(&disk), &layout.log(), catalogue, bytes, Revision(1), clock.now(), digest)?
+                Log::create(
+                    Arc::clone(&disk),
+                    &layout.log(),
+                    catalogue,
+                    bytes,
+                    Revision(1),
+                    clock.now(),
+                    digest,
+                )?
             }
         };
         if recovered.carried_over {
             // What the first stage left is in runs before anything new comes.
             recovered.flush()?;
+        }
+        if !recovered.shelf.version().runs.is_empty() {
             checkpoint::forget(&*disk, &layout.checkpoints());
         }
         let Recovered { state, operations, shelf, segments, notes, .. } = recovered;
@@ -69,6 +80,7 @@ impl EmbeddedStore {
         if history.segments() == 0 {
             history.push(Arc::clone(log.segment()));
         }
+        history.set_floor(frozen);
         let shared = Arc::new(Shared::new(state, history, disk));
         for (topic, what) in notes {
             shared.figures.warn(topic, &what);
@@ -88,6 +100,7 @@ impl EmbeddedStore {
             effect: Vec::new(),
             committer: Committer::start(Arc::clone(&shared), settings.commit_at_once_bytes)?,
             short_of_space: false,
+            _archivist: Archivist::start(&shared, &clock, &settings)?,
             _lock: lock,
         };
         let thread = std::thread::Builder::new().name("exacat-writer".to_owned()).spawn(move || {
@@ -119,7 +132,7 @@ fn check(settings: &EmbeddedSettings) -> Result<()> {
     if settings.queue_requests_max == 0 || settings.queue_bytes_max == 0 {
         return Err(Error::invalid("the queue of requests has no place"));
     }
-    Ok(())
+    settings.history.check(settings.segment_bytes)
 }
 
 /// Which catalogue it is; a new one if the directory holds nothing.
@@ -129,7 +142,8 @@ fn identify(disk: &dyn Disk, layout: &Layout) -> Result<Identity> {
     }
     let segments = log::list_segments(disk, &layout.log(), false)?;
     let names = disk.list(&layout.runs()).unwrap_or_default();
-    if !segments.is_empty() || !names.is_empty() || !checkpoint::list(disk, &layout.checkpoints())?.is_empty() {
+    if !segments.is_empty() || !names.is_empty() || !checkpoint::list(disk, &layout.checkpoints())?.is_empty()
+    {
         return Err(Error::new(
             ErrorKind::Corrupt,
             "there is a log, or there are runs, but no CATALOGUE file that says whose: restore it",
@@ -207,11 +221,17 @@ pub(crate) fn recover(
     if segments.is_empty() && from > Revision(0) {
         return Err(Error::new(ErrorKind::Corrupt, "there are runs or checkpoints, but no log: restore it"));
     }
+    if let (true, Some(last)) = (clean, segments.last()) {
+        make_durable(&**disk, last)?;
+    }
     let rows_max = if clean && !carried_over { settings.memtable_rows } else { usize::MAX };
     let mut into = Builder { state, operations, shelf, rows_max };
     let end = log::replay(&**disk, catalogue, &segments, from, &mut into)?;
     if into.state.revision < from {
-        return Err(Error::new(ErrorKind::Corrupt, "the log ends before the runs do: a part of it is missing"));
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            "the log ends before the runs do: a part of it is missing",
+        ));
     }
     if let Some(End { position, ending: Ending::Torn, .. }) = end {
         let what = format!(
@@ -225,6 +245,17 @@ pub(crate) fn recover(
     }
     let Builder { state, operations, shelf, .. } = into;
     Ok(Recovered { state, operations, shelf, end, segments, carried_over, notes })
+}
+
+/// What a process wrote that was killed may be readable and not durable: it must be before any run has it.
+fn make_durable(disk: &dyn Disk, last: &Segment) -> Result<()> {
+    let wrong = |error: std::io::Error| log::cannot_write(&last.path, &error);
+    match disk.open_to_write(&last.path) {
+        Ok(file) => file.sync().map_err(wrong),
+        // It is archived, so it is durable; or replaying says what is missing.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(wrong(error)),
+    }
 }
 
 /// The newest checkpoint that is whole.

@@ -35,7 +35,7 @@ pub(crate) struct Head {
 impl Head {
     /// The revision of the last change.
     pub fn last_revision(&self) -> Revision {
-        Revision(self.first_revision.0 + u64::from(self.count).saturating_sub(1))
+        Revision(self.first_revision.0.saturating_add(u64::from(self.count).saturating_sub(1)))
     }
 }
 

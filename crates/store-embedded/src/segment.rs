@@ -88,14 +88,17 @@ impl Header {
     }
 }
 
+/// What comes after the revision in the name of a plain segment.
+pub(crate) const ENDING: &str = ".log";
+
 /// The name of the segment whose first record has this revision.
 pub(crate) fn file_name(first_revision: Revision) -> String {
-    format!("{:020}.log", first_revision.0)
+    format!("{:020}{ENDING}", first_revision.0)
 }
 
-/// The revision a segment is named by; none if it is no segment's name.
-pub(crate) fn parse_file_name(name: &str) -> Option<Revision> {
-    let digits = name.strip_suffix(".log")?;
+/// The revision a segment is named by before the `ending` of its form; none if it is no such name.
+pub(crate) fn parse_file_name(name: &str, ending: &str) -> Option<Revision> {
+    let digits = name.strip_suffix(ending)?;
     let well_formed = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if well_formed { digits.parse().ok().map(Revision) } else { None }
 }

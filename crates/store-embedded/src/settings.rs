@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use exacat_model::{Error, Result};
+
 /// Mutations applied under one taking of the write lock: bounds how long a reader waits for the writer.
 pub(crate) const MUTATIONS_PER_LOCK: usize = 32;
 /// Bytes of one log record, at most: beyond [`RECORD_SPLIT_BYTES`] a request's changes go on in a further record,
@@ -80,6 +82,11 @@ pub struct EmbeddedSettings {
     /// A group of records shorter than this is committed by the writer itself, if nothing else is being committed: its
     /// sync takes no longer than waking another thread would.
     pub commit_at_once_bytes: usize,
+    /// How much of the history is kept.
+    pub history: HistoryKept,
+    /// Are sealed segments of the log archived, and removed as `history` says, in the background? If not they stay as
+    /// they are, and what is archived is read.
+    pub archive: bool,
 }
 
 impl Default for EmbeddedSettings {
@@ -92,6 +99,35 @@ impl Default for EmbeddedSettings {
             queue_requests_max: 4096,
             queue_bytes_max: 64 << 20,
             commit_at_once_bytes: 64 << 10,
+            history: HistoryKept::All,
+            archive: true,
+        }
+    }
+}
+
+/// How much of the history is kept: the changes in the log. Whole segments of it go, the oldest first; what opening needs
+/// is never among them, nor is the one being written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HistoryKept {
+    /// All of it, for ever.
+    #[default]
+    All,
+    /// Every change for at least so many days, at least 1; a segment goes when its last change is older.
+    Days(u32),
+    /// As much as fits into log files of so many bytes together, at least two segments' worth. Segments that wait to be
+    /// compressed do not count.
+    Bytes(u64),
+}
+
+impl HistoryKept {
+    /// Refuses what would keep nothing.
+    pub(crate) fn check(self, segment_bytes: u64) -> Result<()> {
+        match self {
+            HistoryKept::Days(0) => Err(Error::invalid("a history of 0 days keeps nothing: keep 1 at least")),
+            HistoryKept::Bytes(bytes) if bytes < 2 * segment_bytes => Err(Error::invalid(format!(
+                "a history of {bytes} bytes: the log's segments have {segment_bytes}, keep two of them at least"
+            ))),
+            HistoryKept::All | HistoryKept::Days(_) | HistoryKept::Bytes(_) => Ok(()),
         }
     }
 }

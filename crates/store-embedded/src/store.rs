@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use exacat_model::codec::Encode;
 use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX, PAGE_ITEMS_MAX, READ_BATCH_MAX};
 use exacat_model::{
-    Audit, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name,
-    Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Record,
+    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{
     Account, ApplyError, ChangePage, Due, Files, Located, Outcome, Page, RecordEntry, Request, Snapshots,
@@ -24,7 +24,7 @@ use crate::defect::Defect;
 use crate::disk::Disk;
 use crate::durability::Durability;
 use crate::figures::Figures;
-use crate::history::History;
+use crate::history::{History, Kept};
 use crate::run::{Cache, Held};
 use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings};
 use crate::snapshot::Keeper;
@@ -198,8 +198,8 @@ impl EmbeddedStore {
         Ok((answer(state.look())?, state.revision))
     }
 
-    /// Changes of the log after one revision, up to another that is durable.
-    async fn history(&self, after: Revision, up_to: Revision, limit: usize) -> Result<Vec<Change>> {
+    /// Changes of the log after one revision that are kept, up to another that is durable.
+    async fn history(&self, after: Revision, up_to: Revision, limit: usize) -> Result<Kept> {
         let history = Arc::clone(&self.shared.history);
         let read = move || history.changes(after, up_to, limit);
         // Files are read: not on a thread that others wait for, if there is a choice.
@@ -217,7 +217,12 @@ impl EmbeddedStore {
         if limit == 0 {
             return Ok((Page { items: Vec::new(), more: true }, since.cursor()));
         }
-        let changes = self.history(since.after, since.up_to, PAGE_ITEMS_MAX).await?;
+        let Kept { changes, oldest } = self.history(since.after, since.up_to, PAGE_ITEMS_MAX).await?;
+        if since.after < since.up_to && since.after.0 + 1 < oldest.0 {
+            // What moved meanwhile cannot be told any more, and nothing may be left out (clause R3).
+            let what = "the changes since this listing began are not kept any more: begin it again";
+            return Err(Error::new(ErrorKind::Conflict, what));
+        }
         self.look(|look| {
             let mut items: Vec<Entry> = Vec::new();
             let mut given: HashSet<EntryId> = HashSet::new();
@@ -433,13 +438,13 @@ impl Store for EmbeddedStore {
         self.shared.check_open()?;
         let up_to = self.shared.durability.revision();
         let limit = page(limit);
-        let changes = self.history(after, up_to, limit).await?;
+        let Kept { changes, oldest } = self.history(after, up_to, limit).await?;
         let up_to = match changes.last() {
             Some(last) => last.revision,
             None if limit == 0 => after.min(up_to),
             None => up_to,
         };
-        Ok(ChangePage { changes, up_to, oldest: self.shared.history.oldest() })
+        Ok(ChangePage { changes, up_to, oldest })
     }
 
     async fn changed(&self, after: Revision) -> Result<()> {
@@ -467,7 +472,11 @@ impl Store for EmbeddedStore {
         list.extend(memory.into_iter().map(named));
         list.push(("memory_hints_bytes".to_owned(), self.shared.hints.bytes()));
         list.push(("memory_bytes".to_owned(), memory_total + self.shared.hints.bytes()));
-        list.push(("log_segments".to_owned(), self.shared.history.segments() as u64));
+        list.extend(self.shared.history.figures().map(named));
+        let version = Arc::clone(self.shared.state.read().table.version());
+        list.extend(version.figures());
+        let mut warnings = figures.warnings();
+        warnings.extend(crate::merger::in_words(version.owed()));
         list.push(("disk_free_bytes".to_owned(), free));
         list.push(("queue_requests".to_owned(), waiting as u64));
         list.extend(figures.list());
@@ -476,7 +485,7 @@ impl Store for EmbeddedStore {
             revision: self.shared.durability.revision(),
             entries,
             figures: list,
-            warnings: figures.warnings(),
+            warnings,
         })
     }
 

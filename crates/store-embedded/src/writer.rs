@@ -19,6 +19,7 @@ use exacat_store::{ApplyError, Clock, Outcome, Request};
 use parking_lot::RwLockWriteGuard;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use crate::archive::Archivist;
 use crate::committer::{Committer, Group, Waiting};
 use crate::decide::{Context, Declined, bytes_at_most, decide};
 use crate::defect::Defect;
@@ -27,8 +28,8 @@ use crate::merger::Merger;
 use crate::record::{Head, RecordWriter, encode_effect};
 use crate::run::Held;
 use crate::settings::{
-    ASK_AGAIN_MAX, EmbeddedSettings, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, MEMTABLE_STRETCH, MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES,
-    RESERVE_BYTES_MAX,
+    ASK_AGAIN_MAX, EmbeddedSettings, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, MEMTABLE_STRETCH,
+    MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES, RESERVE_BYTES_MAX,
 };
 use crate::state::{Operations, Stamp, State};
 use crate::store::Shared;
@@ -72,6 +73,8 @@ pub(crate) struct Writer {
     pub committer: Committer,
     /// The last request was refused for lack of it.
     pub short_of_space: bool,
+    /// Ends before the lock is given back.
+    pub _archivist: Option<Archivist>,
     /// Held while the thread lives.
     pub _lock: Box<dyn Send + Sync>,
 }
@@ -92,6 +95,16 @@ struct Work {
     record: Option<RecordWriter>,
     /// Some of it is done.
     applied: bool,
+}
+
+impl Work {
+    /// What is answered if the rest of it cannot be done.
+    fn given_up(&self, why: String) -> ApplyError {
+        match self.applied {
+            true => ApplyError::Unknown(why),
+            false => ApplyError::Unavailable(why),
+        }
+    }
 }
 
 /// Why work on a request stopped for a moment.
@@ -217,10 +230,6 @@ impl Writer {
             record: None,
         };
         loop {
-            if let Err(error) = self.rehearse(work.mutations.as_slice()) {
-                self.end_record(&mut work);
-                return Err(self.given_up(&work, error));
-            }
             let pause = {
                 let mut state = self.shared.state.write();
                 let pause = step(
@@ -241,12 +250,12 @@ impl Writer {
                 Ok(Pause::NeedsSpace(bytes)) => {
                     self.end_record(&mut work);
                     if let Err(error) = self.make_space(bytes) {
-                        return Err(self.given_up(&work, error));
+                        return Err(work.given_up(error));
                     }
                 }
                 Err(Halt::Undecided(error)) => {
                     self.end_record(&mut work);
-                    return Err(self.given_up(&work, error.message));
+                    return Err(work.given_up(error.message));
                 }
                 Err(Halt::Defect(defect)) => {
                     let why = format!("the state contradicts itself: {defect}");
@@ -261,18 +270,9 @@ impl Writer {
         Ok(work.outcomes)
     }
 
-    /// What is answered if the rest of a request cannot be done.
-    fn given_up(&self, work: &Work, why: String) -> ApplyError {
-        match work.applied {
-            true => ApplyError::Unknown(why),
-            false => ApplyError::Unavailable(why),
-        }
-    }
-
     /// Has the pages that deciding will need read, so that the disk is not waited for under the lock that keeps readers
     /// out.
     fn rehearse(&self, soon: &[Mutation]) -> Result<(), String> {
-        let soon = &soon[..soon.len().min(MUTATIONS_PER_LOCK)];
         if soon.iter().all(|mutation| matches!(mutation, Mutation::Create(_))) {
             return Ok(());
         }
@@ -308,6 +308,7 @@ impl Writer {
             let changes = self.shared.history.record(first_revision).map_err(|error| {
                 ApplyError::Unknown(format!("what the request did before cannot be read: {error}"))
             })?;
+            let changes = changes.ok_or_else(|| not_kept(first_revision))?;
             for change in changes {
                 if let Some(place) = outcomes.get_mut(change.index as usize) {
                     let (revision, id) = (change.revision, change.effect.entry_id());
@@ -320,6 +321,7 @@ impl Writer {
 
     /// Makes sure that log and memory have room for what a request may need, before any of it is done.
     fn reserve(&mut self, mutations: &[Mutation], request_bytes: usize) -> Result<(), String> {
+        mutations.chunks(MUTATIONS_PER_LOCK).try_for_each(|soon| self.rehearse(soon))?;
         let (needed, rows) = {
             let state = self.shared.state.read();
             let mut named = 0;
@@ -445,6 +447,15 @@ impl Writer {
         self.freeze();
         self.merger.settle().map_err(cannot)
     }
+}
+
+/// A request was done before, but the change with this revision, and others of it, is not in the history any more.
+fn not_kept(revision: Revision) -> ApplyError {
+    ApplyError::Unknown(format!(
+        "the request was applied before, from revision {} on; its outcomes are not kept any more, and it is not done \
+         again: look at what it was about, and send what is left under a new operation id",
+        revision.0
+    ))
 }
 
 /// Decides and applies a few mutations, under the lock that keeps readers out.

@@ -20,7 +20,8 @@
 //!   outcome it had; mutations that were refused or changed nothing are decided anew. What was applied is known by
 //!   the id and the position in the request alone: what stands at that position the second time, and who asks, does
 //!   not matter, so that a caller who finds the first request's work done can ask what came of it. The last
-//!   `OPERATIONS_REMEMBERED` requests with an applied mutation are remembered, across restarts.
+//!   `OPERATIONS_REMEMBERED` requests with an applied mutation are remembered, across restarts. If the history that has
+//!   their outcomes is not kept any more they are `Unknown`, and still not decided anew.
 //! * **A7 unavailable means not done.** After `ApplyError::Unavailable` or `TooLarge` nothing of the request was
 //!   or will be done. Anything else that is not an outcome is `Unknown`.
 //! * **A8 limits.** A request with more than `BATCH_MUTATIONS_MAX` mutations, or whose encoded bytes exceed
@@ -58,7 +59,8 @@
 //!
 //! * **H1 complete.** Every applied mutation has one change; nothing else has.
 //! * **H2 ordered and resumable.** `changes(after)` gives changes in order, without gap or repeat, whatever the
-//!   page size; beyond the end it gives none.
+//!   page size; beyond the end it gives none. A store may be told not to keep the oldest changes: from before `oldest`
+//!   on it gives those that are kept.
 //! * **H3 replayable.** The state is a function of the changes: applied to an empty store they give it again.
 //! * **H4 time.** The times of changes never go back, whatever the clock does.
 //!

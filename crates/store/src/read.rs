@@ -189,7 +189,8 @@ pub struct ChangePage {
     /// Everything up to here has been given: the cursor for the next page. May be beyond the last change
     /// given, never beyond the last committed one.
     pub up_to: Revision,
-    /// The oldest change that is still kept; a reader whose cursor is before `oldest - 1` has missed changes.
+    /// The oldest change that is still kept, or the next one if none is; a reader whose cursor is before `oldest - 1` has
+    /// missed changes, and gets those from `oldest` on.
     pub oldest: Revision,
 }
 

@@ -96,12 +96,10 @@ pub struct EmbeddedFactory {
 
 impl EmbeddedFactory {
     /// Segments and memtables so small that a short test has many of them.
-    pub const SMALL: EmbeddedFactory =
-        EmbeddedFactory { segment_bytes: 16 << 10, memtable_rows: 300 };
+    pub const SMALL: EmbeddedFactory = EmbeddedFactory { segment_bytes: 16 << 10, memtable_rows: 300 };
 
     /// As many as a test of many thousands of changes can bear.
-    pub const LARGE: EmbeddedFactory =
-        EmbeddedFactory { segment_bytes: 4 << 20, memtable_rows: 50_000 };
+    pub const LARGE: EmbeddedFactory = EmbeddedFactory { segment_bytes: 4 << 20, memtable_rows: 50_000 };
 }
 
 struct Embedded {

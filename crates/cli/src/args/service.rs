@@ -36,6 +36,8 @@ flight are finished first.
 Examples:
   exacat serve
   exacat serve --data /srv/exacat --listen 0.0.0.0:7420 --name catalogue.example.org
+  exacat serve --history-keep 90d
+  exacat serve --history-keep 100GiB
   exacat serve --listen 127.0.0.1:0 --metrics 127.0.0.1:9420 --log-format json
   exacat serve --snapshot before-upgrade
   EXACAT_LOG=debug exacat serve --store memory --data /tmp/try")]
@@ -79,6 +81,13 @@ pub struct ServeArgs {
     /// How long what was removed stays in the trash before it is purged by itself; never to keep it
     #[arg(long, value_name = "DURATION|never", default_value = "30d")]
     pub trash_keep: String,
+    /// How much of the history of changes is kept: all, a number of days or weeks, or a size of log files
+    ///
+    /// Older changes are removed a whole log file at a time, the oldest first; what opening the catalogue needs, and the
+    /// file being written, always stay. The catalogue itself loses nothing. `exacat log` then tells less, and a program
+    /// that follows `exacat changes` must not fall behind further.
+    #[arg(long, value_name = "all|DAYS|SIZE", default_value = "all")]
+    pub history_keep: String,
     /// How long an upload stays booked if the client does not say
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     pub booking_lifetime: String,
@@ -166,6 +175,12 @@ pub struct BenchArgs {
     /// Files to register
     #[arg(long, value_name = "NUMBER", default_value = "1M")]
     pub entries: String,
+    /// The embedded engine by itself, instead of the catalogue
+    #[arg(long)]
+    pub engine: bool,
+    /// Memory for pages that the engine has read, as 512MiB
+    #[arg(long, value_name = "SIZE", requires = "engine")]
+    pub cache: Option<String>,
     /// Only over the network
     #[arg(long, conflicts_with = "in_process")]
     pub network: bool,

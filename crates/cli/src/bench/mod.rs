@@ -4,6 +4,7 @@
 //! figure is of durable changes and exact answers: answers are checked (of bare frames 1 of 16 item by item, all for
 //! their request), and an error ends the run.
 
+mod engine;
 mod frames;
 mod measure;
 mod scenarios;
@@ -22,12 +23,16 @@ use measure::{Sample, histogram, own_cpu_s, record, sample};
 use target::{StartedServer, Target};
 
 /// What to measure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct BenchSettings {
     /// Files to register.
     pub entries: u64,
     /// Below here temporary stores are made; none for the system's place for temporary files.
     pub directory: Option<PathBuf>,
+    /// The engine by itself, instead of the catalogue.
+    pub engine: bool,
+    /// Memory for pages of the engine, bytes; none for its default.
+    pub cache_bytes: Option<u64>,
     /// Leave out what is in process.
     pub network_only: bool,
     /// Leave out the network.
@@ -55,6 +60,12 @@ impl Report<'_> {
         print(self.out.flush())
     }
 
+    fn json(&mut self, value: &impl serde::Serialize) -> Result<(), Error> {
+        let line = serde_json::to_string(value)
+            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+        print(writeln!(self.out, "{line}"))
+    }
+
     fn line(&mut self, line: &str) -> Result<(), Error> {
         if self.settings.json { Ok(()) } else { print(writeln!(self.out, "{line}")) }
     }
@@ -74,6 +85,9 @@ pub async fn run(settings: &BenchSettings, out: &mut (impl Write + Send)) -> Res
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     report.line(&format!("{files} files, {cores} cores for load generator and server together\n"))?;
     report.line(&table::head())?;
+    if settings.engine {
+        return engine::run(files, &place.path().join("engine"), report).await;
+    }
     if !settings.in_process_only {
         network(files, &place.path().join("network"), report).await?;
     }

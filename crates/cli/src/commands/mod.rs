@@ -40,7 +40,8 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Serve(args) => return serve::serve(args, &global.connection, style).await,
         Command::Bench(args) => return service::bench(args, style).await,
         Command::Snapshot(
-            ref command @ (SnapshotCommand::Ls { offline: true } | SnapshotCommand::Verify { offline: true, .. }),
+            ref command @ (SnapshotCommand::Ls { offline: true }
+            | SnapshotCommand::Verify { offline: true, .. }),
         ) => return snapshots::offline(command, &global.connection, style),
         Command::Clone(args) => return snapshots::clone(args, &global.connection, style).await,
         Command::Restore(args) => return snapshots::restore(args, global, style).await,
@@ -116,8 +117,6 @@ async fn dispatch(
         | Command::Bench(_)
         | Command::Clone(_)
         | Command::Restore(_)
-        | Command::Completions(_) => {
-            Err(Failure::local("this command takes no server"))
-        }
+        | Command::Completions(_) => Err(Failure::local("this command takes no server")),
     }
 }

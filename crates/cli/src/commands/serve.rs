@@ -96,6 +96,8 @@ fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failur
         StoreArg::Embedded => StoreChoice::Embedded,
         StoreArg::Memory => StoreChoice::Memory,
     };
+    settings.history = parse::history_kept(&args.history_keep)
+        .map_err(|error| Failure::local(format!("--history-keep: {error}")))?;
     settings.snapshot = args.snapshot.as_deref().map(SnapshotName::parse).transpose()?;
     settings.socket = !args.no_socket;
     settings.socket_mode = u32::from(Mode::parse(&args.socket_mode)?.bits());
@@ -202,7 +204,8 @@ pub async fn fsck_offline(connection: &Connection, style: Style) -> Result<u8, F
             return Err(Failure::local(format!("cannot lock {}: {error}", shown(&directory))));
         }
     }
-    let settings = EmbeddedSettings { directory: store, ..EmbeddedSettings::default() };
+    // It is here to be looked at: what could be compressed or removed waits for the server.
+    let settings = EmbeddedSettings { archive: false, ..EmbeddedSettings::at(store) };
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(settings, Arc::new(SystemClock)));
     let store = opened
         .await

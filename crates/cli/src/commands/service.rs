@@ -135,6 +135,8 @@ pub fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
 pub async fn bench(args: BenchArgs, style: crate::output::Style) -> Result<u8, Failure> {
     let settings = BenchSettings {
         entries: crate::parse::count(&args.entries)?,
+        engine: args.engine,
+        cache_bytes: args.cache.as_deref().map(crate::parse::bytes).transpose()?,
         directory: args.directory,
         network_only: args.network,
         in_process_only: args.in_process,

@@ -26,17 +26,16 @@ use crate::progress::Bar;
 pub async fn snapshot(context: &mut Context, command: SnapshotCommand) -> Result<(), Failure> {
     match command {
         SnapshotCommand::Create { name } => create(context, &name).await,
-        SnapshotCommand::Ls { .. } => {
-            match context.call(Operation::SnapshotList).await? {
-                Answer::Snapshots(list) => show_list(&mut context.out, &list),
-                other => Err(Failure::unexpected(&other)),
-            }
-        }
+        SnapshotCommand::Ls { .. } => match context.call(Operation::SnapshotList).await? {
+            Answer::Snapshots(list) => show_list(&mut context.out, &list),
+            other => Err(Failure::unexpected(&other)),
+        },
         SnapshotCommand::Diff { before, after } => diff(context, &before, after.as_deref()).await,
         SnapshotCommand::Drop { names } => drop_all(context, names).await,
         SnapshotCommand::Verify { names, .. } => {
             for name in context.parsed(names, SnapshotName::parse) {
-                let checked = context.session.call_long(Operation::SnapshotVerify { name: name.clone() }).await;
+                let checked =
+                    context.session.call_long(Operation::SnapshotVerify { name: name.clone() }).await;
                 match checked {
                     Ok(Answer::SnapshotChecked(check)) => {
                         if let Some(wrong) = show_check(&mut context.out, &name, &check)? {
@@ -173,7 +172,10 @@ fn show_check(out: &mut Out, name: &SnapshotName, check: &SnapshotCheck) -> Resu
         }
         if check.problems.is_empty() && !out.style.quiet {
             let (runs, changes) = (plural(check.runs, "run"), plural(check.changes, "change"));
-            out.line(format!("{name}: {} in {runs} and {changes}, all good", plural(check.entries, "entry")))?;
+            out.line(format!(
+                "{name}: {} in {runs} and {changes}, all good",
+                plural(check.entries, "entry")
+            ))?;
         }
     }
     let wrong = plural(check.problems.len() as u64, "problem");
@@ -337,7 +339,8 @@ pub async fn clone(args: CloneArgs, connection: &Connection, style: Style) -> Re
     make_private(&args.directory)?;
     let into = args.directory.clone();
     if std::fs::read_dir(&into).is_ok_and(|mut names| names.next().is_some()) {
-        let error = Error::new(ErrorKind::Exists, "it is not empty: a clone needs a data directory of its own");
+        let error =
+            Error::new(ErrorKind::Exists, "it is not empty: a clone needs a data directory of its own");
         return Err(Failure::about(into.display().to_string(), error));
     }
     let store = into.join("store");
@@ -396,9 +399,10 @@ pub async fn restore(args: RestoreArgs, global: &Global, style: Style) -> Result
         make_private(&data)?;
         let source = BackupSource { directory: PathBuf::from(&from), name };
         aside(move || {
-            let restored = EmbeddedStore::restore_backup(&settings, &source, point, &SystemClock, &mut |step| {
-                show_step(&mut bar, step);
-            });
+            let restored =
+                EmbeddedStore::restore_backup(&settings, &source, point, &SystemClock, &mut |step| {
+                    show_step(&mut bar, step);
+                });
             bar.end();
             restored
         })
@@ -411,14 +415,10 @@ pub async fn restore(args: RestoreArgs, global: &Global, style: Style) -> Result
         let name = SnapshotName::parse(&from)?;
         let log = args.log.clone();
         aside(move || {
-            let restored = EmbeddedStore::restore(
-                &settings,
-                &name,
-                point,
-                log.as_deref(),
-                &SystemClock,
-                &mut |step| show_step(&mut bar, step),
-            );
+            let restored =
+                EmbeddedStore::restore(&settings, &name, point, log.as_deref(), &SystemClock, &mut |step| {
+                    show_step(&mut bar, step)
+                });
             bar.end();
             restored
         })
@@ -558,7 +558,8 @@ pub async fn backup(context: &mut Context, args: &BackupArgs, global: &Global) -
         return context.out.line(format!("{directory}: {name} is there already, nothing changed since"));
     }
     let (files, copied) = (plural(last.files, "file"), context.out.size(u128::from(last.bytes_copied)));
-    let line = format!("{directory}: {name}, revision {revision}: {files}, {copied} bytes copied, all verified");
+    let line =
+        format!("{directory}: {name}, revision {revision}: {files}, {copied} bytes copied, all verified");
     context.out.line(line)
 }
 

@@ -1,4 +1,4 @@
-//! The arena: where the packed entries lie, addressed by 32 bits.
+//! The arena: where a memtable's rows lie, addressed by 32 bits.
 //!
 //! Why not a box per entry: an allocation's own cost (8 to 16 bytes) and a 64-bit pointer in each of three indices
 //! would be a quarter of an entry. Here a record costs its bytes, one or two for its length, and up to seven to
@@ -50,18 +50,6 @@ fn units(length: usize) -> usize {
 }
 
 impl Arena {
-    /// Can records of `bytes` in all be stored, however they are cut, if the arena shall not exceed `bytes_max`?
-    pub fn has_room(&self, bytes: usize, bytes_max: u64) -> bool {
-        let wanted =
-            usize::try_from(bytes_max / BLOCK_BYTES as u64).unwrap_or(BLOCKS_MAX).clamp(1, BLOCKS_MAX);
-        if bytes.saturating_mul(4) < self.rest_bytes() {
-            return true;
-        }
-        // A record that does not fit into the rest of a block leaves that rest unused: the largest, two thirds.
-        let blocks = self.blocks.len() + bytes.div_ceil(BLOCK_BYTES / 4) + 1;
-        blocks <= wanted || (self.free_units * UNIT_BYTES >= bytes.saturating_mul(4) && blocks <= BLOCKS_MAX)
-    }
-
     fn rest_bytes(&self) -> usize {
         if self.blocks.is_empty() { 0 } else { (BLOCK_UNITS - self.next_unit) * UNIT_BYTES }
     }
@@ -267,7 +255,5 @@ mod tests {
         assert_eq!(arena.get(first), longest.as_slice());
         assert_eq!(arena.get(second), longest.as_slice());
         assert!(arena.insert(&vec![0; BLOCK_BYTES]).is_none());
-        assert!(arena.has_room(1 << 20, u64::MAX));
-        assert!(!arena.has_room(1 << 20, 2 * BLOCK_BYTES as u64));
     }
 }

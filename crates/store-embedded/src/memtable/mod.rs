@@ -31,7 +31,6 @@ pub(crate) struct Memtable {
     guids: HandleTable<Handle>,
     directories: BTreeMap<u64, Children>,
     scratch: Vec<u8>,
-    newest: u64,
 }
 
 impl Memtable {
@@ -40,7 +39,8 @@ impl Memtable {
         Memtable { seed, ..Memtable::default() }
     }
 
-    fn name_hash(&self, directory: DirId, name: &[u8]) -> u64 {
+    /// The hash of a name in this one.
+    pub fn name_hash(&self, directory: DirId, name: &[u8]) -> u64 {
         xxh3_64_with_seed(name, self.seed ^ directory.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
@@ -61,23 +61,36 @@ impl Memtable {
         arena + self.names.bytes() + self.guids.bytes() + children
     }
 
-    /// The newest revision of a row.
-    pub fn newest(&self) -> u64 {
-        self.newest
-    }
-
     fn read(&self, handle: Handle) -> Result<Row<'_>, Defect> {
         Ok(flat::row(self.arena.get(handle))?)
     }
 
     fn handle(&self, directory: DirId, name: &[u8]) -> Option<Handle> {
-        let hash = self.name_hash(directory, name);
+        self.handle_of(self.name_hash(directory, name), directory, name)
+    }
+
+    fn handle_of(&self, hash: u64, directory: DirId, name: &[u8]) -> Option<Handle> {
         self.names.find(hash, |handle| flat::stands_at(self.arena.get(*handle), directory, name))
     }
 
     /// The row of a name: also if it says that what was there is gone.
     pub fn find(&self, directory: DirId, name: &[u8]) -> Result<Option<Row<'_>>, Defect> {
-        self.handle(directory, name).map(|handle| self.read(handle)).transpose()
+        self.find_hashed(self.name_hash(directory, name), directory, name)
+    }
+
+    /// The same; `hash` is the name's.
+    pub fn find_hashed(&self, hash: u64, directory: DirId, name: &[u8]) -> Result<Option<Row<'_>>, Defect> {
+        self.handle_of(hash, directory, name).map(|handle| self.read(handle)).transpose()
+    }
+
+    /// Brings in what is read to find a name of this hash, the index first, then the row. What it gives means nothing.
+    pub fn touch_index(&self, hash: u64) -> u8 {
+        self.names.touch(hash)
+    }
+
+    /// The same: then the row.
+    pub fn touch_row(&self, hash: u64) -> u8 {
+        self.names.likely(hash).map_or(0, |handle| self.arena.touch(handle))
     }
 
     /// The row of a GUID. If the GUID was purged, and then something has it again, that counts.
@@ -97,7 +110,6 @@ impl Memtable {
         flat::put(row, &mut bytes);
         let done = self.put_bytes(row, &bytes);
         self.scratch = bytes;
-        self.newest = self.newest.max(row.revision);
         done
     }
 
@@ -152,6 +164,25 @@ impl Memtable {
         Ok(())
     }
 
+    /// Rows of one directory, from this name on - `after`: only after it - in order.
+    pub fn within<'m>(
+        &'m self,
+        directory: DirId,
+        name: &[u8],
+        after: bool,
+    ) -> impl Iterator<Item = Result<Row<'m>, Defect>> + use<'m> {
+        let children = self.directories.get(&directory.0).map(|children| {
+            let at = if after { None } else { self.handle(directory, name) };
+            at.into_iter().chain(children.after(Some(name), |other| flat::name_of(self.arena.get(other))))
+        });
+        children.into_iter().flatten().map(|handle| self.read(handle))
+    }
+
+    /// Has it any row of this directory?
+    pub fn has_any(&self, directory: DirId) -> bool {
+        self.directories.contains_key(&directory.0)
+    }
+
     /// Rows from this key on - `after`: only after it - in order.
     pub fn from<'m>(
         &'m self,
@@ -159,14 +190,11 @@ impl Memtable {
         name: &[u8],
         after: bool,
     ) -> impl Iterator<Item = Result<Row<'m>, Defect>> + use<'m> {
-        let in_it = self.directories.get(&directory.0).map(|children| {
-            let at = if after { None } else { self.handle(directory, name) };
-            at.into_iter().chain(children.after(Some(name), |other| flat::name_of(self.arena.get(other))))
-        });
+        let in_it = self.within(directory, name, after);
         let behind = directory.0.checked_add(1).map(|next| self.directories.range(next..));
         let behind = behind.into_iter().flatten();
         let behind = behind
             .flat_map(|(_, children)| children.after(None, |other| flat::name_of(self.arena.get(other))));
-        in_it.into_iter().flatten().chain(behind).map(|handle| self.read(handle))
+        in_it.chain(behind.map(|handle| self.read(handle)))
     }
 }

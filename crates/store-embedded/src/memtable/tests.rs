@@ -60,6 +60,6 @@ fn what_was_put_last_is_found() {
             }
             assert!(memtable.find_guid(Guid([1; 16])).unwrap().is_none());
         }
-        assert!(memtable.bytes() > 100 * model.len() as u64 && memtable.newest() > 0);
+        assert!(memtable.bytes() > 100 * model.len() as u64);
     }
 }

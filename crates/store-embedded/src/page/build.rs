@@ -1,7 +1,10 @@
 //! Building pages: rows go in, in the order of their keys, and a page comes out.
 
 use super::row::Row;
-use super::{COLUMNS, Column, FULL_BYTES, HEAD_BYTES, Head, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum};
+use super::{
+    CREATED, FULL_BYTES, HEAD_BYTES, Head, MODIFIED, NUMBERS, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum,
+    mark,
+};
 use exacat_model::DirId;
 use exacat_model::codec::put_varint;
 
@@ -19,11 +22,12 @@ pub(crate) struct PageBuilder {
     shape_ends: Vec<usize>,
     shape_of: Vec<u16>,
     ids: Vec<[u8; 16]>,
-    numbers: [Vec<u64>; COLUMNS],
+    numbers: [Vec<u64>; NUMBERS],
     digests: Vec<u8>,
     digest_ends: Vec<usize>,
     rests: Vec<u8>,
     rest_ends: Vec<usize>,
+    marks: Vec<u8>,
 }
 
 fn range(ends: &[usize], index: usize) -> std::ops::Range<usize> {
@@ -52,8 +56,9 @@ impl PageBuilder {
         self.rows() >= ROWS_MAX || (self.rows() > 0 && bytes + more > FULL_BYTES)
     }
 
-    /// Adds a row. Its key comes after those of all rows before it.
-    pub fn push(&mut self, row: &Row<'_>) {
+    /// Adds a row. Its key comes after those of all rows before it, and has this hash.
+    pub fn push(&mut self, row: &Row<'_>, hash: u64) {
+        self.marks.push(mark(hash));
         match self.directories.last_mut() {
             Some((directory, rows)) if *directory == row.parent.0 => *rows += 1,
             _ => self.directories.push((row.parent.0, 1)),
@@ -111,23 +116,24 @@ impl PageBuilder {
         }
         let start = out.len();
         out.resize(start + HEAD_BYTES, 0);
+        out.extend_from_slice(&self.marks);
         let mut head = Head {
             rows: rows as u16,
             shapes: self.shape_ends.len() as u16,
             directories: self.directories.len() as u16,
             suffix: self.common_suffix() as u8,
             shape_width: width_of(self.shape_ends.len() as u64 - 1),
+            shape_end_width: if self.shapes.len() <= usize::from(u16::MAX) { 2 } else { 4 },
             digest_width: (0..rows).map(|row| range(&self.digest_ends, row).len()).max().unwrap_or(0) as u8,
             has_rest: !self.rests.is_empty(),
             id_width: if self.ids.iter().all(|id| *id == [0; 16]) { 0 } else { 16 },
             first_directory: self.directories[0].0,
             ..Head::default()
         };
-        for index in 0..self.shape_ends.len() {
-            let shape = &self.shapes[range(&self.shape_ends, index)];
-            put_varint(out, shape.len() as u64);
-            out.extend_from_slice(shape);
+        for end in &self.shape_ends {
+            out.extend_from_slice(&(*end as u32).to_le_bytes()[..usize::from(head.shape_end_width)]);
         }
+        out.extend_from_slice(&self.shapes);
         head.directories_at = (out.len() - start) as u32;
         let mut before = head.first_directory;
         for (directory, rows) in &self.directories {
@@ -139,8 +145,8 @@ impl PageBuilder {
         let whole = self.put_names(usize::from(head.suffix), out);
         head.whole_at = (out.len() - start) as u32;
         whole.iter().for_each(|at| out.extend_from_slice(&at.to_le_bytes()));
-        head.columns_at = (out.len() - start) as u32;
-        self.put_columns(&mut head, out);
+        head.records_at = (out.len() - start) as u32;
+        self.put_records(&mut head, out);
         head.rest_at = (out.len() - start) as u32;
         if !self.rests.is_empty() {
             self.rest_ends.iter().for_each(|end| out.extend_from_slice(&(*end as u32).to_le_bytes()));
@@ -179,41 +185,39 @@ impl PageBuilder {
         whole
     }
 
-    fn put_columns(&self, head: &mut Head, out: &mut Vec<u8>) {
-        for shape in &self.shape_of {
-            out.extend_from_slice(&shape.to_le_bytes()[..usize::from(head.shape_width)]);
+    /// What is kept of a number.
+    fn kept(&self, number: usize, row: usize) -> u64 {
+        let value = self.numbers[number][row];
+        // When a file was made and when it was registered are near each other more often than either is near those of
+        // its neighbours.
+        if number == MODIFIED { value.wrapping_sub(self.numbers[CREATED][row]) } else { value }
+    }
+
+    fn put_records(&self, head: &mut Head, out: &mut Vec<u8>) {
+        let rows = self.rows();
+        for number in 0..NUMBERS {
+            let kept = (0..rows).map(|row| self.kept(number, row));
+            let base = if number == MODIFIED {
+                // Differences may be negative: the smallest is.
+                kept.map(|value| value as i64).min().unwrap_or(0) as u64
+            } else {
+                kept.min().unwrap_or(0)
+            };
+            let span = (0..rows).map(|row| self.kept(number, row).wrapping_sub(base)).max().unwrap_or(0);
+            (head.bases[number], head.widths[number]) = (base, width_of(span));
         }
-        if head.id_width > 0 {
-            self.ids.iter().for_each(|id| out.extend_from_slice(id));
-        }
-        for (column, numbers) in self.numbers.iter().enumerate() {
-            let modified = column == Column::Modified as usize;
-            // When a file was made and when it was registered are near each other more often than either is near
-            // those of its neighbours.
-            let created = &self.numbers[Column::Created as usize];
-            let number =
-                |row: usize| if modified { numbers[row].wrapping_sub(created[row]) } else { numbers[row] };
-            let mut base = number(0);
-            for row in 1..numbers.len() {
-                base = if modified {
-                    // Differences may be negative: the smallest is.
-                    (base as i64).min(number(row) as i64) as u64
-                } else {
-                    base.min(number(row))
-                };
+        let digest_width = usize::from(head.digest_width);
+        out.reserve(rows * head.record_bytes());
+        for row in 0..rows {
+            out.extend_from_slice(&self.shape_of[row].to_le_bytes()[..usize::from(head.shape_width)]);
+            out.extend_from_slice(&self.ids[row][..usize::from(head.id_width)]);
+            for number in 0..NUMBERS {
+                let bytes = self.kept(number, row).wrapping_sub(head.bases[number]).to_le_bytes();
+                out.extend_from_slice(&bytes[..usize::from(head.widths[number])]);
             }
-            let span = (0..numbers.len()).map(|row| number(row).wrapping_sub(base)).max().unwrap_or(0);
-            let width = if span == 0 { 0 } else { width_of(span) };
-            (head.bases[column], head.widths[column]) = (base, width);
-            for row in 0..numbers.len() {
-                let bytes = number(row).wrapping_sub(base).to_le_bytes();
-                out.extend_from_slice(&bytes[..usize::from(width)]);
-            }
-        }
-        for row in 0..self.rows() {
             let digest = &self.digests[range(&self.digest_ends, row)];
             out.extend_from_slice(digest);
-            out.resize(out.len() + usize::from(head.digest_width) - digest.len(), 0);
+            out.resize(out.len() + digest_width - digest.len(), 0);
         }
     }
 
@@ -230,6 +234,7 @@ impl PageBuilder {
         self.digest_ends.clear();
         self.rests.clear();
         self.rest_ends.clear();
+        self.marks.clear();
     }
 
     /// The key of the first row.

@@ -4,14 +4,15 @@
 //! `docs/internals/engine-format.md`.
 //!
 //! ```text
-//! head 104 bytes · shapes · directories · names · columns · rest · 8 zeros
+//! head 104 bytes · marks · shapes · directories · names · records · rest · 8 zeros
 //!
-//! shapes:       each shape once: its length, its bytes
+//! marks:        one byte per row, of the hash of its key: most rows that are not looked for are passed over by it
+//! shapes:       where each ends, then each shape once
 //! directories:  each: its number less the one before it, how many rows
 //! names:        front-coded: bytes shared with the name before, length of what follows, what follows; whole every 16th.
 //!               What all names of the page end with is in the head's count and stands once, before them.
-//! columns:      one value per row, of one width in the page: shape, identity, size, job, created, modified, revision,
-//!               digest; numbers less the smallest of the page
+//! records:      one per row, all of one length: shape, identity, size, job, created, modified, revision, digest, each of
+//!               one width in the page; numbers less the smallest of the page
 //! rest:         where each row's ends, and the bytes; nothing if no row has any
 //! ```
 
@@ -35,7 +36,7 @@ pub(crate) const FULL_BYTES: usize = 32 << 10;
 pub(crate) const PAGE_BYTES_MAX: usize = 2 << 20;
 /// Names from one that is whole to the next.
 const WHOLE_EVERY: usize = 16;
-/// Bytes before the shapes.
+/// Bytes before the marks.
 const HEAD_BYTES: usize = 104;
 /// Zeros at the end, so that a number at the very end can be read as eight bytes.
 const TAIL_BYTES: usize = 8;
@@ -50,26 +51,19 @@ impl std::fmt::Display for Damaged {
     }
 }
 
-/// The columns of numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-enum Column {
-    Size = 0,
-    Job = 1,
-    Created = 2,
-    Modified = 3,
-    Revision = 4,
-}
-
-const COLUMNS: usize = 5;
+/// The numbers of a record: size, job, created, modified, revision.
+const NUMBERS: usize = 5;
+const CREATED: usize = 2;
+const MODIFIED: usize = 3;
 
 /// The head of a page, as numbers.
 ///
 /// ```text
 /// 0 checksum u32 · 4 length u32 · 8 rows u16 · 10 shapes u16 · 12 directories u16 · 14 suffix u8 · 15 width of shape u8
-/// 16 widths of the five columns u8 · 21 width of digest u8 · 22 1 if any row has a rest u8 · 23 width of identity u8
-/// 24 directories at u32 · 28 names at u32 · 32 whole names at u32 · 36 columns at u32 · 40 rest at u32 · 44 zeros u32
-/// 48 smallest of the five columns u64 · 88 first directory u64 · 96 zeros u64
+/// 16 widths of the five numbers u8 · 21 width of digest u8 · 22 1 if any row has a rest u8 · 23 width of identity u8
+/// 24 directories at u32 · 28 names at u32 · 32 whole names at u32 · 36 records at u32 · 40 rest at u32
+/// 44 width of where a shape ends u8 · 45 zeros
+/// 48 smallest of the five numbers u64 · 88 first directory u64 · 96 zeros u64
 /// ```
 /// Whole names: where each stands after the start of the names, u16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +74,9 @@ struct Head {
     directories: u16,
     suffix: u8,
     shape_width: u8,
-    widths: [u8; COLUMNS],
+    /// 2 or 4: of where a shape ends.
+    shape_end_width: u8,
+    widths: [u8; NUMBERS],
     digest_width: u8,
     has_rest: bool,
     /// 16, or 0 if no row has an identity.
@@ -88,9 +84,9 @@ struct Head {
     directories_at: u32,
     names_at: u32,
     whole_at: u32,
-    columns_at: u32,
+    records_at: u32,
     rest_at: u32,
-    bases: [u64; COLUMNS],
+    bases: [u64; NUMBERS],
     first_directory: u64,
 }
 
@@ -103,10 +99,11 @@ impl Head {
         (out[14], out[15]) = (self.suffix, self.shape_width);
         out[16..21].copy_from_slice(&self.widths);
         (out[21], out[22], out[23]) = (self.digest_width, u8::from(self.has_rest), self.id_width);
-        let places = [self.directories_at, self.names_at, self.whole_at, self.columns_at, self.rest_at];
+        let places = [self.directories_at, self.names_at, self.whole_at, self.records_at, self.rest_at];
         for (at, place) in (24..).step_by(4).zip(places) {
             out[at..at + 4].copy_from_slice(&place.to_le_bytes());
         }
+        out[44] = self.shape_end_width;
         for (at, base) in (48..).step_by(8).zip(self.bases) {
             out[at..at + 8].copy_from_slice(&base.to_le_bytes());
         }
@@ -117,7 +114,7 @@ impl Head {
         let u16_at = |at: usize| u16::from_le_bytes(part(bytes, at));
         let u32_at = |at: usize| u32_at(bytes, at);
         let u64_at = |at: usize| u64_at(bytes, at);
-        let mut bases = [0; COLUMNS];
+        let mut bases = [0; NUMBERS];
         bases.iter_mut().zip((48..).step_by(8)).for_each(|(base, at)| *base = u64_at(at));
         Head {
             length: u32_at(4),
@@ -126,6 +123,7 @@ impl Head {
             directories: u16_at(12),
             suffix: bytes[14],
             shape_width: bytes[15],
+            shape_end_width: bytes[44],
             widths: part(bytes, 16),
             digest_width: bytes[21],
             has_rest: bytes[22] != 0,
@@ -133,18 +131,23 @@ impl Head {
             directories_at: u32_at(24),
             names_at: u32_at(28),
             whole_at: u32_at(32),
-            columns_at: u32_at(36),
+            records_at: u32_at(36),
             rest_at: u32_at(40),
             bases,
             first_directory: u64_at(88),
         }
     }
 
-    /// Bytes one row takes in all columns.
-    fn row_bytes(&self) -> usize {
+    /// Bytes of a record.
+    fn record_bytes(&self) -> usize {
         let numbers: usize = self.widths.iter().map(|width| usize::from(*width)).sum();
         usize::from(self.shape_width) + usize::from(self.id_width) + numbers + usize::from(self.digest_width)
     }
+}
+
+/// The mark of a row, by the hash of its key.
+fn mark(hash: u64) -> u8 {
+    (hash >> 24) as u8
 }
 
 /// The checksum of a page's bytes, which stands in its first four. `salt` is the run's, and mixes in where in it

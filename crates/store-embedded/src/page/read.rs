@@ -7,8 +7,13 @@ use exacat_model::DirId;
 use exacat_model::codec::Reader;
 use std::cmp::Ordering;
 
-use super::row::Row;
-use super::{Column, Damaged, HEAD_BYTES, Head, PAGE_BYTES_MAX, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum};
+use super::row::{Row, is_gone};
+use super::{Damaged, HEAD_BYTES, Head, NUMBERS, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum, mark};
+
+/// Bytes that the processor brings in together.
+const LINE_BYTES: usize = 64;
+/// Lines from a whole name on that are read to find one behind it, about.
+const NAME_LINES: usize = 4;
 
 /// A page's bytes, with its head read.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +23,7 @@ pub(crate) struct Page<'a> {
 }
 
 const SHORT: Damaged = Damaged("the page ends too early");
+const NO_ROW: Damaged = Damaged("a walk that went to no row");
 const NAMES: Damaged = Damaged("the names of the page contradict each other");
 
 /// A front-coded name: how much it shares with the one before it, and the rest.
@@ -37,16 +43,11 @@ struct Group {
     directory: DirId,
     first: usize,
     end: usize,
+    /// Where the next one stands in the page.
+    next: u32,
 }
 
 impl<'a> Page<'a> {
-    /// How long the page is that begins here, as far as its head can be believed.
-    pub fn length(head: &[u8]) -> Option<usize> {
-        let head = Head::read(head.first_chunk()?);
-        let length = head.length as usize;
-        (HEAD_BYTES..=PAGE_BYTES_MAX).contains(&length).then_some(length)
-    }
-
     /// A page as it came from a file, checked as a whole. `salt` and `place` are those it was built with.
     pub fn open(bytes: &'a [u8], salt: u64, place: u64) -> Result<Self, Damaged> {
         let page = Self::view(bytes)?;
@@ -75,20 +76,21 @@ impl<'a> Page<'a> {
         let whole = rows.div_ceil(WHOLE_EVERY) * 2;
         let wide = head.widths.iter().any(|width| *width > 8)
             || head.shape_width > 2
+            || !matches!(head.shape_end_width, 2 | 4)
             || !matches!(head.id_width, 0 | 16);
         if rows == 0 || rows > ROWS_MAX || wide {
             return Err(Damaged("the head of the page is of no page"));
         }
-        let places = [HEAD_BYTES as u32, head.directories_at, head.names_at, head.whole_at];
+        let places = [self.shapes_at() as u32, head.directories_at, head.names_at, head.whole_at];
         let in_order = places.is_sorted()
-            && head.whole_at as usize + whole == head.columns_at as usize
-            && head.columns_at as usize + rows * head.row_bytes() == head.rest_at as usize
+            && head.whole_at as usize + whole == head.records_at as usize
+            && head.records_at as usize + rows * head.record_bytes() == head.rest_at as usize
             && head.rest_at as usize + TAIL_BYTES <= self.bytes.len();
         if !in_order {
             return Err(Damaged("the parts of the page do not lie one behind the other"));
         }
         let mut all = self.all();
-        while all.next(self)?.is_some() {}
+        while all.advance(self)? {}
         Ok(())
     }
 
@@ -133,35 +135,39 @@ impl<'a> Page<'a> {
         Ok(Coded { shared: usize::from(shared), more, next })
     }
 
-    fn groups(&self) -> impl Iterator<Item = Result<Group, Damaged>> + use<'a> {
-        let part = self.part(self.head.directories_at, self.head.names_at);
-        let mut reader = Reader::new(part.unwrap_or_default());
-        let (mut directory, mut first) = (self.head.first_directory, 0);
-        let rows = self.rows();
-        (0..self.head.directories).map(move |_| {
-            let bad = |_| Damaged("the directories of the page cannot be read");
-            directory = directory.wrapping_add(reader.varint().map_err(bad)?);
-            let count = usize::try_from(reader.varint().map_err(bad)?).unwrap_or(usize::MAX);
-            let end = first + count.min(rows + 1);
-            if count == 0 || end > rows {
-                return Err(Damaged("the directories of the page have other rows than the page"));
-            }
-            let group = Group { directory: DirId(directory), first, end };
-            first = end;
-            Ok(group)
-        })
+    /// The group after this one, or the first; none at the end.
+    fn next_group(&self, after: Option<Group>) -> Result<Option<Group>, Damaged> {
+        let before = after.unwrap_or(Group {
+            directory: DirId(self.head.first_directory),
+            first: 0,
+            end: 0,
+            next: self.head.directories_at,
+        });
+        if before.end >= self.rows() {
+            return Ok(None);
+        }
+        let bad = |_| Damaged("the directories of the page cannot be read");
+        let part = self.part(before.next, self.head.names_at)?;
+        let mut reader = Reader::new(part);
+        let directory = before.directory.0.wrapping_add(reader.varint().map_err(bad)?);
+        let count = usize::try_from(reader.varint().map_err(bad)?).unwrap_or(usize::MAX);
+        let end = before.end.saturating_add(count);
+        if count == 0 || end > self.rows() {
+            return Err(Damaged("the directories of the page have other rows than the page"));
+        }
+        let next = before.next + (part.len() - reader.remaining()) as u32;
+        Ok(Some(Group { directory: DirId(directory), first: before.end, end, next }))
     }
 
-    fn group(&self, directory: DirId) -> Result<Option<Group>, Damaged> {
-        for group in self.groups() {
-            let group = group?;
-            match group.directory.cmp(&directory) {
-                Ordering::Less => {}
-                Ordering::Equal => return Ok(Some(group)),
-                Ordering::Greater => return Ok(None),
+    fn groups(&self) -> impl Iterator<Item = Result<Group, Damaged>> {
+        let mut last = None;
+        std::iter::from_fn(move || match self.next_group(last) {
+            Ok(group) => {
+                last = group;
+                group.map(Ok)
             }
-        }
-        Ok(None)
+            Err(damaged) => Some(Err(damaged)),
+        })
     }
 
     /// The last whole name among rows `first..end` that is not after `name`; if there is none, the one at or before
@@ -181,31 +187,94 @@ impl<'a> Page<'a> {
         Ok(low)
     }
 
-    /// The row with this key.
-    pub fn find(&self, directory: DirId, name: &[u8]) -> Result<Option<usize>, Damaged> {
-        let Some(group) = self.group(directory)? else { return Ok(None) };
+    /// The row with this key, which has this hash.
+    pub fn find(&self, directory: DirId, name: &[u8], hash: u64) -> Result<Option<usize>, Damaged> {
+        self.find_from(0, directory, name, hash)
+    }
+
+    /// The same, if it is at this row or after it.
+    pub fn find_from(
+        &self,
+        mut from: usize,
+        directory: DirId,
+        name: &[u8],
+        hash: u64,
+    ) -> Result<Option<usize>, Damaged> {
+        while let Some(row) = self.likely(hash, from)? {
+            if self.stands_at(row, directory, name)? {
+                return Ok(Some(row));
+            }
+            from = row + 1;
+        }
+        Ok(None)
+    }
+
+    /// The first row from `from` on that has the mark of this hash.
+    pub fn likely(&self, hash: u64, from: usize) -> Result<Option<usize>, Damaged> {
+        let marks = self.bytes.get(HEAD_BYTES + from..self.shapes_at()).ok_or(SHORT)?;
+        Ok(memchr::memchr(mark(hash), marks).map(|row| from + row))
+    }
+
+    /// Has this row this key?
+    pub fn stands_at(&self, row: usize, directory: DirId, name: &[u8]) -> Result<bool, Damaged> {
+        let its = if self.head.directories == 1 {
+            self.head.first_directory
+        } else {
+            self.group_of(row)?.directory.0
+        };
+        if its != directory.0 {
+            return Ok(false);
+        }
         let (names, suffix) = self.names()?;
-        let Some(stem) = name.strip_suffix(suffix) else { return Ok(None) };
-        let whole = self.whole_before(group, name)?;
-        let mut at = self.whole(whole)?;
+        let Some(stem) = name.strip_suffix(suffix) else { return Ok(false) };
+        let mut at = self.whole(row / WHOLE_EVERY)?;
         // How many bytes of what is looked for the last name had at its start: the next is compared only where it can
         // have more or less of them.
         let mut common = 0;
-        let end = group.end.min((whole + 1) * WHOLE_EVERY);
-        for row in whole * WHOLE_EVERY..end {
+        for _ in 0..row % WHOLE_EVERY {
             let coded = Self::coded(names, at)?;
             at = coded.next;
-            if coded.shared > common {
-                continue;
-            }
-            let rest = stem.get(coded.shared..).ok_or(NAMES)?;
-            let same = rest.iter().zip(coded.more).take_while(|(a, b)| a == b).count();
-            common = coded.shared + same;
-            if row >= group.first && common == stem.len() && same == coded.more.len() {
-                return Ok(Some(row));
+            if coded.shared <= common {
+                let rest = stem.get(coded.shared..).ok_or(NAMES)?;
+                common = coded.shared + rest.iter().zip(coded.more).take_while(|(a, b)| a == b).count();
             }
         }
-        Ok(None)
+        let coded = Self::coded(names, at)?;
+        Ok(coded.shared <= common && stem.get(coded.shared..) == Some(coded.more))
+    }
+
+    /// Brings in what is read of a page first: head and marks. What it gives means nothing.
+    #[inline]
+    pub fn touch_head(bytes: &[u8]) -> u8 {
+        let end = HEAD_BYTES + ROWS_MAX;
+        (0..=end).step_by(LINE_BYTES).fold(0, |sum, at| sum ^ bytes.get(at).copied().unwrap_or(0))
+    }
+
+    #[inline]
+    fn touch_at(&self, at: usize) -> u8 {
+        self.bytes.get(at).copied().unwrap_or(0)
+    }
+
+    /// Brings in what is read of a row then: its record, and where its name and its shape stand. What it gives means
+    /// nothing.
+    #[inline]
+    pub fn touch(&self, row: usize) -> u8 {
+        let (record, length) = (self.record_at(row), self.head.record_bytes());
+        self.touch_at(record)
+            ^ self.touch_at(record + length)
+            ^ self.touch_at(self.head.whole_at as usize)
+            ^ self.touch_at(self.head.directories_at as usize)
+            ^ self.touch_at(self.shapes_at())
+    }
+
+    /// Brings in what is read of a row last: its name and its shape. What it gives means nothing.
+    #[inline]
+    pub fn touch_name(&self, row: usize) -> u8 {
+        let begin = self.head.names_at as usize + self.whole(row / WHOLE_EVERY).unwrap_or(0);
+        let shape = self.little(self.record_at(row), self.head.shape_width);
+        let shape = shape.and_then(|(shape, _)| self.shape(shape)).unwrap_or_default();
+        let names = (0..NAME_LINES).fold(0, |sum, line| sum ^ self.touch_at(begin + line * LINE_BYTES));
+        names ^ shape.first().copied().unwrap_or(0)
     }
 
     /// A walk over all rows.
@@ -275,42 +344,36 @@ impl<'a> Page<'a> {
         Ok(rows)
     }
 
-    // ---- columns ----
+    // ---- records ----
 
-    fn column_at(&self, column: Column) -> usize {
-        let rows = self.rows();
-        let before: usize = self.head.widths[..column as usize].iter().map(|width| usize::from(*width)).sum();
-        let fixed = usize::from(self.head.shape_width) + usize::from(self.head.id_width);
-        self.head.columns_at as usize + rows * (fixed + before)
+    fn shapes_at(&self) -> usize {
+        HEAD_BYTES + self.rows()
     }
 
-    fn little(&self, at: usize, width: usize) -> Result<u64, Damaged> {
+    fn record_at(&self, row: usize) -> usize {
+        self.head.records_at as usize + row * self.head.record_bytes()
+    }
+
+    /// The number of this width at `at`, and where the next one stands.
+    fn little(&self, at: usize, width: u8) -> Result<(u64, usize), Damaged> {
         let bytes = *self.bytes.get(at..).and_then(<[u8]>::first_chunk::<8>).ok_or(SHORT)?;
-        let mask = u64::MAX.checked_shr(64 - 8 * width as u32).unwrap_or(0);
-        Ok(u64::from_le_bytes(bytes) & mask)
+        let mask = u64::MAX.checked_shr(64 - 8 * u32::from(width)).unwrap_or(0);
+        Ok((u64::from_le_bytes(bytes) & mask, at + usize::from(width)))
     }
 
-    fn number(&self, column: Column, row: usize) -> Result<u64, Damaged> {
-        let width = usize::from(self.head.widths[column as usize]);
-        let base = self.head.bases[column as usize];
-        if width == 0 {
-            return Ok(base);
+    /// The shape of this number.
+    fn shape(&self, index: u64) -> Result<&'a [u8], Damaged> {
+        let bad = Damaged("the shapes of the page cannot be read");
+        let (head, at) = (&self.head, self.shapes_at());
+        let width = usize::from(head.shape_end_width);
+        if index >= u64::from(head.shapes) {
+            return Err(bad);
         }
-        Ok(base.wrapping_add(self.little(self.column_at(column) + row * width, width)?))
-    }
-
-    fn shape(&self, row: usize) -> Result<&'a [u8], Damaged> {
-        let width = usize::from(self.head.shape_width);
-        let index = match width {
-            0 => 0,
-            _ => self.little(self.head.columns_at as usize + row * width, width)?,
-        };
-        let mut reader = Reader::new(self.part(HEAD_BYTES as u32, self.head.directories_at)?);
-        let bad = |_| Damaged("the shapes of the page cannot be read");
-        for _ in 0..index {
-            reader.bytes().map_err(bad)?;
-        }
-        reader.bytes().map_err(bad)
+        let index = index as usize;
+        let end_of = |index: usize| Ok(self.little(at + index * width, head.shape_end_width)?.0 as usize);
+        let begin = index.checked_sub(1).map_or(Ok(0), end_of)?;
+        let shapes = self.bytes.get(at + usize::from(head.shapes) * width..head.directories_at as usize);
+        shapes.and_then(|shapes| shapes.get(begin..end_of(index).ok()?)).ok_or(bad)
     }
 
     fn rest(&self, row: usize) -> Result<&'a [u8], Damaged> {
@@ -332,31 +395,49 @@ impl<'a> Page<'a> {
     where
         'a: 'n,
     {
-        let rows = self.rows();
-        if row >= rows {
+        if row >= self.rows() {
             return Err(Damaged("the page has no such row"));
         }
-        let id_at = self.head.columns_at as usize + rows * usize::from(self.head.shape_width) + row * 16;
-        let id = match self.head.id_width {
-            0 => [0; 16],
-            _ => *self.bytes.get(id_at..).and_then(<[u8]>::first_chunk::<16>).ok_or(SHORT)?,
+        let head = &self.head;
+        let (shape, at) = self.little(self.record_at(row), head.shape_width)?;
+        let (id, mut at) = match head.id_width {
+            0 => ([0; 16], at),
+            _ => (*self.bytes.get(at..).and_then(<[u8]>::first_chunk::<16>).ok_or(SHORT)?, at + 16),
         };
-        let created = self.number(Column::Created, row)?;
-        let digest_width = usize::from(self.head.digest_width);
-        let digest_at = self.head.rest_at as usize - (rows - row) * digest_width;
+        let mut numbers = head.bases;
+        for (number, width) in numbers.iter_mut().zip(head.widths) {
+            if width > 0 {
+                let (more, next) = self.little(at, width)?;
+                *number = number.wrapping_add(more);
+                at = next;
+            }
+        }
+        let [size, job, created, modified, revision]: [u64; NUMBERS] = numbers;
         Ok(Row {
             parent,
             name,
-            shape: self.shape(row)?,
+            shape: self.shape(shape)?,
             id,
-            size: self.number(Column::Size, row)?,
-            job: self.number(Column::Job, row)?,
+            size,
+            job,
             created,
-            modified: created.wrapping_add(self.number(Column::Modified, row)?),
-            revision: self.number(Column::Revision, row)?,
-            checksum: self.bytes.get(digest_at..digest_at + digest_width).ok_or(SHORT)?,
+            modified: created.wrapping_add(modified),
+            revision,
+            checksum: self.bytes.get(at..at + usize::from(head.digest_width)).ok_or(SHORT)?,
             rest: self.rest(row)?,
         })
+    }
+
+    /// The identity of this row.
+    pub fn id(&self, row: usize) -> Result<[u8; 16], Damaged> {
+        if row >= self.rows() {
+            return Err(Damaged("the page has no such row"));
+        }
+        if self.head.id_width == 0 {
+            return Ok([0; 16]);
+        }
+        let at = self.record_at(row) + usize::from(self.head.shape_width);
+        Ok(*self.bytes.get(at..).and_then(<[u8]>::first_chunk::<16>).ok_or(SHORT)?)
     }
 }
 
@@ -385,6 +466,14 @@ impl Walk {
         Walk { row, at, ..Walk::default() }
     }
 
+    /// Goes before the first row of this page.
+    pub fn go_to_start(&mut self, page: &Page<'_>) {
+        // The room of the name is kept.
+        let name = std::mem::take(&mut self.name);
+        *self = Walk { at: usize::from(page.head.suffix), name, ..Walk::default() };
+        self.name.clear();
+    }
+
     /// Reads the next name, without its end.
     fn step(&mut self, page: &Page<'_>) -> Result<(), Damaged> {
         let (names, _) = page.names()?;
@@ -409,11 +498,11 @@ impl Walk {
             self.step(page)?;
         }
         let row = self.row - 1;
-        let group = match self.group {
-            Some(group) if row < group.end => group,
-            _ => page.group_of(row)?,
-        };
-        self.group = Some(group);
+        match self.group {
+            Some(group) if row < group.end => {}
+            Some(group) if row == group.end => self.group = page.next_group(Some(group))?,
+            _ => self.group = Some(page.group_of(row)?),
+        }
         let (_, suffix) = page.names()?;
         self.name.truncate(self.stem);
         self.name.extend_from_slice(suffix);
@@ -428,11 +517,19 @@ impl Walk {
     /// The row it went to.
     pub fn row<'r>(&'r self, page: &Page<'r>) -> Result<Row<'r>, Damaged> {
         let (directory, name) = self.key();
-        let row = self.row.checked_sub(1).ok_or(Damaged("a walk that went to no row"))?;
+        let row = self.row.checked_sub(1).ok_or(NO_ROW)?;
         page.row(row, directory, name)
     }
 
+    /// Is the row it went to one of what is gone?
+    pub fn is_gone(&self, page: &Page<'_>) -> Result<bool, Damaged> {
+        let row = self.row.checked_sub(1).ok_or(NO_ROW)?;
+        let (shape, _) = page.little(page.record_at(row), page.head.shape_width)?;
+        Ok(is_gone(page.shape(shape)?))
+    }
+
     /// The next row of the page.
+    #[cfg(test)]
     pub fn next<'r>(&'r mut self, page: &Page<'r>) -> Result<Option<Row<'r>>, Damaged> {
         if self.advance(page)? { self.row(page).map(Some) } else { Ok(None) }
     }

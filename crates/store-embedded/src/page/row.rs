@@ -275,6 +275,11 @@ impl<'a> Shape<'a> {
     }
 }
 
+/// Is it the shape of something that is there no more?
+pub(super) fn is_gone(shape: &[u8]) -> bool {
+    shape == Row::GONE || shape == Row::PURGED
+}
+
 impl<'a> Row<'a> {
     /// The shape of what is gone.
     pub const GONE: [u8; 1] = [RowKind::Gone as u8];
@@ -315,21 +320,13 @@ impl<'a> Row<'a> {
 
     /// Is nothing there any more?
     pub fn is_gone(&self) -> bool {
-        self.shape == Row::GONE || self.shape == Row::PURGED
+        is_gone(self.shape)
     }
 
     /// The GUID, if it is of something that has one, or had.
     pub fn guid(&self) -> Option<Guid> {
         match self.shape.first() {
             Some(2..=4 | 6) => Some(Guid(self.id)),
-            _ => None,
-        }
-    }
-
-    /// The directory of this number, if it is one.
-    pub fn directory(&self) -> Option<DirId> {
-        match self.shape.first() {
-            Some(1) => Some(number_of(&self.id)),
             _ => None,
         }
     }
@@ -448,22 +445,22 @@ impl<'a> Row<'a> {
 
 /// Replicas whose places a shape has; `name` is the file's.
 fn places(name: &str, reader: &mut Reader<'_>) -> Result<Vec<Replica>, DecodeError> {
-        let count = reader.length()?;
-        let mut replicas = Vec::with_capacity(count);
-        for _ in 0..count {
-            let se = SeNumber::decode(reader)?;
-            let location = match reader.byte()? {
-                0 => Location::Derived,
-                1 => {
-                    let before = reader.text()?;
-                    let mut pfn = String::with_capacity(before.len() + name.len());
-                    pfn.push_str(before);
-                    pfn.push_str(name);
-                    Location::Explicit(Pfn::parse(&pfn).map_err(|_| reader.error("not a valid PFN"))?)
-                }
-                _ => return Err(reader.error("a place that is neither derived nor explicit")),
-            };
-            replicas.push(Replica { se, state: ReplicaState::Available, location });
-        }
-        Ok(replicas)
+    let count = reader.length()?;
+    let mut replicas = Vec::with_capacity(count);
+    for _ in 0..count {
+        let se = SeNumber::decode(reader)?;
+        let location = match reader.byte()? {
+            0 => Location::Derived,
+            1 => {
+                let before = reader.text()?;
+                let mut pfn = String::with_capacity(before.len() + name.len());
+                pfn.push_str(before);
+                pfn.push_str(name);
+                Location::Explicit(Pfn::parse(&pfn).map_err(|_| reader.error("not a valid PFN"))?)
+            }
+            _ => return Err(reader.error("a place that is neither derived nor explicit")),
+        };
+        replicas.push(Replica { se, state: ReplicaState::Available, location });
     }
+    Ok(replicas)
+}

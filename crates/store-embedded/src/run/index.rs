@@ -1,10 +1,13 @@
 //! The index of a run's pages: which page can have a key. It is small - one short key a page - and held in memory.
 
+use std::ops::Range;
+
 use exacat_model::DirId;
 use exacat_model::codec::{Reader, put_bytes, put_varint};
 use exacat_model::limits::NAME_BYTES_MAX;
 
 use super::guids::RowPlace;
+use crate::keyspace;
 use crate::page::{Damaged, PAGE_BYTES_MAX};
 
 /// Where each page of a run begins, and the least key it can have.
@@ -15,6 +18,55 @@ pub(crate) struct PageIndex {
     name_ends: Vec<u32>,
     /// Where each page begins in the file, in eighths; and where the last ends.
     places: Vec<u32>,
+    guide: Guide,
+}
+
+/// Where to begin to look for a directory's page: for each stretch of numbers of directories, the first page that begins
+/// in it or after it. Numbers are given in sequence, so stretches have about as many pages each.
+#[derive(Debug, Default)]
+struct Guide {
+    first: u64,
+    /// Numbers of a stretch, as a power.
+    shift: u32,
+    starts: Vec<u32>,
+}
+
+/// Pages of a stretch, about.
+const STRETCH_PAGES: usize = 4;
+
+impl Guide {
+    /// For pages that begin in these directories.
+    fn new(directories: &[u64]) -> Self {
+        // Beyond come the tables, far from each other.
+        let pages = directories
+            .partition_point(|directory| keyspace::is_directory(DirId(*directory)) || *directory == 0);
+        let (Some(first), Some(last)) = (directories.first(), pages.checked_sub(1)) else {
+            return Guide::default();
+        };
+        let span = directories[last] - first;
+        let stretches = (pages / STRETCH_PAGES).max(1) as u64;
+        let shift = (span / stretches).checked_ilog2().map_or(0, |power| power + 1);
+        let mut starts = Vec::with_capacity((span >> shift) as usize + 2);
+        for (page, directory) in (0u32..).zip(&directories[..pages]) {
+            while starts.len() as u64 <= (directory - first) >> shift {
+                starts.push(page);
+            }
+        }
+        starts.push(pages as u32);
+        Guide { first: *first, shift, starts }
+    }
+
+    /// The pages to look among: those before begin before this directory, those behind begin after it.
+    fn among(&self, directory: u64, pages: usize) -> Range<usize> {
+        let known = self.starts.len().saturating_sub(1);
+        let Some(offset) = directory.checked_sub(self.first) else { return 0..0 };
+        match usize::try_from(offset >> self.shift) {
+            Ok(stretch) if stretch < known => {
+                self.starts[stretch] as usize..self.starts[stretch + 1] as usize
+            }
+            _ => self.starts.last().map_or(0, |last| *last as usize)..pages,
+        }
+    }
 }
 
 /// Bytes between places: pages begin at multiples.
@@ -53,9 +105,10 @@ impl PageIndex {
         self.places.push((at / UNIT) as u32);
     }
 
-    /// Says where the last page ends.
+    /// Says where the last page ends; nothing is found before.
     pub fn end(&mut self, at: u64) {
         self.places.push((at / UNIT) as u32);
+        self.guide = Guide::new(&self.directories);
     }
 
     fn name(&self, page: usize) -> &[u8] {
@@ -70,21 +123,30 @@ impl PageIndex {
 
     /// The one page that can have this key; none if the key comes before all of them.
     pub fn page_of(&self, directory: DirId, name: &[u8]) -> Option<usize> {
-        let not_after = |page: usize| match self.directories[page].cmp(&directory.0) {
-            std::cmp::Ordering::Less => true,
-            std::cmp::Ordering::Equal => self.name(page) <= name,
-            std::cmp::Ordering::Greater => false,
-        };
-        let (mut low, mut high) = (0, self.pages());
+        let among = self.guide.among(directory.0, self.pages());
+        let (begin, directories) = (among.start, &self.directories[among]);
+        let before = directories.partition_point(|other| *other < directory.0);
+        let (mut low, mut high) = (before, directories.len());
+        // Most directories begin in few pages.
+        if directories.get(low + 1).is_none_or(|other| *other > directory.0) {
+            high = high.min(low + 1);
+        } else {
+            high = low + directories[low..].partition_point(|other| *other == directory.0);
+        }
         while low < high {
             let middle = low + (high - low) / 2;
-            if not_after(middle) {
+            if directories[middle] == directory.0 && self.name(begin + middle) <= name {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        low.checked_sub(1)
+        (begin + low).checked_sub(1)
+    }
+
+    /// Can pages from this one on have anything of a directory that comes up to here?
+    pub fn begins_after(&self, page: usize, directory: DirId) -> bool {
+        self.directories.get(page).is_none_or(|first| *first > directory.0)
     }
 
     /// Where a page lies in the file: its first byte, and how many it has.
@@ -97,7 +159,7 @@ impl PageIndex {
     pub fn bytes(&self) -> usize {
         self.directories.capacity() * 8
             + self.names.capacity()
-            + (self.name_ends.capacity() + self.places.capacity()) * 4
+            + (self.name_ends.capacity() + self.places.capacity() + self.guide.starts.capacity()) * 4
     }
 
     /// As bytes of a file: for each page the directory's number less the one before it, the name, the page's length in
@@ -134,6 +196,7 @@ impl PageIndex {
             index.places.push(place);
         }
         reader.finish().map_err(bad)?;
+        index.guide = Guide::new(&index.directories);
         Ok(index)
     }
 }
@@ -141,6 +204,44 @@ impl PageIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::tests::Random;
+
+    /// Goal: whatever directories the pages begin in, the page that is found is that which a search of all finds.
+    #[test]
+    fn the_guide_leads_where_a_search_of_all_pages_does() {
+        let random = &mut Random(3);
+        for pages in [0, 1, 2, 5, 300] {
+            for (bound, tables) in [(1, false), (10, true), (1000, false), (1 << 31, true)] {
+                let mut firsts: Vec<(u64, String)> = (0..pages)
+                    .map(|_| {
+                        let table = if tables && random.next(4) == 0 { 1 << 63 } else { 0 };
+                        (table + random.next(bound), format!("{:04}", random.next(9000)))
+                    })
+                    .collect();
+                firsts.sort();
+                firsts.dedup();
+                let (mut index, mut before) = (PageIndex::default(), None);
+                for (number, (directory, name)) in (0..).zip(&firsts) {
+                    index.push(64 + 8 * number, (DirId(*directory), name.as_bytes()), before);
+                    before = Some((DirId(*directory), name.as_bytes()));
+                }
+                index.end(64 + 8 * firsts.len() as u64);
+                for _ in 0..500 {
+                    let table = if random.next(3) == 0 { 1 << 63 } else { 0 };
+                    let key = (table + random.next(bound + 2), format!("{:04}", random.next(9000)));
+                    // Names are cut short, so that a page may begin before its first key.
+                    let wanted = (0..index.pages())
+                        .rev()
+                        .find(|page| index.first(*page).unwrap() <= (DirId(key.0), key.1.as_bytes()));
+                    assert_eq!(
+                        index.page_of(DirId(key.0), key.1.as_bytes()),
+                        wanted,
+                        "{pages} pages, {key:?}"
+                    );
+                }
+            }
+        }
+    }
 
     /// Goal: a key is looked for in the one page that may have it, whatever was cut off the keys of the index.
     #[test]

@@ -1,13 +1,14 @@
 //! Runs: sorted files of pages that never change once they are whole, each with its own indices.
 //!
 //! ```text
-//! header 64 bytes · pages · name filter · blocks of the GUID index · their ends · GUID filter · index of the pages
+//! header 64 bytes · pages · name filter · GUID filter · blocks of the GUID index · their ends · index of the pages
 //!                 · footer 192 bytes
 //! ```
 //! The indices lie in the run they are of: there is nothing to keep in step, and a run is whole or is no run. In memory
 //! are the filters, the index of the pages and the ends of the GUID index's blocks; pages and blocks are read when they
 //! are asked for, through a cache, and checked then.
 
+mod cache;
 mod filter;
 mod guids;
 mod index;
@@ -18,12 +19,13 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cache::Cache;
 pub(crate) use reader::{Cursor, Run, head_of};
-pub(crate) use reading::{Cache, Held, Reading};
+pub(crate) use reading::{Held, Reading};
 pub(crate) use writer::{RunHead, RunWriter};
 
-use exacat_model::DirId;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use exacat_model::{DirId, Guid};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::record::u64_at;
 
@@ -36,9 +38,36 @@ const FOOTER_MAGIC: [u8; 8] = *b"exacatRE";
 /// The version of the format this release writes.
 const VERSION: u16 = 1;
 
-/// The hash of a name in the filter of a run of this salt.
-fn name_hash(salt: u64, directory: DirId, name: &[u8]) -> u64 {
-    xxh3_64_with_seed(name, salt ^ directory.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+/// The hashes of keys in the filters and pages of all runs of a catalogue: so a key is hashed once, however many runs there
+/// are. Who knew the seed could make keys of his own that take long to be told from others, and nothing else: what can
+/// fill up - a block of the GUID index - is chosen by a hash of the run's own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hashes {
+    seed: u64,
+}
+
+impl Hashes {
+    fn of(catalogue: [u8; 16]) -> Self {
+        Hashes { seed: xxh3_64(&catalogue) }
+    }
+
+    /// Of a name.
+    #[inline]
+    pub fn name(self, directory: DirId, name: &[u8]) -> u64 {
+        xxh3_64_with_seed(name, self.seed ^ directory.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// Of a directory that a run has anything of: as of a name that hardly anything has.
+    #[inline]
+    pub fn directory(self, directory: DirId) -> u64 {
+        self.name(directory, b"")
+    }
+
+    /// Of a GUID.
+    #[inline]
+    pub fn guid(self, guid: Guid) -> u64 {
+        xxh3_64_with_seed(&guid.0, self.seed)
+    }
 }
 
 /// A part of the file that is read whole, with its checksum.

@@ -1,16 +1,17 @@
 //! Reading a run: rows by name, by GUID, and in order.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use exacat_model::{DirId, Error, ErrorKind, Guid};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::cache::{Bytes, Cache, Found, Slots};
 use super::filter::Filter;
 use super::guids;
 use super::index::PageIndex;
 use super::reading::{Key, Part, Reading};
 use super::writer::RunHead;
-use super::{FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section, VERSION, name_hash};
+use super::{FOOTER_BYTES, Footer, HEADER_BYTES, Hashes, MAGIC, Section, VERSION};
 use crate::defect::Defect;
 use crate::disk::DiskFile;
 use crate::history::cannot_read;
@@ -29,22 +30,41 @@ pub(crate) struct Run {
     footer: Footer,
     names: Filter,
     guids: Filter,
+    /// Of the file.
+    bytes: u64,
     /// Where each block of the GUID index ends, five bytes each.
     block_ends: Vec<u8>,
     index: PageIndex,
+    hashes: Hashes,
+    /// What of it is in memory, pages first: in the cache that was used first. There is one, but in tests.
+    slots: OnceLock<Arc<Slots>>,
 }
 
 /// A row where it lies.
-#[derive(Clone, Debug)]
-pub(crate) struct RowAt {
-    page: Arc<[u8]>,
+pub(crate) struct RowAt<'p> {
+    page: PageAt<'p>,
     row: usize,
 }
 
-impl RowAt {
+/// The bytes of a page.
+pub(crate) struct PageAt<'p>(Found<'p>);
+
+impl PageAt<'_> {
+    /// The page, which was checked when it was read.
+    pub fn view(&self) -> Result<Page<'_>, Damaged> {
+        Page::view(&self.0)
+    }
+
+    /// Brings in what is read of it first. What it gives means nothing.
+    pub fn touch(&self) -> u8 {
+        Page::touch_head(&self.0)
+    }
+}
+
+impl RowAt<'_> {
     /// The row, whose key is known.
     pub fn row<'r>(&'r self, parent: DirId, name: &'r [u8]) -> Result<Row<'r>, Damaged> {
-        Page::view(&self.page)?.row(self.row, parent, name)
+        self.page.view()?.row(self.row, parent, name)
     }
 }
 
@@ -130,7 +150,9 @@ impl Run {
             return Err(corrupt(name, "its index of blocks has another number of them than its end says"));
         }
         let (names, guids) = (filter(0, "its filter of names")?, filter(1, "its filter of GUIDs")?);
-        Ok(Run { name: name.to_owned(), file, head, footer, names, guids, block_ends, index })
+        let (name, hashes) = (name.to_owned(), Hashes::of(head.catalogue));
+        let slots = OnceLock::new();
+        Ok(Run { name, file, head, footer, names, guids, bytes: length, block_ends, index, hashes, slots })
     }
 
     /// Rows, those among them of what is gone, and the newest revision.
@@ -138,9 +160,19 @@ impl Run {
         (self.footer.rows, self.footer.gone, self.footer.revision)
     }
 
+    /// Bytes of its file.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Its number.
     pub fn number(&self) -> u64 {
         self.head.number
+    }
+
+    /// How keys are hashed in it, and in all runs of its catalogue.
+    pub fn hashes(&self) -> Hashes {
+        self.hashes
     }
 
     /// What tells it from every other run there ever was.
@@ -150,10 +182,12 @@ impl Run {
 
     /// Memory it takes, without what of it is in the cache.
     pub fn memory_bytes(&self) -> usize {
-        self.names.bytes() + self.guids.bytes() + self.block_ends.capacity() + self.index.bytes()
+        let slots = self.slots.get().map_or(0, |slots| slots.bytes());
+        self.names.bytes() + self.guids.bytes() + self.block_ends.capacity() + self.index.bytes() + slots
     }
 
-    fn damaged(&self, page: usize, damaged: Damaged) -> Error {
+    /// What is wrong with a page, and which names are at risk.
+    pub fn damaged(&self, page: usize, damaged: Damaged) -> Error {
         let at = self.index.extent(page).map_or(0, |(at, _)| at);
         let from = self.index.first(page).map_or_else(String::new, |(directory, name)| {
             let name = String::from_utf8_lossy(name);
@@ -205,8 +239,42 @@ impl Run {
         corrupt(&self.name, format!("block {block} of its GUID index: {damaged}"))
     }
 
-    fn page(self: &Arc<Self>, reading: Reading<'_>, page: usize) -> Result<Arc<[u8]>, Defect> {
-        reading.get(self, Part::Page(page))
+    fn slot(&self, part: Part) -> usize {
+        match part {
+            Part::Page(page) => page,
+            Part::Block(block) => self.index.pages() + block as usize,
+        }
+    }
+
+    /// The slots of this run, if they are in this cache.
+    #[inline]
+    fn slots(&self, cache: &Cache) -> Option<&Arc<Slots>> {
+        self.slots.get().filter(|slots| cache.has(slots))
+    }
+
+    /// A part, if it is in the cache.
+    #[inline]
+    pub(super) fn cached(&self, cache: &Cache, part: Part) -> Option<Found<'_>> {
+        self.slots(cache)?.get(self.slot(part))
+    }
+
+    pub(super) fn touch_slot(&self, cache: &Cache, page: usize) -> u8 {
+        self.slots(cache).map_or(0, |slots| slots.touch(page))
+    }
+
+    /// Reads a part from the file, checks it, and puts it into the cache.
+    pub(super) fn read_into(&self, cache: &Cache, part: Part) -> Result<Bytes, Error> {
+        let read = self.read(part)?;
+        let slots = self.slots.get_or_init(|| cache.slots(self.index.pages() + self.footer.blocks as usize));
+        if cache.has(slots) {
+            cache.put(slots, self.slot(part), &read);
+        }
+        Ok(read)
+    }
+
+    /// The bytes of a page.
+    pub fn page<'p>(self: &'p Arc<Self>, reading: Reading<'_>, page: usize) -> Result<PageAt<'p>, Defect> {
+        reading.get(self, Part::Page(page)).map(PageAt)
     }
 
     /// Pages and blocks.
@@ -228,57 +296,94 @@ impl Run {
         (0..self.parts()).filter_map(|part| self.check_part(part).err()).map(|error| error.message).collect()
     }
 
-    /// Can it have this name? If not, nothing needs to be read.
-    pub fn may_have(&self, directory: DirId, name: &[u8]) -> bool {
-        self.names.may_have(name_hash(self.head.salt, directory, name))
+    /// Can it have the name of this hash? If not, nothing needs to be read.
+    #[inline]
+    pub fn may_have(&self, hash: u64) -> bool {
+        self.names.may_have(hash)
     }
 
-    /// The row of a name.
-    pub fn find(
-        self: &Arc<Self>,
+    /// Brings in what tells that; what it gives means nothing.
+    #[inline]
+    pub fn touch_filter(&self, hash: u64) -> u8 {
+        self.names.touch(hash)
+    }
+
+    /// Can it have anything of this directory?
+    pub fn may_have_any(&self, directory: DirId) -> bool {
+        self.names.may_have(self.hashes.directory(directory))
+    }
+
+    /// Can it have the GUID of this hash?
+    #[inline]
+    pub fn may_have_guid(&self, hash: u64) -> bool {
+        self.guids.may_have(hash)
+    }
+
+    /// The page that has this name, if any has.
+    pub fn page_of(&self, directory: DirId, name: &[u8]) -> Option<usize> {
+        self.index.page_of(directory, name)
+    }
+
+    /// The row of a name that may be there; `hash` is its.
+    pub fn find<'p>(
+        self: &'p Arc<Self>,
         reading: Reading<'_>,
         directory: DirId,
         name: &[u8],
-    ) -> Result<Option<RowAt>, Defect> {
-        if !self.may_have(directory, name) {
-            return Ok(None);
-        }
-        let Some(number) = self.index.page_of(directory, name) else { return Ok(None) };
-        let bytes = self.page(reading, number)?;
-        let found = Page::view(&bytes).and_then(|page| page.find(directory, name));
+        hash: u64,
+    ) -> Result<Option<RowAt<'p>>, Defect> {
+        let Some(number) = self.page_of(directory, name) else { return Ok(None) };
+        let page = self.page(reading, number)?;
+        let found = page.view().and_then(|page| page.find(directory, name, hash));
         let found = found.map_err(|damaged| self.damaged(number, damaged))?;
-        Ok(found.map(|row| RowAt { page: bytes, row }))
+        Ok(found.map(|row| RowAt { page, row }))
     }
 
-    /// The row of a GUID, and its key. If the GUID was purged here, and then something has it again, that counts.
-    pub fn find_guid(
-        self: &Arc<Self>,
+    /// The row of a GUID that may be there, the number of its page, and whether it says that nothing of the GUID is there
+    /// any more. If the GUID was purged here, and then something has it again, that counts.
+    fn row_of_guid<'p>(
+        self: &'p Arc<Self>,
         reading: Reading<'_>,
         guid: Guid,
-    ) -> Result<Option<(DirId, Vec<u8>, RowAt)>, Defect> {
+    ) -> Result<Option<(usize, RowAt<'p>, bool)>, Defect> {
         let hash = guids::hash(self.head.salt, guid);
-        if !self.guids.may_have(hash) {
-            return Ok(None);
-        }
         let block = reading.get(self, Part::Block(guids::block_of(hash, self.footer.blocks)))?;
         let mut purged = None;
         for place in guids::find(&block, hash, self.footer.blocks) {
             let (number, row) = (place.page() as usize, place.row());
-            let bytes = self.page(reading, number)?;
-            let page = Page::view(&bytes).map_err(|damaged| self.damaged(number, damaged))?;
-            let mut name = Vec::new();
-            let directory = page.key(row, &mut name).map_err(|damaged| self.damaged(number, damaged))?;
-            let found = page.row(row, directory, &name).map_err(|damaged| self.damaged(number, damaged))?;
-            if found.guid() == Some(guid) {
-                let gone = found.is_gone();
-                let found = (directory, name, RowAt { page: bytes, row });
-                if !gone {
-                    return Ok(Some(found));
+            let page = self.page(reading, number)?;
+            let gone = page.view().and_then(|page| {
+                if page.id(row)? != guid.0 {
+                    return Ok(None);
                 }
-                purged = Some(found);
+                let row = page.row(row, DirId(0), b"")?;
+                Ok((row.guid() == Some(guid)).then(|| row.is_gone()))
+            });
+            match gone.map_err(|damaged| self.damaged(number, damaged))? {
+                None => {}
+                Some(false) => return Ok(Some((number, RowAt { page, row }, false))),
+                Some(true) => purged = Some((number, RowAt { page, row }, true)),
             }
         }
         Ok(purged)
+    }
+
+    /// Has it the GUID, which may be there? Then: has anything, up to this run, the GUID still?
+    pub fn has_guid(self: &Arc<Self>, reading: Reading<'_>, guid: Guid) -> Result<Option<bool>, Defect> {
+        Ok(self.row_of_guid(reading, guid)?.map(|(_, _, gone)| !gone))
+    }
+
+    /// The row of a GUID that may be there, and its key.
+    pub fn find_guid<'p>(
+        self: &'p Arc<Self>,
+        reading: Reading<'_>,
+        guid: Guid,
+    ) -> Result<Option<(DirId, Vec<u8>, RowAt<'p>)>, Defect> {
+        let Some((number, found, _)) = self.row_of_guid(reading, guid)? else { return Ok(None) };
+        let mut name = Vec::new();
+        let directory = found.page.view().and_then(|page| page.key(found.row, &mut name));
+        let directory = directory.map_err(|damaged| self.damaged(number, damaged))?;
+        Ok(Some((directory, name, found)))
     }
 
     fn block_end(&self, block: usize) -> u64 {
@@ -295,14 +400,36 @@ impl Run {
         name: &[u8],
         after: bool,
     ) -> Result<Cursor, Defect> {
+        self.walk(reading, (directory, name), after, DirId(u64::MAX))
+    }
+
+    /// The same, in this directory only.
+    pub fn within(
+        self: &Arc<Self>,
+        reading: Reading<'_>,
+        directory: DirId,
+        name: &[u8],
+        after: bool,
+    ) -> Result<Cursor, Defect> {
+        self.walk(reading, (directory, name), after, directory)
+    }
+
+    fn walk(
+        self: &Arc<Self>,
+        reading: Reading<'_>,
+        (directory, name): (DirId, &[u8]),
+        after: bool,
+        last: DirId,
+    ) -> Result<Cursor, Defect> {
         let number = self.index.page_of(directory, name).unwrap_or(0);
-        let mut cursor = Cursor { next_page: number, page: None, walk: Walk::default() };
+        let mut cursor = Cursor { next_page: number, page: None, walk: Walk::default(), last };
         if number < self.index.pages() {
-            let bytes = self.page(reading, number)?;
+            let bytes = self.page(reading, number)?.0.keep();
             let walk =
                 Page::view(&bytes).and_then(|page| Ok((page.from(directory, name, after)?, page.head())));
             let (walk, head) = walk.map_err(|damaged| self.damaged(number, damaged))?;
-            cursor = Cursor { next_page: number + 1, page: Some((bytes, head)), walk };
+            cursor.next_page = number + 1;
+            (cursor.page, cursor.walk) = (Some((bytes, head)), walk);
         }
         cursor.advance(self, reading)?;
         Ok(cursor)
@@ -312,39 +439,64 @@ impl Run {
 /// A walk over the rows of a run: first on its first row, unless there is none.
 pub(crate) struct Cursor {
     next_page: usize,
-    page: Option<(Arc<[u8]>, PageHead)>,
+    page: Option<(Bytes, PageHead)>,
     walk: Walk,
+    /// The last directory it goes through.
+    last: DirId,
 }
 
 impl Cursor {
     /// Goes to the next row; false at the end.
+    #[inline]
     pub fn advance(&mut self, run: &Arc<Run>, reading: Reading<'_>) -> Result<bool, Defect> {
         loop {
             if let Some((bytes, head)) = &self.page {
                 let went = self.walk.advance(&Page::with(bytes, *head));
                 if went.map_err(|damaged| run.damaged(self.next_page - 1, damaged))? {
-                    return Ok(true);
+                    if self.walk.key().0 <= self.last {
+                        return Ok(true);
+                    }
+                    self.page = None;
+                    return Ok(false);
                 }
             }
-            if self.next_page >= run.index.pages() {
-                self.page = None;
+            if !self.next_page(run, reading)? {
                 return Ok(false);
             }
-            let bytes = run.page(reading, self.next_page).inspect_err(|_| {
-                let ahead = self.next_page + 1..(self.next_page + 1 + PAGES_AHEAD).min(run.index.pages());
-                reading.note_pages(run, ahead);
-            })?;
-            let page = Page::view(&bytes).map_err(|damaged| run.damaged(self.next_page, damaged))?;
-            let head = page.head();
-            self.walk = page.all();
-            self.page = Some((bytes, head));
-            self.next_page += 1;
         }
     }
 
+    /// Goes before the first row of the next page; false at the end.
+    #[cold]
+    fn next_page(&mut self, run: &Arc<Run>, reading: Reading<'_>) -> Result<bool, Defect> {
+        if run.index.begins_after(self.next_page, self.last) {
+            self.page = None;
+            return Ok(false);
+        }
+        let page = run.page(reading, self.next_page).inspect_err(|_| {
+            let ahead = self.next_page + 1..(self.next_page + 1 + PAGES_AHEAD).min(run.index.pages());
+            reading.note_pages(run, ahead.filter(|page| !run.index.begins_after(*page, self.last)));
+        })?;
+        let bytes = page.0.keep();
+        let page = Page::view(&bytes).map_err(|damaged| run.damaged(self.next_page, damaged))?;
+        let head = page.head();
+        self.walk.go_to_start(&page);
+        self.page = Some((bytes, head));
+        self.next_page += 1;
+        Ok(true)
+    }
+
     /// The key of the row it is on; none at the end.
+    #[inline]
     pub fn key(&self) -> Option<(DirId, &[u8])> {
         self.page.as_ref().map(|_| self.walk.key())
+    }
+
+    /// Is the row it is on one of what is gone?
+    pub fn is_gone(&self, run: &Run) -> Result<bool, Defect> {
+        let Some((bytes, head)) = &self.page else { return Ok(false) };
+        let gone = self.walk.is_gone(&Page::with(bytes, *head));
+        gone.map_err(|damaged| run.damaged(self.next_page - 1, damaged).into())
     }
 
     /// The row it is on.

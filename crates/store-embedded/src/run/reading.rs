@@ -14,43 +14,13 @@ use std::sync::Arc;
 
 use exacat_model::Error;
 use parking_lot::Mutex;
-use quick_cache::Weighter;
 
+use super::cache::{Bytes, Cache, Found};
 use super::reader::Run;
 use crate::defect::Defect;
 
-/// What a cached block weighs beside its bytes.
-const CACHED_OVERHEAD_BYTES: u64 = 96;
-/// How long a block is taken to be when the cache is laid out.
-const CACHED_BYTES_ABOUT: u64 = 8 << 10;
-
-#[derive(Clone)]
-struct Weigh;
-
-impl Weighter<Key, Arc<[u8]>> for Weigh {
-    fn weight(&self, _: &Key, bytes: &Arc<[u8]>) -> u64 {
-        bytes.len() as u64 + CACHED_OVERHEAD_BYTES
-    }
-}
-
 /// A run's number, and where in it something begins.
 pub(super) type Key = (u64, u64);
-
-/// Pages and blocks that were read and checked, up to a number of bytes; of all runs together.
-pub(crate) struct Cache(quick_cache::sync::Cache<Key, Arc<[u8]>, Weigh>);
-
-impl Cache {
-    /// One for so many bytes.
-    pub fn new(bytes_max: u64) -> Self {
-        let about = usize::try_from(bytes_max / CACHED_BYTES_ABOUT).unwrap_or(usize::MAX).max(16);
-        Cache(quick_cache::sync::Cache::with_weighter(about, bytes_max, Weigh))
-    }
-
-    /// Bytes in it.
-    pub fn bytes(&self) -> u64 {
-        self.0.weight()
-    }
-}
 
 /// A part of a run that is read at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +32,7 @@ pub(super) enum Part {
 /// What one who does not wait for the disk holds, and wants read.
 #[derive(Default)]
 pub(crate) struct Held {
-    parts: Mutex<HashMap<Key, Arc<[u8]>>>,
+    parts: Mutex<HashMap<Key, Bytes>>,
     wanted: Mutex<Vec<(Arc<Run>, Part)>>,
 }
 
@@ -75,13 +45,10 @@ impl Held {
             if self.parts.lock().contains_key(&key) {
                 continue;
             }
-            let bytes = match cache.0.get(&key) {
+            let found = run.cached(cache, part).map(|found| found.keep());
+            let bytes = match found {
                 Some(found) => found,
-                None => {
-                    let read = run.read(part)?;
-                    cache.0.insert(key, Arc::clone(&read));
-                    read
-                }
+                None => run.read_into(cache, part)?,
             };
             self.parts.lock().insert(key, bytes);
         }
@@ -119,38 +86,36 @@ impl<'r> Reading<'r> {
         Reading { cache: Some(cache), held: Some(held) }
     }
 
-    /// Does it not wait for the disk?
-    pub fn is_hurried(&self) -> bool {
-        self.held.is_some()
-    }
-
-    pub(super) fn get(&self, run: &Arc<Run>, part: Part) -> Result<Arc<[u8]>, Defect> {
-        let key = run.key(part)?;
-        if let Some(found) = self.cache.and_then(|cache| cache.0.get(&key)) {
+    pub(super) fn get<'p>(&self, run: &'p Arc<Run>, part: Part) -> Result<Found<'p>, Defect> {
+        let Some(cache) = self.cache else { return Ok(Found::Own(run.read(part)?)) };
+        if let Some(found) = run.cached(cache, part) {
             return Ok(found);
         }
         if let Some(held) = self.held {
-            if let Some(found) = held.parts.lock().get(&key) {
-                return Ok(Arc::clone(found));
+            if let Some(found) = held.parts.lock().get(&run.key(part)?) {
+                return Ok(Found::Own(Arc::clone(found)));
             }
             held.wanted.lock().push((Arc::clone(run), part));
             return Err(Defect::NotInMemory);
         }
-        let read = run.read(part)?;
-        if let Some(cache) = self.cache {
-            cache.0.insert(key, Arc::clone(&read));
-        }
-        Ok(read)
+        Ok(Found::Own(run.read_into(cache, part)?))
     }
 
     /// Notes that these pages are wanted too, if they are not in memory.
-    pub(super) fn note_pages(&self, run: &Arc<Run>, pages: std::ops::Range<usize>) {
+    pub(super) fn note_pages(&self, run: &Arc<Run>, pages: impl Iterator<Item = usize>) {
         let (Some(cache), Some(held)) = (self.cache, self.held) else { return };
         for page in pages {
-            let Ok(key) = run.key(Part::Page(page)) else { return };
-            if cache.0.get(&key).is_none() && !held.parts.lock().contains_key(&key) {
-                held.wanted.lock().push((Arc::clone(run), Part::Page(page)));
+            let part = Part::Page(page);
+            let Ok(key) = run.key(part) else { return };
+            if run.cached(cache, part).is_none() && !held.parts.lock().contains_key(&key) {
+                held.wanted.lock().push((Arc::clone(run), part));
             }
         }
+    }
+
+    /// Brings in where a page would be in memory; what it gives means nothing.
+    #[inline]
+    pub fn touch(&self, run: &Run, page: usize) -> u8 {
+        self.cache.map_or(0, |cache| run.touch_slot(cache, page))
     }
 }

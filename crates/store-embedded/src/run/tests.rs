@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use exacat_model::{DirId, ErrorKind, Guid, Revision};
 
+use super::reader::RowAt;
 use super::{Cache, Reading, Run, RunHead, RunWriter};
 use crate::defect::Defect;
 use crate::disk::{Disk, DiskFile, RealDisk};
@@ -53,6 +54,22 @@ fn open(directory: &Path) -> exacat_model::Result<Arc<Run>> {
     Run::open("run 17", file, HEAD.catalogue).map(Arc::new)
 }
 
+/// As a table looks a name up.
+fn find<'p>(
+    run: &'p Arc<Run>,
+    reading: Reading<'_>,
+    directory: DirId,
+    name: &[u8],
+) -> Result<Option<RowAt<'p>>, Defect> {
+    let hash = run.hashes().name(directory, name);
+    if run.may_have(hash) { run.find(reading, directory, name, hash) } else { Ok(None) }
+}
+
+fn find_guid(run: &Arc<Run>, reading: Reading<'_>, guid: Guid) -> Result<Option<(DirId, Vec<u8>)>, Defect> {
+    let found = run.may_have_guid(run.hashes().guid(guid)).then(|| run.find_guid(reading, guid));
+    Ok(found.transpose()?.flatten().map(|(directory, name, _)| (directory, name)))
+}
+
 fn check_all(run: &Arc<Run>, cache: &Cache, rows: &Model) {
     let reading = Reading::waiting(cache);
     let mut all = run.from(reading, DirId(0), b"", false).unwrap();
@@ -60,7 +77,7 @@ fn check_all(run: &Arc<Run>, cache: &Cache, rows: &Model) {
         assert_eq!(all.key(), Some((DirId(key.0), key.1.as_slice())));
         check_row(&all.row(run).unwrap().unwrap(), key, entry);
         all.advance(run, reading).unwrap();
-        let found = run.find(reading, DirId(key.0), &key.1).unwrap().unwrap();
+        let found = find(run, reading, DirId(key.0), &key.1).unwrap().unwrap();
         check_row(&found.row(DirId(key.0), &key.1).unwrap(), key, entry);
         if let Some(guid) = entry.as_ref().and_then(exacat_model::Entry::guid) {
             let (directory, name, found) = run.find_guid(reading, guid).unwrap().unwrap();
@@ -94,10 +111,10 @@ fn a_run_gives_back_what_went_into_it() {
         for number in 0..2000u64 {
             let mut guid = [9; 16];
             guid[..8].copy_from_slice(&number.to_le_bytes());
-            assert!(run.find_guid(Reading::waiting(&cache), Guid(guid)).unwrap().is_none());
+            assert!(find_guid(&run, Reading::waiting(&cache), Guid(guid)).unwrap().is_none());
             let (parent, name) = (random.next(1_000_010), format!("run{:06}.AOD.root", random.next(1 << 20)));
             let key = (parent, name.clone().into_bytes());
-            let found = run.find(Reading::waiting(&cache), DirId(parent), name.as_bytes()).unwrap();
+            let found = find(&run, Reading::waiting(&cache), DirId(parent), name.as_bytes()).unwrap();
             assert_eq!(found.is_some(), rows.contains_key(&key));
             for after in [false, true] {
                 let wanted =
@@ -145,7 +162,7 @@ fn every_damage_is_seen_and_named() {
         let mut all = run.from(Reading::waiting(&cache), DirId(0), b"", false)?;
         while all.advance(run, Reading::waiting(&cache))? {}
         for entry in rows.values().flatten() {
-            entry.guid().map_or(Ok(None), |guid| run.find_guid(Reading::waiting(&cache), guid))?;
+            entry.guid().map_or(Ok(None), |guid| find_guid(run, Reading::waiting(&cache), guid))?;
         }
         Ok(())
     };
@@ -189,7 +206,7 @@ fn a_damaged_page_leaves_the_others_readable() {
     let (run, cache) = (open(directory.path()).unwrap(), Cache::new(1 << 20));
     let (mut lost, mut read) = (0, 0);
     for ((parent, name), entry) in &rows {
-        match run.find(Reading::waiting(&cache), DirId(*parent), name) {
+        match find(&run, Reading::waiting(&cache), DirId(*parent), name) {
             Ok(found) => {
                 read += 1;
                 assert_eq!(&found.unwrap().row(DirId(*parent), name).unwrap().entry().unwrap(), entry);

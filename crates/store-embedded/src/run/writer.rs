@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::filter::Filter;
 use super::guids::{self, Blocks, RowPlace, Sorter};
 use super::index::PageIndex;
-use super::{FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section, VERSION, name_hash};
+use super::{FOOTER_BYTES, Footer, HEADER_BYTES, Hashes, MAGIC, Section, VERSION};
 use crate::disk::DiskFile;
 use crate::page::{PageBuilder, Row};
 
@@ -90,7 +90,11 @@ pub(crate) struct RunWriter {
     index: PageIndex,
     /// The last key of the page before.
     last: Option<(DirId, Vec<u8>)>,
+    hashes: Hashes,
     names: Filter,
+    /// The directory of the row before.
+    directory: Option<DirId>,
+    guids: Filter,
     sorter: Sorter,
     footer: Footer,
 }
@@ -113,7 +117,10 @@ impl RunWriter {
             page: PageBuilder::default(),
             index: PageIndex::default(),
             last: None,
+            hashes: Hashes::of(head.catalogue),
             names: Filter::for_keys(rows_max),
+            directory: None,
+            guids: Filter::for_keys(rows_max),
             sorter: Sorter::new(scratch, sorted_in_memory),
             footer: Footer::default(),
         })
@@ -127,13 +134,18 @@ impl RunWriter {
         if let Some(guid) = row.guid() {
             let place = RowPlace::new(self.index.pages() as u32, self.page.rows());
             self.sorter.push(guids::hash(self.head.salt, guid), place)?;
+            self.guids.add(self.hashes.guid(guid));
             self.footer.guids += 1;
         }
-        self.names.add(name_hash(self.head.salt, row.parent, row.name));
+        let hash = self.hashes.name(row.parent, row.name);
+        self.names.add(hash);
+        if self.directory.replace(row.parent) != Some(row.parent) {
+            self.names.add(self.hashes.directory(row.parent));
+        }
         self.footer.rows += 1;
         self.footer.gone += u64::from(row.is_gone());
         self.footer.revision = self.footer.revision.max(row.revision);
-        self.page.push(row);
+        self.page.push(row, hash);
         Ok(())
     }
 
@@ -166,8 +178,12 @@ impl RunWriter {
         drop(self.names);
         footer.sections[0] = out.section(salt, &bytes)?;
 
-        // The GUIDs, in the order of their hashes: blocks and filter in one go.
-        let mut filter = Filter::for_keys(footer.guids);
+        bytes.clear();
+        self.guids.encode(&mut bytes);
+        drop(self.guids);
+        footer.sections[1] = out.section(salt, &bytes)?;
+
+        // The GUIDs, in the order of their hashes.
         footer.blocks_at = out.position();
         let mut ends = Vec::new();
         let mut blocks = Blocks::new(footer.guids);
@@ -176,16 +192,10 @@ impl RunWriter {
             ends.extend_from_slice(&(out.position() - footer.blocks_at).to_le_bytes()[..5]);
             Ok(())
         };
-        self.sorter.sorted(|hash, place| {
-            filter.add(hash);
-            blocks.push(hash, place, &mut put, salt)
-        })?;
+        self.sorter.sorted(|hash, place| blocks.push(hash, place, &mut put, salt))?;
         blocks.finish(&mut put, salt)?;
         footer.blocks = guids::blocks_for(footer.guids);
         footer.sections[2] = out.section(salt, &ends)?;
-        bytes.clear();
-        filter.encode(&mut bytes);
-        footer.sections[1] = out.section(salt, &bytes)?;
         bytes.clear();
         self.index.encode(&mut bytes);
         footer.sections[3] = out.section(salt, &bytes)?;

@@ -25,7 +25,8 @@ use crate::store::EmbeddedStore;
 
 /// In a directory in which a clone is being made: what is there is nobody's yet.
 const UNFINISHED: &str = "UNFINISHED";
-const UNFINISHED_TEXT: &[u8] = b"a clone was being made here; it is whole if there is a CATALOGUE beside this file\n";
+const UNFINISHED_TEXT: &[u8] =
+    b"a clone was being made here; it is whole if there is a CATALOGUE beside this file\n";
 
 /// A clone that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,10 +62,14 @@ fn unfinished(into: &Path) -> Result<PathBuf> {
 
 /// Empties what an interrupted clone left; what is somebody's is left alone.
 fn clear(disk: &dyn Disk, path: &Path) -> Result<()> {
-    let names = list_if_there(disk, path).map_err(|error| cannot_read(&path.display().to_string(), &error))?;
+    let names =
+        list_if_there(disk, path).map_err(|error| cannot_read(&path.display().to_string(), &error))?;
     if !names.is_empty() && !names.iter().any(|name| name == UNFINISHED) {
         let shown = path.display();
-        return Err(Error::new(ErrorKind::Exists, format!("{shown} is in the way, and not empty: remove it")));
+        return Err(Error::new(
+            ErrorKind::Exists,
+            format!("{shown} is in the way, and not empty: remove it"),
+        ));
     }
     remove_tree(disk, path).map_err(|error| cannot_write(path, &error))
 }
@@ -83,7 +88,10 @@ pub(crate) fn clone_snapshot(
         list_if_there(&**disk, into).map_err(|error| cannot_read(&into.display().to_string(), &error))?;
     if !there.is_empty() {
         let shown = into.display();
-        return Err(Error::new(ErrorKind::Exists, format!("{shown} is not empty: a clone needs a place of its own")));
+        return Err(Error::new(
+            ErrorKind::Exists,
+            format!("{shown} is not empty: a clone needs a place of its own"),
+        ));
     }
     let making = unfinished(into)?;
     clear(&**disk, &making)?;

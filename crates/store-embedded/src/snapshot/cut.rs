@@ -142,4 +142,3 @@ impl Replay for Cut {
         Ok(())
     }
 }
-

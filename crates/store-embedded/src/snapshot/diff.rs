@@ -123,14 +123,11 @@ fn unshared<'s>(state: &'s State, other: &State, from: &Place) -> Result<Merged<
         None => From::START,
         Some((directory, name)) => From { directory: *directory, name, after: true },
     };
-    Ok(Merged::new([state.table.active()], runs.map(Arc::clone), from, Reading::in_passing())?)
+    Ok(Merged::from([state.table.active()], runs.map(Arc::clone), from, Reading::in_passing())?)
 }
 
 /// What stands under a key, in the tree or below the trash.
-fn at_key(
-    state: &State,
-    (directory, name): (DirId, &[u8]),
-) -> std::result::Result<Option<Entry>, Defect> {
+fn at_key(state: &State, (directory, name): (DirId, &[u8])) -> std::result::Result<Option<Entry>, Defect> {
     state.look().view.find(directory, name, |row| match row {
         Some(row) => Ok(row.entry()?),
         None => Ok(None),

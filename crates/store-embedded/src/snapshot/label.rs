@@ -71,8 +71,7 @@ impl Label {
             value.ok_or_else(|| corrupt(name))
         };
         let name = SnapshotName::parse(field("name")?).map_err(|_| corrupt("name"))?;
-        let mut number =
-            |name: &'static str| field(name)?.parse::<u64>().map_err(|_| corrupt(name));
+        let mut number = |name: &'static str| field(name)?.parse::<u64>().map_err(|_| corrupt(name));
         let (revision, time, entries) = (number("revision")?, number("time")?, number("entries")?);
         let digest = parse_hex(field("digest")?).ok_or_else(|| corrupt("digest"))?;
         let catalogue = parse_hex(field("catalogue")?).ok_or_else(|| corrupt("catalogue"))?;

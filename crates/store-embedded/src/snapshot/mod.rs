@@ -59,7 +59,9 @@ fn existing(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<Layou
     let names = take::names(disk, data)?;
     let there = match names.len() {
         0 => "there are none".to_owned(),
-        1..=5 => format!("there are {}", names.iter().map(SnapshotName::as_str).collect::<Vec<_>>().join(", ")),
+        1..=5 => {
+            format!("there are {}", names.iter().map(SnapshotName::as_str).collect::<Vec<_>>().join(", "))
+        }
         count => format!("there are {count} others"),
     };
     Err(Error::new(ErrorKind::NotFound, format!("there is no snapshot {name}: {there}")))

@@ -111,7 +111,8 @@ pub(crate) fn restore(
     }
     let on = Layout::new(log_of.unwrap_or(data.root())).log();
     let work = Work { disk, settings, data: &data, identity: &identity, from: &from, label: &label, on: &on };
-    let restored = work.prepare(point, clock, tell).inspect_err(|_| take::discard(&**disk, &data.prepared()))?;
+    let restored =
+        work.prepare(point, clock, tell).inspect_err(|_| take::discard(&**disk, &data.prepared()))?;
     let number = switch::next_aside(&**disk, &data)?;
     switch::switch(&**disk, &data, number, Some(&identity))?;
     Ok(Restored { set_aside: Some(switch::aside(&data, number)), ..restored })

@@ -20,10 +20,10 @@ use parking_lot::Mutex;
 
 use super::backup::Backing;
 use super::diff::{Diff, Place};
+use super::existing;
 use super::label::Label;
 use super::take::{self, LogPart, Pinned};
 use super::view::{self, View};
-use super::existing;
 use crate::disk::Disk;
 use crate::identity::{Identity, Layout};
 use crate::settings::{BACKUP_IDLE_MS, DIFFS_OPEN_MAX, SNAPSHOT_CACHE_BYTES, SNAPSHOT_REQUESTS_REMEMBERED};
@@ -279,7 +279,8 @@ impl EmbeddedStore {
     async fn go_on_with_backup(&self, token: u64) -> Result<(BackupProgress, Option<Cursor>)> {
         let mut running = self.keeper().backup.lock().await;
         let Some(mut one) = running.take_if(|running| running.token == token) else {
-            let what = "this backup is not under way any more: begin again, what was copied is not copied again";
+            let what =
+                "this backup is not under way any more: begin again, what was copied is not copied again";
             return Err(Error::new(ErrorKind::Conflict, what));
         };
         let (one, done) = aside(move || {
@@ -381,7 +382,9 @@ impl Snapshots for EmbeddedStore {
         }
         let path = Path::new(directory);
         if !path.is_absolute() {
-            return Err(Error::invalid("a backup needs the whole path of a directory on the server's machine"));
+            return Err(Error::invalid(
+                "a backup needs the whole path of a directory on the server's machine",
+            ));
         }
         match cursor.0.as_slice() {
             [] => self.begin_backup(path).await,

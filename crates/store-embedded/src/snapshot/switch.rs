@@ -61,7 +61,10 @@ pub(crate) fn check_settled(disk: &dyn Disk, data: &Layout) -> Result<()> {
         None => Ok(()),
         Some(_) => Err(Error::new(
             ErrorKind::Unavailable,
-            format!("a restore of {} was interrupted: opening it, as a server does, completes it", data.root().display()),
+            format!(
+                "a restore of {} was interrupted: opening it, as a server does, completes it",
+                data.root().display()
+            ),
         )),
     }
 }
@@ -105,7 +108,9 @@ pub(crate) fn settle(disk: &dyn Disk, data: &Layout) -> Result<()> {
         for part in ["log", "runs", CATALOGUE] {
             take_place(disk, data, &aside, part).map_err(cannot)?;
         }
-        disk.remove(&data.root().join(FILE)).and_then(|()| disk.sync_directory(data.root())).map_err(cannot)?;
+        disk.remove(&data.root().join(FILE))
+            .and_then(|()| disk.sync_directory(data.root()))
+            .map_err(cannot)?;
         tracing::info!(set_aside = %aside.display(), "the catalogue was restored; what was there before is set aside");
         // Where nothing was before, nothing is in it.
         if list_if_there(disk, &aside).is_ok_and(|names| names.is_empty()) {

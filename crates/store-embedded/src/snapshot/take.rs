@@ -44,8 +44,7 @@ pub(super) fn log_files(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(Re
     let mut files: Vec<(Revision, usize, String)> = Vec::new();
     for name in list_if_there(disk, directory)? {
         for (rank, ending) in SEGMENT_ENDINGS.iter().enumerate() {
-            let plain = name.strip_suffix(ending).map(|stem| format!("{stem}{}", SEGMENT_ENDINGS[0]));
-            if let Some(first) = plain.and_then(|plain| segment::parse_file_name(&plain)) {
+            if let Some(first) = segment::parse_file_name(&name, ending) {
                 files.push((first, rank, name.clone()));
             }
         }
@@ -150,9 +149,8 @@ pub(super) fn make_empty(disk: &dyn Disk, layout: &Layout) -> Result<()> {
 
 /// Writes what is still to be written beside the links, and makes all of it durable, but for the directory's own name.
 pub(super) fn finish(disk: &dyn Disk, into: &Layout, pinned: &Pinned) -> Result<()> {
-    let synced = |directory: &Path| {
-        disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error))
-    };
+    let synced =
+        |directory: &Path| disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error));
     pinned.manifest.save(disk, &into.runs(), pinned.identity.id)?;
     synced(&into.log())?;
     into.write_identity(disk, &pinned.identity)?;
@@ -174,7 +172,10 @@ pub(super) fn name_it(disk: &dyn Disk, data: &Layout, made: &Layout, name: &Snap
 }
 
 fn taken(name: &SnapshotName) -> Error {
-    Error::new(ErrorKind::Exists, format!("there is a snapshot {name} already: choose another name, or drop it"))
+    Error::new(
+        ErrorKind::Exists,
+        format!("there is a snapshot {name} already: choose another name, or drop it"),
+    )
 }
 
 /// May a snapshot of this name be taken?
@@ -234,7 +235,8 @@ pub(super) fn describe(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> R
     };
     let (mut bytes, mut own_bytes) = (0, 0);
     for directory in [layout.runs(), layout.log()] {
-        let held = held(disk, &directory).map_err(|error| cannot_read(&directory.display().to_string(), &error));
+        let held =
+            held(disk, &directory).map_err(|error| cannot_read(&directory.display().to_string(), &error));
         match held {
             Ok((all, own)) => (bytes, own_bytes) = (bytes + all, own_bytes + own),
             Err(error) => problem = problem.or(Some(error.message)),

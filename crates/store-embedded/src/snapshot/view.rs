@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use exacat_model::limits::OPERATIONS_REMEMBERED;
-use exacat_model::{Change, Error, ErrorKind, Result, Revision, Snapshot, SnapshotCheck, SnapshotName, TimeMs};
+use exacat_model::{
+    Change, Error, ErrorKind, Result, Revision, Snapshot, SnapshotCheck, SnapshotName, TimeMs,
+};
 use exacat_store::Clock;
 
 use super::label::Label;
@@ -156,7 +158,10 @@ pub(super) fn open_labelled(
     let built = build(&**disk, shelf, (identity.id, &segments), end, settings, &mut |_| ()).map_err(about)?;
     let state = built.state;
     if state.revision != label.revision {
-        return Err(corrupt(format!("its log ends with change {}, not {}", state.revision.0, label.revision.0)));
+        return Err(corrupt(format!(
+            "its log ends with change {}, not {}",
+            state.revision.0, label.revision.0
+        )));
     }
     if (state.digest(), state.entries) != (label.digest, label.entries) {
         return Err(corrupt("its state is not the one that it was taken of".to_owned()));

@@ -6,8 +6,8 @@
 use exacat_model::codec::Encode;
 use exacat_model::{
     At, Body, Booking, Change, Deletion, DeletionId, DirId, Effect, Entry, FieldChange, File, Guid, Lfn,
-    PurgeTarget, QuotaOf, Record, RecordKey, Replica, Revision, SeNumber, Tag, TimeMs,
-    TrashId, Usage, UserId,
+    PurgeTarget, QuotaOf, Record, RecordKey, Replica, Revision, SeNumber, Tag, TimeMs, TrashId, Usage,
+    UserId,
 };
 
 use super::accounts::change;
@@ -343,8 +343,10 @@ impl State {
     // ---- bookings ----
 
     fn commit_booking(&mut self, guid: Guid, se: SeNumber) -> Result<(), Defect> {
-        let mut booking =
-            self.booking(guid).cloned().ok_or_else(|| Defect::new(format!("there is no booking of {guid}")))?;
+        let mut booking = self
+            .booking(guid)
+            .cloned()
+            .ok_or_else(|| Defect::new(format!("there is no booking of {guid}")))?;
         booking.pending.retain(|replica| replica.se != se);
         booking.exists = true;
         let left = if booking.pending.is_empty() { None } else { Some(booking) };

@@ -78,7 +78,8 @@ impl State {
                     work.nothing_in(id, directory);
                 }
                 if directories.next_if(|(id, _)| *id == row.parent).is_some() {
-                    within = Some(InDirectory { id: row.parent, sum: Usage::default(), ses: BTreeMap::new() });
+                    within =
+                        Some(InDirectory { id: row.parent, sum: Usage::default(), ses: BTreeMap::new() });
                 }
             }
             work.row(&row, within.as_mut())?;
@@ -147,7 +148,8 @@ impl Work<'_> {
                 self.expected.bookings += 1;
                 let guid = row.name.first_chunk().map(|bytes| Guid(*bytes));
                 if guid.is_none_or(|guid| {
-                    self.state.booking(guid).map(exacat_model::codec::Encode::to_bytes).as_deref() != Some(row.rest)
+                    self.state.booking(guid).map(exacat_model::codec::Encode::to_bytes).as_deref()
+                        != Some(row.rest)
                 }) {
                     self.find("bookings", format!("{guid:?}"), "another in memory than in the table");
                 }
@@ -171,7 +173,11 @@ impl Work<'_> {
                 }
                 self.identity(row, &entry)?;
                 let Some(within) = within else {
-                    self.find("directories", &which, format!("stands in directory {}, which is not there", row.parent.0));
+                    self.find(
+                        "directories",
+                        &which,
+                        format!("stands in directory {}, which is not there", row.parent.0),
+                    );
                     return Ok(());
                 };
                 let usage = self.state.usage_with_below(&entry)?;

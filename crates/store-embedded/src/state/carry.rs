@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exacat_model::codec::{Decode, Reader};
-use exacat_model::{Booking, Deletion, DirId, Entry, Guid, Lfn, Record, Revision, SeNumber, TimeMs, TrashId, UserId};
+use exacat_model::{
+    Booking, Deletion, DirId, Entry, Guid, Lfn, Record, Revision, SeNumber, TimeMs, TrashId, UserId,
+};
 use exacat_store::{Account, UsageOf};
 
 use super::State;

@@ -213,9 +213,16 @@ mod tests {
         assert_eq!(findings(&state), ["deletions"]);
         state.wanted(guid, &replica).unwrap();
         assert_eq!(findings(&state), Vec::<String>::new());
-        let place = keyspace::place_key(se, hash_of(&deletion(1, elsewhere)), DeletionId { revision: Revision(0), index: 1 });
+        let place = keyspace::place_key(
+            se,
+            hash_of(&deletion(1, elsewhere)),
+            DeletionId { revision: Revision(0), index: 1 },
+        );
         state.drop_side(keyspace::DELETION_PLACES, &place).unwrap();
         let found = findings(&state);
-        assert!(!found.is_empty() && found.iter().all(|what| what == "index of a deletion queue"), "{found:?}");
+        assert!(
+            !found.is_empty() && found.iter().all(|what| what == "index of a deletion queue"),
+            "{found:?}"
+        );
     }
 }

@@ -115,7 +115,8 @@ impl Decode for Directory {
             _ => return Err(reader.error("a directory that is nowhere")),
         };
         let name = reader.text()?.into();
-        let (owner, group, mode) = (Decode::decode(reader)?, Decode::decode(reader)?, Decode::decode(reader)?);
+        let (owner, group, mode) =
+            (Decode::decode(reader)?, Decode::decode(reader)?, Decode::decode(reader)?);
         let usage = Usage::decode(reader)?;
         let count = reader.length()?;
         let mut ses = Vec::with_capacity(count.min(64));

@@ -106,7 +106,7 @@ impl Lookup<'_> {
 
     /// Has anything this identity?
     pub fn has_guid(&self, guid: Guid) -> Result<bool, Defect> {
-        self.view.find_guid(guid, |row| row.is_some())
+        self.view.has_guid(guid)
     }
 
     /// The entry of this identity, wherever it is.
@@ -151,9 +151,9 @@ impl Lookup<'_> {
         mut take: impl FnMut(&Row<'_>) -> Result<bool, Defect>,
     ) -> Result<(), Defect> {
         let (name, after) = after.map_or((prefix, false), |name| (name, true));
-        let mut rows = self.view.from(From { directory, name, after })?;
+        let mut rows = self.view.within(From { directory, name, after })?;
         while let Some(row) = rows.next_there()? {
-            if row.parent != directory || !row.name.starts_with(prefix) || !take(&row)? {
+            if !row.name.starts_with(prefix) || !take(&row)? {
                 break;
             }
         }
@@ -189,13 +189,11 @@ impl Lookup<'_> {
             Mutation::Purge(PurgeTarget::Item(trash)) => seen(self.trashed(*trash)),
             Mutation::Purge(PurgeTarget::Below { at, .. }) => seen(self.has(at)),
             Mutation::Book(booking) => seen(self.has_guid(booking.guid)),
-            Mutation::Commit { guid, at, .. } => {
-                seen(self.has_guid(*guid)).and_then(|()| seen(self.has(at)))
-            }
+            Mutation::Commit { guid, at, .. } => seen(self.has_guid(*guid)).and_then(|()| seen(self.has(at))),
             Mutation::Release { guid, .. } => seen(self.has_guid(*guid)),
             Mutation::Dequeue { se, done } => {
-                let keys = done.iter().map(|id| keyspace::deletion_key(*se, *id));
-                keys.map(|key| seen(self.view.has(keyspace::DELETIONS, &key))).collect()
+                let mut keys = done.iter().map(|id| keyspace::deletion_key(*se, *id));
+                keys.try_for_each(|key| seen(self.view.has(keyspace::DELETIONS, &key)))
             }
         }
     }

@@ -44,13 +44,6 @@ impl Operations {
         self.first.get(&operation).into_iter().chain(further).copied().collect()
     }
 
-    /// All of them, in an order that gives the same when they are remembered again.
-    pub fn iter(&self) -> impl Iterator<Item = (OperationId, Revision)> {
-        self.order.iter().flat_map(|operation| {
-            self.records_of(*operation).into_iter().map(|revision| (*operation, revision))
-        })
-    }
-
     /// The first revision of the oldest that is remembered.
     pub fn oldest(&self) -> Option<Revision> {
         self.order.front().and_then(|operation| self.first.get(operation)).copied()
@@ -59,9 +52,11 @@ impl Operations {
     /// Records after a revision, in order.
     pub fn since(&self, revision: Revision) -> Vec<(Revision, OperationId)> {
         // A request that was asked again has further records behind those of requests after it.
-        let newest = self.order.iter().rev().filter_map(|operation| {
-            self.first.get(operation).map(|first| (*first, *operation))
-        });
+        let newest = self
+            .order
+            .iter()
+            .rev()
+            .filter_map(|operation| self.first.get(operation).map(|first| (*first, *operation)));
         let newest = newest.take_while(|(first, _)| *first > revision);
         let further = self.further.iter().flat_map(|(operation, records)| {
             records.iter().filter(|record| **record > revision).map(|record| (*record, *operation))
@@ -99,7 +94,10 @@ mod tests {
         operations.remember(operation(1), Revision(9));
         assert_eq!(operations.records_of(operation(1)), [Revision(1), Revision(9)]);
         let mut again = Operations::new(2);
-        operations.iter().for_each(|(operation, revision)| again.remember(operation, revision));
+        let all = operations.since(Revision(0));
+        all.into_iter().for_each(|(revision, operation)| again.remember(operation, revision));
+        assert_eq!(operations.since(Revision(5)), [(Revision(9), operation(1))]);
+        assert_eq!(operations.oldest(), Some(Revision(1)));
         assert_eq!(again.records_of(operation(1)), [Revision(1), Revision(9)]);
         operations.remember(operation(3), Revision(10));
         assert!(operations.records_of(operation(1)).is_empty());

@@ -6,8 +6,8 @@ use std::ops::Bound;
 use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::NAME_BYTES_MAX;
 use exacat_model::{
-    Body, Booking, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey, RecordKind,
-    Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    Body, Booking, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey,
+    RecordKind, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{Account, Gate, Gates, Located, Page, Place, RecordEntry, UsageOf};
 
@@ -140,6 +140,9 @@ fn no_entry() -> Defect {
 /// Directories whose pages are asked for together, when one is not in memory.
 const DIRECTORIES_AHEAD: usize = 64;
 
+/// Items that room is made for at once, at most.
+const ITEMS_ABOUT: usize = 1024;
+
 impl Lookup<'_> {
     /// An entry by what stays the same, and where it is.
     pub fn locate(&self, id: EntryId) -> Result<Option<Located>, Defect> {
@@ -165,7 +168,7 @@ impl Lookup<'_> {
             Some(Top::Root) => {
                 let mut names = state.directories.path_of(entry.at.parent);
                 names.push(entry.at.name.as_str());
-                Place::Tree(Lfn::from_names(names.into_iter()))
+                Place::Tree(Lfn::from_names(names))
             }
             Some(Top::Trash(trash)) => Place::Trash(trash),
             None => return Err(Defect::new(format!("{id:?} is in no directory"))),
@@ -187,10 +190,10 @@ impl Lookup<'_> {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Option<Page<Entry>>, Defect> {
-        if self.state.directory(directory).is_none() {
-            return Ok(None);
-        }
-        let (mut items, mut more) = (Vec::new(), false);
+        let Some(there) = self.state.directory(directory) else { return Ok(None) };
+        // No more than are below it.
+        let below = usize::try_from(there.usage.objects() + there.usage.directories).unwrap_or(usize::MAX);
+        let (mut items, mut more) = (Vec::with_capacity(limit.min(below).min(ITEMS_ABOUT)), false);
         self.scan(directory, b"", after.map(|name| name.as_str().as_bytes()), |row| {
             more = items.len() >= limit;
             if !more {
@@ -314,7 +317,9 @@ impl Lookup<'_> {
         let after = cursor.map(|member| keyspace::member_key(collection, member));
         let after = after.as_ref().map(|key| &key[..]);
         let member = |row: &Row<'_>| {
-            keyspace::member(row.name).map(|(_, member)| member).ok_or_else(|| Defect::new("a member's key is none"))
+            keyspace::member(row.name)
+                .map(|(_, member)| member)
+                .ok_or_else(|| Defect::new("a member's key is none"))
         };
         self.table_page(keyspace::MEMBERS, &collection.0, after, limit, member).map(Some)
     }
@@ -355,7 +360,12 @@ impl Lookup<'_> {
 
     /// Entries in the tree that have expired by `now`, longest ago first, after `cursor`, at most `limit`. And where to go
     /// on if it stopped because many below the trash had to be passed over.
-    pub fn due_entries(&self, now: TimeMs, limit: usize, cursor: Option<DueAfter>) -> Result<DuePage, Defect> {
+    pub fn due_entries(
+        &self,
+        now: TimeMs,
+        limit: usize,
+        cursor: Option<DueAfter>,
+    ) -> Result<DuePage, Defect> {
         let mut due = Vec::new();
         let (mut last, mut scanned) = (cursor, 0);
         let mut alive: HashMap<DirId, bool> = HashMap::new();

@@ -127,7 +127,9 @@ impl State {
         for key in self.accounts_written.keys().filter(|key| !accounts.contains_key(*key)) {
             changed.insert(key, None);
         }
-        for (key, value) in accounts.iter().filter(|(key, value)| self.accounts_written.get(*key) != Some(*value)) {
+        for (key, value) in
+            accounts.iter().filter(|(key, value)| self.accounts_written.get(*key) != Some(*value))
+        {
             changed.insert(key, Some(value));
         }
         for (key, value) in changed {
@@ -135,7 +137,11 @@ impl State {
         }
         self.accounts_written = accounts;
         for (revision, operation) in operations.since(since) {
-            resident.push((keyspace::OPERATIONS, revision.0.to_be_bytes().to_vec(), Some(operation.0.to_vec())));
+            resident.push((
+                keyspace::OPERATIONS,
+                revision.0.to_be_bytes().to_vec(),
+                Some(operation.0.to_vec()),
+            ));
         }
         let said = SelfSaid {
             revision: self.revision,
@@ -201,7 +207,12 @@ impl State {
         said.ok().flatten().and_then(Result::ok)
     }
 
-    fn load_row(&mut self, row: &Row<'_>, said: &SelfSaid, operations: &mut Operations) -> Result<(), Defect> {
+    fn load_row(
+        &mut self,
+        row: &Row<'_>,
+        said: &SelfSaid,
+        operations: &mut Operations,
+    ) -> Result<(), Defect> {
         let bad = || Defect::new(format!("a row of table {} has no such key", row.parent.0));
         match row.parent {
             keyspace::RECORDS => {

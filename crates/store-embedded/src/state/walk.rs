@@ -57,6 +57,8 @@ fn gate(id: DirId, directory: &Directory) -> Gate {
 
 /// Paths worked on together.
 const CHUNK: usize = 128;
+/// Directories from the last one upwards that are many: those above them are few, and near.
+const LEVELS_TOUCHED: usize = 2;
 
 /// One path on its way.
 struct Step<'p> {
@@ -65,6 +67,7 @@ struct Step<'p> {
     name: &'p str,
     /// The path before it lies in the same directory.
     as_before: bool,
+    parent_hash: u64,
     hint: DirId,
     /// The directories it passed, by their place in the list of ways; paths of one directory share one.
     way: usize,
@@ -105,16 +108,15 @@ impl Lookup<'_> {
     fn end_of(&self, step: &Step<'_>, gates: &Gates) -> Result<WalkEnd, Defect> {
         let (directory, name, components) = match step.end {
             StepEnd::Root => (keyspace::ROOT_IN, "/", 0),
-            StepEnd::Open => {
-                (gates.last().map_or(DirId::ROOT, |gate| gate.id), step.name, gates.len() - 1)
-            }
+            StepEnd::Open => (gates.last().map_or(DirId::ROOT, |gate| gate.id), step.name, gates.len() - 1),
             // What stands there is no directory, if anything does.
             StepEnd::Short { components } => {
                 let name = step.parent[1..].split('/').nth(components).unwrap_or_default();
                 (gates.last().map_or(DirId::ROOT, |gate| gate.id), name, components)
             }
         };
-        let entry = self.view.find(directory, name.as_bytes(), |row| row.map(Row::entry).transpose())??.flatten();
+        let entry =
+            self.view.find(directory, name.as_bytes(), |row| row.map(Row::entry).transpose())??.flatten();
         Ok(match (entry, step.end) {
             (None, _) => WalkEnd::Missing { components },
             (Some(entry), StepEnd::Short { .. }) => {
@@ -126,23 +128,30 @@ impl Lookup<'_> {
 
     /// The files at the ends of the paths.
     pub fn files(&self, hints: &Hints, paths: &[Lfn]) -> Result<Files, Defect> {
-        let mut ways = Vec::new();
-        let mut found = AllOrNote::with_room(paths.len());
-        for paths in paths.chunks(CHUNK) {
-            for step in self.state.follow(hints, paths, &mut ways) {
-                if !matches!(step.end, StepEnd::Open) {
-                    found.take(Ok(None))?;
-                    continue;
+        let mut files = Files { ways: Vec::new(), found: vec![None; paths.len()] };
+        let (mut keys, mut places, mut missing) = (Vec::new(), Vec::new(), false);
+        for (begin, paths) in (0..).step_by(CHUNK).zip(paths.chunks(CHUNK)) {
+            keys.clear();
+            places.clear();
+            let steps = self.state.follow(hints, paths, &mut files.ways);
+            for (place, step) in (begin..).zip(&steps) {
+                if matches!(step.end, StepEnd::Open) {
+                    keys.push((last_of(&files.ways, step.way), step.name.as_bytes()));
+                    places.push((place, step.way));
                 }
-                let file = |row: Option<&Row<'_>>| match row {
-                    Some(row) => Ok(row.found_file(step.way)?),
-                    None => Ok(None),
-                };
-                let answer = self.view.find(last_of(&ways, step.way), step.name.as_bytes(), file);
-                found.take(answer.and_then(|answer| answer))?;
+            }
+            let found = self.view.find_many(&keys, |key, row| {
+                let (place, way) = places[key];
+                files.found[place] = row.map_or(Ok(None), |row| row.found_file(way))?;
+                Ok(())
+            });
+            match found {
+                // What the others want is noted too.
+                Err(Defect::NotInMemory) => missing = true,
+                found => found?,
             }
         }
-        Ok(Files { ways, found: found.end()? })
+        if missing { Err(Defect::NotInMemory) } else { Ok(files) }
     }
 }
 
@@ -156,15 +165,28 @@ impl State {
         for path in paths {
             let (parent, name) = path.split_last().unwrap_or_default();
             let as_before = steps.last().is_some_and(|last| last.parent == parent);
-            let hint = if as_before { DirId(0) } else { hints.get(self.path_hash(parent)) };
-            steps.push(Step { parent, name, as_before, hint, way: 0, end: StepEnd::Open });
+            let parent_hash = if as_before { 0 } else { self.path_hash(parent) };
+            let (hint, end) = (DirId(0), StepEnd::Open);
+            steps.push(Step { parent, name, as_before, parent_hash, hint, way: 0, end });
         }
+        for step in steps.iter_mut().filter(|step| !step.as_before) {
+            step.hint = hints.get(step.parent_hash);
+        }
+        // The directories hinted at, and those above them.
         let mut touched = 0u8;
-        for step in steps.iter().filter(|step| !step.as_before) {
-            touched ^= self.directory(step.hint).map_or(0, |directory| directory.owner.0 as u8);
-        }
-        for step in steps.iter().filter(|step| !step.as_before) {
-            touched ^= self.directory(step.hint).map_or(0, |directory| directory.name.as_bytes().first().copied().unwrap_or(0));
+        let mut at: Vec<DirId> = steps.iter().filter(|step| !step.as_before).map(|step| step.hint).collect();
+        for _ in 0..LEVELS_TOUCHED {
+            for id in &at {
+                touched ^= self.directory(*id).map_or(0, |directory| directory.owner.0 as u8);
+            }
+            for id in &mut at {
+                let Some(directory) = self.directory(*id) else { continue };
+                touched ^= directory.name.as_bytes().first().copied().unwrap_or(0);
+                *id = match directory.above {
+                    Above::Directory(above) => above,
+                    Above::Nothing | Above::Trash(_) => DirId(0),
+                };
+            }
         }
         std::hint::black_box(touched);
         let mut end_before = StepEnd::Open;
@@ -208,7 +230,7 @@ impl State {
             gates.push(gate(id, found));
             directory = id;
         }
-        hints.set(self.path_hash(path), directory);
+        hints.set(step.parent_hash, directory);
         StepEnd::Open
     }
 

@@ -15,7 +15,12 @@ enum Source<'s> {
     Run { run: Arc<Run>, cursor: Box<Cursor> },
 }
 
-impl Source<'_> {
+impl<'s> Source<'s> {
+    fn memory(mut rows: impl Iterator<Item = Result<Row<'s>, Defect>> + 's) -> Result<Self, Defect> {
+        let row = rows.next().transpose()?;
+        Ok(Source::Memory { rows: Box::new(rows), row })
+    }
+
     fn key(&self) -> Option<(DirId, &[u8])> {
         match self {
             Source::Memory { row, .. } => row.as_ref().map(|row| (row.parent, row.name)),
@@ -27,6 +32,14 @@ impl Source<'_> {
         match self {
             Source::Memory { row, .. } => Ok(*row),
             Source::Run { run, cursor } => cursor.row(run),
+        }
+    }
+
+    /// Is it on a row of what is gone?
+    fn is_gone(&self) -> Result<bool, Defect> {
+        match self {
+            Source::Memory { row, .. } => Ok(row.is_some_and(|row| row.is_gone())),
+            Source::Run { run, cursor } => cursor.is_gone(run),
         }
     }
 
@@ -43,9 +56,11 @@ impl Source<'_> {
 pub(crate) struct Merged<'s> {
     /// The newest first.
     sources: Vec<Source<'s>>,
+    /// Those that are on a row, in the order of their keys; of one key the newest first.
+    order: Vec<usize>,
     reading: Reading<'s>,
-    /// The source whose row is given now.
-    current: Option<usize>,
+    /// The row of the first of them was given.
+    given: bool,
 }
 
 /// Where to begin: at this key, or after it.
@@ -63,22 +78,49 @@ impl From<'_> {
 
 impl<'s> Merged<'s> {
     /// Memtables, then runs, each the newest first.
-    pub fn new(
+    pub fn from(
         memtables: impl IntoIterator<Item = &'s Memtable>,
         runs: impl IntoIterator<Item = Arc<Run>>,
         from: From<'_>,
         reading: Reading<'s>,
     ) -> Result<Self, Defect> {
-        let mut sources = Vec::new();
-        for memtable in memtables {
-            let mut rows = Box::new(memtable.from(from.directory, from.name, from.after));
-            let row = rows.next().transpose()?;
-            sources.push(Source::Memory { rows, row });
-        }
-        let mut missing = false;
-        for run in runs {
-            match run.from(reading, from.directory, from.name, from.after) {
-                Ok(cursor) => sources.push(Source::Run { run, cursor: Box::new(cursor) }),
+        let From { directory, name, after } = from;
+        let memory =
+            memtables.into_iter().map(|memtable| Source::memory(memtable.from(directory, name, after)));
+        let runs = runs.into_iter().map(|run| {
+            let cursor = Box::new(run.from(reading, directory, name, after)?);
+            Ok(Source::Run { run, cursor })
+        });
+        Self::new(memory.chain(runs), reading)
+    }
+
+    /// The same, in one directory only.
+    pub fn within(
+        memtables: impl IntoIterator<Item = &'s Memtable>,
+        runs: &[Arc<Run>],
+        from: From<'_>,
+        reading: Reading<'s>,
+    ) -> Result<Self, Defect> {
+        let From { directory, name, after } = from;
+        let memory = memtables
+            .into_iter()
+            .filter(|memtable| memtable.has_any(directory))
+            .map(|memtable| Source::memory(memtable.within(directory, name, after)));
+        let runs = runs.iter().filter(|run| run.may_have_any(directory)).map(|run| {
+            let cursor = Box::new(run.within(reading, directory, name, after)?);
+            Ok(Source::Run { run: Arc::clone(run), cursor })
+        });
+        Self::new(memory.chain(runs), reading)
+    }
+
+    fn new(
+        all: impl Iterator<Item = Result<Source<'s>, Defect>>,
+        reading: Reading<'s>,
+    ) -> Result<Self, Defect> {
+        let (mut sources, mut missing) = (Vec::new(), false);
+        for source in all {
+            match source {
+                Ok(source) => sources.push(source),
                 // The others may miss a page too: all are noted at once.
                 Err(Defect::NotInMemory) => missing = true,
                 Err(other) => return Err(other),
@@ -87,54 +129,68 @@ impl<'s> Merged<'s> {
         if missing {
             return Err(Defect::NotInMemory);
         }
-        Ok(Merged { sources, reading, current: None })
+        let mut order: Vec<usize> =
+            (0..sources.len()).filter(|index| sources[*index].key().is_some()).collect();
+        order.sort_by_key(|index| (sources[*index].key(), *index));
+        Ok(Merged { sources, order, reading, given: false })
     }
 
     /// Goes to the next key and gives its newest row, gone or not; none at the end.
     pub fn next(&mut self) -> Result<Option<Row<'_>>, Defect> {
-        self.pass()?;
-        let mut least: Option<(usize, (DirId, &[u8]))> = None;
-        for (index, source) in self.sources.iter().enumerate() {
-            if let Some(key) = source.key()
-                && least.is_none_or(|(_, other)| key < other)
-            {
-                least = Some((index, key));
-            }
-        }
-        self.current = least.map(|(index, _)| index);
-        match self.current {
-            None => Ok(None),
-            Some(index) => {
-                let row = self.sources[index].row()?;
-                row.map(Some).ok_or_else(|| Defect::new("a source without its row"))
-            }
-        }
+        if self.step()? { self.row() } else { Ok(None) }
     }
 
     /// Goes on to the next key that is not gone.
     pub fn next_there(&mut self) -> Result<Option<Row<'_>>, Defect> {
         loop {
-            match self.next()? {
-                None => return Ok(None),
-                Some(row) if row.is_gone() => {}
-                Some(_) => break,
+            if !self.step()? {
+                return Ok(None);
+            }
+            let gone = self.order.first().map_or(Ok(false), |first| self.sources[*first].is_gone());
+            if !gone? {
+                return self.row();
             }
         }
-        match self.current {
-            None => Ok(None),
-            Some(index) => self.sources[index].row(),
+    }
+
+    /// Goes to the next key; false at the end.
+    fn step(&mut self) -> Result<bool, Defect> {
+        if std::mem::replace(&mut self.given, true) {
+            self.pass()?;
         }
+        Ok(!self.order.is_empty())
+    }
+
+    /// The newest row of the key it is at.
+    fn row(&self) -> Result<Option<Row<'_>>, Defect> {
+        let row = self.order.first().map_or(Ok(None), |first| self.sources[*first].row())?;
+        row.map(Some).ok_or_else(|| Defect::new("a source without its row"))
     }
 
     /// All sources leave the key that was given.
     fn pass(&mut self) -> Result<(), Defect> {
-        let Some(current) = self.current.take() else { return Ok(()) };
-        // Sources before it have later keys: it was the first with the least.
-        for index in (current + 1..self.sources.len()).rev() {
-            if self.sources[index].key() == self.sources[current].key() {
-                self.sources[index].advance(self.reading)?;
-            }
+        let Some(first) = self.order.first() else { return Ok(()) };
+        let key = self.sources[*first].key();
+        let others = self.order[1..].iter().take_while(|other| self.sources[**other].key() == key).count();
+        for place in (0..=others).rev() {
+            self.sources[self.order[place]].advance(self.reading)?;
+            self.settle(place);
         }
-        self.sources[current].advance(self.reading)
+        Ok(())
+    }
+
+    /// The source at this place of the order went on; those behind it are in order.
+    fn settle(&mut self, place: usize) {
+        let moved = self.order[place];
+        let Some(key) = self.sources[moved].key() else {
+            self.order.remove(place);
+            return;
+        };
+        let comes_before = |other: &usize| (self.sources[*other].key(), *other) < (Some(key), moved);
+        // Most often it stays where it is.
+        if self.order.get(place + 1).is_some_and(comes_before) {
+            let passed = self.order[place + 1..].partition_point(comes_before);
+            self.order[place..=place + passed].rotate_left(1);
+        }
     }
 }

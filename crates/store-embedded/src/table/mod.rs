@@ -10,11 +10,15 @@
 //! newest memtable or run that has it says: whatever moves it puts a row there, and what purges it says so
 //! ([`Row::purged`]).
 
+mod batch;
 mod merge;
 mod shelf;
 #[cfg(test)]
+mod speed;
+#[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exacat_model::{DirId, Error, ErrorKind, Guid};
@@ -32,6 +36,33 @@ pub(crate) use shelf::{Shelf, name as run_file_name};
 pub(crate) struct Version {
     /// The newest first.
     pub runs: Vec<Arc<Run>>,
+}
+
+impl Version {
+    /// Figures for an operator: runs and rows of each tier, bytes on disk, runs more than merging leaves.
+    pub fn figures(&self) -> Vec<(String, u64)> {
+        let mut tiers: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let mut bytes = 0;
+        for run in &self.runs {
+            let (runs, rows) = tiers.entry(shelf::tier(run.rows().0)).or_default();
+            *runs += 1;
+            *rows += run.rows().0;
+            bytes += run.bytes();
+        }
+        let mut list = Vec::new();
+        for (tier, (runs, rows)) in tiers {
+            list.push((format!("tier_{tier}_runs"), runs));
+            list.push((format!("tier_{tier}_rows"), rows));
+        }
+        list.push(("runs_bytes".to_owned(), bytes));
+        list.push(("merge_debt_runs".to_owned(), self.owed() as u64));
+        list
+    }
+
+    /// Runs more than there are when merging keeps up.
+    pub fn owed(&self) -> usize {
+        shelf::owed(self.runs.iter().map(|run| run.rows().0))
+    }
 }
 
 /// All rows of a moment.
@@ -57,13 +88,15 @@ impl<'v> View<'v> {
         name: &[u8],
         take: impl FnOnce(Option<&Row<'_>>) -> T,
     ) -> Result<T, Defect> {
-        for memtable in self.memtables() {
+        for memtable in self.memtables().filter(|memtable| memtable.rows() > 0) {
             if let Some(row) = memtable.find(directory, name)? {
                 return Ok(take((!row.is_gone()).then_some(&row)));
             }
         }
-        for run in &self.version.runs {
-            if let Some(found) = run.find(self.reading, directory, name)? {
+        let runs = &self.version.runs;
+        let hash = runs.first().map_or(0, |run| run.hashes().name(directory, name));
+        for run in runs.iter().filter(|run| run.may_have(hash)) {
+            if let Some(found) = run.find(self.reading, directory, name, hash)? {
                 let row = found.row(directory, name).map_err(|damaged| Defect::new(damaged.0))?;
                 return Ok(take((!row.is_gone()).then_some(&row)));
             }
@@ -76,14 +109,21 @@ impl<'v> View<'v> {
         self.find(directory, name, |row| row.is_some())
     }
 
+    /// The runs that may have a GUID, the newest first.
+    fn runs_with(&self, guid: Guid) -> impl Iterator<Item = &'v Arc<Run>> + use<'v> {
+        let runs = &self.version.runs;
+        let hash = runs.first().map_or(0, |run| run.hashes().guid(guid));
+        runs.iter().filter(move |run| run.may_have_guid(hash))
+    }
+
     /// Gives `take` the row of a GUID, or none if nothing has it.
     pub fn find_guid<T>(&self, guid: Guid, take: impl FnOnce(Option<&Row<'_>>) -> T) -> Result<T, Defect> {
-        for memtable in self.memtables() {
+        for memtable in self.memtables().filter(|memtable| memtable.rows() > 0) {
             if let Some(row) = memtable.find_guid(guid)? {
                 return Ok(take((!row.is_gone()).then_some(&row)));
             }
         }
-        for run in &self.version.runs {
+        for run in self.runs_with(guid) {
             if let Some((directory, name, found)) = run.find_guid(self.reading, guid)? {
                 let row = found.row(directory, &name).map_err(|damaged| Defect::new(damaged.0))?;
                 return Ok(take((!row.is_gone()).then_some(&row)));
@@ -92,9 +132,29 @@ impl<'v> View<'v> {
         Ok(take(None))
     }
 
+    /// Has anything this GUID?
+    pub fn has_guid(&self, guid: Guid) -> Result<bool, Defect> {
+        for memtable in self.memtables().filter(|memtable| memtable.rows() > 0) {
+            if let Some(row) = memtable.find_guid(guid)? {
+                return Ok(!row.is_gone());
+            }
+        }
+        for run in self.runs_with(guid) {
+            if let Some(has) = run.has_guid(self.reading, guid)? {
+                return Ok(has);
+            }
+        }
+        Ok(false)
+    }
+
     /// All rows from a key on, in order.
     pub fn from(&self, from: From<'_>) -> Result<Merged<'v>, Defect> {
-        Merged::new(self.memtables(), self.version.runs.iter().map(Arc::clone), from, self.reading)
+        Merged::from(self.memtables(), self.version.runs.iter().map(Arc::clone), from, self.reading)
+    }
+
+    /// All rows of a directory from a name on, in order.
+    pub fn within(&self, from: From<'_>) -> Result<Merged<'v>, Defect> {
+        Merged::within(self.memtables(), &self.version.runs, from, self.reading)
     }
 }
 
@@ -194,7 +254,7 @@ pub(crate) fn merge_runs(
     mut go_on: impl FnMut(&RunWriter) -> bool,
 ) -> Result<Option<u64>, Error> {
     let none: [&Memtable; 0] = [];
-    let mut merged = Merged::new(none, runs.iter().map(Arc::clone), From::START, Reading::in_passing())?;
+    let mut merged = Merged::from(none, runs.iter().map(Arc::clone), From::START, Reading::in_passing())?;
     while let Some(row) = merged.next()? {
         if (!row.is_gone() || below) && kept(&row) {
             writer.push(&row).map_err(|error| cannot_write(&error))?;

@@ -27,8 +27,14 @@ const SORTED_IN_MEMORY: usize = 4 << 20;
 pub(crate) const RUNS_PER_TIER: usize = 8;
 
 /// Of how many rows, about, as a power: runs of one tier are merged into one of the next.
-fn tier(rows: u64) -> u32 {
+pub(super) fn tier(rows: u64) -> u32 {
     rows.max(1).ilog2() / RUNS_PER_TIER.ilog2()
+}
+
+/// Of runs of so many rows each: how many more there are than when merging keeps up.
+pub(super) fn owed(rows: impl ExactSizeIterator<Item = u64>) -> usize {
+    let runs = rows.len();
+    runs.saturating_sub((tier(rows.sum()) as usize + 1) * RUNS_PER_TIER)
 }
 
 /// The files of a table.
@@ -61,7 +67,11 @@ impl Shelf {
     }
 
     /// Opens the runs that the manifest names, and changes nothing.
-    pub fn look_at(disk: Arc<dyn Disk>, directory: &Path, identity: impl Into<Identity>) -> Result<Self, Error> {
+    pub fn look_at(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        identity: impl Into<Identity>,
+    ) -> Result<Self, Error> {
         let identity = identity.into();
         let manifest = Manifest::load(&*disk, directory, identity.id)?.unwrap_or_default();
         let (directory, version) = (directory.to_owned(), Arc::default());
@@ -134,7 +144,7 @@ impl Shelf {
             self.disk.create(&path).map(Arc::from).map_err(|error| cannot_write(&path, &error))
         };
         let (file, scratch) = (create(name(number))?, create(format!("{number:010}.scratch"))?);
-        let head = RunHead { catalogue: self.identity.id, number, salt: random_u64()? };
+        let head = RunHead { catalogue: self.identity.writes_runs_of(), number, salt: random_u64()? };
         let writer = RunWriter::new(file, scratch, head, rows_max, SORTED_IN_MEMORY)
             .map_err(|error| cannot_write(&self.directory.join(name(number)), &error))?;
         Ok(Begun { number, writer })
@@ -155,7 +165,8 @@ impl Shelf {
     pub fn put_in_place_of(&mut self, merged: &[Arc<Run>], number: u64, rows: u64) -> Result<(), Error> {
         let first = merged.first().map(|run| run.number());
         let begin = self.manifest.runs.iter().position(|run| Some(run.number) == first);
-        let begin = begin.ok_or_else(|| Error::new(ErrorKind::Internal, "a run to be replaced is not there"))?;
+        let begin =
+            begin.ok_or_else(|| Error::new(ErrorKind::Internal, "a run to be replaced is not there"))?;
         self.replace(begin..begin + merged.len(), number, rows, self.revision())
     }
 
@@ -192,13 +203,6 @@ impl Shelf {
     pub fn mergeable(&self, merged: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
         let places = self.alike(merged)?;
         Some((self.version.runs[places.clone()].to_vec(), places.end < self.version.runs.len()))
-    }
-
-    /// Runs more than there are when merging keeps up.
-    pub fn owed(&self) -> usize {
-        let rows: u64 = self.manifest.runs.iter().map(|run| run.rows).sum();
-        let tiers = tier(rows) as usize + 1;
-        self.manifest.runs.len().saturating_sub(tiers * RUNS_PER_TIER)
     }
 
     fn alike(&self, merged: &HashSet<u64>) -> Option<std::ops::Range<usize>> {

@@ -216,10 +216,16 @@ fn a_merge_that_is_stopped_makes_no_run() {
     let runs = bench.version.runs.clone();
     let writer = bench.writer(1000);
     let mut rows = 0;
-    let stopped = merge_runs(&runs, true, |_| true, writer, |writer| {
-        rows = writer.rows();
-        rows < 300
-    });
+    let stopped = merge_runs(
+        &runs,
+        true,
+        |_| true,
+        writer,
+        |writer| {
+            rows = writer.rows();
+            rows < 300
+        },
+    );
     assert_eq!((stopped.unwrap(), rows), (None, 300));
     let file = Arc::from(RealDisk.open_to_read(&directory.path().join("3")).unwrap());
     assert!(Run::open("3", file, [1; 16]).is_err());

@@ -181,7 +181,10 @@ async fn places_that_are_taken_are_refused() {
     let (disk, ..) = backed_up().await;
     let taken = restore(&disk, None, RestorePoint::AsTaken, "/data").unwrap_err();
     assert_eq!(taken.kind, ErrorKind::Exists, "{taken}");
-    assert_eq!(restore(&disk, Some("r1"), RestorePoint::AsTaken, "/back").unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(
+        restore(&disk, Some("r1"), RestorePoint::AsTaken, "/back").unwrap_err().kind,
+        ErrorKind::NotFound
+    );
     let other = open_at(&disk, "/other").unwrap();
     apply(&other, 1, vec![mkdir(DirId::ROOT, "a")]).await;
     let refused = other.backup(SAFE, &Cursor::default()).await.unwrap_err();
@@ -312,7 +315,8 @@ async fn real_files_are_backed_up_cloned_and_restored() {
     assert!(EmbeddedStore::has_backups(&safe).unwrap() && !EmbeddedStore::has_backups(&data).unwrap());
     let source = BackupSource { directory: safe.clone(), name: None };
     let back = EmbeddedSettings { directory: place.path().join("back"), ..settings() };
-    EmbeddedStore::restore_backup(&back, &source, RestorePoint::AsTaken, &*clock, &mut |_| told += 1).unwrap();
+    EmbeddedStore::restore_backup(&back, &source, RestorePoint::AsTaken, &*clock, &mut |_| told += 1)
+        .unwrap();
     assert!(told > 0);
     assert_eq!(EmbeddedStore::verify_backups(&safe, &mut |_| ()).unwrap(), Vec::<String>::new());
     for directory in [data, place.path().join("clone"), place.path().join("back")] {

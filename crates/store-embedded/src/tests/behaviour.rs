@@ -168,7 +168,10 @@ async fn memory_is_bounded_when_runs_have_no_space() {
         }
         assert!(made < 100_000, "memory is not bounded");
     };
-    assert!(matches!(&error, exacat_store::ApplyError::Unavailable(why) if why.contains("runs")), "{error:?}");
+    assert!(
+        matches!(&error, exacat_store::ApplyError::Unavailable(why) if why.contains("runs")),
+        "{error:?}"
+    );
     assert_eq!(store.status().await.unwrap().entries, made);
     assert_eq!(store.status().await.unwrap().warnings.len(), 1);
     disk.refuse_runs(false);

@@ -5,7 +5,7 @@ use exacat_store::{Outcome, Store};
 
 use super::simulated::{Fault, Random, SimulatedDisk};
 use super::workload::Workload;
-use super::{assert_sound, history, open, try_open};
+use super::{assert_sound, history, open, try_open, without_runs};
 use crate::EmbeddedStore;
 
 /// Sends requests until the disk is dead or `requests` are answered; gives the last revision that was answered.
@@ -27,13 +27,6 @@ async fn drive(store: &EmbeddedStore, workload: &mut Workload, requests: u64, fl
         }
     }
     answered
-}
-
-/// Takes the runs away: the log is all that is needed.
-fn without_runs(disk: &SimulatedDisk) {
-    for path in disk.files("").iter().filter(|path| path.starts_with("/data/runs")) {
-        disk.vanish(path);
-    }
 }
 
 /// What a store holds: its history and its digest.

@@ -7,7 +7,7 @@ use exacat_store::Store;
 
 use super::simulated::SimulatedDisk;
 use super::workload::Workload;
-use super::{apply, assert_sound, file, history, mkdir, open, try_open};
+use super::{apply, assert_sound, file, history, mkdir, open, open_without_runs, try_open};
 use crate::inspect::inspect;
 use crate::record;
 use crate::segment::{HEADER_BYTES, Header, Records};
@@ -22,12 +22,6 @@ fn records_of(disk: &SimulatedDisk, path: &Path) -> Vec<(usize, usize)> {
         found.push((at, records.offset()));
     }
     found
-}
-
-/// Nothing is put into runs before it is closed.
-fn one_memtable(disk: &SimulatedDisk) -> std::sync::Arc<crate::EmbeddedStore> {
-    let settings = crate::EmbeddedSettings { memtable_rows: 1 << 20, ..super::settings() };
-    crate::EmbeddedStore::open_on(disk.shared(), settings, std::sync::Arc::new(super::TestClock::default())).unwrap()
 }
 
 /// Five requests, each synced by itself, in one segment.
@@ -109,7 +103,7 @@ async fn a_changed_byte_in_a_header_is_found() {
 #[tokio::test]
 async fn damage_in_an_earlier_segment_is_refused() {
     let disk = SimulatedDisk::new();
-    let store = one_memtable(&disk);
+    let store = open_without_runs(&disk);
     let mut workload = Workload::new(3);
     for _ in 0..40 {
         store.apply(workload.request()).await.unwrap();
@@ -160,11 +154,12 @@ async fn damage_in_an_earlier_segment_is_refused() {
 #[tokio::test]
 async fn a_damaged_run_is_found_and_named() {
     let disk = SimulatedDisk::new();
-    let store = one_memtable(&disk);
+    let store = open_without_runs(&disk);
     let mut workload = Workload::new(8);
     for number in 0..40 {
         store.apply(workload.request()).await.unwrap();
-        let files = (0..40).map(|item| file(DirId::ROOT, &format!("f{number}-{item}"), (number + 1) << 20 | item));
+        let files =
+            (0..40).map(|item| file(DirId::ROOT, &format!("f{number}-{item}"), (number + 1) << 20 | item));
         apply(&store, 1 << 40 | number, files.collect()).await;
     }
     store.close().await.unwrap();

@@ -1,7 +1,11 @@
 //! The log's format is final: a segment written once must be read for ever, to the same changes.
 //!
 //! `golden/log-v1.segment` was written by the first release. If this test fails, the format changed: that takes a new
-//! version, and a reader of this one that stays.
+//! version, and a reader of this one that stays. `golden/archive-v1.segment` is the same, archived: it must be read for ever
+//! too, but need not be written the same, for the compression may get better.
+
+use std::path::Path;
+use std::sync::Arc;
 
 use exacat_model::codec::Encode;
 use exacat_model::{
@@ -10,10 +14,15 @@ use exacat_model::{
     UserId,
 };
 
+use super::simulated::SimulatedDisk;
+use crate::archive::Packer;
+use crate::disk::Disk;
+use crate::history::{History, Segment};
 use crate::record::{Head, RecordWriter, encode_effect, read_changes, read_head};
 use crate::segment::{Ending, HEADER_BYTES, Header, Records};
 
 const GOLDEN: &[u8] = include_bytes!("golden/log-v1.segment");
+const ARCHIVED: &[u8] = include_bytes!("golden/archive-v1.segment");
 
 fn header() -> Header {
     Header {
@@ -137,6 +146,78 @@ fn this_release_writes_the_same_bytes() {
     if let Some(at) = written.iter().zip(GOLDEN).position(|(one, other)| one != other) {
         panic!("byte {at} is {} now, and was {}", written[at], GOLDEN[at]);
     }
+}
+
+#[test]
+fn the_archived_segment_of_the_first_release_is_read() {
+    let mut read = Vec::new();
+    crate::read_segment(ARCHIVED, |change| read.push(change)).unwrap();
+    assert_eq!(read, changes().concat());
+    let mut damaged = ARCHIVED.to_vec();
+    damaged[200] ^= 1;
+    let error = crate::read_segment(&damaged, |_| ()).unwrap_err();
+    assert!(error.message.contains("block 0, changes 42 to 43, fails its checksum"), "{error}");
+}
+
+/// The golden segment, archived by this release, each record in a block of its own.
+fn archived() -> Vec<u8> {
+    let disk = SimulatedDisk::new();
+    let directory = Path::new("/log");
+    let segment = Arc::new(Segment::new(directory, Revision(42)));
+    disk.create_directory(directory).unwrap();
+    disk.create(&segment.path).unwrap().write_at(GOLDEN, 0).unwrap();
+    let history = History::new(disk.shared(), header().catalogue, vec![Arc::clone(&segment)]);
+    let begun = Packer::begin(&history, directory, Arc::clone(&segment), Revision(45), 1);
+    let mut packer = begun.unwrap().unwrap();
+    while !packer.step().unwrap() {}
+    disk.bytes(&segment.archived_path())
+}
+
+#[test]
+fn this_release_archives_the_same_records() {
+    let written = archived();
+    let mut read = Vec::new();
+    crate::read_segment(&written, |change| read.push(change)).unwrap();
+    assert_eq!(read, changes().concat());
+    assert_eq!(written[..128], ARCHIVED[..128]);
+    let (ours, golden) = (&written[128..], &ARCHIVED[128..]);
+    assert_eq!(ours[8..40], golden[8..40], "but for the compressed bytes the blocks say the same");
+}
+
+/// The places the document names of an archived segment, by its numbers.
+#[test]
+fn the_archived_bytes_are_where_the_document_says() {
+    let word = |at: usize| u64::from_le_bytes(*ARCHIVED[at..].first_chunk().unwrap());
+    let half = |at: usize| u32::from_le_bytes(*ARCHIVED[at..].first_chunk().unwrap());
+    assert_eq!(&ARCHIVED[0..8], b"exacatLZ");
+    assert_eq!(ARCHIVED[8..16], [1, 0, 128, 0, 0, 0, 0, 0]);
+    assert_eq!(ARCHIVED[16..112], GOLDEN[..96], "the plain segment's header");
+    let first = &ARCHIVED[128..];
+    let second = 128 + 40 + half(128 + 4) as usize;
+    assert_eq!(first[40..44], [0x28, 0xb5, 0x2f, 0xfd], "a zstd frame");
+    assert_eq!((half(128 + 12), word(128 + 16), word(128 + 24), word(128 + 32)), (1, 42, 43, 96));
+    let plain_bytes = half(128 + 8);
+    assert_eq!(half(second + 12), 1);
+    assert_eq!((word(second + 16), word(second + 24)), (44, 44));
+    assert_eq!(word(second + 32), 96 + u64::from(plain_bytes));
+    let index = second + 40 + half(second + 4) as usize;
+    let footer = index + 2 * 44;
+    assert_eq!(footer + 40, ARCHIVED.len());
+    assert_eq!((word(index), word(index + 44)), (128, second as u64));
+    assert_eq!(ARCHIVED[index + 8..index + 44], first[4..40]);
+    assert_eq!((word(footer), half(footer + 8)), (index as u64, 2));
+    assert_eq!(word(footer + 16), changes()[1][0].time.0);
+    assert_eq!(&ARCHIVED[footer + 24..footer + 32], b"exacatLE");
+    // The three checksums of parts, as the document gives them.
+    let crc = |parts: &[&[u8]]| {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&header().salt.to_le_bytes());
+        parts.iter().for_each(|part| hasher.update(part));
+        hasher.finalize()
+    };
+    assert_eq!(half(128), crc(&[&128u64.to_le_bytes(), &ARCHIVED[132..second]]));
+    assert_eq!(half(footer + 12), crc(&[&(index as u64).to_le_bytes(), &ARCHIVED[index..footer]]));
+    assert_eq!(half(footer + 36), crc(&[&[0; 8], &ARCHIVED[footer..footer + 36]]));
 }
 
 /// The places the document names, by its numbers.

@@ -1,5 +1,6 @@
 //! Tests of the engine as a whole, on a simulated disk: what the conformance suite cannot see.
 
+mod archiving;
 mod backups;
 mod behaviour;
 mod carried_over;
@@ -7,8 +8,8 @@ mod crash;
 mod damage;
 mod faults;
 mod golden;
-
 mod restoring;
+mod retention;
 pub mod simulated;
 mod snapshots;
 mod workload;
@@ -43,6 +44,8 @@ pub fn settings() -> EmbeddedSettings {
         memtable_rows: 60,
         // Always by the thread that has no other work: what goes wrong there must come out elsewhere.
         commit_at_once_bytes: 0,
+        // Its steps are taken one by one, where they are tried.
+        archive: false,
         ..EmbeddedSettings::at("/data")
     }
 }
@@ -53,6 +56,19 @@ pub fn open(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
 
 pub fn try_open(disk: &SimulatedDisk) -> exacat_model::Result<Arc<EmbeddedStore>> {
     EmbeddedStore::open_on(disk.shared(), settings(), Arc::new(TestClock::default()))
+}
+
+/// A store that puts nothing into runs unless it is told to.
+pub fn open_without_runs(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
+    let settings = EmbeddedSettings { memtable_rows: 1 << 20, ..settings() };
+    EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default())).unwrap()
+}
+
+/// Takes the runs away: the log is all that is needed, if it is whole.
+pub fn without_runs(disk: &SimulatedDisk) {
+    for path in disk.files("").iter().filter(|path| path.starts_with("/data/runs")) {
+        disk.vanish(path);
+    }
 }
 
 pub fn operation(number: u64) -> OperationId {

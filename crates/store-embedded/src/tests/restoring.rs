@@ -266,7 +266,10 @@ async fn snapshots_of_another_line_stay_good() {
     drop(store);
     // As it was taken it needs nothing else.
     let restored = restore(&disk, "s2", RestorePoint::AsTaken).unwrap();
-    assert_eq!((restored.revision, restored.set_aside.as_deref()), (taken[2], Some(Path::new("/data/set-aside/2"))));
+    assert_eq!(
+        (restored.revision, restored.set_aside.as_deref()),
+        (taken[2], Some(Path::new("/data/set-aside/2")))
+    );
     let store = open(&disk);
     assert_eq!(store.digest().await.unwrap(), digests[taken[2].0 as usize]);
     let page = store.changes(Revision(0), 1000).await.unwrap();

@@ -132,8 +132,12 @@ async fn a_snapshot_stays_as_it_was() {
             let page = snapshot.changes(Revision(0), 1000).await.unwrap();
             let from = page.oldest.0 as usize - 1;
             assert_eq!(page.changes, changes[from.min(state.revision.0 as usize)..state.revision.0 as usize]);
-            let refused = snapshot.apply(request(1 << 40, vec![mkdir(DirId::ROOT, "new")])).await.unwrap_err();
-            assert!(matches!(&refused, ApplyError::Unavailable(why) if why.contains("snapshot")), "{refused:?}");
+            let refused =
+                snapshot.apply(request(1 << 40, vec![mkdir(DirId::ROOT, "new")])).await.unwrap_err();
+            assert!(
+                matches!(&refused, ApplyError::Unavailable(why) if why.contains("snapshot")),
+                "{refused:?}"
+            );
             assert!(snapshot.flush().await.unwrap_err().message.contains("snapshot"));
             assert!(snapshot.as_snapshots().is_none());
             snapshot.close().await.unwrap();

@@ -164,7 +164,9 @@ fn check_empty(disk: &dyn Disk, data: &Layout) -> Result<()> {
         switch::settle(disk, data)?;
         return Err(Error::new(
             ErrorKind::Exists,
-            format!("there is a catalogue in {shown}: restore into an empty directory, or move that one away"),
+            format!(
+                "there is a catalogue in {shown}: restore into an empty directory, or move that one away"
+            ),
         ));
     }
     if switch::check_settled(disk, data).is_err() {
@@ -176,7 +178,10 @@ fn check_empty(disk: &dyn Disk, data: &Layout) -> Result<()> {
         let names =
             list_if_there(disk, &directory).map_err(|error| cannot_read(&shown.to_string(), &error))?;
         if !names.is_empty() {
-            let what = format!("there is a part of a catalogue in {}: restore into an empty directory", directory.display());
+            let what = format!(
+                "there is a part of a catalogue in {}: restore into an empty directory",
+                directory.display()
+            );
             return Err(Error::new(ErrorKind::Exists, what));
         }
     }
@@ -205,7 +210,8 @@ fn prepare(
     }
     base.write(&**disk, from.root())?;
     let own = files::load(&**disk, &of_base)?;
-    let further = if base.name == last.name { Vec::new() } else { files::load(&**disk, &shelter.backup(&last.name))? };
+    let further =
+        if base.name == last.name { Vec::new() } else { files::load(&**disk, &shelter.backup(&last.name))? };
     let further: Vec<Kept> =
         further.into_iter().filter(|file| matches!(file.part, Part::Log(_)) && !own.contains(file)).collect();
     let bytes = own.iter().chain(&further).map(|file| file.bytes).sum();

@@ -129,9 +129,6 @@ mod tests {
             let text = encode(&[Kept { name: bad.to_owned(), ..files[0].clone() }]);
             assert_eq!(decode(&text).unwrap_err().kind, ErrorKind::Corrupt, "{bad:?}");
         }
-        assert_eq!(
-            decode(&text.replace("version 1", "version 2")).unwrap_err().kind,
-            ErrorKind::Invalid
-        );
+        assert_eq!(decode(&text.replace("version 1", "version 2")).unwrap_err().kind, ErrorKind::Invalid);
     }
 }

@@ -70,7 +70,12 @@ impl Drop for Backing {
 
 impl Backing {
     /// Begins a backup of what was pinned at `from`, in a directory for backups.
-    pub fn begin(disk: Arc<dyn Disk>, directory: &std::path::Path, from: Layout, pinned: Pinned) -> Result<Self> {
+    pub fn begin(
+        disk: Arc<dyn Disk>,
+        directory: &std::path::Path,
+        from: Layout,
+        pinned: Pinned,
+    ) -> Result<Self> {
         let shelter = Shelter::new(directory);
         disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         let lock = disk.lock(&directory.join(LOCK)).map_err(|error| match error.kind() {
@@ -152,8 +157,7 @@ impl Backing {
         let is_there = exists(&*self.disk, &path);
         let is_there = is_there.map_err(|error| cannot_read(&path.display().to_string(), &error))?;
         let being_made = if is_there { &path } else { &unfinished };
-        let read_back =
-            || Copy::reading(&*self.disk, being_made.clone(), file.bytes);
+        let read_back = || Copy::reading(&*self.disk, being_made.clone(), file.bytes);
         match self.stage.take() {
             None if is_there => match self.known.get(&file.name) {
                 Some((bytes, hash)) if *bytes == file.bytes => {
@@ -191,7 +195,8 @@ impl Backing {
                         return Ok(read);
                     }
                     Some(read) if read != hash => {
-                        let what = format!("{}: what is read back is not what was written", being_made.display());
+                        let what =
+                            format!("{}: what is read back is not what was written", being_made.display());
                         return Err(Error::new(ErrorKind::Corrupt, what));
                     }
                     Some(_) => {}
@@ -204,7 +209,8 @@ impl Backing {
                         self.keep(hash, !is_there)?;
                     }
                     Part::Run(_) => {
-                        let opened = self.disk.open_to_read(being_made).map_err(|error| cannot_read(&name, &error))?;
+                        let opened =
+                            self.disk.open_to_read(being_made).map_err(|error| cannot_read(&name, &error))?;
                         let run = Run::open_of(&name, Arc::from(opened), |_| true)?;
                         self.stage = Some(Stage::Checking(Arc::new(run), 0, hash));
                     }
@@ -233,7 +239,8 @@ impl Backing {
         let (path, unfinished) = self.paths(file);
         if copied {
             let directory = self.shelter.root.join(file.part.directory());
-            let named = self.disk.rename(&unfinished, &path).and_then(|()| self.disk.sync_directory(&directory));
+            let named =
+                self.disk.rename(&unfinished, &path).and_then(|()| self.disk.sync_directory(&directory));
             named.map_err(|error| cannot_write(&path, &error))?;
             self.progress.bytes_copied += file.bytes;
         }

@@ -1,0 +1,183 @@
+//! Filling a catalogue without a pause: does the rate hold, and does any batch wait?
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use exacat_model::Result;
+use exacat_store::Store;
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use super::tree::{self, Builder, FILES_PER_DIRECTORY, Open};
+use crate::bench::measure::{histogram, merged, own_cpu_s, record};
+use crate::bench::workload::scatter;
+
+/// Directories that are open at once.
+const OPEN_DIRECTORIES: u64 = 10_000;
+/// Files of a batch.
+pub const BATCH: u64 = 1000;
+/// Batches in flight.
+const LANES: u64 = 4;
+
+/// One second of it.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Second {
+    /// Files made durable.
+    pub files: u64,
+    /// The longest batch that ended in it, microseconds.
+    pub max_us: u64,
+}
+
+/// What came of it.
+pub struct Filled {
+    /// Files there are.
+    pub files: u64,
+    /// Directories that are full: those of numbers below this, but for the ones still open.
+    pub directories: u64,
+    /// How many files those have that are not full.
+    pub open: HashMap<u64, u64>,
+    /// Numbers that were not used.
+    unused: Vec<std::ops::Range<u64>>,
+    /// Wall time, and CPU time of load generator and engine, seconds.
+    pub wall_s: f64,
+    /// See `wall_s`.
+    pub cpu_s: f64,
+    /// Of batches.
+    pub latency: Histogram<u64>,
+    /// Second by second.
+    pub seconds: Vec<Second>,
+}
+
+/// What the lanes share.
+struct Progress {
+    files: AtomicU64,
+    next_directory: AtomicU64,
+    start: Instant,
+    seconds: Mutex<Vec<Second>>,
+    open: Mutex<Vec<Open>>,
+    unused: Mutex<Vec<std::ops::Range<u64>>>,
+}
+
+impl Progress {
+    fn note(&self, took: Duration) {
+        let second = self.start.elapsed().as_secs() as usize;
+        let mut seconds = self.seconds.lock();
+        if seconds.len() <= second {
+            seconds.resize(second + 1, Second::default());
+        }
+        seconds[second].files += BATCH;
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        seconds[second].max_us = seconds[second].max_us.max(us);
+    }
+}
+
+/// Puts `files` files into the store, each batch across directories chosen at random among those open.
+pub async fn fill(store: &Arc<dyn Store>, files: u64) -> Result<Filled> {
+    let data = tree::prepare(&**store).await?;
+    let progress = Arc::new(Progress {
+        files: AtomicU64::new(0),
+        next_directory: AtomicU64::new(0),
+        start: Instant::now(),
+        seconds: Mutex::default(),
+        open: Mutex::default(),
+        unused: Mutex::default(),
+    });
+    let cpu = own_cpu_s();
+    let mut tasks = JoinSet::new();
+    let open = (OPEN_DIRECTORIES / LANES).min(files.div_ceil(FILES_PER_DIRECTORY * LANES)).max(1);
+    for lane in 0..LANES {
+        let (store, progress) = (Arc::clone(store), Arc::clone(&progress));
+        tasks
+            .spawn(async move { fill_lane(&*store, &progress, Builder::new(lane, data), open, files).await });
+    }
+    let latency = merged(tasks).await?;
+    let wall_s = progress.start.elapsed().as_secs_f64();
+    let seconds = progress.seconds.lock().clone();
+    let open = progress.open.lock().iter().map(|open| (open.ordinal, open.filled())).collect();
+    Ok(Filled {
+        files: progress.files.load(Ordering::Relaxed).min(files.next_multiple_of(BATCH)),
+        directories: progress.next_directory.load(Ordering::Relaxed),
+        open,
+        unused: progress.unused.lock().clone(),
+        wall_s,
+        cpu_s: own_cpu_s() - cpu,
+        latency,
+        seconds,
+    })
+}
+
+/// Directories of one run are made by one lane: it takes so many numbers at once.
+const TAKEN: u64 = 500;
+
+async fn fill_lane(
+    store: &dyn Store,
+    progress: &Progress,
+    mut builder: Builder,
+    open_max: u64,
+    files: u64,
+) -> Result<Histogram<u64>> {
+    let mut latency = histogram()?;
+    let mut open: Vec<Open> = Vec::new();
+    let mut numbers = 0..0;
+    let mut random = scatter(open_max + 17);
+    loop {
+        let missing = open_max.saturating_sub(open.len() as u64);
+        // A few at once, so that directories cost few batches.
+        if missing > open_max / 100 {
+            let mut wanted = missing;
+            while wanted > 0 {
+                if numbers.is_empty() {
+                    let from = progress.next_directory.fetch_add(TAKEN, Ordering::Relaxed);
+                    numbers = from..from + TAKEN;
+                }
+                let end = (numbers.start + wanted).min(numbers.end);
+                open.extend(builder.make(store, numbers.start, end).await?);
+                wanted -= end - numbers.start;
+                numbers.start = end;
+            }
+        }
+        if progress.files.fetch_add(BATCH, Ordering::Relaxed) >= files {
+            progress.open.lock().append(&mut open);
+            progress.unused.lock().push(numbers);
+            return Ok(latency);
+        }
+        let mut mutations = Vec::with_capacity(BATCH as usize);
+        for _ in 0..BATCH {
+            random = scatter(random.wrapping_add(0x9e37_79b9));
+            let index = (random % open.len() as u64) as usize;
+            mutations.push(open[index].next()?);
+            if open[index].is_full() {
+                open.swap_remove(index);
+            }
+        }
+        let operation = builder.operation();
+        let sent = Instant::now();
+        tree::apply(store, operation, mutations).await?;
+        let took = sent.elapsed();
+        record(&mut latency, took);
+        progress.note(took);
+    }
+}
+
+impl Filled {
+    /// Was a directory of this number made?
+    pub fn is_made(&self, ordinal: u64) -> bool {
+        ordinal < self.directories && !self.unused.iter().any(|range| range.contains(&ordinal))
+    }
+
+    /// Files a second, of the seconds of each tenth of the time: the mean, and the longest batch.
+    pub fn deciles(&self) -> Vec<(f64, u64)> {
+        let whole = &self.seconds[..self.seconds.len().saturating_sub(1)];
+        let of = whole.len().div_ceil(10).max(1);
+        let tenth = |part: &[Second]| {
+            let files: u64 = part.iter().map(|second| second.files).sum();
+            let longest = part.iter().map(|second| second.max_us).max().unwrap_or(0);
+            (files as f64 / part.len() as f64, longest)
+        };
+        whole.chunks(of).map(tenth).collect()
+    }
+}

@@ -1,0 +1,224 @@
+//! The tree the engine is measured on: shaped like an experiment's, filled in random order across many open directories.
+
+use exacat_model::{
+    At, Checksum, ChecksumAlgorithm, Checksums, DirId, EntryId, Error, ErrorKind, ExpectRecord, File,
+    GroupId, Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry, OperationId, Record, Replica,
+    ReplicaState, Result, Se, SeName, SeNumber, SeStatus, TimeMs, UserId,
+};
+use exacat_store::{Outcome, Request, Store};
+
+use crate::bench::workload::scatter;
+
+/// Files that a directory is filled with, as those of one job's output or one chunk of a run.
+pub const FILES_PER_DIRECTORY: u64 = 100;
+/// Directories with files in a directory of runs.
+const DIRECTORIES_PER_RUN: u64 = 500;
+/// Storage elements.
+const SES: u16 = 60;
+/// When the first file was made.
+const BEGIN_MS: u64 = 1_780_000_000_000;
+
+/// A directory that files go into.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    /// Its number in the tree, by which its path is known.
+    pub ordinal: u64,
+    id: DirId,
+    filled: u64,
+}
+
+/// Creates directories, one after the other.
+pub struct Builder {
+    /// Sets request ids of builders apart.
+    lane: u64,
+    requests: u64,
+    /// The directory of the run being filled with directories, by run.
+    run: Option<(u64, DirId)>,
+    data: DirId,
+}
+
+fn refused(outcome: &Outcome) -> Error {
+    Error::new(ErrorKind::Internal, format!("the engine did not do what it was asked: {outcome:?}"))
+}
+
+/// Sends mutations that must all be applied; gives the directories made.
+pub async fn apply(
+    store: &dyn Store,
+    operation: OperationId,
+    mutations: Vec<Mutation>,
+) -> Result<Vec<DirId>> {
+    let request = Request { operation, who: UserId::ADMIN, mutations };
+    let outcomes = store.apply(request).await.map_err(|error| {
+        Error::new(ErrorKind::Unavailable, format!("the engine refused a request: {error:?}"))
+    })?;
+    let mut made = Vec::new();
+    for outcome in &outcomes {
+        match outcome {
+            Outcome::Applied { id: Some(EntryId::Directory(id)), .. } => made.push(*id),
+            Outcome::Applied { .. } => {}
+            other => return Err(refused(other)),
+        }
+    }
+    Ok(made)
+}
+
+fn new_entry(parent: DirId, name: &str, created: u64, body: NewBody) -> Result<Mutation> {
+    Ok(Mutation::Create(Box::new(NewEntry {
+        at: At { parent, name: Name::parse(name)? },
+        owner: UserId::ADMIN,
+        group: GroupId::ADMIN,
+        mode: if matches!(body, NewBody::Directory) { Mode::DIRECTORY } else { Mode::FILE },
+        created: Some(TimeMs(created)),
+        modified: Some(TimeMs(created)),
+        expires: None,
+        tags: Vec::new(),
+        body,
+    })))
+}
+
+fn mkdir(parent: DirId, name: &str) -> Result<Mutation> {
+    new_entry(parent, name, BEGIN_MS, NewBody::Directory)
+}
+
+/// What a directory of this number is called in its run's.
+fn directory_name(ordinal: u64) -> String {
+    format!("{:04}", ordinal % DIRECTORIES_PER_RUN)
+}
+
+fn run_name(run: u64) -> String {
+    format!("{:09}", 526_000 + run)
+}
+
+/// The name of the n-th file of a directory: 28 bytes, as of a job's output.
+fn file_name(ordinal: u64, file: u64) -> String {
+    format!("AO2D_{:08x}_{file:04}.{:04x}.root", ordinal as u32, scatter(ordinal << 20 | file) as u16)
+}
+
+/// The LFN of the n-th file of a directory.
+pub fn lfn(ordinal: u64, file: u64) -> Result<Lfn> {
+    let run = ordinal / DIRECTORIES_PER_RUN;
+    Lfn::parse(&format!("/data/{}/{}/{}", run_name(run), directory_name(ordinal), file_name(ordinal, file)))
+}
+
+/// The GUID of it.
+pub fn guid(ordinal: u64, file: u64) -> Guid {
+    let mut guid = [0; 16];
+    guid[..8].copy_from_slice(&scatter(ordinal << 20 | file).to_le_bytes());
+    guid[8..].copy_from_slice(&scatter(!(ordinal << 20 | file)).to_le_bytes());
+    Guid(guid)
+}
+
+/// The n-th file of a directory: a size, an md5, two replicas at derived PFNs.
+pub fn file(parent: DirId, ordinal: u64, number: u64) -> Result<Mutation> {
+    let random = scatter(ordinal << 20 | number);
+    let mut digest = [0; 16];
+    digest[..8].copy_from_slice(&scatter(random).to_le_bytes());
+    digest[8..].copy_from_slice(&scatter(!random).to_le_bytes());
+    let first = (ordinal % u64::from(SES)) as u16;
+    let replica = |se: u16| Replica {
+        se: SeNumber(1 + se % SES),
+        state: ReplicaState::Available,
+        location: Location::Derived,
+    };
+    let body = NewBody::File(File {
+        guid: guid(ordinal, number),
+        size: Some(500_000_000 + random % 3_000_000_000),
+        checksums: Checksums::one(Checksum::new(ChecksumAlgorithm::Md5, &digest)?),
+        job: Some(3_000_000_000 + ordinal),
+        replicas: vec![replica(first), replica(first + 7)],
+    });
+    let created = BEGIN_MS + ordinal * 50 + random % 20_000;
+    new_entry(parent, &file_name(ordinal, number), created, body)
+}
+
+/// Registers the storage elements and makes the directory of runs.
+pub async fn prepare(store: &dyn Store) -> Result<DirId> {
+    let mut mutations = Vec::new();
+    for number in 1..=SES {
+        let record = Record::Se(Se {
+            number: SeNumber(number),
+            name: SeName::parse(&format!("BENCH::SITE{number:02}::DISK"))?,
+            prefix: format!("root://site{number:02}.example.org:1094//data"),
+            qos: Vec::new(),
+            status: SeStatus::Online,
+            distances: Vec::new(),
+        });
+        mutations.push(Mutation::SetRecord { record: Box::new(record), expect: ExpectRecord::Any });
+    }
+    mutations.push(mkdir(DirId::ROOT, "data")?);
+    let made = apply(store, OperationId([0xff; 16]), mutations).await?;
+    made.first().copied().ok_or_else(|| Error::new(ErrorKind::Internal, "no directory was made"))
+}
+
+impl Builder {
+    /// One of several side by side. `data`: where the runs go.
+    pub fn new(lane: u64, data: DirId) -> Self {
+        Builder { lane, requests: 0, run: None, data }
+    }
+
+    /// An id for the next request.
+    pub fn operation(&mut self) -> OperationId {
+        self.requests += 1;
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.requests.to_le_bytes());
+        id[8..].copy_from_slice(&self.lane.to_le_bytes());
+        OperationId(id)
+    }
+
+    /// Makes directories of these numbers, which are in one run's.
+    async fn make_in_run(&mut self, store: &dyn Store, run: u64, ordinals: &[u64]) -> Result<Vec<Open>> {
+        let above = match self.run {
+            Some((known, above)) if known == run => above,
+            _ => {
+                let data = self.data;
+                self.directory(store, data, &run_name(run)).await?
+            }
+        };
+        self.run = Some((run, above));
+        let mutations: Result<Vec<Mutation>> =
+            ordinals.iter().map(|ordinal| mkdir(above, &directory_name(*ordinal))).collect();
+        let operation = self.operation();
+        let made = apply(store, operation, mutations?).await?;
+        Ok(ordinals.iter().zip(made).map(|(ordinal, id)| Open { ordinal: *ordinal, id, filled: 0 }).collect())
+    }
+
+    /// Makes one directory.
+    pub async fn directory(&mut self, store: &dyn Store, parent: DirId, name: &str) -> Result<DirId> {
+        let operation = self.operation();
+        let made = apply(store, operation, vec![mkdir(parent, name)?]).await?;
+        made.first().copied().ok_or_else(|| Error::new(ErrorKind::Internal, "no directory was made"))
+    }
+
+    /// Makes directories `from..to`.
+    pub async fn make(&mut self, store: &dyn Store, from: u64, to: u64) -> Result<Vec<Open>> {
+        let mut made = Vec::new();
+        let mut next = from;
+        while next < to {
+            let run = next / DIRECTORIES_PER_RUN;
+            let end = ((run + 1) * DIRECTORIES_PER_RUN).min(to);
+            let ordinals: Vec<u64> = (next..end).collect();
+            made.extend(self.make_in_run(store, run, &ordinals).await?);
+            next = end;
+        }
+        Ok(made)
+    }
+}
+
+impl Open {
+    /// The next file in it.
+    pub fn next(&mut self) -> Result<Mutation> {
+        let mutation = file(self.id, self.ordinal, self.filled);
+        self.filled += 1;
+        mutation
+    }
+
+    /// Has it all its files?
+    pub fn is_full(&self) -> bool {
+        self.filled >= FILES_PER_DIRECTORY
+    }
+
+    /// Files in it.
+    pub fn filled(&self) -> u64 {
+        self.filled
+    }
+}

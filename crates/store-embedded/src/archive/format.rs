@@ -1,0 +1,234 @@
+//! An archived segment's parts as bytes, and back: the header, the heads of blocks, the index and the footer. Pure.
+
+use exacat_model::{Error, ErrorKind, Revision, TimeMs};
+
+use super::BLOCK_BYTES;
+use crate::record::{ALIGNMENT, FRAME_BYTES, Salt, part, u32_at, u64_at};
+use crate::segment::{self, Header, corrupt};
+use crate::settings::RECORD_BYTES_MAX;
+
+const MAGIC: [u8; 8] = *b"exacatLZ";
+const VERSION: u16 = 1;
+/// Bytes before the first block.
+pub(super) const HEADER_BYTES: usize = 128;
+/// Where the plain segment's own header stands in the header.
+const SEGMENT_AT: usize = 16;
+/// Bytes of a block before what is compressed.
+pub(super) const BLOCK_HEAD_BYTES: usize = 40;
+/// Of these, what the index says again.
+const FIELDS_BYTES: usize = BLOCK_HEAD_BYTES - 4;
+/// Bytes the index has for each block.
+pub(super) const ENTRY_BYTES: usize = 8 + FIELDS_BYTES;
+/// Bytes after the index.
+pub(super) const FOOTER_BYTES: usize = 40;
+const END_MAGIC: [u8; 8] = *b"exacatLE";
+/// Bytes of records in one block, at most: it ends with the record that fills it.
+pub(super) const PLAIN_BYTES_MAX: usize = BLOCK_BYTES + FRAME_BYTES + RECORD_BYTES_MAX + ALIGNMENT;
+
+/// Is this the start of an archived segment, and not of a plain one?
+pub(crate) fn is_archived(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// The header: what kind of file it is, and the plain segment's header as it was.
+pub(super) fn encode_header(segment: &[u8; segment::HEADER_BYTES]) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[0..8].copy_from_slice(&MAGIC);
+    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[10..12].copy_from_slice(&(HEADER_BYTES as u16).to_le_bytes());
+    bytes[SEGMENT_AT..SEGMENT_AT + segment::HEADER_BYTES].copy_from_slice(segment);
+    let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
+    bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// The plain segment's header in the header.
+pub(super) fn decode_header(file: &str, bytes: &[u8]) -> Result<Header, Error> {
+    if bytes.len() < HEADER_BYTES || !is_archived(bytes) {
+        return Err(corrupt(file, 0, "this is no archived log segment, or it is cut off"));
+    }
+    let version = u16::from_le_bytes(part(bytes, 8));
+    if version > VERSION {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "{file} has format version {version}, this release reads up to {VERSION}: use a newer one"
+            ),
+        ));
+    }
+    if u32_at(bytes, HEADER_BYTES - 4) != crc32fast::hash(&bytes[..HEADER_BYTES - 4]) {
+        return Err(corrupt(file, 0, "the header fails its checksum"));
+    }
+    let rest = SEGMENT_AT + segment::HEADER_BYTES..HEADER_BYTES - 4;
+    if usize::from(u16::from_le_bytes(part(bytes, 10))) != HEADER_BYTES
+        || u32_at(bytes, 12) != 0
+        || bytes[rest].iter().any(|byte| *byte != 0)
+    {
+        return Err(corrupt(file, 8, "the header is of an unknown shape"));
+    }
+    Header::decode(file, &bytes[SEGMENT_AT..])
+}
+
+/// A block: whole records, one after the other, compressed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// Where it begins in the file.
+    pub at: u64,
+    /// Bytes of its zstd frame.
+    pub packed_bytes: u32,
+    /// Bytes of its records.
+    pub plain_bytes: u32,
+    pub records: u32,
+    /// Of the first change in it, and of the last.
+    pub first_revision: Revision,
+    pub last_revision: Revision,
+    /// Where its records began in the plain segment.
+    pub offset: u64,
+}
+
+impl Block {
+    /// Where the next one begins in the file.
+    pub fn end(&self) -> u64 {
+        self.at + BLOCK_HEAD_BYTES as u64 + u64::from(self.packed_bytes)
+    }
+
+    /// Where the records of the next one began in the plain segment.
+    pub fn offset_end(&self) -> u64 {
+        self.offset + u64::from(self.plain_bytes)
+    }
+
+    /// Can this be the block after `before`, or the first one of the segment?
+    pub fn follows(&self, before: Option<&Block>, header: &Header) -> bool {
+        let (at, offset, first) = match before {
+            Some(before) => (before.end(), before.offset_end(), before.last_revision.0.checked_add(1)),
+            None => (HEADER_BYTES as u64, segment::HEADER_BYTES as u64, Some(header.first_revision.0)),
+        };
+        (self.at, self.offset, Some(self.first_revision.0)) == (at, offset, first)
+            && self.last_revision >= self.first_revision
+            && self.records > 0
+            && self.packed_bytes > 0
+            && self.packed_bytes as usize <= zstd::zstd_safe::compress_bound(PLAIN_BYTES_MAX)
+            && (1..=PLAIN_BYTES_MAX).contains(&(self.plain_bytes as usize))
+    }
+
+    fn fields(&self) -> [u8; FIELDS_BYTES] {
+        let mut bytes = [0; FIELDS_BYTES];
+        bytes[0..4].copy_from_slice(&self.packed_bytes.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.plain_bytes.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.records.to_le_bytes());
+        bytes[12..20].copy_from_slice(&self.first_revision.0.to_le_bytes());
+        bytes[20..28].copy_from_slice(&self.last_revision.0.to_le_bytes());
+        bytes[28..36].copy_from_slice(&self.offset.to_le_bytes());
+        bytes
+    }
+
+    fn of(at: u64, fields: &[u8]) -> Self {
+        Block {
+            at,
+            packed_bytes: u32_at(fields, 0),
+            plain_bytes: u32_at(fields, 4),
+            records: u32_at(fields, 8),
+            first_revision: Revision(u64_at(fields, 12)),
+            last_revision: Revision(u64_at(fields, 20)),
+            offset: u64_at(fields, 28),
+        }
+    }
+
+    /// Fills in the head before what is compressed. The checksum has the salt and the place in it: no block of another
+    /// segment, nor another one of this, passes for it.
+    pub fn encode_head(&self, salt: Salt, block: &mut [u8]) {
+        block[4..BLOCK_HEAD_BYTES].copy_from_slice(&self.fields());
+        let crc = checksum(salt, self.at, &block[4..]);
+        block[..4].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// What a head at this place says, unchecked.
+    pub fn decode_head(at: u64, head: &[u8; BLOCK_HEAD_BYTES]) -> Self {
+        Self::of(at, &head[4..])
+    }
+
+    /// Is this the block, whole?
+    pub fn is(&self, salt: Salt, block: &[u8]) -> bool {
+        block.len() as u64 == self.end() - self.at
+            && block[4..BLOCK_HEAD_BYTES] == self.fields()
+            && u32_at(block, 0) == checksum(salt, self.at, &block[4..])
+    }
+}
+
+fn checksum(salt: Salt, at: u64, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&salt.to_le_bytes());
+    hasher.update(&at.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// Where the index is, and what is known of the whole segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Footer {
+    /// Where the index begins.
+    pub index_at: u64,
+    pub blocks: u32,
+    index_checksum: u32,
+    /// Of the last record.
+    pub last_time: TimeMs,
+}
+
+impl Footer {
+    /// Bytes of the index.
+    pub fn index_bytes(&self) -> usize {
+        self.blocks as usize * ENTRY_BYTES
+    }
+
+    pub fn decode(salt: Salt, bytes: &[u8; FOOTER_BYTES]) -> Option<Self> {
+        let footer = Footer {
+            index_at: u64_at(bytes, 0),
+            blocks: u32_at(bytes, 8),
+            index_checksum: u32_at(bytes, 12),
+            last_time: TimeMs(u64_at(bytes, 16)),
+        };
+        let whole = bytes[24..32] == END_MAGIC
+            && u32_at(bytes, 32) == 0
+            && u32_at(bytes, FOOTER_BYTES - 4) == checksum(salt, 0, &bytes[..FOOTER_BYTES - 4]);
+        whole.then_some(footer)
+    }
+}
+
+/// The index of these blocks, and the footer: the end of the file.
+pub(super) fn encode_end(salt: Salt, blocks: &[Block], last_time: TimeMs, out: &mut Vec<u8>) {
+    let index_at = blocks.last().map_or(HEADER_BYTES as u64, Block::end);
+    let start = out.len();
+    for block in blocks {
+        out.extend_from_slice(&block.at.to_le_bytes());
+        out.extend_from_slice(&block.fields());
+    }
+    let index_checksum = checksum(salt, index_at, &out[start..]);
+    let start = out.len();
+    out.extend_from_slice(&index_at.to_le_bytes());
+    // A segment has at most some 4096 blocks: each but the last has BLOCK_BYTES or more.
+    out.extend_from_slice(&(blocks.len() as u32).to_le_bytes());
+    out.extend_from_slice(&index_checksum.to_le_bytes());
+    out.extend_from_slice(&last_time.0.to_le_bytes());
+    out.extend_from_slice(&END_MAGIC);
+    out.extend_from_slice(&[0; 4]);
+    let crc = checksum(salt, 0, &out[start..]);
+    out.extend_from_slice(&crc.to_le_bytes());
+}
+
+/// The blocks an index names; none if it is not whole, or contradicts itself.
+pub(super) fn decode_index(footer: &Footer, header: &Header, index: &[u8]) -> Option<Vec<Block>> {
+    if index.len() != footer.index_bytes()
+        || footer.index_checksum != checksum(header.salt, footer.index_at, index)
+    {
+        return None;
+    }
+    let mut blocks: Vec<Block> = Vec::with_capacity(footer.blocks as usize);
+    for entry in index.chunks_exact(ENTRY_BYTES) {
+        let block = Block::of(u64_at(entry, 0), &entry[8..]);
+        if !block.follows(blocks.last(), header) {
+            return None;
+        }
+        blocks.push(block);
+    }
+    (blocks.last()?.end() == footer.index_at).then_some(blocks)
+}

@@ -1,0 +1,283 @@
+//! Archiving one segment, in small steps: written again in blocks beside the plain one, read back and compared with it byte
+//! for byte, and only then given its name. At any moment one of the two is whole and has its name, or both are.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use exacat_model::{Error, ErrorKind, Revision, TimeMs};
+
+use super::format::{BLOCK_HEAD_BYTES, Block, encode_end, encode_header};
+use super::reader::Archive;
+use crate::disk::{Disk, DiskFile};
+use crate::history::{Form, History, Segment, cannot_read};
+use crate::log::{UNFINISHED, cannot_write};
+use crate::segment::{HEADER_BYTES, corrupt};
+use crate::segment_reader::SegmentReader;
+
+/// Bytes written and synced at once, at least: the log's own sync never waits behind much more.
+const SLICE_BYTES: usize = 2 << 20;
+/// Bytes looked through at once for what should be zeros.
+const ZEROS_BYTES: usize = 256 << 10;
+/// How hard to compress. Measured on a million created files: harder took up to twice as long and gave files that were
+/// larger, if anything; most of what is left are GUIDs and checksums, which cannot be compressed.
+const LEVEL: i32 = 1;
+
+/// What the next step does.
+enum Stage {
+    /// A block of records.
+    Packing,
+    /// Behind the records there must be nothing.
+    Zeros,
+    /// What was written is read back: this block next.
+    Comparing(Box<Archive>, usize),
+    /// It gets its name, and the plain one goes.
+    Swapping,
+}
+
+/// A segment being archived.
+pub(crate) struct Packer {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    segment: Arc<Segment>,
+    /// What the segment after it begins with.
+    next: Revision,
+    block_bytes: usize,
+    unfinished: PathBuf,
+    file: Box<dyn DiskFile>,
+    plain: SegmentReader,
+    /// How far the plain segment was read, and the change that must come there.
+    offset: u64,
+    expected: Revision,
+    last_time: TimeMs,
+    blocks: Vec<Block>,
+    /// Records of a block; its frame.
+    records: Vec<u8>,
+    frame: Vec<u8>,
+    /// What is not written yet, and where it goes.
+    out: Vec<u8>,
+    out_at: u64,
+    compressor: zstd::bulk::Compressor<'static>,
+    stage: Stage,
+}
+
+impl Packer {
+    /// Begins to archive a sealed segment; none if it is gone meanwhile.
+    pub fn begin(
+        history: &History,
+        directory: &Path,
+        segment: Arc<Segment>,
+        next: Revision,
+        block_bytes: usize,
+    ) -> Result<Option<Self>, Error> {
+        let disk = Arc::clone(history.disk());
+        let Some(mut plain) = SegmentReader::open(&*disk, &segment, history.catalogue())? else {
+            return Ok(None);
+        };
+        let header = header_of(&mut plain)?;
+        let path = segment.archived_path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let unfinished = directory.join(format!("{name}{UNFINISHED}"));
+        let wrong = |error: std::io::Error| cannot_write(&unfinished, &error);
+        let compressor = zstd::bulk::Compressor::new(LEVEL).map_err(wrong)?;
+        let file = disk.create(&unfinished).map_err(wrong)?;
+        Ok(Some(Packer {
+            disk,
+            directory: directory.to_owned(),
+            expected: segment.first_revision,
+            segment,
+            next,
+            block_bytes,
+            unfinished,
+            file,
+            plain,
+            offset: HEADER_BYTES as u64,
+            last_time: TimeMs(0),
+            blocks: Vec::new(),
+            records: Vec::new(),
+            frame: Vec::new(),
+            out: encode_header(&header).to_vec(),
+            out_at: 0,
+            compressor,
+            stage: Stage::Packing,
+        }))
+    }
+
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Does a little more; true once the segment is archived. After an error it is as it was, and this is of no more use.
+    /// [`ErrorKind::Corrupt`] says that the plain segment itself is damaged.
+    pub fn step(&mut self) -> Result<bool, Error> {
+        match self.stage {
+            Stage::Packing => self.pack()?,
+            Stage::Zeros => self.look_for_zeros()?,
+            Stage::Comparing(..) => self.compare().map_err(|error| match error.kind {
+                ErrorKind::Corrupt => self.not_the_same(&error.message),
+                _ => error,
+            })?,
+            Stage::Swapping => {
+                self.swap()?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn pack(&mut self) -> Result<(), Error> {
+        self.records.clear();
+        let (first_revision, offset) = (self.expected, self.offset);
+        let mut records = 0;
+        while self.records.len() < self.block_bytes {
+            let Some(head) = self.plain.head(self.offset)? else {
+                self.stage = Stage::Zeros;
+                break;
+            };
+            if head.first_revision != self.expected || head.count == 0 {
+                let (got, expected) = (head.first_revision.0, self.expected.0);
+                let what = format!("change {got} follows where {expected} should");
+                return Err(corrupt(self.plain.name(), self.offset, what));
+            }
+            let record = self.plain.record(self.offset)?;
+            self.records.extend_from_slice(record);
+            self.offset += record.len() as u64;
+            self.expected = Revision(head.last_revision().0.saturating_add(1));
+            self.last_time = self.last_time.max(head.time);
+            records += 1;
+        }
+        if records == 0 {
+            return Ok(());
+        }
+        self.frame.clear();
+        self.frame.reserve(zstd::zstd_safe::compress_bound(self.records.len()));
+        let packed = self.compressor.compress_to_buffer(&self.records, &mut self.frame);
+        packed.map_err(|error| cannot_write(&self.unfinished, &error))?;
+        let at = self.out_at + self.out.len() as u64;
+        let block = Block {
+            at,
+            // Neither is beyond 32 bits: a block ends with the record that fills it.
+            packed_bytes: self.frame.len() as u32,
+            plain_bytes: self.records.len() as u32,
+            records,
+            first_revision,
+            last_revision: Revision(self.expected.0.saturating_sub(1)),
+            offset,
+        };
+        let start = self.out.len();
+        self.out.extend_from_slice(&[0; BLOCK_HEAD_BYTES]);
+        self.out.extend_from_slice(&self.frame);
+        block.encode_head(self.plain.salt(), &mut self.out[start..]);
+        self.blocks.push(block);
+        if self.out.len() >= SLICE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let written = self.file.write_at(&self.out, self.out_at).and_then(|()| self.file.sync());
+        written.map_err(|error| cannot_write(&self.unfinished, &error))?;
+        self.out_at += self.out.len() as u64;
+        self.out.clear();
+        Ok(())
+    }
+
+    fn look_for_zeros(&mut self) -> Result<(), Error> {
+        let bytes = self.plain.bytes(self.offset, ZEROS_BYTES)?;
+        if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
+            let at = self.offset + at as u64;
+            return Err(corrupt(self.plain.name(), at, "a log record is damaged"));
+        }
+        if !bytes.is_empty() {
+            self.offset += bytes.len() as u64;
+            return Ok(());
+        }
+        if self.expected != self.next {
+            let (last, next) = (self.expected.0.saturating_sub(1), self.next.0);
+            let what = format!("the segment ends with change {last}, the next begins with {next}");
+            return Err(corrupt(self.plain.name(), self.offset, what));
+        }
+        encode_end(self.plain.salt(), &self.blocks, self.last_time, &mut self.out);
+        self.flush()?;
+        let name = self.unfinished.display().to_string();
+        let file = self.disk.open_to_read(&self.unfinished).map_err(|error| cannot_read(&name, &error))?;
+        let archive = Archive::open(file, name).map_err(|error| self.not_the_same(&error.message))?;
+        if let Some(damage) = archive.index_damage() {
+            return Err(self.not_the_same(&damage.message));
+        }
+        let header = encode_header(&archive.header().encode());
+        if header != encode_header(&header_of(&mut self.plain)?) || archive.blocks() != self.blocks {
+            return Err(self.not_the_same("the header or the index is another one"));
+        }
+        self.stage = Stage::Comparing(Box::new(archive), 0);
+        Ok(())
+    }
+
+    fn compare(&mut self) -> Result<(), Error> {
+        let Stage::Comparing(archive, number) = &mut self.stage else { return Ok(()) };
+        let Some(block) = archive.blocks().get(*number).copied() else {
+            self.stage = Stage::Swapping;
+            return Ok(());
+        };
+        archive.unpack(*number, &mut self.records)?;
+        if self.plain.bytes(block.offset, self.records.len())? != self.records {
+            return Err(archive.damaged(*number, "is not what the plain segment has"));
+        }
+        *number += 1;
+        Ok(())
+    }
+
+    /// What was written is not what is read back: whoever is to blame, the plain segment stays.
+    fn not_the_same(&self, what: &str) -> Error {
+        Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "{} was not archived, what was written could not be read back: {what}",
+                self.plain.name()
+            ),
+        )
+    }
+
+    fn swap(&mut self) -> Result<(), Error> {
+        let archived = self.segment.archived_path();
+        let named = self
+            .disk
+            .rename(&self.unfinished, &archived)
+            .and_then(|()| self.disk.sync_directory(&self.directory));
+        if let Err(error) = named {
+            // As long as the plain one is there it does no harm.
+            discard(&*self.disk, &archived);
+            return Err(cannot_write(&archived, &error));
+        }
+        *self.segment.form_to_change() = Form::Archived;
+        self.segment.forget_notes();
+        // From here on it is archived. A plain one that stays counts again when the store is opened, and is archived anew.
+        let removed =
+            self.disk.remove(&self.segment.path).and_then(|()| self.disk.sync_directory(&self.directory));
+        if let Err(error) = removed {
+            let file = self.segment.path.display();
+            tracing::warn!(%file, %error, "cannot remove a segment that was archived");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Packer {
+    fn drop(&mut self) {
+        if *self.segment.form() == Form::Plain {
+            discard(&*self.disk, &self.unfinished);
+        }
+    }
+}
+
+/// A plain segment's header as it is.
+fn header_of(plain: &mut SegmentReader) -> Result<[u8; HEADER_BYTES], Error> {
+    let bytes = plain.bytes(0, HEADER_BYTES)?.first_chunk().copied();
+    bytes.ok_or_else(|| corrupt(plain.name(), 0, "the segment's header is cut off"))
+}
+
+/// Removes what is of no use; what stays is removed at the next opening.
+fn discard(disk: &dyn Disk, path: &Path) {
+    if let Err(error) = disk.remove(path)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::debug!(file = %path.display(), %error, "cannot remove an unfinished file");
+    }
+}

@@ -1,0 +1,273 @@
+//! The thread that archives sealed segments and removes those that are not to be kept: one small step after the other, behind
+//! everybody else, until the store closes.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use exacat_model::{Error, ErrorKind, Revision};
+use exacat_store::Clock;
+use parking_lot::{Condvar, Mutex};
+
+use super::packer::Packer;
+use super::{BLOCK_BYTES, retention};
+use crate::history::{Form, Segment};
+use crate::identity::Layout;
+use crate::log::cannot_write;
+use crate::settings::{EmbeddedSettings, HistoryKept};
+use crate::store::Shared;
+
+/// Without being called it looks this often: what was not too old may be, what failed may succeed.
+const LOOK_EVERY: Duration = Duration::from_secs(600);
+/// The thread's niceness: a tenth of a busy processor, all of an idle one.
+const NICENESS: i32 = 10;
+
+const ARCHIVE: &str = "log archive";
+const RETENTION: &str = "log retention";
+
+/// Calls the thread, or ends it.
+#[derive(Default)]
+pub(crate) struct Bell {
+    state: Mutex<Called>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Called {
+    rung: bool,
+    ended: bool,
+    /// The thread has nothing to do.
+    resting: bool,
+}
+
+impl Bell {
+    /// There may be something to do.
+    pub fn ring(&self) {
+        self.state.lock().rung = true;
+        self.changed.notify_all();
+    }
+
+    /// Nothing more is to be done.
+    pub fn end(&self) {
+        self.state.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    fn is_ended(&self) -> bool {
+        self.state.lock().ended
+    }
+
+    /// Waits until it is rung, or for so long; true if it was rung or ended.
+    fn wait(&self, time: Duration) -> bool {
+        let mut called = self.state.lock();
+        called.resting = true;
+        self.changed.notify_all();
+        self.changed.wait_while_for(&mut called, |called| !called.rung && !called.ended, time);
+        called.resting = false;
+        std::mem::take(&mut called.rung) || called.ended
+    }
+
+    /// Waits until the thread has nothing to do.
+    #[cfg(test)]
+    pub fn wait_until_resting(&self) {
+        let mut called = self.state.lock();
+        let busy = |called: &mut Called| called.rung || !called.resting;
+        let waited = self.changed.wait_while_for(&mut called, busy, Duration::from_secs(60));
+        assert!(!waited.timed_out(), "the archive does not come to rest");
+    }
+}
+
+/// Did a step do something?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// There may be more to do.
+    More,
+    /// There was nothing.
+    Idle,
+}
+
+/// The work, step by step.
+pub(crate) struct Work {
+    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+    kept: HistoryKept,
+    directory: PathBuf,
+    /// Bytes of records after which a block ends.
+    pub block_bytes: usize,
+    packer: Option<Packer>,
+    /// Segments that are damaged: they stay as they are.
+    damaged: BTreeSet<Revision>,
+    /// Segments that could not be archived now.
+    failed: BTreeSet<Revision>,
+    /// A segment was removed, and may come back after a power cut.
+    unsynced: bool,
+}
+
+impl Work {
+    pub fn new(shared: &Arc<Shared>, clock: &Arc<dyn Clock>, settings: &EmbeddedSettings) -> Self {
+        Work {
+            shared: Arc::clone(shared),
+            clock: Arc::clone(clock),
+            kept: settings.history,
+            directory: Layout::new(&settings.directory).log(),
+            block_bytes: BLOCK_BYTES,
+            packer: None,
+            damaged: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            unsynced: false,
+        }
+    }
+
+    /// Does one small thing, if there is one to do.
+    pub fn step(&mut self) -> Step {
+        if self.shared.durability.ended().is_some() {
+            // Nothing is written any more.
+            self.packer = None;
+            return Step::Idle;
+        }
+        if let Some(packer) = &mut self.packer {
+            match packer.step() {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.packer = None;
+                    if self.failed.is_empty() {
+                        self.shared.figures.clear(ARCHIVE);
+                    }
+                }
+                Err(error) => {
+                    let first_revision = packer.segment().first_revision;
+                    self.packer = None;
+                    self.pass_over(first_revision, &error);
+                }
+            }
+            return Step::More;
+        }
+        match self.remove() {
+            Ok(true) => return Step::More,
+            Ok(false) => self.shared.figures.clear(RETENTION),
+            Err(error) => {
+                tracing::warn!(%error, "cannot remove what is not to be kept of the history");
+                self.shared.figures.warn(RETENTION, &error.message);
+            }
+        }
+        let Some((segment, next)) = self.next_to_pack() else { return Step::Idle };
+        let first_revision = segment.first_revision;
+        match Packer::begin(&self.shared.history, &self.directory, segment, next, self.block_bytes) {
+            Ok(packer) => self.packer = packer,
+            Err(error) => self.pass_over(first_revision, &error),
+        }
+        Step::More
+    }
+
+    /// What could not be done may be possible by now.
+    pub fn try_again(&mut self) {
+        self.failed.clear();
+    }
+
+    fn pass_over(&mut self, first_revision: Revision, error: &Error) {
+        tracing::warn!(%error, "a segment of the log is not archived");
+        if error.kind == ErrorKind::Corrupt {
+            self.damaged.insert(first_revision);
+            let topic = format!("damaged log segment {}", first_revision.0);
+            self.shared.figures.warn(&topic, &format!("{error}; it stays as it is"));
+        } else {
+            self.failed.insert(first_revision);
+            self.shared.figures.warn(ARCHIVE, &error.message);
+        }
+    }
+
+    /// Will this plain segment be archived?
+    fn waits(&self, segment: &Segment) -> bool {
+        let first_revision = segment.first_revision;
+        !self.damaged.contains(&first_revision) && !self.failed.contains(&first_revision)
+    }
+
+    /// The oldest sealed segment that is plain, and what the one after it begins with.
+    fn next_to_pack(&self) -> Option<(Arc<Segment>, Revision)> {
+        let segments = self.shared.history.list();
+        let sealed = segments.iter().zip(segments.iter().skip(1));
+        let mut plain = sealed.filter(|(segment, _)| *segment.form() == Form::Plain && self.waits(segment));
+        plain.next().map(|(segment, next)| (Arc::clone(segment), next.first_revision))
+    }
+
+    /// Removes one segment that is not to be kept any longer, if there is one.
+    fn remove(&mut self) -> Result<bool, Error> {
+        self.sync_removed()?;
+        let history = &self.shared.history;
+        let waits = |segment: &Segment| self.waits(segment);
+        let Some(segment) = retention::next_to_go(history, self.kept, self.clock.now(), waits)? else {
+            return Ok(false);
+        };
+        self.unsynced = true;
+        retention::remove(history, &segment)?;
+        self.sync_removed()?;
+        Ok(true)
+    }
+
+    /// Makes the last removal durable, if it is not.
+    fn sync_removed(&mut self) -> Result<(), Error> {
+        if self.unsynced {
+            let synced = self.shared.disk.sync_directory(&self.directory);
+            synced.map_err(|error| cannot_write(&self.directory, &error))?;
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+}
+
+/// The thread, seen by who ends it.
+pub(crate) struct Archivist {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Archivist {
+    /// Starts it; none if the settings do not want one.
+    pub fn start(
+        shared: &Arc<Shared>,
+        clock: &Arc<dyn Clock>,
+        settings: &EmbeddedSettings,
+    ) -> Result<Option<Self>, Error> {
+        if !settings.archive {
+            return Ok(None);
+        }
+        let work = Work::new(shared, clock, settings);
+        let its_shared = Arc::clone(shared);
+        let thread = std::thread::Builder::new()
+            .name("exacat-archive".to_owned())
+            .spawn(move || run(work, &its_shared.history.bell))
+            .map_err(|error| {
+                Error::new(ErrorKind::Unavailable, format!("no thread for the archive: {error}"))
+            })?;
+        Ok(Some(Archivist { shared: Arc::clone(shared), thread: Some(thread) }))
+    }
+}
+
+impl Drop for Archivist {
+    /// Ends it after the step it is at. What it had begun is begun again another time.
+    fn drop(&mut self) {
+        self.shared.history.bell.end();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the archive panicked");
+        }
+    }
+}
+
+fn run(mut work: Work, bell: &Bell) {
+    // On Linux each thread has a niceness of its own.
+    let thread = rustix::thread::gettid();
+    if let Err(error) = rustix::process::setpriority_process(Some(thread), NICENESS) {
+        tracing::debug!(%error, "the archive cannot be made to wait for others");
+    }
+    // The files' sizes are looked at here once, so that nobody who asks for figures waits for it.
+    work.shared.history.figures();
+    while !bell.is_ended() {
+        if work.step() == Step::Idle && !bell.wait(LOOK_EVERY) {
+            work.try_again();
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The cache: pages and blocks that were read and checked, up to a number of bytes; of all runs together.
+//!
+//! Each run has a slot for each of its parts, so that what is there is found without looking for it: a page's number is
+//! its place. What is in the slots is known to the cache in a ring. When there is too much, a hand goes round: what was
+//! used since it came by last stays, the more often the longer, what was not is given up.
+//!
+//! A slot is a lock that nobody waits for: who finds it taken by another who fills or empties it reads from the disk.
+
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+/// What a part weighs beside its bytes.
+const OVERHEAD_BYTES: u64 = 64;
+/// Rounds of the hand that a part stays for, at most, without being used.
+const USES_MAX: u8 = 3;
+/// Entries of the ring whose runs are gone, beside as many as there are parts.
+const GONE_MAX: usize = 1024;
+
+/// Bytes of a part.
+pub(super) type Bytes = Arc<[u8]>;
+
+/// Pages and blocks in memory.
+pub(crate) struct Cache(Arc<Shared>);
+
+struct Shared {
+    bytes_max: u64,
+    bytes: AtomicU64,
+    /// Parts that are there.
+    parts: AtomicUsize,
+    ring: Mutex<VecDeque<(Weak<Slots>, u32)>>,
+}
+
+impl Shared {
+    fn come(&self, bytes: &Bytes) {
+        self.bytes.fetch_add(weight(bytes), Ordering::Relaxed);
+        self.parts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn go(&self, bytes: &Bytes) {
+        self.bytes.fetch_sub(weight(bytes), Ordering::Relaxed);
+        self.parts.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn weight(bytes: &Bytes) -> u64 {
+    bytes.len() as u64 + OVERHEAD_BYTES
+}
+
+#[derive(Default)]
+struct Slot {
+    part: RwLock<Option<Bytes>>,
+    /// How often it was used since the hand came by, up to a few times.
+    uses: AtomicU8,
+}
+
+/// The slots of one run in one cache.
+pub(super) struct Slots {
+    cache: Arc<Shared>,
+    slots: Box<[Slot]>,
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        for slot in &mut self.slots {
+            if let Some(bytes) = slot.part.get_mut() {
+                self.cache.go(bytes);
+            }
+        }
+    }
+}
+
+/// The bytes of a part, for as long as this is held.
+pub(super) enum Found<'s> {
+    InSlot(RwLockReadGuard<'s, Option<Bytes>>),
+    Own(Bytes),
+}
+
+impl Deref for Found<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Found::InSlot(guard) => guard.as_deref().unwrap_or_default(),
+            Found::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl Found<'_> {
+    /// To be kept for long.
+    pub fn keep(&self) -> Bytes {
+        match self {
+            Found::InSlot(guard) => guard.as_ref().map_or_else(|| Arc::from([]), Arc::clone),
+            Found::Own(bytes) => Arc::clone(bytes),
+        }
+    }
+}
+
+impl Cache {
+    /// One for so many bytes.
+    pub fn new(bytes_max: u64) -> Self {
+        Cache(Arc::new(Shared {
+            bytes_max,
+            bytes: AtomicU64::new(0),
+            parts: AtomicUsize::new(0),
+            ring: Mutex::default(),
+        }))
+    }
+
+    /// Bytes in it.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Slots in it for so many parts.
+    pub(super) fn slots(&self, parts: usize) -> Arc<Slots> {
+        let slots = std::iter::repeat_with(Slot::default).take(parts).collect();
+        Arc::new(Slots { cache: Arc::clone(&self.0), slots })
+    }
+
+    /// Are these slots in it?
+    pub(super) fn has(&self, slots: &Slots) -> bool {
+        Arc::ptr_eq(&self.0, &slots.cache)
+    }
+
+    /// Puts a part into its slot, unless someone else is at it, and gives others up for it.
+    pub(super) fn put(&self, slots: &Arc<Slots>, index: usize, bytes: &Bytes) {
+        let Some(slot) = slots.slots.get(index) else { return };
+        if weight(bytes) > self.0.bytes_max {
+            return;
+        }
+        match slot.part.try_write() {
+            Some(mut part) if part.is_none() => *part = Some(Arc::clone(bytes)),
+            _ => return,
+        }
+        slot.uses.store(0, Ordering::Relaxed);
+        self.0.come(bytes);
+        let mut ring = self.0.ring.lock();
+        ring.push_back((Arc::downgrade(slots), index as u32));
+        self.make_room(&mut ring);
+    }
+
+    fn make_room(&self, ring: &mut VecDeque<(Weak<Slots>, u32)>) {
+        let parts = self.0.parts.load(Ordering::Relaxed);
+        if ring.len() > 2 * parts + GONE_MAX {
+            ring.retain(|(slots, _)| slots.strong_count() > 0);
+        }
+        // However often they were used, it is their turn then; but for those that are being read.
+        let mut turns = ring.len() * (usize::from(USES_MAX) + 1);
+        while self.bytes() > self.0.bytes_max && turns > 0 {
+            turns -= 1;
+            let Some((weak, index)) = ring.pop_front() else { return };
+            let Some(slots) = weak.upgrade() else { continue };
+            let slot = &slots.slots[index as usize];
+            let uses = slot.uses.load(Ordering::Relaxed);
+            if uses > 0 {
+                slot.uses.store(uses - 1, Ordering::Relaxed);
+                ring.push_back((weak, index));
+                continue;
+            }
+            let Some(mut part) = slot.part.try_write() else {
+                ring.push_back((weak, index));
+                continue;
+            };
+            if let Some(bytes) = part.take() {
+                self.0.go(&bytes);
+            }
+        }
+    }
+}
+
+impl Slots {
+    /// What is in this slot.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<Found<'_>> {
+        let slot = self.slots.get(index)?;
+        // Nobody waits to write, so who reads is never held up by others that do, however often it reads the same.
+        let guard = slot.part.try_read_recursive()?;
+        guard.as_ref()?;
+        let uses = slot.uses.load(Ordering::Relaxed);
+        if uses < USES_MAX {
+            slot.uses.store(uses + 1, Ordering::Relaxed);
+        }
+        Some(Found::InSlot(guard))
+    }
+
+    /// Brings a slot in; what it gives means nothing.
+    #[inline]
+    pub fn touch(&self, index: usize) -> u8 {
+        self.slots.get(index).map_or(0, |slot| slot.uses.load(Ordering::Relaxed))
+    }
+
+    /// Memory taken, without the parts.
+    pub fn bytes(&self) -> usize {
+        self.slots.len() * size_of::<Slot>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(number: usize) -> Bytes {
+        Arc::from(vec![number as u8; 1000])
+    }
+
+    /// Goal: there is never more than was said, what is used again and again stays, and what is gone with its run is
+    /// counted no more, nor kept in the ring for ever.
+    #[test]
+    fn what_is_used_stays_and_there_is_never_more_than_was_said() {
+        let cache = Cache::new(20_000);
+        let (slots, others) = (cache.slots(100), cache.slots(100));
+        for round in 0..50 {
+            for index in 0..100 {
+                cache.put(&slots, index, &part(index));
+                assert!(cache.bytes() <= 20_000);
+                for used in 0..5 {
+                    if round > 0 {
+                        assert_eq!(&slots.get(used).unwrap()[..], &part(used)[..], "round {round}");
+                    } else {
+                        cache.put(&slots, used, &part(used));
+                        let _used = slots.get(used);
+                    }
+                }
+            }
+        }
+        assert!(cache.has(&slots) && !Cache::new(1).has(&slots));
+        for index in 0..18 {
+            cache.put(&others, index, &part(index));
+        }
+        let before = cache.bytes();
+        drop(others);
+        assert!(cache.bytes() < before);
+        drop(slots);
+        assert_eq!((cache.bytes(), cache.0.parts.load(Ordering::Relaxed)), (0, 0));
+        for _ in 0..3000 {
+            let slots = cache.slots(1);
+            cache.put(&slots, 0, &part(0));
+        }
+        assert!(cache.0.ring.lock().len() <= GONE_MAX + 2);
+    }
+
+    /// Goal: what is being read is not taken away, and what is larger than all of the cache does not come in.
+    #[test]
+    fn what_is_being_read_is_not_taken_away() {
+        let cache = Cache::new(3000);
+        let slots = cache.slots(10);
+        cache.put(&slots, 0, &part(0));
+        let reading = slots.get(0).unwrap();
+        for index in 1..10 {
+            cache.put(&slots, index, &part(index));
+        }
+        assert_eq!(&reading[..], &part(0)[..]);
+        assert!(slots.get(0).is_some() && cache.bytes() <= 3000);
+        cache.put(&slots, 1, &Arc::from(vec![0; 3000]));
+        assert!(cache.bytes() <= 3000);
+        assert!(slots.get(10).is_none());
+        drop(reading);
+        for round in 0..3 {
+            for index in 1..10 {
+                cache.put(&slots, index, &part(index));
+                assert!(cache.bytes() <= 3000, "round {round}");
+            }
+        }
+        assert!(slots.get(0).is_none());
+    }
+}

@@ -1,0 +1,168 @@
+//! Reading records of one segment by their place, whether it is plain or archived: the place is that in the plain one.
+
+use exacat_model::{Error, Revision};
+
+use crate::archive::Archive;
+use crate::disk::{Disk, DiskFile};
+use crate::history::{Form, Segment, cannot_read};
+use crate::record::{self, FRAME_BYTES, Head, Salt};
+use crate::segment::{CatalogueId, HEADER_BYTES, Header, corrupt};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
+/// Bytes of a record that say which changes are in it.
+const FRONT_BYTES: usize = FRAME_BYTES + 40;
+
+/// A segment's file, open.
+enum Source {
+    Plain(Box<dyn DiskFile>),
+    Archived(Box<Archive>),
+}
+
+/// Reads records of one segment, by offset, in large pieces.
+pub(crate) struct SegmentReader {
+    source: Source,
+    name: String,
+    header: Header,
+    buffer: Vec<u8>,
+    /// Where in the plain segment the buffer begins.
+    start: u64,
+}
+
+impl SegmentReader {
+    /// Opens a segment as it is now; none if it is gone, for it was not to be kept any longer.
+    pub fn open(disk: &dyn Disk, segment: &Segment, catalogue: CatalogueId) -> Result<Option<Self>, Error> {
+        // Held until the file is open: afterwards it may be removed, and is there still.
+        let form = segment.form();
+        let name = segment.name_in(*form);
+        let unreadable = |error: std::io::Error| cannot_read(&name, &error);
+        let (source, header) = match *form {
+            Form::Gone => return Ok(None),
+            Form::Plain => {
+                let file = disk.open_to_read(&segment.path).map_err(unreadable)?;
+                let mut header = [0; HEADER_BYTES];
+                let read = file.read_at(&mut header, 0).map_err(unreadable)?;
+                let header = Header::decode(&name, &header[..read])?;
+                (Source::Plain(file), header)
+            }
+            Form::Archived => {
+                let file = disk.open_to_read(&segment.archived_path()).map_err(unreadable)?;
+                let archive = Archive::open(file, name.clone())?;
+                let header = *archive.header();
+                (Source::Archived(Box::new(archive)), header)
+            }
+        };
+        drop(form);
+        if header.catalogue != catalogue || header.first_revision != segment.first_revision {
+            return Err(corrupt(&name, 16, "the segment is another catalogue's, or has another's name"));
+        }
+        Ok(Some(SegmentReader { source, name, header, buffer: Vec::new(), start: 0 }))
+    }
+
+    /// The name in errors.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub fn salt(&self) -> Salt {
+        self.header.salt
+    }
+
+    /// The archived segment this reads, if it does.
+    pub fn archive(&self) -> Option<&Archive> {
+        match &self.source {
+            Source::Plain(_) => None,
+            Source::Archived(archive) => Some(archive),
+        }
+    }
+
+    /// Where to begin to look for the change of this revision.
+    pub fn start_for(&self, segment: &Segment, revision: Revision) -> u64 {
+        match self.archive() {
+            None => segment.start_for(revision),
+            Some(archive) => {
+                let block = archive.blocks().get(archive.block_of(revision));
+                block.map_or(archive.offset_end(), |block| block.offset)
+            }
+        }
+    }
+
+    /// The segment's bytes from `offset`, `count` of them unless it, or its block, ends before.
+    pub fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], Error> {
+        let inside = offset.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
+        let skip = match (inside, &mut self.source) {
+            (Some(skip), _) if skip + count <= self.buffer.len() => skip,
+            // A block has whole records: what is not in it is no more of the same.
+            (Some(skip), Source::Archived(_)) if skip < self.buffer.len() => skip,
+            (_, Source::Plain(file)) => {
+                self.buffer.resize(count.max(READ_BYTES), 0);
+                let read = file.read_at(&mut self.buffer, offset);
+                let read = read.map_err(|error| cannot_read(&self.name, &error))?;
+                self.buffer.truncate(read);
+                self.start = offset;
+                0
+            }
+            (_, Source::Archived(archive)) => {
+                self.buffer.clear();
+                let number = archive.block_at(offset);
+                let Some(block) = archive.blocks().get(number) else { return Ok(&[]) };
+                let start = block.offset;
+                archive.unpack(number, &mut self.buffer)?;
+                self.start = start;
+                offset.checked_sub(start).and_then(|skip| usize::try_from(skip).ok()).unwrap_or(usize::MAX)
+            }
+        };
+        let end = skip.saturating_add(count).min(self.buffer.len());
+        Ok(self.buffer.get(skip..end).unwrap_or_default())
+    }
+
+    fn frame(&mut self, offset: u64) -> Result<Option<record::Frame>, Error> {
+        let front = self.bytes(offset, FRONT_BYTES)?;
+        if front.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        match record::read_frame(front) {
+            Some(frame) => Ok(Some(frame)),
+            None => Err(corrupt(&self.name, offset, "a log record is damaged")),
+        }
+    }
+
+    /// What is in the record there; none at the end.
+    pub fn head(&mut self, offset: u64) -> Result<Option<Head>, Error> {
+        if self.frame(offset)?.is_none() {
+            return Ok(None);
+        }
+        let front = self.bytes(offset, FRONT_BYTES)?;
+        match front.get(FRAME_BYTES..).map(record::read_head) {
+            Some(Ok(head)) => Ok(Some(head)),
+            _ => Err(corrupt(&self.name, offset, "a log record is cut off")),
+        }
+    }
+
+    /// Bytes from the record there to the next; 0 at the end.
+    pub fn stride(&mut self, offset: u64) -> Result<u64, Error> {
+        Ok(self.frame(offset)?.map_or(0, |frame| frame.stride() as u64))
+    }
+
+    /// All bytes of the record there, checked, its padding included.
+    pub fn record(&mut self, offset: u64) -> Result<&[u8], Error> {
+        let stride = self.stride(offset)?;
+        let (salt, name) = (self.salt(), self.name.clone());
+        let bytes = self.bytes(offset, usize::try_from(stride).unwrap_or(usize::MAX))?;
+        match record::read(salt, bytes) {
+            Some(_) => Ok(bytes),
+            None => Err(corrupt(&name, offset, "a log record is damaged")),
+        }
+    }
+
+    /// The body of the record there, checked.
+    pub fn body(&mut self, offset: u64) -> Result<&[u8], Error> {
+        let salt = self.salt();
+        let body = record::read(salt, self.record(offset)?).map(|(_, body)| body);
+        Ok(body.unwrap_or_default())
+    }
+}

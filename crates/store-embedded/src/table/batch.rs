@@ -1,0 +1,189 @@
+//! Many names looked up together.
+//!
+//! Nearly all of a look-up's time is waiting for memory: a catalogue does not fit into a processor's caches. So what each
+//! name needs is brought in for all of them, one kind of thing after the other, in loops that do nothing else: then the
+//! processor waits for many at a time.
+//!
+//! ```text
+//! memtables   index · row                                what is not there goes on to the runs
+//! runs        filters of all of them                     the newest that may have it is asked; if it has not, the next
+//!             index of pages · slot · page's head · row
+//! ```
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use exacat_model::DirId;
+
+use super::View;
+use crate::defect::Defect;
+use crate::page::Row;
+use crate::run::Run;
+
+/// Runs whose filters are asked together: one bit for each.
+const RUNS_TOGETHER: usize = u64::BITS as usize;
+
+/// The key of an entry.
+pub(crate) type Key<'k> = (DirId, &'k [u8]);
+
+/// A name that no answer is known of yet.
+#[derive(Clone, Copy)]
+struct Open {
+    /// Its number among those asked for.
+    key: usize,
+    hash: u64,
+    /// Of the runs asked together, those that may have it.
+    runs: u64,
+}
+
+/// A page that may have a name.
+#[derive(Clone, Copy)]
+struct Asked<'v> {
+    open: Open,
+    run: &'v Arc<Run>,
+    page: usize,
+}
+
+/// Looks up keys in a view. What is found goes to `take`.
+struct Batch<'b, 'v, T> {
+    view: View<'v>,
+    keys: &'b [Key<'b>],
+    take: T,
+    /// Of one a page is not in memory: it is noted, and so are those of the others.
+    missing: bool,
+}
+
+impl View<'_> {
+    /// Gives `take` the row of each of these names, with the name's number, in any order; or none if nothing is there.
+    pub fn find_many(
+        &self,
+        keys: &[Key<'_>],
+        mut take: impl FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>,
+    ) -> Result<(), Defect> {
+        if let [(directory, name)] = keys {
+            return self.find(*directory, name, |row| take(0, row))?;
+        }
+        let mut batch = Batch { view: *self, keys, take, missing: false };
+        let mut open: Vec<usize> = (0..keys.len()).collect();
+        batch.in_memory(&mut open)?;
+        let open = batch.in_runs(open)?;
+        open.into_iter().try_for_each(|key| (batch.take)(key, None))?;
+        if batch.missing { Err(Defect::NotInMemory) } else { Ok(()) }
+    }
+}
+
+impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, T> {
+    fn give(&mut self, key: usize, row: &Row<'_>) -> Result<(), Defect> {
+        (self.take)(key, (!row.is_gone()).then_some(row))
+    }
+
+    /// Leaves in `open` what is in no memtable.
+    fn in_memory(&mut self, open: &mut Vec<usize>) -> Result<(), Defect> {
+        let mut hashes = vec![0; self.keys.len()];
+        for memtable in self.view.memtables().filter(|memtable| memtable.rows() > 0) {
+            let mut touched = 0;
+            for key in &*open {
+                let (directory, name) = self.keys[*key];
+                hashes[*key] = memtable.name_hash(directory, name);
+                touched ^= memtable.touch_index(hashes[*key]);
+            }
+            for key in &*open {
+                touched ^= memtable.touch_row(hashes[*key]);
+            }
+            black_box(touched);
+            let mut left = Vec::with_capacity(open.len());
+            for key in open.drain(..) {
+                let (directory, name) = self.keys[key];
+                match memtable.find_hashed(hashes[key], directory, name)? {
+                    Some(row) => self.give(key, &row)?,
+                    None => left.push(key),
+                }
+            }
+            *open = left;
+        }
+        Ok(())
+    }
+
+    /// Gives what is in no run.
+    fn in_runs(&mut self, keys: Vec<usize>) -> Result<Vec<usize>, Defect> {
+        let version = self.view.version;
+        let Some(hashes) = version.runs.first().map(|run| run.hashes()) else { return Ok(keys) };
+        let mut open: Vec<Open> = keys
+            .into_iter()
+            .map(|key| Open { key, hash: hashes.name(self.keys[key].0, self.keys[key].1), runs: 0 })
+            .collect();
+        for runs in version.runs.chunks(RUNS_TOGETHER) {
+            for (number, run) in runs.iter().enumerate() {
+                black_box(open.iter().fold(0, |touched, open| touched ^ run.touch_filter(open.hash)));
+                for open in &mut open {
+                    open.runs |= u64::from(run.may_have(open.hash)) << number;
+                }
+            }
+            let mut nowhere = Vec::with_capacity(open.len());
+            loop {
+                let mut asked = Vec::with_capacity(open.len());
+                for mut open in open.drain(..) {
+                    match runs.get(open.runs.trailing_zeros() as usize) {
+                        Some(run) => {
+                            open.runs &= open.runs - 1;
+                            asked.push(Asked { open, run, page: 0 });
+                        }
+                        None => nowhere.push(open),
+                    }
+                }
+                if asked.is_empty() {
+                    break;
+                }
+                self.ask(asked, &mut open)?;
+            }
+            open = nowhere;
+        }
+        Ok(open.into_iter().map(|open| open.key).collect())
+    }
+
+    /// Looks up each name in the run chosen for it; those that are not there go back to `open`.
+    fn ask(&mut self, mut asked: Vec<Asked<'v>>, open: &mut Vec<Open>) -> Result<(), Defect> {
+        let reading = self.view.reading;
+        let mut touched = 0;
+        for asked in &mut asked {
+            let (directory, name) = self.keys[asked.open.key];
+            // None: before all pages. Then it is not on the first one either.
+            asked.page = asked.run.page_of(directory, name).unwrap_or(0);
+            touched ^= reading.touch(asked.run, asked.page);
+        }
+        let mut read = Vec::with_capacity(asked.len());
+        for asked in asked {
+            match asked.run.page(reading, asked.page) {
+                Ok(bytes) => read.push((asked, bytes)),
+                Err(Defect::NotInMemory) => self.missing = true,
+                Err(other) => return Err(other),
+            }
+        }
+        // Not in the loop before: there each waits for the ones before it, at its lock.
+        read.iter().for_each(|(_, bytes)| touched ^= bytes.touch());
+        let mut likely = Vec::with_capacity(read.len());
+        for (asked, bytes) in &read {
+            let found =
+                bytes.view().and_then(|page| Ok(page.likely(asked.open.hash, 0)?.map(|row| (page, row))));
+            match found.map_err(|damaged| asked.run.damaged(asked.page, damaged))? {
+                Some((page, row)) => {
+                    touched ^= page.touch(row);
+                    likely.push((asked, page, row));
+                }
+                None => open.push(asked.open),
+            }
+        }
+        likely.iter().for_each(|(_, page, row)| touched ^= page.touch_name(*row));
+        black_box(touched);
+        for (asked, page, row) in likely {
+            let (directory, name) = self.keys[asked.open.key];
+            let row = page.find_from(row, directory, name, asked.open.hash);
+            let row = row.and_then(|row| row.map(|row| page.row(row, directory, name)).transpose());
+            match row.map_err(|damaged| asked.run.damaged(asked.page, damaged))? {
+                Some(row) => self.give(asked.open.key, &row)?,
+                None => open.push(asked.open),
+            }
+        }
+        Ok(())
+    }
+}
