@@ -45,7 +45,10 @@ fn with_snapshot() -> Service {
 fn snapshots_are_taken_listed_compared_checked_and_dropped() {
     let service = with_snapshot();
     let listed = service.json1("snapshot ls");
-    assert_eq!((&listed["name"], &listed["entries"], &listed["own_bytes"]), (&json!("before"), &json!(5), &json!(0)));
+    assert_eq!(
+        (&listed["name"], &listed["entries"], &listed["own_bytes"]),
+        (&json!("before"), &json!(5), &json!(0))
+    );
     let text = service.ok("snapshot ls");
     assert!(text.starts_with("NAME    REVISION  TAKEN") && text.contains("\nbefore  "), "{text}");
     let diff = service.ok("snapshot diff before");
@@ -155,7 +158,8 @@ fn the_catalogue_is_restored_to_a_snapshot_and_to_points_after_it() {
     assert!(on(service.data(), "restore before --until tomorrow-ish").fails(18).contains("--until"));
     on(service.data(), "restore before --backup r1").fails(1);
 
-    let restored = on(service.data(), &format!("--json restore before --until {}", last - 1)).json().remove(0);
+    let restored =
+        on(service.data(), &format!("--json restore before --until {}", last - 1)).json().remove(0);
     assert_eq!(restored["revision"], last - 1);
     let aside = restored["set_aside"].as_str().unwrap().to_owned();
     assert!(aside.ends_with("/store/set-aside/1"), "{aside}");
@@ -233,7 +237,13 @@ fn backups_bring_a_catalogue_back_elsewhere() {
     assert!(wrong.out.contains(log.to_str().unwrap()), "{wrong:?}");
     wrong.fails(25);
     let spoiled = service.place().join("spoiled");
-    let tried = [on(&spoiled, &format!("restore {safe}")), on(&spoiled, &format!("restore {safe} --backup r{at_first}"))];
-    assert!(tried.iter().any(|ran| ran.status == Some(25) && ran.err.contains(log.to_str().unwrap())), "{tried:?}");
+    let tried = [
+        on(&spoiled, &format!("restore {safe}")),
+        on(&spoiled, &format!("restore {safe} --backup r{at_first}")),
+    ];
+    assert!(
+        tried.iter().any(|ran| ran.status == Some(25) && ran.err.contains(log.to_str().unwrap())),
+        "{tried:?}"
+    );
     on(service.data(), "restore ./none").fails(11);
 }
