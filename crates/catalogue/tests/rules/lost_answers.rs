@@ -221,6 +221,10 @@ async fn every_kind_of_operation_survives_every_fault() {
         if !operation(&world, name).writes() {
             continue;
         }
+        // The reference store keeps no snapshots; the embedded one's tests do these.
+        if name.starts_with("snapshot-") || *name == *"backup" {
+            continue;
+        }
         let admin = matches!(
             name,
             "se-set"

@@ -22,7 +22,8 @@ async fn every_write_asked_twice_is_done_once() {
     for name in Operation::NAMES {
         let world = World::new(Fixture::new().await, TARGET).await;
         let asked = operation(&world, name);
-        if !asked.writes() {
+        // The reference store keeps no snapshots; the embedded one's tests do these.
+        if !asked.writes() || name.starts_with("snapshot-") || *name == *"backup" {
             continue;
         }
         writes += 1;
