@@ -29,11 +29,6 @@ pub(crate) struct Header {
     pub digest: u128,
 }
 
-/// Is this the start of a segment as it was written?
-pub(crate) fn is_plain(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC)
-}
-
 /// An error that names the place in a file.
 pub(crate) fn corrupt(file: &str, offset: u64, what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{file} at byte {offset}: {what}"))

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 
 use super::line::file_of;
+use crate::archive::is_archived;
 use crate::disk::{Disk, read_whole};
 use crate::history::{Segment, cannot_read};
 use crate::log::{self, Replay};
 use crate::record::{self, Head, RecordWriter, encode_effect};
-use crate::segment::{CatalogueId, HEADER_BYTES, Header, Records, corrupt, is_plain};
+use crate::segment::{CatalogueId, HEADER_BYTES, Header, Records, corrupt};
 
 /// The bytes of the first of these segments, plain, up to a change in it that is there.
 pub(super) fn cut(
@@ -25,7 +26,7 @@ pub(super) fn cut(
     let name = path.display().to_string();
     let file = disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
     let mut bytes = read_whole(&*file).map_err(|error| cannot_read(&name, &error))?;
-    if !is_plain(&bytes) {
+    if is_archived(&bytes) {
         return from_changes(disk, log_of, segments, up_to);
     }
     let header = Header::decode(&name, &bytes)?;

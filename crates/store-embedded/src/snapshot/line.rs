@@ -7,33 +7,59 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use exacat_model::{Error, ErrorKind, Result, Revision};
+use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 
+use crate::archive::{Archive, is_archived};
 use crate::disk::{Disk, exists};
 use crate::history::{Segment, cannot_read};
-use crate::log::cannot_write;
-use crate::segment::{HEADER_BYTES, Header};
-
-/// An archived segment begins so; the plain one's header is in its own.
-const ARCHIVED_MAGIC: [u8; 8] = *b"exacatLZ";
-const HEADER_IN_ARCHIVED: usize = 16;
+use crate::log::{self, Replay, cannot_write};
+use crate::record::Head;
+use crate::segment::{CatalogueId, HEADER_BYTES, Header};
 
 /// The file that a segment is in, plain or archived.
 pub(super) fn file_of(disk: &dyn Disk, segment: &Segment) -> Result<PathBuf> {
     let plain = exists(disk, &segment.path);
     let plain = plain.map_err(|error| cannot_read(&segment.path.display().to_string(), &error))?;
-    Ok(if plain { segment.path.clone() } else { segment.path.with_extension("logz") })
+    Ok(if plain { segment.path.clone() } else { segment.archived_path() })
 }
 
 /// The header that a segment was begun with.
 pub(super) fn header_of(disk: &dyn Disk, segment: &Segment) -> Result<Header> {
     let path = file_of(disk, segment)?;
     let name = path.display().to_string();
-    let mut bytes = [0; HEADER_IN_ARCHIVED + HEADER_BYTES];
-    let read = disk.open_to_read(&path).and_then(|file| file.read_at(&mut bytes, 0));
-    let read = read.map_err(|error| cannot_read(&name, &error))?;
-    let from = if bytes.starts_with(&ARCHIVED_MAGIC) { HEADER_IN_ARCHIVED } else { 0 };
-    Header::decode(&name, bytes[..read].get(from..).unwrap_or_default())
+    let file = disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
+    let mut bytes = [0; HEADER_BYTES];
+    let read = file.read_at(&mut bytes, 0).map_err(|error| cannot_read(&name, &error))?;
+    if is_archived(&bytes) {
+        return Ok(*Archive::open(file, name)?.header());
+    }
+    Header::decode(&name, &bytes[..read])
+}
+
+/// The last change of some segments.
+struct Last(Revision);
+
+impl Replay for Last {
+    fn segment(&mut self, _: &str, header: &Header) -> Result<()> {
+        self.0 = Revision(header.first_revision.0.saturating_sub(1));
+        Ok(())
+    }
+
+    fn record(&mut self, _: &str, _: u64, head: Head, _: usize) -> Result<()> {
+        self.0 = head.last_revision();
+        Ok(())
+    }
+
+    fn change(&mut self, _: &str, _: u64, _: Change) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn last_change(disk: &dyn Disk, log_of: CatalogueId, segment: &Arc<Segment>) -> Result<Revision> {
+    let before = Revision(segment.first_revision.0.saturating_sub(1));
+    let mut last = Last(before);
+    log::replay(disk, log_of, std::slice::from_ref(segment), before, &mut last)?;
+    Ok(last.0)
 }
 
 fn is_same(disk: &dyn Disk, one: &Segment, other: &Segment) -> Result<bool> {
@@ -47,11 +73,14 @@ pub(super) struct Line {
     pub segments: Vec<Arc<Segment>>,
     /// The catalogue's log goes on from the snapshot.
     pub goes_on: bool,
+    /// After this change there is a gap: what followed it is not kept any more, or is lost.
+    pub gap_after: Option<Revision>,
 }
 
 /// Puts together the line that a snapshot at `revision`, with its `own` segments, is on.
 pub(super) fn line(
     disk: &dyn Disk,
+    log_of: CatalogueId,
     own: &[Arc<Segment>],
     revision: Revision,
     on: &[Arc<Segment>],
@@ -69,6 +98,7 @@ pub(super) fn line(
     // The segment of the catalogue's log that has the snapshot's last change, or was begun after it.
     let up_to = revision.max(last.first_revision);
     let covering = on.partition_point(|segment| segment.first_revision <= up_to).checked_sub(1);
+    let mut gap_after = None;
     let goes_on = match covering {
         Some(covering) if is_same(disk, &on[covering], last)? => {
             segments.extend_from_slice(&own[..own.len() - 1]);
@@ -79,14 +109,18 @@ pub(super) fn line(
             segments.extend_from_slice(own);
             false
         }
-        // What is kept of the log begins later. Whether it goes on from there is seen when it is read.
+        // What is kept of the log begins later.
         None => {
             segments.extend_from_slice(own);
-            segments.extend_from_slice(on);
+            let last = last_change(disk, log_of, last)?;
+            match on.first() {
+                Some(next) if next.first_revision.0 == last.0 + 1 => segments.extend_from_slice(on),
+                _ => gap_after = Some(last),
+            }
             true
         }
     };
-    Ok(Line { segments, goes_on })
+    Ok(Line { segments, goes_on, gap_after })
 }
 
 /// Gives a segment's file a further name in another directory.

@@ -149,11 +149,12 @@ impl Work<'_> {
             Ok(_) => log::list_segments(disk, self.on, false).unwrap_or_default(),
             Err(error) => return Err(cannot_read(&self.on.display().to_string(), &error)),
         };
-        let Line { segments, goes_on } = match line(disk, &own, self.label.revision, &on) {
+        let line = line(disk, self.identity.id, &own, self.label.revision, &on);
+        let Line { segments, goes_on, gap_after } = match line {
             // The snapshot has all that is needed, whatever is wrong with the catalogue's log.
             Err(error) if point == RestorePoint::AsTaken && !own.is_empty() => {
                 tracing::warn!(%error, "the history before the snapshot is not kept, for it cannot be read");
-                Line { segments: own.clone(), goes_on: false }
+                Line { segments: own.clone(), goes_on: false, gap_after: None }
             }
             other => other?,
         };
@@ -171,6 +172,16 @@ impl Work<'_> {
         let mut told = |revision: Revision| tell(&RestoreProgress::Reading { revision });
         let mut built = build(disk, shelf, (self.identity.id, &segments), end, settings, &mut told)?;
         self.check_reached(&built.state, end)?;
+        if let (End::Time(time), Some(last)) = (end, gap_after)
+            && built.state.revision >= last
+        {
+            // What came between is not known.
+            return Err(Error::invalid(format!(
+                "what followed revision {}, of {}, is not in the log any more, so nobody can say what was at {time}: \
+                 restore up to a revision, --until {} at most",
+                last.0, built.state.time, last.0
+            )));
+        }
         if built.shelf.revision().0 < built.state.revision {
             flush_built(&mut built)?;
         }

@@ -27,9 +27,17 @@ fn disk() -> SimulatedDisk {
 }
 
 async fn back_up(store: &EmbeddedStore) -> Result<BackupProgress> {
+    try_back_up_to(store, SAFE).await
+}
+
+pub async fn back_up_to(store: &EmbeddedStore, place: &str) -> BackupProgress {
+    try_back_up_to(store, place).await.unwrap()
+}
+
+async fn try_back_up_to(store: &EmbeddedStore, place: &str) -> Result<BackupProgress> {
     let mut cursor = Cursor::default();
     loop {
-        let (progress, next) = store.backup(SAFE, &cursor).await?;
+        let (progress, next) = store.backup(place, &cursor).await?;
         assert!(progress.files_done <= progress.files && progress.bytes_done <= progress.bytes);
         match next {
             Some(next) => cursor = next,
@@ -42,6 +50,14 @@ fn restore(disk: &SimulatedDisk, of: Option<&str>, point: RestorePoint, into: &s
     let settings = EmbeddedSettings { directory: into.into(), ..settings() };
     let source = BackupSource { directory: SAFE.into(), name: of.map(name) };
     restore_backup_on(&disk.shared(), &settings, &source, point, &TestClock::default(), &mut |_| ())
+}
+
+/// The newest backup of a directory.
+pub fn restore_of(disk: &SimulatedDisk, place: &str, into: &str) -> Result<Restored> {
+    let settings = EmbeddedSettings { directory: into.into(), ..settings() };
+    let source = BackupSource { directory: place.into(), name: None };
+    let (point, clock) = (RestorePoint::AsTaken, TestClock::default());
+    restore_backup_on(&disk.shared(), &settings, &source, point, &clock, &mut |_| ())
 }
 
 fn saved(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {

@@ -351,3 +351,108 @@ async fn restoring_may_be_cut_at_every_step() {
     }
     assert!(completed > 10, "opening completed only {completed}");
 }
+
+/// Everything in one memtable unless it is flushed, so that a snapshot has many segments.
+fn open_wide(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
+    let settings = EmbeddedSettings { memtable_rows: 1 << 20, ..settings() };
+    EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default())).unwrap()
+}
+
+/// Goal: archived segments serve as plain ones do: snapshots and clones have them, restores cut them, and backups keep them,
+/// not twice. Method: all but the last segment archived, on either side of snapshots.
+#[tokio::test]
+async fn archived_segments_serve_as_plain_ones() {
+    let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(12));
+    let store = open_wide(&disk);
+    for _ in 0..10 {
+        store.apply(workload.request()).await.unwrap();
+    }
+    store.flush().await.unwrap();
+    store.snapshot(new_id(), &name("s0")).await.unwrap();
+    let from = store.revision().await.unwrap();
+    for _ in 0..40 {
+        store.apply(workload.request()).await.unwrap();
+    }
+    super::backups::back_up_to(&store, "/safe").await;
+    super::archiving::run(&mut super::archiving::work(&store));
+    store.snapshot(new_id(), &name("s1")).await.unwrap();
+    let copied = super::backups::back_up_to(&store, "/safe").await.bytes_copied;
+    assert_eq!(copied, 0, "nothing is new but the form");
+    let state = whole(&store).await;
+    for _ in 0..10 {
+        store.apply(workload.request()).await.unwrap();
+    }
+    super::archiving::run(&mut super::archiving::work(&store));
+    super::backups::back_up_to(&store, "/fresh").await;
+    let archived = disk.files(".logz");
+    let of = |place: &str| archived.iter().filter(|path| path.starts_with(place)).count();
+    assert!(of("/data/log") > 3 && of("/data/snapshots/s1") > 3 && of("/fresh") > 3, "{archived:?}");
+    assert_eq!(of("/safe"), 0);
+    let (changes, last) = (history(&store, 1000).await, whole(&store).await);
+    let digests = digests(&changes);
+    let check = store.verify_snapshot(&name("s1")).await.unwrap();
+    assert_eq!((check.problems, check.changes), (Vec::<String>::new(), state.revision.0 - from.0));
+    drop(store);
+    assert_eq!(whole(&open_snapshot(&disk, "s1").unwrap()).await, state);
+    clone(&disk, "s1", "/clone").unwrap();
+    let twin = open_at(&disk, "/clone").unwrap();
+    assert_eq!(whole(&twin).await, state);
+    assert_eq!(history(&twin, 1000).await.last(), changes[..state.revision.0 as usize].last());
+    for up_to in (from.0..=changes.len() as u64).step_by(3) {
+        let disk = disk.copy();
+        let restored = restore(&disk, "s0", RestorePoint::Revision(Revision(up_to))).unwrap();
+        assert_eq!(restored.digest, digests[up_to as usize], "up to {up_to}");
+        let store = open(&disk);
+        assert_eq!(store.digest().await.unwrap(), digests[up_to as usize], "up to {up_to}");
+        assert_eq!(history(&store, 1000).await, changes[..up_to as usize], "up to {up_to}");
+    }
+    for (of, state) in [("/safe", &state), ("/fresh", &last)] {
+        let into = format!("/back{of}");
+        super::backups::restore_of(&disk, of, &into).unwrap();
+        let back = open_at(&disk, &into).unwrap();
+        assert_eq!(whole(&back).await, *state, "{of}");
+        assert_eq!(history(&back, 1000).await, changes[..state.revision.0 as usize], "{of}");
+    }
+}
+
+/// Goal: where the log after a snapshot is not kept any more, what can be restored is, and nothing is made up.
+#[tokio::test]
+async fn a_gap_in_the_log_is_not_bridged() {
+    let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(3));
+    let store = open(&disk);
+    drive(&store, &mut workload, 10).await;
+    let taken = store.snapshot(new_id(), &name("s")).await.unwrap().revision;
+    drive(&store, &mut workload, 60).await;
+    store.flush().await.unwrap();
+    let changes = history(&store, 1000).await;
+    drop(store);
+    // The oldest segments go, one after the other.
+    let firsts: Vec<u64> = (disk.files(".log").iter())
+        .filter(|path| path.starts_with("/data/log"))
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().parse().unwrap())
+        .collect();
+    let own_end = firsts.iter().find(|first| **first > taken.0).unwrap() - 1;
+    let digests = digests(&changes);
+    let last = changes.len() as u64;
+    let log = |first: u64| PathBuf::from(format!("/data/log/{first:020}.log"));
+    for first in &firsts[..firsts.len() - 1] {
+        disk.vanish(&log(*first));
+        let kept_from = firsts[firsts.iter().position(|other| other == first).unwrap() + 1];
+        let to_end = restore(&disk.copy(), "s", RestorePoint::Revision(Revision(last)));
+        let to_now = restore(&disk.copy(), "s", RestorePoint::Time(TimeMs(u64::MAX / 2)));
+        if kept_from <= own_end + 1 {
+            assert_eq!(to_end.unwrap().digest, digests[last as usize], "from {kept_from}");
+            assert_eq!(to_now.unwrap().revision.0, last);
+            continue;
+        }
+        let refused = to_end.unwrap_err();
+        assert!(refused.message.contains(&format!("to {own_end}")), "{refused}");
+        let refused = to_now.unwrap_err();
+        assert!(refused.message.contains(&format!("--until {own_end}")), "{refused}");
+        let copy = disk.copy();
+        let restored = restore(&copy, "s", RestorePoint::Revision(Revision(own_end))).unwrap();
+        assert_eq!(restored.digest, digests[own_end as usize]);
+        assert_eq!(open(&copy).digest().await.unwrap(), digests[own_end as usize]);
+    }
+    assert!(firsts.iter().filter(|first| **first > own_end + 1).count() > 2, "{firsts:?} {own_end}");
+}

@@ -9,13 +9,14 @@ use exacat_model::{BackupProgress, Error, ErrorKind, Result, Revision, SnapshotN
 use super::copy::Copy;
 use super::files::{self, Kept, Part};
 use super::{LOCK, Shelter};
+use crate::archive::is_archived;
 use crate::disk::{Disk, exists, read_whole, remove_tree, write_small};
 use crate::history::{Segment, cannot_read};
 use crate::identity::Layout;
 use crate::log::cannot_write;
 use crate::record;
 use crate::run::{Run, head_of};
-use crate::segment::{HEADER_BYTES, Header, Records, corrupt, is_plain};
+use crate::segment::{HEADER_BYTES, Header, Records, corrupt};
 use crate::settings::{BACKUP_FILES_MAX, BACKUP_STEP_BYTES};
 use crate::snapshot::label::Label;
 use crate::snapshot::line::header_of;
@@ -94,7 +95,7 @@ impl Backing {
             }
         }
         let (name, complete) = name_for(&pinned.label, &labels)?;
-        let plan = if complete { Vec::new() } else { plan(&*disk, &from, &pinned)? };
+        let plan = if complete { Vec::new() } else { plan(&*disk, &from, &pinned, &shelter, &known)? };
         if plan.len() > BACKUP_FILES_MAX {
             return Err(Error::limit("the number of files of a backup", plan.len(), BACKUP_FILES_MAX));
         }
@@ -288,8 +289,14 @@ fn name_for(label: &Label, there: &[Label]) -> Result<(SnapshotName, bool)> {
     Err(Error::invalid("there is no further name for a backup of this revision"))
 }
 
-/// What a backup of a snapshot is made of.
-fn plan(disk: &dyn Disk, from: &Layout, pinned: &Pinned) -> Result<Vec<Planned>> {
+/// What a backup of a snapshot is made of. What is `known` need not be copied again.
+fn plan(
+    disk: &dyn Disk,
+    from: &Layout,
+    pinned: &Pinned,
+    shelter: &Shelter,
+    known: &HashMap<String, (u64, u128)>,
+) -> Result<Vec<Planned>> {
     let mut plan = Vec::new();
     for run in &pinned.manifest.runs {
         let path = from.runs().join(run_file_name(run.number));
@@ -315,7 +322,16 @@ fn plan(disk: &dyn Disk, from: &Layout, pinned: &Pinned) -> Result<Vec<Planned>>
             None => (end, length_up_to(disk, &path, end)?),
         };
         let salt = header_of(disk, &Segment::new(&log, *first))?.salt;
-        let kept_as = format!("{:020}-{salt:016x}-{:020}.{ending}", first.0, last.0);
+        let stem = format!("{:020}-{salt:016x}-{:020}", first.0, last.0);
+        // It may have been copied before it was archived: that is as good.
+        let plain = format!("{stem}.log");
+        let there = shelter.root.join("log").join(&plain);
+        let (kept_as, bytes) = match known.get(&plain) {
+            Some((there_bytes, _)) if length(disk, &there).is_ok_and(|bytes| bytes == *there_bytes) => {
+                (plain, *there_bytes)
+            }
+            _ => (format!("{stem}.{ending}"), bytes),
+        };
         plan.push(Planned { part: Part::Log(first.0), from: path, bytes, name: kept_as });
     }
     Ok(plan)
@@ -344,16 +360,15 @@ fn length_up_to(disk: &dyn Disk, path: &std::path::Path, end: Revision) -> Resul
     Ok(at as u64)
 }
 
-/// Reads a segment that was copied. An archived one was read back, and has checksums of its own.
+/// Reads a segment that was copied; `name` is that of what it was copied from.
 fn check_segment(disk: &dyn Disk, path: &std::path::Path, name: &str) -> Result<()> {
     let unreadable = |error: std::io::Error| cannot_read(name, &error);
     let file = disk.open_to_read(path).map_err(unreadable)?;
-    let mut magic = [0; 8];
-    file.read_at(&mut magic, 0).map_err(unreadable)?;
-    if !is_plain(&magic) {
-        return Ok(());
-    }
     let bytes = read_whole(&*file).map_err(unreadable)?;
+    if is_archived(&bytes) {
+        let read = crate::read_segment(&bytes, |_| ());
+        return read.map_err(|error| Error::new(error.kind, format!("{name}: {error}")));
+    }
     let header = Header::decode(name, &bytes)?;
     let mut records = Records::new(&bytes, header.salt, HEADER_BYTES);
     while records.next_record().is_some() {}
