@@ -9,6 +9,7 @@ use std::cmp::Ordering;
 
 use super::row::{Row, is_gone};
 use super::{Damaged, HEAD_BYTES, Head, NUMBERS, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum, mark};
+use crate::record::u64_at;
 
 /// Bytes that the processor brings in together.
 const LINE_BYTES: usize = 64;
@@ -236,7 +237,7 @@ impl<'a> Page<'a> {
             at = coded.next;
             if coded.shared <= common {
                 let rest = stem.get(coded.shared..).ok_or(NAMES)?;
-                common = coded.shared + rest.iter().zip(coded.more).take_while(|(a, b)| a == b).count();
+                common = coded.shared + same_at_start(rest, coded.more);
             }
         }
         let coded = Self::coded(names, at)?;
@@ -439,6 +440,20 @@ impl<'a> Page<'a> {
         let at = self.record_at(row) + usize::from(self.head.shape_width);
         Ok(*self.bytes.get(at..).and_then(<[u8]>::first_chunk::<16>).ok_or(SHORT)?)
     }
+}
+
+/// Bytes that both begin with.
+fn same_at_start(one: &[u8], other: &[u8]) -> usize {
+    let (words, others) = (one.chunks_exact(8), other.chunks_exact(8));
+    let mut same = 0;
+    for (word, other) in words.zip(others) {
+        let differing = u64_at(word, 0) ^ u64_at(other, 0);
+        if differing != 0 {
+            return same + (differing.trailing_zeros() / 8) as usize;
+        }
+        same += 8;
+    }
+    same + one[same..].iter().zip(&other[same..]).take_while(|(a, b)| a == b).count()
 }
 
 /// A name in two pieces against one in one.

@@ -144,6 +144,13 @@ impl PageIndex {
         (begin + low).checked_sub(1)
     }
 
+    /// Is this the page that can have this key?
+    pub fn is_page_of(&self, page: usize, directory: DirId, name: &[u8]) -> bool {
+        let key = (directory, name);
+        self.first(page).is_some_and(|first| first <= key)
+            && self.first(page + 1).is_none_or(|next| key < next)
+    }
+
     /// Can pages from this one on have anything of a directory that comes up to here?
     pub fn begins_after(&self, page: usize, directory: DirId) -> bool {
         self.directories.get(page).is_none_or(|first| *first > directory.0)

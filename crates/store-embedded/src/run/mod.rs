@@ -20,7 +20,7 @@ mod writer;
 mod tests;
 
 pub(crate) use cache::Cache;
-pub(crate) use reader::{Cursor, Run, head_of};
+pub(crate) use reader::{Cursor, PageAt, Run, head_of};
 pub(crate) use reading::{Held, Reading};
 pub(crate) use writer::{RunHead, RunWriter};
 

@@ -324,6 +324,11 @@ impl Run {
         self.index.page_of(directory, name)
     }
 
+    /// Is this the page that has this name, if any has?
+    pub fn is_page_of(&self, page: usize, directory: DirId, name: &[u8]) -> bool {
+        self.index.is_page_of(page, directory, name)
+    }
+
     /// The row of a name that may be there; `hash` is its.
     pub fn find<'p>(
         self: &'p Arc<Self>,

@@ -175,7 +175,9 @@ impl State {
         // The directories hinted at, and those above them.
         let mut touched = 0u8;
         let mut at: Vec<DirId> = steps.iter().filter(|step| !step.as_before).map(|step| step.hint).collect();
-        for _ in 0..LEVELS_TOUCHED {
+        // One path alone waits for them where it needs them.
+        let levels = if steps.len() > 1 { LEVELS_TOUCHED } else { 0 };
+        for _ in 0..levels {
             for id in &at {
                 touched ^= self.directory(*id).map_or(0, |directory| directory.owner.0 as u8);
             }

@@ -17,8 +17,8 @@ use exacat_model::DirId;
 
 use super::View;
 use crate::defect::Defect;
-use crate::page::Row;
-use crate::run::Run;
+use crate::page::{Damaged, Row};
+use crate::run::{PageAt, Run};
 
 /// Runs whose filters are asked together: one bit for each.
 const RUNS_TOGETHER: usize = u64::BITS as usize;
@@ -42,6 +42,12 @@ struct Asked<'v> {
     open: Open,
     run: &'v Arc<Run>,
     page: usize,
+}
+
+impl Asked<'_> {
+    fn damaged(&self, damaged: Damaged) -> Defect {
+        self.run.damaged(self.page, damaged).into()
+    }
 }
 
 /// Looks up keys in a view. What is found goes to `take`.
@@ -145,45 +151,65 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
     fn ask(&mut self, mut asked: Vec<Asked<'v>>, open: &mut Vec<Open>) -> Result<(), Defect> {
         let reading = self.view.reading;
         let mut touched = 0;
-        for asked in &mut asked {
-            let (directory, name) = self.keys[asked.open.key];
-            // None: before all pages. Then it is not on the first one either.
-            asked.page = asked.run.page_of(directory, name).unwrap_or(0);
+        self.choose_pages(&mut asked);
+        for asked in &asked {
             touched ^= reading.touch(asked.run, asked.page);
         }
-        let mut read = Vec::with_capacity(asked.len());
-        for asked in asked {
-            match asked.run.page(reading, asked.page) {
-                Ok(bytes) => read.push((asked, bytes)),
+        // Names that stand together in a page ask for it together.
+        let mut pages: Vec<(&[Asked<'v>], PageAt<'v>)> = Vec::with_capacity(asked.len());
+        for alike in asked.chunk_by(|one, other| one.page == other.page && Arc::ptr_eq(one.run, other.run)) {
+            match alike[0].run.page(reading, alike[0].page) {
+                Ok(bytes) => pages.push((alike, bytes)),
                 Err(Defect::NotInMemory) => self.missing = true,
                 Err(other) => return Err(other),
             }
         }
         // Not in the loop before: there each waits for the ones before it, at its lock.
-        read.iter().for_each(|(_, bytes)| touched ^= bytes.touch());
-        let mut likely = Vec::with_capacity(read.len());
-        for (asked, bytes) in &read {
-            let found =
-                bytes.view().and_then(|page| Ok(page.likely(asked.open.hash, 0)?.map(|row| (page, row))));
-            match found.map_err(|damaged| asked.run.damaged(asked.page, damaged))? {
-                Some((page, row)) => {
-                    touched ^= page.touch(row);
-                    likely.push((asked, page, row));
+        pages.iter().for_each(|(_, bytes)| touched ^= bytes.touch());
+        let mut views = Vec::with_capacity(pages.len());
+        let mut likely = Vec::with_capacity(asked.len());
+        for (place, (alike, bytes)) in pages.iter().enumerate() {
+            let page = bytes.view().map_err(|damaged| alike[0].damaged(damaged))?;
+            for asked in *alike {
+                match page.likely(asked.open.hash, 0).map_err(|damaged| asked.damaged(damaged))? {
+                    Some(row) => {
+                        touched ^= page.touch(row);
+                        likely.push((asked, place, row));
+                    }
+                    None => open.push(asked.open),
                 }
-                None => open.push(asked.open),
             }
+            views.push(page);
         }
-        likely.iter().for_each(|(_, page, row)| touched ^= page.touch_name(*row));
+        likely.iter().for_each(|(_, place, row)| touched ^= views[*place].touch_name(*row));
         black_box(touched);
-        for (asked, page, row) in likely {
-            let (directory, name) = self.keys[asked.open.key];
+        for (asked, place, row) in likely {
+            let (page, (directory, name)) = (&views[place], self.keys[asked.open.key]);
             let row = page.find_from(row, directory, name, asked.open.hash);
             let row = row.and_then(|row| row.map(|row| page.row(row, directory, name)).transpose());
-            match row.map_err(|damaged| asked.run.damaged(asked.page, damaged))? {
+            match row.map_err(|damaged| asked.damaged(damaged))? {
                 Some(row) => self.give(asked.open.key, &row)?,
                 None => open.push(asked.open),
             }
         }
         Ok(())
+    }
+
+    /// Says which page may have each name. Where one name stands on the page of the one before it, the next may, too.
+    fn choose_pages(&self, asked: &mut [Asked<'v>]) {
+        let mut before: Option<(&Arc<Run>, usize)> = None;
+        let mut near = true;
+        for asked in asked {
+            let (directory, name) = self.keys[asked.open.key];
+            let same = before.filter(|(run, _)| near && Arc::ptr_eq(run, asked.run));
+            let page = same.map(|(_, page)| page).filter(|page| asked.run.is_page_of(*page, directory, name));
+            asked.page = match page {
+                Some(page) => page,
+                // None: before all pages. Then it is not on the first one either.
+                None => asked.run.page_of(directory, name).unwrap_or(0),
+            };
+            near = before.is_none_or(|(run, page)| page == asked.page || !Arc::ptr_eq(run, asked.run));
+            before = Some((asked.run, asked.page));
+        }
     }
 }
