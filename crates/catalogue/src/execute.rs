@@ -12,21 +12,10 @@ impl Catalogue {
     /// [`Catalogue::authenticate`] and of the face. `id` names the operation if it changes something: the same id
     /// again gives the same outcome.
     pub async fn execute(&self, caller: &Caller, id: OperationId, operation: Operation) -> Result<Answer> {
-        self.admit_reader(caller)?;
-        if operation.writes() && !caller.may_write() {
-            return Err(match caller.user() {
-                None => Error::new(
-                    ErrorKind::Unauthenticated,
-                    "present a token: anonymous callers change nothing",
-                ),
-                Some(_) => Error::denied("this token is for reading only"),
-            });
-        }
         if operation.writes() {
-            if let Some(why) = self.store.read_only() {
-                return Err(Error::denied(why));
-            }
-            self.check_account(caller)?;
+            self.admit_writer(caller)?;
+        } else {
+            self.admit_reader(caller)?;
         }
         // What a look-up does not need lies elsewhere: this would be as large as the largest of them, and is moved about.
         match operation {
@@ -137,6 +126,24 @@ impl Catalogue {
             }
             Operation::Backup { directory, cursor } => self.backup(caller, &directory, &cursor).await,
         }
+    }
+
+    /// Refuses who may change nothing.
+    pub(crate) fn admit_writer(&self, caller: &Caller) -> Result<()> {
+        self.admit_reader(caller)?;
+        if !caller.may_write() {
+            return Err(match caller.user() {
+                None => Error::new(
+                    ErrorKind::Unauthenticated,
+                    "present a token: anonymous callers change nothing",
+                ),
+                Some(_) => Error::denied("this token is for reading only"),
+            });
+        }
+        if let Some(why) = self.store.read_only() {
+            return Err(Error::denied(why));
+        }
+        self.check_account(caller)
     }
 
     /// Refuses who may not even read.

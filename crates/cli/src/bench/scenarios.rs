@@ -12,6 +12,7 @@ use exacat_model::operation::SeSettings;
 use exacat_model::{Answer, Cursor, Error, ErrorKind, Filter, Lfn, Operation, Pattern};
 
 use super::Report;
+use super::echo::Echo;
 use super::measure::{Load, drive, histogram, merged, record, sample};
 use super::target::{StartedServer, Target};
 use super::workload::{self, FILES_PER_DIRECTORY};
@@ -24,6 +25,9 @@ pub const CONNECTIONS_UNPIPELINED: usize = 64;
 const BATCH: u64 = 1000;
 /// Look-ups in one batch.
 const LOOKUPS: u64 = 128;
+
+/// Files that are registered by bare frames have numbers from here on: nothing else has.
+const FILES_BY_FRAMES: u64 = 1 << 40;
 
 /// Questions made beforehand: a load generator that formats names measures itself. Enough of them that none is
 /// asked again soon.
@@ -193,6 +197,57 @@ pub async fn frames(
                 .show(&super::frames::drive(target, socket, &what, load, &asked, super::all_good).await?)?;
         }
     }
+    let what = "create, single, durable, 4 x 256 in flight, bare frames";
+    if report.wants(what) {
+        let calls = (files / 5).clamp(10_000, 400_000) / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
+        let lfns = (FILES_BY_FRAMES..FILES_BY_FRAMES + calls)
+            .step_by(FILES_PER_DIRECTORY as usize)
+            .map(|file| Lfn::parse(&workload::directory(file)))
+            .collect::<Result<Vec<_>, _>>()?;
+        target.call(0, Operation::Mkdir { lfns, parents: true, mode: None }).await?;
+        let load = Load { lanes: CONNECTIONS, depth: 256, calls, items_per_call: 1 };
+        let asked = questions(calls, |call| {
+            workload::register(FILES_BY_FRAMES + call, FILES_BY_FRAMES + call + 1)
+        })?;
+        report.show(&super::frames::drive(target, socket, what, load, &asked, super::all_good).await?)?;
+    }
+    Ok(())
+}
+
+/// One look-up at a time on each of many connections, beside an echo of the same bytes.
+async fn unpipelined_frames(
+    target: &Arc<Target>,
+    socket: &Path,
+    files: u64,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
+    let what = "whereis, single, 64 x 1 in flight, bare frames";
+    if !report.wants(what) {
+        return Ok(());
+    }
+    let asked = single_lookups(files)?;
+    let first = asked.first().cloned().ok_or_else(|| Error::new(ErrorKind::Internal, "nothing to ask"))?;
+    let echo = Echo::start(&socket.with_file_name("echo.sock"), &target.call(0, first).await?)?;
+    let load = Load {
+        lanes: CONNECTIONS_UNPIPELINED,
+        depth: 1,
+        calls: (files / 2).clamp(20_000, 500_000),
+        items_per_call: 1,
+    };
+    // One and the other in turn: the machine changes meanwhile.
+    for round in 1..=3 {
+        let what = format!("raw echo, 64 x 1 in flight, {round}");
+        let raw = super::frames::drive(target, echo.socket(), &what, load, &asked, super::all_good).await?;
+        report.show(&raw)?;
+        let what = format!("whereis, single, 64 x 1 in flight, bare frames, {round}");
+        let looked_up = super::frames::drive(target, socket, &what, load, &asked, super::all_good).await?;
+        report.show(&looked_up)?;
+        report.line(&format!(
+            "  {:.0} % of the echo's rate, its p99 {:.2} times the echo's",
+            100.0 * looked_up.rate() / raw.rate(),
+            looked_up.p99_us as f64 / raw.p99_us.max(1) as f64
+        ))?;
+    }
     Ok(())
 }
 
@@ -240,7 +295,13 @@ pub async fn reads_beside_writes(
 }
 
 /// One look-up at a time on each of many connections.
-pub async fn unpipelined(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
+pub async fn unpipelined(
+    target: &Arc<Target>,
+    socket: &Path,
+    files: u64,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
+    unpipelined_frames(target, socket, files, report).await?;
     let what = "whereis, single, 64 x 1 in flight";
     if !report.wants(what) {
         return Ok(());
