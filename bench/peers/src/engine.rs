@@ -258,6 +258,7 @@ impl Engine {
 impl Peer for Engine {
     type Session = EngineSession;
     const BLOCKING: bool = false;
+    const IN_PROCESS: bool = true;
 
     fn name(&self) -> &'static str {
         ENGINE
@@ -306,7 +307,7 @@ impl Peer for Engine {
     async fn sessions(&self, measure: Measure, _form: Form) -> Result<Vec<EngineSession>> {
         let count = match measure {
             Measure::CreateGroups | Measure::MakeDirectories => WRITERS,
-            Measure::Rename | Measure::Scan => 1,
+            Measure::Rename | Measure::Scan | Measure::Usage => 1,
             _ => READERS,
         };
         Ok((0..count).map(|_| EngineSession(Arc::clone(&self.shared))).collect())

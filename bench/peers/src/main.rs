@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use exacat_model::{Error, Result};
+use tokio::signal::unix::{SignalKind, signal};
 
 use peer::{failed, while_doing};
 use report::Report;
@@ -138,10 +139,13 @@ fn run(args: &Args) -> Result<()> {
         .map_err(while_doing("cannot start"))?;
     let mut out = std::io::stdout();
     let done = runtime.block_on(async {
+        let mut terminated =
+            signal(SignalKind::terminate()).map_err(while_doing("cannot listen to signals"))?;
         // Dropping the measurement ends the servers it started.
         tokio::select! {
             done = measure_all(args, &mut out) => done,
             _ = tokio::signal::ctrl_c() => Err(failed("interrupted")),
+            _ = terminated.recv() => Err(failed("terminated")),
         }
     });
     // A thread that is still asking does not hold up the end.

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use exacat_model::{Error, Result};
+use exacat_model::Result;
 use hdrhistogram::Histogram;
 
 use crate::peer::{Peer, Session, Work, failed};
 
-/// Longest single call the histogram tells apart; longer ones count as this.
-const LATENCY_US_MAX: u64 = 3_600_000_000;
+/// Significant digits of a call's time.
+const DIGITS: u8 = 3;
+/// Questions to a peer in this process that are made ahead by one session: looking at its clock takes longer than making one.
+const MADE_AHEAD: usize = 16;
 
 /// When a call ended, counted from the start, and how many items and how long it took.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +31,11 @@ pub struct Measured {
     pub items: u64,
     /// Wall time.
     pub wall: Duration,
-    /// CPU time of load generator and peer, seconds.
+    /// CPU time of load generator and peer, without making the questions, seconds.
     pub cpu_s: f64,
-    /// Of single calls, microseconds.
+    /// CPU time of making the questions, seconds.
+    pub making_s: f64,
+    /// Of single calls, nanoseconds.
     pub latency: Histogram<u64>,
     /// Every call, if asked for.
     pub ended: Vec<Ended>,
@@ -40,6 +44,7 @@ pub struct Measured {
 /// What one session measured.
 struct Part {
     items: u64,
+    making: Duration,
     latency: Histogram<u64>,
     ended: Vec<Ended>,
 }
@@ -52,17 +57,17 @@ struct Shared<N> {
     stop: AtomicBool,
     start: Instant,
     keep_calls: bool,
+    made_ahead: usize,
 }
 
-/// An empty distribution of microseconds.
+/// An empty distribution of nanoseconds. It grows as it must: a thousand sessions have one each.
 pub fn histogram() -> Result<Histogram<u64>> {
-    Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).map_err(failed)
+    Histogram::new(DIGITS).map_err(failed)
 }
 
 /// Adds one duration.
-pub fn record(latency: &mut Histogram<u64>, took: Duration) {
-    let us = u64::try_from(took.as_micros()).unwrap_or(LATENCY_US_MAX);
-    latency.saturating_record(us.clamp(1, LATENCY_US_MAX));
+pub fn record(latency: &mut Histogram<u64>, took: Duration) -> Result<()> {
+    latency.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1)).map_err(failed)
 }
 
 /// Has sessions ask side by side until `next` gives nothing more. The first error ends it.
@@ -74,62 +79,87 @@ pub async fn drive<P: Peer>(
 ) -> Result<Measured> {
     let (cpu, start) = (peer.cpu_s(), Instant::now());
     let (calls, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let shared = Arc::new(Shared { next, calls, stop, start, keep_calls });
-    let mut parts = Vec::new();
+    let made_ahead = if P::IN_PROCESS && !keep_calls { MADE_AHEAD } else { 1 };
+    let shared = Arc::new(Shared { next, calls, stop, start, keep_calls, made_ahead });
+    let mut asking = Vec::new();
     for session in sessions {
         let shared = Arc::clone(&shared);
-        parts.push(if P::BLOCKING {
+        asking.push(if P::BLOCKING {
             let runtime = tokio::runtime::Handle::current();
             tokio::task::spawn_blocking(move || runtime.block_on(ask(session, &shared)))
         } else {
             tokio::spawn(async move { ask(session, &shared).await })
         });
     }
-    let mut all = Part { items: 0, latency: histogram()?, ended: Vec::new() };
-    let mut trouble = None;
-    for part in parts {
-        match part.await.map_err(failed)? {
-            Ok(mut part) => {
-                all.items += part.items;
-                all.latency.add(part.latency).map_err(failed)?;
-                all.ended.append(&mut part.ended);
-            }
-            Err(error) => trouble = trouble.or(Some(error)),
-        }
+    let mut parts = Vec::with_capacity(asking.len());
+    for part in asking {
+        parts.push(part.await.map_err(failed)?);
     }
     let (wall, cpu_s) = (start.elapsed(), peer.cpu_s() - cpu);
-    all.ended.sort_by_key(|ended| ended.at);
-    match trouble {
-        Some(error) => Err(error),
-        None => Ok(Measured { items: all.items, wall, cpu_s, latency: all.latency, ended: all.ended }),
+    let mut all = Part { items: 0, making: Duration::ZERO, latency: histogram()?, ended: Vec::new() };
+    for part in parts {
+        let mut part = part?;
+        all.items += part.items;
+        all.making += part.making;
+        all.latency.add(part.latency).map_err(failed)?;
+        all.ended.append(&mut part.ended);
     }
+    all.ended.sort_by_key(|ended| ended.at);
+    let making_s = all.making.as_secs_f64();
+    let cpu_s = (cpu_s - making_s).max(0.0);
+    Ok(Measured { items: all.items, wall, cpu_s, making_s, latency: all.latency, ended: all.ended })
 }
 
 async fn ask<S: Session, N: Fn(u64, Duration) -> Option<Work> + Send + Sync>(
     mut session: S,
     shared: &Shared<N>,
 ) -> Result<Part> {
-    let mut part = Part { items: 0, latency: histogram()?, ended: Vec::new() };
+    let mut part = Part { items: 0, making: Duration::ZERO, latency: histogram()?, ended: Vec::new() };
+    let asked = ask_all(&mut session, shared, &mut part).await;
+    asked.inspect_err(|_| shared.stop.store(true, Ordering::Relaxed)).map(|()| part)
+}
+
+async fn ask_all<S: Session, N: Fn(u64, Duration) -> Option<Work> + Send + Sync>(
+    session: &mut S,
+    shared: &Shared<N>,
+    part: &mut Part,
+) -> Result<()> {
     while !shared.stop.load(Ordering::Relaxed) {
-        let call = shared.calls.fetch_add(1, Ordering::Relaxed);
-        let Some(work) = (shared.next)(call, shared.start.elapsed()) else { break };
-        let items = work.items();
-        let asked = async {
-            let prepared = session.prepare(&work)?;
-            let sent = Instant::now();
-            session.perform(prepared).await?;
-            Ok::<_, Error>(sent.elapsed())
-        };
-        let took = asked.await.inspect_err(|_| shared.stop.store(true, Ordering::Relaxed))?;
-        part.items += items;
-        record(&mut part.latency, took);
-        if shared.keep_calls {
-            part.ended.push(Ended { at: shared.start.elapsed(), items, took });
+        let before = thread_cpu();
+        let mut questions = Vec::with_capacity(shared.made_ahead);
+        for _ in 0..shared.made_ahead {
+            let call = shared.calls.fetch_add(1, Ordering::Relaxed);
+            let Some(work) = (shared.next)(call, shared.start.elapsed()) else { break };
+            questions.push((work.items(), session.prepare(&work)?));
+            if !work.is_quick() {
+                break;
+            }
         }
-        // What answers without waiting would never let others have their turn.
-        tokio::task::yield_now().await;
+        part.making += thread_cpu().saturating_sub(before);
+        if questions.is_empty() {
+            break;
+        }
+        for (items, question) in questions {
+            let sent = Instant::now();
+            session.perform(question).await?;
+            let took = sent.elapsed();
+            part.items += items;
+            record(&mut part.latency, took)?;
+            if shared.keep_calls {
+                part.ended.push(Ended { at: shared.start.elapsed(), items, took });
+            }
+            // What answers without waiting would never let others have their turn.
+            tokio::task::yield_now().await;
+        }
     }
-    Ok(part)
+    Ok(())
+}
+
+/// CPU time of this thread so far.
+fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let whole = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
+    whole + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Items a second in each tenth of the time, and the longest call that ended in it.

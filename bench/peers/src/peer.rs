@@ -46,6 +46,11 @@ pub enum Work {
 }
 
 impl Work {
+    /// Is it over so soon that a few of them can be made ahead?
+    pub fn is_quick(&self) -> bool {
+        matches!(self, Work::LookUp(_) | Work::ByGuid(_) | Work::Miss(_))
+    }
+
     /// How many items it is counted as.
     pub fn items(&self) -> u64 {
         match self {
@@ -139,7 +144,7 @@ pub trait Session: Send + 'static {
     /// Work put into the peer's own form.
     type Prepared: Send;
 
-    /// Puts work into the peer's own form; its time is not part of a call's, its CPU time is counted.
+    /// Puts work into the peer's own form; neither its time nor its CPU time is part of a call's.
     fn prepare(&self, work: &Work) -> Result<Self::Prepared>;
 
     /// Does it, and checks the answer against the generator: a wrong one is an error.
@@ -153,6 +158,9 @@ pub trait Peer: Sized + Send + Sync {
 
     /// Do calls keep their thread? Then each session gets one of its own.
     const BLOCKING: bool;
+
+    /// Is it in this process?
+    const IN_PROCESS: bool;
 
     /// Its name in the table.
     fn name(&self) -> &'static str;

@@ -37,16 +37,16 @@ pub struct Line {
     pub calls: u64,
     /// Wall time, seconds.
     pub wall_s: f64,
-    /// CPU time of load generator and peer, seconds.
+    /// CPU time of load generator and peer, without making the questions, seconds.
     pub cpu_s: f64,
     /// Single calls, microseconds.
-    pub p50_us: u64,
+    pub p50_us: f64,
     /// See `p50_us`.
-    pub p99_us: u64,
+    pub p99_us: f64,
     /// See `p50_us`.
-    pub p999_us: u64,
+    pub p999_us: f64,
     /// See `p50_us`.
-    pub max_us: u64,
+    pub max_us: f64,
     /// Bytes on disk, of the measurement that is about them.
     pub sizes: Option<Sizes>,
 }
@@ -55,6 +55,7 @@ impl Line {
     /// Of a measurement.
     pub fn new(peer: &'static str, measure: Measure, form: Form, measured: &Measured) -> Line {
         let latency = &measured.latency;
+        let quantile = |quantile| latency.value_at_quantile(quantile) as f64 / 1e3;
         Line {
             peer,
             measure,
@@ -63,10 +64,10 @@ impl Line {
             calls: latency.len(),
             wall_s: measured.wall.as_secs_f64(),
             cpu_s: measured.cpu_s,
-            p50_us: latency.value_at_quantile(0.5),
-            p99_us: latency.value_at_quantile(0.99),
-            p999_us: latency.value_at_quantile(0.999),
-            max_us: latency.max(),
+            p50_us: quantile(0.5),
+            p99_us: quantile(0.99),
+            p999_us: quantile(0.999),
+            max_us: latency.max() as f64 / 1e3,
             sizes: None,
         }
     }
@@ -81,10 +82,10 @@ impl Line {
             calls: 0,
             wall_s: 0.0,
             cpu_s: 0.0,
-            p50_us: 0,
-            p99_us: 0,
-            p999_us: 0,
-            max_us: 0,
+            p50_us: 0.0,
+            p99_us: 0.0,
+            p999_us: 0.0,
+            max_us: 0.0,
             sizes: Some(sizes),
         }
     }
@@ -141,7 +142,7 @@ pub struct Ratio {
 
 impl Ratio {
     fn new(ours: &Line, theirs: &Line) -> Ratio {
-        let times = |theirs: u64, ours: u64| (ours > 0).then(|| theirs as f64 / ours as f64);
+        let times = |theirs: f64, ours: f64| (ours > 0.0).then(|| theirs / ours);
         let of = |theirs: Option<f64>, ours: Option<f64>| Some(theirs? / ours?);
         Ratio {
             measure: ours.measure,
@@ -225,6 +226,11 @@ impl<'o> Report<'o> {
         self.print(&if peer.is_empty() { text.to_owned() } else { format!("  {peer}: {text}") })
     }
 
+    /// An empty line, for people.
+    pub fn gap(&mut self) -> Result<()> {
+        if self.json { Ok(()) } else { self.print("") }
+    }
+
     /// The heads of the columns.
     pub fn head(&mut self) -> Result<()> {
         if self.json {
@@ -259,10 +265,10 @@ impl<'o> Report<'o> {
                 line.items,
                 rounded(line.rate()),
                 line.cpu_us().map_or("-".to_owned(), |us| format!("{us:.2}")),
-                line.p50_us,
-                line.p99_us,
-                line.p999_us,
-                line.max_us
+                micros(line.p50_us),
+                micros(line.p99_us),
+                micros(line.p999_us),
+                micros(line.max_us)
             );
             self.print(&text)?;
         }
@@ -310,6 +316,11 @@ impl<'o> Report<'o> {
     }
 }
 
+/// A call's time: short ones with a digit more.
+fn micros(us: f64) -> String {
+    if us < 100.0 { format!("{us:.1}") } else { format!("{us:.0}") }
+}
+
 /// Two digits are all that two runs have in common.
 fn times_better(times: f64) -> String {
     if times >= 10.0 { format!("{times:.0}") } else { format!("{times:.2}") }
@@ -342,7 +353,7 @@ mod tests {
             items: 1000,
             wall_s,
             cpu_s: wall_s,
-            p50_us: (wall_s * 100.0) as u64,
+            p50_us: wall_s * 100.0,
             ..Line::sized(peer, 0, Sizes::default())
         }
     }

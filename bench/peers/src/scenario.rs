@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use exacat_model::Result;
 use parking_lot::Mutex;
 
-use crate::measure::{Measured, drive, histogram, record, tenths};
+use crate::measure::{Measured, drive, histogram, own_cpu_s, record, tenths};
 use crate::peer::{Form, Measure, Peer, Work, failed};
 use crate::report::{Line, Report};
 use crate::tree::{GROUP, LISTED_FILES, Layout, Order};
@@ -49,7 +49,7 @@ impl Plan {
 
 /// Everything of one peer.
 pub async fn run<P: Peer>(peer: P, plan: &Plan, report: &mut Report<'_>) -> Result<()> {
-    report.note("", "")?;
+    report.gap()?;
     for line in peer.settings() {
         report.note(peer.name(), &line)?;
     }
@@ -61,13 +61,13 @@ pub async fn run<P: Peer>(peer: P, plan: &Plan, report: &mut Report<'_>) -> Resu
     trees(&peer, plan, report).await?;
     if plan.wants(Measure::Open) && !peer.forms(Measure::Open).is_empty() {
         let name = peer.name();
-        let cpu = peer.cpu_s();
+        // A server is another process afterwards: all of its CPU time is of opening.
+        let cpu = if P::IN_PROCESS { peer.cpu_s() } else { own_cpu_s() };
         let (opened, took) = peer.kill_and_open(plan.layout.some_file(1)).await?;
         let mut latency = histogram()?;
-        record(&mut latency, took);
-        // A server that was killed took its CPU time with it: then there is nothing to subtract.
-        let cpu_s = (opened.cpu_s() - cpu).max(0.0);
-        let measured = Measured { items: 1, wall: took, cpu_s, latency, ended: Vec::new() };
+        record(&mut latency, took)?;
+        let cpu_s = opened.cpu_s() - cpu;
+        let measured = Measured { items: 1, wall: took, cpu_s, making_s: 0.0, latency, ended: Vec::new() };
         report.show(Line::new(name, Measure::Open, "", &measured))?;
     }
     Ok(())
@@ -128,7 +128,7 @@ async fn fill<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Result
     let settled = Line {
         measure: Measure::CreateAndSettle,
         wall_s: start.elapsed().as_secs_f64(),
-        cpu_s: peer.cpu_s() - cpu,
+        cpu_s: peer.cpu_s() - cpu - measured.making_s,
         ..line
     };
     report.show(settled)?;

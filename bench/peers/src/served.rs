@@ -73,7 +73,7 @@ pub enum Expected {
 /// Work in its form.
 pub enum Prepared {
     /// An operation and what must come of it.
-    Ask(Operation, Expected),
+    Ask(Box<Operation>, Expected),
     /// A directory, and what is in it.
     List(Lfn, u64),
 }
@@ -129,17 +129,18 @@ impl Session for ServedSession {
 
     fn prepare(&self, work: &Work) -> Result<Prepared> {
         let lfn = |file: &FileId| Lfn::parse(&file.lfn());
-        let whereis = |files, expected| Prepared::Ask(Operation::Whereis { files, site: None }, expected);
+        let ask = |operation, expected| Prepared::Ask(Box::new(operation), expected);
+        let whereis = |files, expected| ask(Operation::Whereis { files, site: None }, expected);
         Ok(match work {
             Work::MakeDirectories(directories) => {
                 let parse = |directory| Lfn::parse(&tree::directory_path(directory));
                 let lfns = directories.clone().map(parse).collect::<Result<_>>()?;
-                Prepared::Ask(Operation::Mkdir { lfns, parents: false, mode: None }, Expected::Done)
+                ask(Operation::Mkdir { lfns, parents: false, mode: None }, Expected::Done)
             }
             Work::Create(files) => {
                 let files = files.iter().map(|file| new_file(*file)).collect::<Result<_>>()?;
                 let operation = Operation::Register { files, parents: false, existing: Existing::Refuse };
-                Prepared::Ask(operation, Expected::Done)
+                ask(operation, Expected::Done)
             }
             Work::LookUp(files) => {
                 let asked = files.iter().map(|file| lfn(file).map(FileRef::Lfn)).collect::<Result<_>>()?;
@@ -152,17 +153,17 @@ impl Session for ServedSession {
             Work::List { directory, files } => {
                 Prepared::List(Lfn::parse(&tree::directory_path(*directory))?, *files)
             }
-            Work::Rename { run, back } => Prepared::Ask(renamed(*run, *back)?, Expected::Done),
+            Work::Rename { run, back } => ask(renamed(*run, *back)?, Expected::Done),
             Work::Usage { run, files } => {
                 let lfns = vec![Lfn::parse(&format!("/data/{}", tree::run_name(*run)))?];
-                Prepared::Ask(Operation::Du { lfns }, Expected::Usage(*files))
+                ask(Operation::Du { lfns }, Expected::Usage(*files))
             }
         })
     }
 
     async fn perform(&mut self, prepared: Prepared) -> Result<()> {
         let (operation, expected) = match prepared {
-            Prepared::Ask(operation, expected) => (operation, expected),
+            Prepared::Ask(operation, expected) => (*operation, expected),
             Prepared::List(lfn, files) => return self.list(lfn, files).await,
         };
         let answer = self.0.call(operation).await?;
@@ -231,6 +232,7 @@ impl Served {
 impl Peer for Served {
     type Session = ServedSession;
     const BLOCKING: bool = false;
+    const IN_PROCESS: bool = false;
 
     fn name(&self) -> &'static str {
         SERVED
@@ -281,7 +283,7 @@ impl Peer for Served {
     async fn sessions(&self, measure: Measure, form: Form) -> Result<Vec<ServedSession>> {
         let (connections, depth) = match (measure, form) {
             (Measure::CreateGroups | Measure::MakeDirectories, _) => (WRITERS, 1),
-            (Measure::Rename | Measure::Scan, _) => (1, 1),
+            (Measure::Rename | Measure::Scan | Measure::Usage, _) => (1, 1),
             (_, PIPELINED) => (PIPELINED_CONNECTIONS, PIPELINED_DEPTH),
             _ => (CONNECTIONS, 1),
         };

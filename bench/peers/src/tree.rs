@@ -164,9 +164,10 @@ impl Layout {
         self.files / FILES_PER_DIRECTORY
     }
 
-    /// The first directory of the single files made in the n-th way.
+    /// The first directory of the single files made in the n-th way. What comes after the filled directories is in
+    /// directories of runs of its own, so that those before have nothing else below them.
     fn single(&self, way: u64) -> u64 {
-        self.filled() + way * (self.singles / FILES_PER_DIRECTORY)
+        self.filled().next_multiple_of(DIRECTORIES_PER_RUN) + way * (self.singles / FILES_PER_DIRECTORY)
     }
 
     /// The n-th single file made in a way.
@@ -281,9 +282,10 @@ mod tests {
     /// Directories of different use do not overlap, and hot files are as few as they should be.
     #[test]
     fn directories_have_one_use_each() {
-        let layout = Layout::new(100_000);
+        let layout = Layout::new(90_000);
         let singles = layout.single_file(1, layout.singles - 1).directory;
-        assert_eq!(layout.single_file(0, 0).directory, layout.filled());
+        assert_eq!(layout.single_file(0, 0).directory, 1000);
+        assert_eq!(run_of(layout.filled() - 1) + 1, run_of(layout.single_file(0, 0).directory));
         assert_eq!(singles + 1, layout.listed().start);
         assert_eq!(layout.listed().end, layout.scanned());
         assert_eq!(layout.directories(), layout.scanned() + 1);

@@ -83,6 +83,7 @@ impl Maria {
 impl Peer for Maria {
     type Session = MariaSession;
     const BLOCKING: bool = true;
+    const IN_PROCESS: bool = false;
 
     fn name(&self) -> &'static str {
         MARIADB

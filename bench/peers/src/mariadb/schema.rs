@@ -134,7 +134,7 @@ pub const LIST: &str = "SELECT * FROM L0L WHERE dir = ? ORDER BY lfn";
 
 /// Files and bytes below a prefix.
 pub const USAGE: &str =
-    "SELECT COUNT(*), CAST(SUM(size) AS UNSIGNED) FROM L0L WHERE lfn LIKE CONCAT(?, '%') AND type = 'f'";
+    "SELECT COUNT(*) AS files, SUM(size) AS bytes FROM L0L WHERE lfn LIKE CONCAT(?, '%') AND type = 'f'";
 
 /// Renames everything below a prefix: new prefix, bytes of the old one plus 1, old prefix.
 pub const RENAME_ALL: &str =

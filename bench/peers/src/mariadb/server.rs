@@ -35,6 +35,8 @@ fn find(name: &str) -> Option<PathBuf> {
 impl Programs {
     /// None if one is missing.
     pub fn find() -> Option<Programs> {
+        // What installs it asks for this one, and Debian has it in another package.
+        find("my_print_defaults")?;
         Some(Programs { server: find("mariadbd")?, install: find("mariadb-install-db")? })
     }
 }

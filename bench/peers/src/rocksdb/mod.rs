@@ -402,6 +402,7 @@ impl Rocks {
 impl Peer for Rocks {
     type Session = RocksSession;
     const BLOCKING: bool = true;
+    const IN_PROCESS: bool = true;
 
     fn name(&self) -> &'static str {
         ROCKSDB
@@ -444,7 +445,7 @@ impl Peer for Rocks {
     async fn sessions(&self, measure: Measure, _form: Form) -> Result<Vec<RocksSession>> {
         let count = match measure {
             Measure::CreateGroups | Measure::MakeDirectories => WRITERS,
-            Measure::Rename | Measure::Scan => 1,
+            Measure::Rename | Measure::Scan | Measure::Usage => 1,
             _ => READERS,
         };
         Ok((0..count).map(|_| RocksSession(Arc::clone(&self.shared))).collect())
