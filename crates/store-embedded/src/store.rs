@@ -14,8 +14,8 @@ use exacat_model::{
     RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Files, Located, Page, RecordEntry, Request, Snapshots,
-    Store, StoreStatus, UsageOf, Walk,
+    Account, ApplyError, ChangePage, Due, Files, Located, Page, RecordEntry, Request, Snapshots, Store,
+    StoreStatus, UsageOf, Walk,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, mpsc, oneshot};

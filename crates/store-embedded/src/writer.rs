@@ -177,8 +177,8 @@ impl Writer {
                         return Some(reply);
                     }
                 }
-                let full = self.group.bytes.len() >= GROUP_BYTES_MAX
-                    || self.group.requests >= GROUP_REQUESTS_MAX;
+                let full =
+                    self.group.bytes.len() >= GROUP_BYTES_MAX || self.group.requests >= GROUP_REQUESTS_MAX;
                 next = if full { None } else { self.commands.try_recv().ok() };
             }
             self.flush();

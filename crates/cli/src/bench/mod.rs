@@ -4,7 +4,7 @@
 //! figure is of durable changes and exact answers: answers are checked (of bare frames 1 of 16 item by item, all for
 //! their request), and an error ends the run.
 
-mod echo;
+pub mod echo;
 mod engine;
 mod frames;
 mod measure;

@@ -206,9 +206,8 @@ pub async fn frames(
             .collect::<Result<Vec<_>, _>>()?;
         target.call(0, Operation::Mkdir { lfns, parents: true, mode: None }).await?;
         let load = Load { lanes: CONNECTIONS, depth: 256, calls, items_per_call: 1 };
-        let asked = questions(calls, |call| {
-            workload::register(FILES_BY_FRAMES + call, FILES_BY_FRAMES + call + 1)
-        })?;
+        let asked =
+            questions(calls, |call| workload::register(FILES_BY_FRAMES + call, FILES_BY_FRAMES + call + 1))?;
         report.show(&super::frames::drive(target, socket, what, load, &asked, super::all_good).await?)?;
     }
     Ok(())
@@ -227,7 +226,7 @@ async fn unpipelined_frames(
     }
     let asked = single_lookups(files)?;
     let first = asked.first().cloned().ok_or_else(|| Error::new(ErrorKind::Internal, "nothing to ask"))?;
-    let echo = Echo::start(&socket.with_file_name("echo.sock"), &target.call(0, first).await?)?;
+    let echo = Echo::start(&socket.with_file_name("echo.sock"), &target.call(0, first).await?).await?;
     let load = Load {
         lanes: CONNECTIONS_UNPIPELINED,
         depth: 1,
@@ -237,7 +236,8 @@ async fn unpipelined_frames(
     // One and the other in turn: the machine changes meanwhile.
     for round in 1..=3 {
         let what = format!("raw echo, 64 x 1 in flight, {round}");
-        let raw = super::frames::drive(target, echo.socket(), &what, load, &asked, super::all_good).await?;
+        let raw =
+            super::frames::drive(&echo.target(), echo.socket(), &what, load, &asked, super::all_good).await?;
         report.show(&raw)?;
         let what = format!("whereis, single, 64 x 1 in flight, bare frames, {round}");
         let looked_up = super::frames::drive(target, socket, &what, load, &asked, super::all_good).await?;
