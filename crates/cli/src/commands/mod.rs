@@ -2,6 +2,7 @@
 
 mod accounts;
 mod attributes;
+mod digest;
 mod exchange;
 mod find;
 mod history;
@@ -117,6 +118,7 @@ async fn dispatch(
         Command::Import(args) => apart(exchange::import(context, args, global)),
         Command::Verify(args) => apart(exchange::verify(context, args, global)),
         Command::Export(args) => apart(exchange::export(context, args, global)),
+        Command::Digest(args) => apart(digest::digest(context, args, global)),
         Command::Generate(args) => apart(exchange::generate(context, args, global)),
         Command::Fsck(_) => apart(service::fsck(context)),
         Command::Status(_) => apart(service::status(context)),
