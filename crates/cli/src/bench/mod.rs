@@ -111,6 +111,8 @@ async fn network(files: u64, data: &Path, report: &mut Report<'_>) -> Result<(),
     let wide = Arc::new(server.target(scenarios::CONNECTIONS_UNPIPELINED).await?);
     scenarios::unpipelined(&wide, &server.socket(), files, report).await?;
     drop(wide);
+    scenarios::long_listing(&target, files, report).await?;
+    scenarios::exports(&server, &target, report).await?;
     scenarios::import(&server, &target, &data.with_extension("tsv"), files, report).await?;
     let figures = scenarios::figures(&target).await?;
     scenarios::trees(&target, files, report).await?;
