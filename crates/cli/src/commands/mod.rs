@@ -48,6 +48,9 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Backup(ref args) if args.ls || args.verify => {
             return snapshots::backups(args, global, style).await;
         }
+        Command::Import(args) if args.offline => {
+            return exchange::import_offline(args, global, style).await;
+        }
         Command::Fsck(args) if args.offline => return serve::fsck_offline(&global.connection, style).await,
         Command::Generate(ref args) if let Some(path) = &args.listing => {
             return exchange::generate_listing(args, path, global, style);

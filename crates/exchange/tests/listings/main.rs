@@ -10,6 +10,7 @@
 mod exporting;
 mod generating;
 mod importing;
+mod in_bulk;
 mod real_listings;
 mod resuming;
 mod support;

@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use exacat_model::limits::DEPTH_MAX;
 use exacat_model::{
@@ -265,6 +266,7 @@ impl Writer {
                 }
             }
             loaded += feed.rows;
+            self.shared.figures.loaded.fetch_add(feed.rows, Ordering::Relaxed);
             self.end_run(feed)?;
         }
         Ok(loaded)
