@@ -1,6 +1,5 @@
 //! Measures how fast a listing is read, and loaded into a catalogue in this process: `measure LISTING [DIRECTORY] [OPTION…]`;
-//! DIRECTORY is a place for a new catalogue. Options: columns=…, prefix=…, se=…, se-auto, one-by-one, demo=ENTRIES to write
-//! the listing first.
+//! DIRECTORY is a place for a new catalogue. Options: columns=…, prefix=…, se=…, batch=ROWS, se-auto, one-by-one.
 #![allow(clippy::print_stdout, reason = "it is a program that prints")]
 
 use std::path::PathBuf;
@@ -56,7 +55,7 @@ fn main() -> Result<(), Any> {
             Some(("columns", text)) => options.listing.columns = Some(Columns::parse(text)?),
             Some(("prefix", text)) => options.listing.prefix = Some(Lfn::parse(text)?),
             Some(("se", text)) => options.listing.se = Some(SeName::parse(text)?),
-            Some(("sort", text)) => println!("sort {text}"),
+            Some(("batch", text)) => options.batch_rows = text.parse()?,
             None if argument == "se-auto" => options.listing.se_auto = true,
             None if argument == "one-by-one" => one_by_one = true,
             _ => return Err(format!("no such option: {argument}").into()),

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::input::BytesRead;
 use crate::limits::{BATCH_BYTES_MAX, BATCHES_READ_AHEAD_MAX};
 use crate::listing::{Listing, Repeats, RowKind};
+use crate::memo::Quick;
 use crate::records::{Fields, Record};
 use crate::reject::{Complaint, Reason, Reject};
 use crate::row::{Item, Other, Row};
@@ -292,7 +293,7 @@ impl Reader<'_> {
         let once_only = self.listing.input().identity().is_none();
         let repeats = self.listing.options().repeats;
         let mut seen = Seen::new(repeats);
-        let mut announced: HashSet<SeName> = HashSet::new();
+        let mut announced: HashSet<SeName, Quick> = HashSet::default();
         let mut occurrences: HashMap<u128, usize> = HashMap::new();
         let mut records = self.listing.records(&self.count)?;
         let mut fields = Fields::default();
@@ -359,12 +360,19 @@ impl Reader<'_> {
     }
 }
 
-fn take_row(batch: &mut Batch, record: &Record<'_>, row: Row, group: usize, announced: &mut HashSet<SeName>) {
+fn take_row(
+    batch: &mut Batch,
+    record: &Record<'_>,
+    row: Row,
+    group: usize,
+    announced: &mut HashSet<SeName, Quick>,
+) {
     for complaint in row.dropped {
         batch.push_reject(complaint, record);
     }
     for se in row.new_ses {
-        if announced.insert(se.clone()) {
+        if !announced.contains(&se) {
+            announced.insert(se.clone());
             batch.new_ses.push(se);
         }
     }

@@ -26,6 +26,7 @@ pub mod json_tags;
 pub mod limits;
 pub mod listing;
 pub mod local;
+mod memo;
 mod others;
 mod placing;
 pub mod preset;

@@ -125,7 +125,7 @@ impl Loader {
         let took = took.collect();
         let mut taken = self.taken.lock();
         let wrong = |error| cannot_write(&self.directory, &error);
-        taken.sorter.append(&rows).map_err(wrong)?;
+        taken.sorter.append(rows).map_err(wrong)?;
         taken.twice.append(&guids).map_err(wrong)?;
         totals.into_iter().for_each(|total| add_total(&mut taken.totals, total));
         Ok(took)

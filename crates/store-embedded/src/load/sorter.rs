@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::row::Placed;
 use crate::disk::{Disk, DiskFile};
-use crate::record::u64_at;
 
 /// Bytes of a block of a part on disk, about: written and read at once.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -22,7 +21,9 @@ struct Ref {
     directory: u64,
     /// The first eight bytes of the name, big-endian.
     prefix: u64,
-    at: usize,
+    /// Which of the chunks, and where in it.
+    chunk: u32,
+    at: u32,
 }
 
 fn prefix_of(name: &[u8]) -> u64 {
@@ -49,7 +50,9 @@ impl Rows {
     pub fn end(&mut self, start: usize) {
         if let Some(placed) = self.bytes.get(start..).and_then(Placed::read) {
             let (directory, prefix) = (placed.parent().0, prefix_of(placed.name));
-            self.refs.push(Ref { directory, prefix, at: start });
+            // Chunks are cut long before that.
+            let at = u32::try_from(start).unwrap_or(u32::MAX);
+            self.refs.push(Ref { directory, prefix, chunk: 0, at });
         }
     }
 
@@ -61,27 +64,53 @@ impl Rows {
     fn memory(&self) -> usize {
         self.bytes.len() + self.refs.len() * size_of::<Ref>()
     }
+}
 
-    /// Of one name the smallest number comes first.
-    fn compare(bytes: &[u8], one: &Ref, other: &Ref) -> Ordering {
-        let more = |row: &Ref| {
-            let row = &bytes[row.at..];
-            let name = Placed::read(row).map_or(&[][..], |placed| placed.name);
-            (name, u64_at(row, 24))
-        };
-        (one.directory, one.prefix)
-            .cmp(&(other.directory, other.prefix))
-            .then_with(|| more(one).cmp(&more(other)))
+/// Packed files in memory, as they came, and their order.
+#[derive(Default)]
+struct Gathered {
+    chunks: Vec<Vec<u8>>,
+    refs: Vec<Ref>,
+    bytes: usize,
+}
+
+fn row_of<'a>(chunks: &'a [Vec<u8>], row: &Ref) -> &'a [u8] {
+    chunks.get(row.chunk as usize).and_then(|chunk| chunk.get(row.at as usize..)).unwrap_or_default()
+}
+
+/// Of one name the smallest number comes first.
+fn compare(chunks: &[Vec<u8>], one: &Ref, other: &Ref) -> Ordering {
+    let more = |row: &Ref| Placed::read(row_of(chunks, row)).map(|placed| (placed.name, placed.number()));
+    (one.directory, one.prefix)
+        .cmp(&(other.directory, other.prefix))
+        .then_with(|| more(one).cmp(&more(other)))
+}
+
+impl Gathered {
+    fn memory(&self) -> usize {
+        self.bytes + self.refs.len() * size_of::<Ref>()
     }
 
-    /// Sorts, on two threads if it pays: then the halves are sorted, each for itself.
+    fn add(&mut self, more: Rows) {
+        // Each has a file at least, and there are no more of them than fit into memory.
+        let chunk = self.chunks.len() as u32;
+        self.bytes += more.bytes.len();
+        self.refs.extend(more.refs.iter().map(|row| Ref { chunk, ..*row }));
+        self.chunks.push(more.bytes);
+    }
+
+    fn get(&self, index: usize) -> Option<Placed<'_>> {
+        Placed::read(row_of(&self.chunks, self.refs.get(index)?))
+    }
+
+    /// Sorts, on two threads if it pays: then the halves are sorted, each for itself. Gives where the second begins.
     fn sort(&mut self) -> usize {
-        let Rows { bytes, refs } = self;
-        let bytes = &*bytes;
-        if refs.is_sorted_by(|one, other| Rows::compare(bytes, one, other).is_lt()) {
+        let Gathered { chunks, refs, .. } = self;
+        let chunks = &*chunks;
+        if refs.is_sorted_by(|one, other| compare(chunks, one, other).is_lt()) {
             return refs.len();
         }
-        let sort = |refs: &mut [Ref]| refs.sort_unstable_by(|one, other| Rows::compare(bytes, one, other));
+        let sort = |refs: &mut [Ref]| refs.sort_unstable_by(|one, other| compare(chunks, one, other));
         if refs.len() <= SORT_ALONE_ROWS {
             sort(refs);
             return refs.len();
@@ -100,7 +129,7 @@ impl Rows {
 pub(super) struct Sorter {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
-    rows: Rows,
+    rows: Gathered,
     memory_max: usize,
     count: u64,
     parts: Vec<Arc<dyn DiskFile>>,
@@ -109,7 +138,7 @@ pub(super) struct Sorter {
 impl Sorter {
     pub fn new(disk: Arc<dyn Disk>, directory: &Path, memory_max: usize) -> Self {
         let directory = directory.to_owned();
-        Sorter { disk, directory, rows: Rows::default(), memory_max, count: 0, parts: Vec::new() }
+        Sorter { disk, directory, rows: Gathered::default(), memory_max, count: 0, parts: Vec::new() }
     }
 
     pub fn len(&self) -> u64 {
@@ -117,14 +146,14 @@ impl Sorter {
     }
 
     /// Adds packed files.
-    pub fn append(&mut self, more: &Rows) -> io::Result<()> {
+    pub fn append(&mut self, more: Rows) -> io::Result<()> {
         if !self.rows.refs.is_empty() && self.rows.memory() + more.memory() > self.memory_max {
             self.spill()?;
         }
-        let start = self.rows.bytes.len();
-        self.rows.bytes.extend_from_slice(&more.bytes);
-        self.rows.refs.extend(more.refs.iter().map(|row| Ref { at: start + row.at, ..*row }));
         self.count += more.refs.len() as u64;
+        if !more.refs.is_empty() {
+            self.rows.add(more);
+        }
         Ok(())
     }
 
@@ -141,7 +170,6 @@ impl Sorter {
         }
         out.flush()?;
         self.parts.push(out.file);
-        self.rows = sorted.into_rows();
         Ok(())
     }
 
@@ -195,11 +223,9 @@ enum Source {
 }
 
 impl Source {
-    fn current<'a>(&'a self, rows: &'a Rows) -> Option<Placed<'a>> {
+    fn current<'a>(&'a self, rows: &'a Gathered) -> Option<Placed<'a>> {
         match self {
-            Source::Memory { next, end } if next < end => {
-                rows.refs.get(*next).and_then(|row| Placed::read(&rows.bytes[row.at..]))
-            }
+            Source::Memory { next, end } if next < end => rows.get(*next),
             Source::Memory { .. } => None,
             Source::Part { block, next, .. } => block.get(*next..).and_then(Placed::read),
         }
@@ -248,7 +274,7 @@ impl Source {
 
 /// All files of a load in the order of their keys, those of one name in that of their numbers. It stands on one.
 pub(super) struct Sorted {
-    rows: Rows,
+    rows: Gathered,
     sources: Vec<Source>,
     /// Sources that stand on a row, in the order of these.
     order: Vec<usize>,
@@ -257,19 +283,12 @@ pub(super) struct Sorted {
 type Key<'a> = (u64, &'a [u8], u64);
 
 impl Sorted {
-    fn of_memory(rows: Rows, middle: usize) -> io::Result<Self> {
+    fn of_memory(rows: Gathered, middle: usize) -> io::Result<Self> {
         let end = rows.refs.len();
         let mut sorted = Sorted { rows, sources: Vec::new(), order: Vec::new() };
         sorted.add(Source::Memory { next: 0, end: middle })?;
         sorted.add(Source::Memory { next: middle, end })?;
         Ok(sorted)
-    }
-
-    /// The memory, to be used again.
-    fn into_rows(mut self) -> Rows {
-        self.rows.bytes.clear();
-        self.rows.refs.clear();
-        self.rows
     }
 
     fn add(&mut self, mut source: Source) -> io::Result<()> {
@@ -354,7 +373,7 @@ mod tests {
                     pack(number, file(directory, &name, number), &mut RowRoom::default(), &mut rows).unwrap();
                     wanted.push((directory, name.into_bytes(), number));
                 }
-                sorter.append(&rows).unwrap();
+                sorter.append(rows).unwrap();
             }
             assert!(sorter.parts.len() >= parts_min, "{} parts", sorter.parts.len());
             assert_eq!(sorter.len(), 4000);
@@ -380,7 +399,7 @@ mod tests {
             for number in 0..3 {
                 let mut rows = Rows::default();
                 pack(number, file(1, "name", number), &mut RowRoom::default(), &mut rows).unwrap();
-                sorter.append(&rows).unwrap();
+                sorter.append(rows).unwrap();
             }
             let part = &sorter.parts[0];
             let mut byte = [0];
