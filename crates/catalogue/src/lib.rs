@@ -21,6 +21,7 @@ mod find;
 mod fsck;
 mod history;
 mod listing;
+mod loading;
 mod moving;
 mod quota;
 mod register;
@@ -62,6 +63,11 @@ impl Catalogue {
     /// The store beneath, for what is not the catalogue's matter (closing, status).
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// Names and numbers of users, groups and storage elements as they are now.
+    fn names(&self) -> Arc<registry::Names> {
+        self.registry.names()
     }
 
     /// A new GUID of this moment.

@@ -3,7 +3,7 @@
 
 mod service;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use service::Service;
 
 #[test]

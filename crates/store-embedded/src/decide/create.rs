@@ -50,7 +50,8 @@ pub(super) fn create(state: &State, context: Context, new: NewEntry) -> Decision
     Ok(Effect::Created { entry: Box::new(entry) })
 }
 
-fn check_well_formed(new: &NewEntry) -> Result<(), Refusal> {
+/// Refuses what could be in no state.
+pub(crate) fn check_well_formed(new: &NewEntry) -> Result<(), Refusal> {
     check_not_root(&new.at.name)?;
     check_tags(&new.tags)?;
     if let NewBody::File(file) = &new.body {
