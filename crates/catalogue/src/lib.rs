@@ -40,6 +40,7 @@ use exacat_model::{Error, ErrorKind, Guid, Mutation, OperationId, Result, Revisi
 use exacat_store::{Clock, Outcome, Request, Store};
 
 pub use caller::Caller;
+pub use loading::KnownDirectories;
 pub use settings::Settings;
 pub use whereis::EachWhereis;
 

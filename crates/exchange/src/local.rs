@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use exacat_catalogue::{Caller, Catalogue as Rules, Settings};
+use exacat_catalogue::{Caller, Catalogue as Rules, KnownDirectories, Settings};
 use exacat_model::operation::NewFile;
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Operation, OperationId, UserId};
 use exacat_store::{Clock, Store};
@@ -19,6 +19,7 @@ pub struct Local {
     rules: Arc<Rules>,
     caller: Caller,
     settings: LoadSettings,
+    known: KnownDirectories,
     /// What is being gathered.
     loader: Mutex<Option<Arc<Loader>>>,
 }
@@ -33,7 +34,14 @@ impl Local {
         let shared: Arc<dyn Store> = Arc::clone(&store) as Arc<dyn Store>;
         let rules = Rules::open(shared, clock, Settings::default()).await?;
         let caller = rules.caller_named(&AccountName::parse("admin")?).await?;
-        Ok(Arc::new(Local { store, rules, caller, settings, loader: Mutex::new(None) }))
+        Ok(Arc::new(Local {
+            store,
+            rules,
+            caller,
+            settings,
+            known: KnownDirectories::default(),
+            loader: Mutex::new(None),
+        }))
     }
 
     fn loader(&self) -> Result<Arc<Loader>, Error> {
@@ -64,7 +72,7 @@ impl Catalogue for Local {
 impl Bulk for Local {
     async fn take(&self, files: &[NewFile], which: &[(usize, u64)]) -> Result<Vec<bool>, Error> {
         let places: Vec<usize> = which.iter().map(|(place, _)| *place).collect();
-        let new = self.rules.files_to_load(&self.caller, new_id()?, files, &places).await?;
+        let new = self.rules.files_to_load(&self.caller, new_id()?, files, &places, &self.known).await?;
         let mut taken: Vec<bool> = new.iter().map(Option::is_some).collect();
         let numbered = which.iter().zip(new).filter_map(|((_, line), new)| Some((*line, new?)));
         let took = self.loader()?.take(numbered)?;

@@ -24,6 +24,7 @@ mod merging;
 use merging::{Merge, Slot, same};
 
 use crate::caller::{Caller, PASS, READ, WRITE};
+use crate::loading::KnownDirectories;
 use crate::registry::Names;
 use crate::repeat::{nothing, refused};
 use crate::resolve::{Resolved, Spot};
@@ -42,6 +43,8 @@ pub(crate) struct Call<'a> {
     pub parents: bool,
     pub existing: Existing,
     pub names: Arc<Names>,
+    /// Directories that were found before and cannot have gone.
+    pub known: Option<&'a KnownDirectories>,
 }
 
 /// The operation ids of one part.
@@ -81,7 +84,7 @@ impl Catalogue {
         if files.len() > BATCH_MUTATIONS_MAX {
             return Err(Error::limit("the number of files in one request", files.len(), BATCH_MUTATIONS_MAX));
         }
-        let call = Call { caller, files: &files, parents, existing, names: self.names() };
+        let call = Call { caller, files: &files, parents, existing, names: self.names(), known: None };
         let mut answers: Vec<Option<Result<Registered>>> = files.iter().map(|_| None).collect();
         for (number, part) in parts(&files).into_iter().enumerate() {
             let step = number as u64 * 3;
@@ -239,8 +242,12 @@ impl Catalogue {
             last = Some((parent, number));
             of_place.push(Some(number));
         }
-        let mut found = Vec::with_capacity(lfns.len());
+        let mut found: Vec<Result<Gate>> = Vec::with_capacity(lfns.len());
         let mut missing = Vec::new();
+        if let Some(known) = call.known {
+            let found = self.known_directories(call, known, ids, &lfns).await?;
+            return Ok(Directories { of_place, found });
+        }
         for (number, spot) in self.spots(call.caller, &lfns, true).await?.into_iter().enumerate() {
             if call.parents && matches!(spot, Ok(Spot::Vacant(_))) {
                 missing.push(number);
