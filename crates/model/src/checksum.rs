@@ -64,11 +64,23 @@ impl ChecksumAlgorithm {
     }
 }
 
+/// Bytes of the longest digest, SHA-256's.
+const DIGEST_BYTES_MAX: usize = 32;
+
+fn hex_value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
 /// One checksum: an algorithm and its digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checksum {
     algorithm: ChecksumAlgorithm,
-    digest: [u8; 32],
+    digest: [u8; DIGEST_BYTES_MAX],
 }
 
 impl Checksum {
@@ -105,6 +117,32 @@ impl Checksum {
     /// 3. an adler32 or crc32c of 1 to 7 digits lost its leading zeros, and gets them back;
     /// 4. anything else that has not exactly the algorithm's number of hex digits is refused.
     pub fn parse(text: &str) -> Result<Self> {
+        let trimmed = text.trim();
+        // Nearly all are written as they are printed: listings have them by the million.
+        if let Some((name, digest)) = trimmed.split_once(':')
+            && let Some(algorithm) = ChecksumAlgorithm::ALL.into_iter().find(|known| known.name() == name)
+            && let Some(checksum) = Self::of_hex(algorithm, digest.as_bytes())
+        {
+            return Ok(checksum);
+        }
+        Self::parse_odd(text)
+    }
+
+    /// A checksum of exactly as many hex digits as its algorithm's have; none if they are not.
+    fn of_hex(algorithm: ChecksumAlgorithm, digits: &[u8]) -> Option<Self> {
+        let mut digest = [0u8; 32];
+        let bytes = digest.get_mut(..algorithm.digest_bytes())?;
+        if digits.len() != 2 * bytes.len() {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let (high, low) = (hex_value(pair[0])?, hex_value(pair[1])?);
+            *byte = high << 4 | low;
+        }
+        Some(Checksum { algorithm, digest })
+    }
+
+    fn parse_odd(text: &str) -> Result<Self> {
         let bad = |why: &str| Error::invalid(format!("bad checksum {text:.100?}: {why}"));
         let trimmed = text.trim();
         let lower = trimmed.to_ascii_lowercase();
@@ -168,8 +206,16 @@ impl Checksum {
 
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.algorithm.name())?;
-        self.digest().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        f.write_str(self.algorithm.name())?;
+        f.write_str(":")?;
+        // All at once: exports print billions.
+        let mut digits = [0u8; 2 * DIGEST_BYTES_MAX];
+        let digits = &mut digits[..2 * self.digest().len()];
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.digest()) {
+            *pair = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+        }
+        f.write_str(str::from_utf8(digits).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -12,6 +12,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,11 +20,12 @@ use exacat_model::{Error, ErrorKind, Revision};
 use parking_lot::{Condvar, Mutex};
 
 use crate::keyspace;
+use crate::load::{Piece, rows_of};
 use crate::page::Row;
-use crate::settings::{MEMTABLES_FROZEN_MAX, MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY};
+use crate::settings::{LOAD_BLOCKS_MAX, MEMTABLES_FROZEN_MAX, MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY};
 use crate::state::Frozen;
 use crate::store::Shared;
-use crate::table::{Shelf, merge_runs, write_memtable};
+use crate::table::{Begun, Shelf, merge_runs, write_memtable};
 
 const RUNS_SPACE: &str = "space for runs";
 
@@ -48,19 +50,62 @@ struct Desk {
     changed: Condvar,
     /// Memtables in the slot, to be seen without its lock.
     waiting: AtomicUsize,
+    /// There is a load in the slot.
+    loading: AtomicBool,
     /// Runs more than merging leaves, when it keeps up.
     owed: AtomicUsize,
     ended: AtomicBool,
 }
 
+/// Rows of a load, on their way into a run.
+struct LoadJob {
+    rows_max: u64,
+    pieces: Receiver<Piece>,
+    done: SyncSender<Result<(), Error>>,
+}
+
+/// A run that a load makes, seen by the writer. Dropped before its end, nothing comes of it.
+pub(crate) struct Loading {
+    pieces: SyncSender<Piece>,
+    done: Receiver<Result<(), Error>>,
+}
+
+impl Loading {
+    /// Gives rows, once there is room for them.
+    pub fn give(&mut self, piece: Piece) -> Result<(), Error> {
+        // It takes nothing any more if it failed, and says why.
+        self.pieces.send(piece).or_else(|_| self.outcome())
+    }
+
+    /// Gives the end, and waits until the run counts.
+    pub fn end(mut self, piece: Piece) -> Result<(), Error> {
+        self.give(piece)?;
+        self.outcome()
+    }
+
+    fn outcome(&self) -> Result<(), Error> {
+        let gone = || Error::new(ErrorKind::Unavailable, "the merger of runs is gone");
+        self.done.recv().unwrap_or_else(|_| Err(gone()))
+    }
+}
+
 #[derive(Default)]
 struct Slot {
+    /// A run to be made of a load.
+    load: Option<LoadJob>,
     /// The oldest first; it stays until it is a run.
     frozen: VecDeque<Arc<Frozen>>,
     /// Why the oldest could not be written.
     trouble: Option<String>,
     /// The thread is gone.
     gone: bool,
+}
+
+impl Desk {
+    /// Is there something that goes before a merge?
+    fn is_urgent(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0 || self.loading.load(Ordering::Relaxed)
+    }
 }
 
 /// The thread, seen by the writer.
@@ -77,7 +122,12 @@ impl Drop for Leaving {
         if !self.0.ended.load(Ordering::Acquire) {
             self.1.close("the merger of runs ended by a defect");
         }
-        self.0.slot.lock().gone = true;
+        {
+            let mut slot = self.0.slot.lock();
+            slot.gone = true;
+            // Who feeds it hears of it by that.
+            slot.load = None;
+        }
         self.0.changed.notify_all();
     }
 }
@@ -88,6 +138,7 @@ impl Merger {
             slot: Mutex::default(),
             changed: Condvar::new(),
             waiting: AtomicUsize::new(0),
+            loading: AtomicBool::new(false),
             owed: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
         });
@@ -108,6 +159,19 @@ impl Merger {
         slot.frozen.push_back(Arc::new(frozen));
         self.desk.waiting.store(slot.frozen.len(), Ordering::Release);
         self.desk.changed.notify_all();
+    }
+
+    /// Begins a run of at most so many rows of a load.
+    pub fn load(&self, rows_max: u64) -> Loading {
+        let (pieces, taken) = sync_channel(LOAD_BLOCKS_MAX);
+        let (done, outcome) = sync_channel(1);
+        let mut slot = self.desk.slot.lock();
+        if !slot.gone {
+            slot.load = Some(LoadJob { rows_max, pieces: taken, done });
+            self.desk.loading.store(true, Ordering::Release);
+            self.desk.changed.notify_all();
+        }
+        Loading { pieces, done: outcome }
     }
 
     /// Waits until a further memtable may be handed over. An error says why that is not so.
@@ -181,6 +245,9 @@ impl Work {
                 self.write(&frozen);
                 continue;
             }
+            if self.load() {
+                continue;
+            }
             let merged = match self.shelf.mergeable(&self.merging) {
                 Some(_) if rest_until.is_none_or(|until| Instant::now() >= until) => self.merge(u64::MAX),
                 _ => Ok(false),
@@ -204,7 +271,7 @@ impl Work {
     /// Waits for something to do.
     fn rest(&self, until: Option<Instant>) {
         let mut slot = self.desk.slot.lock();
-        if !slot.frozen.is_empty() || self.ended() {
+        if !slot.frozen.is_empty() || slot.load.is_some() || self.ended() {
             return;
         }
         match until {
@@ -260,6 +327,58 @@ impl Work {
         Ok(())
     }
 
+    /// Makes a run of a load, if there is one.
+    fn load(&mut self) -> bool {
+        if !self.desk.loading.load(Ordering::Acquire) {
+            return false;
+        }
+        let job = {
+            let mut slot = self.desk.slot.lock();
+            self.desk.loading.store(false, Ordering::Release);
+            slot.load.take()
+        };
+        let Some(LoadJob { rows_max, pieces, done }) = job else { return false };
+        let begun = Instant::now();
+        let loaded = self.load_run(rows_max, &pieces);
+        if let Ok(rows) = &loaded {
+            self.shared.figures.flushed(*rows, begun.elapsed());
+            self.note_debt();
+        }
+        // Nothing more is taken before it is said why.
+        drop(pieces);
+        let _gone = done.send(loaded.map(|_| ()));
+        true
+    }
+
+    fn load_run(&mut self, rows_max: u64, pieces: &Receiver<Piece>) -> Result<u64, Error> {
+        let Begun { number, mut writer } = self.shelf.begin(rows_max)?;
+        let wrong = |error: std::io::Error| {
+            Error::new(ErrorKind::Unavailable, format!("cannot write a run: {error}"))
+        };
+        let write = || -> Result<(Box<Frozen>, u64), Error> {
+            let ended = || Error::new(ErrorKind::Unavailable, "the load ended before its run");
+            let frozen = loop {
+                match pieces.recv().map_err(|_| ended())? {
+                    Piece::Rows(block) => {
+                        for (revision, time, file) in rows_of(&block) {
+                            writer.push(&file.row(revision, time)).map_err(wrong)?;
+                        }
+                    }
+                    Piece::End(frozen) => break frozen,
+                }
+            };
+            frozen.resident().try_for_each(|row| writer.push(&row)).map_err(wrong)?;
+            let rows = writer.rows();
+            writer.finish().map_err(wrong)?;
+            Ok((frozen, rows))
+        };
+        let (frozen, rows) = write().inspect_err(|_| self.shelf.give_up(number))?;
+        self.shelf.add(number, rows, frozen.revision, frozen.time)?;
+        self.shared.history.set_floor(frozen.revision);
+        self.shared.state.write().table.install(Arc::clone(self.shelf.version()), true);
+        Ok(rows)
+    }
+
     /// Merges some runs of one size, if there are enough, of fewer rows than `rows_max` in all. False if there are not.
     fn merge(&mut self, rows_max: u64) -> Result<bool, Error> {
         let Some((runs, below)) = self.shelf.mergeable(&self.merging) else { return Ok(false) };
@@ -275,7 +394,7 @@ impl Work {
         let kept = |row: &Row<'_>| row.parent != keyspace::OPERATIONS || is_remembered(row, from);
         let desk = Arc::clone(&self.desk);
         let merged = merge_runs(&runs, below, kept, begun.writer, |_| {
-            while desk.waiting.load(Ordering::Relaxed) > 0 && !desk.ended.load(Ordering::Relaxed) {
+            while desk.is_urgent() && !desk.ended.load(Ordering::Relaxed) {
                 self.do_urgent(rows);
             }
             !desk.ended.load(Ordering::Relaxed)
@@ -305,6 +424,9 @@ impl Work {
     fn do_urgent(&mut self, rows: u64) {
         if let Some(frozen) = self.oldest() {
             self.write(&frozen);
+        }
+        if self.load() {
+            return;
         }
         while !self.ended() {
             match self.merge(rows / 2) {

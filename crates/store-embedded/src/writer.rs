@@ -23,6 +23,7 @@ use crate::archive::Archivist;
 use crate::committer::{Answered, Committer, Group, Waiting};
 use crate::decide::{Context, Declined, bytes_at_most, decide};
 use crate::defect::Defect;
+use crate::load::LoadWork;
 use crate::log::Log;
 use crate::merger::Merger;
 use crate::record::{Head, RecordWriter, encode_effect};
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     Flush { reply: oneshot::Sender<Result<(), Error>> },
     /// Do something while all that was done is durable, and nothing more is being done.
     Settled { work: Box<dyn FnOnce(Result<(), Error>) + Send> },
+    /// Load files that were gathered.
+    Load(Box<LoadWork>),
     /// Finish.
     Close { reply: oneshot::Sender<()> },
 }
@@ -168,6 +171,7 @@ impl Writer {
                         let ended = |why: Arc<str>| Error::new(ErrorKind::Unavailable, why.to_string());
                         work(self.failure().map_or(Ok(()), |why| Err(ended(why))));
                     }
+                    Command::Load(work) => self.load(*work),
                     Command::Close { reply } => {
                         self.shared.refuse();
                         if let Err(error) = self.flush_all() {
@@ -177,8 +181,8 @@ impl Writer {
                         return Some(reply);
                     }
                 }
-                let full = self.group.bytes.len() >= GROUP_BYTES_MAX
-                    || self.group.requests >= GROUP_REQUESTS_MAX;
+                let full =
+                    self.group.bytes.len() >= GROUP_BYTES_MAX || self.group.requests >= GROUP_REQUESTS_MAX;
                 next = if full { None } else { self.commands.try_recv().ok() };
             }
             self.flush();
@@ -190,7 +194,7 @@ impl Writer {
     }
 
     /// Why nothing more can be done, if so.
-    fn failure(&self) -> Option<Arc<str>> {
+    pub(crate) fn failure(&self) -> Option<Arc<str>> {
         self.shared.durability.ended()
     }
 
@@ -355,7 +359,7 @@ impl Writer {
     }
 
     /// Writes what there is, and begins a segment if so many bytes do not fit into this one.
-    fn make_space(&mut self, bytes: usize) -> Result<(), String> {
+    pub(crate) fn make_space(&mut self, bytes: usize) -> Result<(), String> {
         self.settle();
         if let Some(why) = self.failure() {
             return Err(why.to_string());
@@ -392,7 +396,7 @@ impl Writer {
     // ---- one group ----
 
     /// Hands the group over, to be made durable and answered.
-    fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if self.group.bytes.is_empty() && self.group.waiting.is_empty() {
             return;
         }
@@ -406,7 +410,7 @@ impl Writer {
     }
 
     /// Makes all that was done durable, or finds out that it cannot be.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.flush();
         self.committer.settle();
     }
@@ -446,7 +450,7 @@ impl Writer {
     }
 
     /// Has all that is in memory only written into runs.
-    fn flush_all(&mut self) -> Result<(), Error> {
+    pub(crate) fn flush_all(&mut self) -> Result<(), Error> {
         self.settle();
         if let Some(why) = self.failure() {
             return Err(Error::new(ErrorKind::Unavailable, why.to_string()));

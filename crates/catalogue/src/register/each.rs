@@ -6,15 +6,27 @@
 use exacat_model::operation::{Existing, NewFile, Registered};
 use exacat_model::{Answer, EntryId, Mutation, Operation, OperationId, Result};
 use exacat_store::{Outcome, Refusal, Request};
+use futures::future::BoxFuture;
 
 use super::{Call, PartIds, Plan};
 use crate::Catalogue;
 use crate::caller::Caller;
+use crate::execute::apart;
 use crate::repeat::refused;
 
 impl Catalogue {
     /// Carries out as many operations as there are files, each to register one under its own id; gives what each came to.
-    pub async fn register_each(
+    pub fn register_each<'a>(
+        &'a self,
+        caller: &'a Caller,
+        files: Vec<(OperationId, NewFile)>,
+        parents: bool,
+        existing: Existing,
+    ) -> BoxFuture<'a, Vec<Result<Answer>>> {
+        apart(self.each_registered(caller, files, parents, existing))
+    }
+
+    async fn each_registered(
         &self,
         caller: &Caller,
         files: Vec<(OperationId, NewFile)>,
@@ -32,7 +44,7 @@ impl Catalogue {
                 Some(answer) => answer,
                 None => {
                     let operation = Operation::Register { files: vec![file], parents, existing };
-                    Box::pin(self.execute(caller, id, operation)).await
+                    self.execute(caller, id, operation).await
                 }
             });
         }
@@ -49,7 +61,7 @@ impl Catalogue {
         existing: Existing,
     ) -> Vec<Option<Result<Answer>>> {
         let mut settled: Vec<Option<Result<Answer>>> = files.iter().map(|_| None).collect();
-        let call = Call { caller, files, parents: false, existing, names: self.registry.names() };
+        let call = Call { caller, files, parents: false, existing, names: self.names(), known: None };
         let Some(first) = ids.first() else { return settled };
         // No directory is made and nothing merged, so these are not used.
         let unused = PartIds { create: *first, merge: *first, parents: *first };

@@ -15,7 +15,12 @@ use crate::repeat::nothing;
 use crate::resolve::Resolved;
 
 /// Is everything given so already?
-pub(super) fn same(call: &Call<'_>, file: &NewFile, archive: Option<Guid>, entry: &Entry) -> Result<Registered> {
+pub(super) fn same(
+    call: &Call<'_>,
+    file: &NewFile,
+    archive: Option<Guid>,
+    entry: &Entry,
+) -> Result<Registered> {
     let difference = differences(call, file, archive, entry)?;
     match (difference.contradictions.is_empty(), difference.edits.is_empty(), entry.guid()) {
         (true, true, Some(guid)) => Ok(Registered::Unchanged(guid)),

@@ -91,12 +91,17 @@ they are counted, and with --rejects written to a file with line and reason. A s
 changes nothing and says so. An interrupted one goes on where it stopped (what is done is noted beside the
 listing, or where --state says). Exit status 18 (invalid) if rows were rejected.
 
+With --offline the listing goes into a data directory on this machine whose server is stopped, with the same checks and
+to the same end, several times faster; it may be larger than memory. Interrupted, it begins with the first row
+again, and finds what is there already.
+
 Examples:
   exacat import files.tsv.zst --columns lfn,size,checksum,pfn --se MY::SITE::DISK
   exacat import files.csv --columns path=lfn,bytes=size --prefix /imported --rejects bad.tsv
   exacat import transfers.tsv --columns name=lfn,dst=se --se-auto --repeats --existing merge --prefix /dune
   exacat import datasets.jsonl --kind collection --columns id=lfn --rest-as-tags --prefix /sets
-  exacat import saved.tsv.zst --restore          an export, with its storage elements and accounts")]
+  exacat import saved.tsv.zst --restore          an export, with its storage elements and accounts
+  exacat import --offline files.tsv.zst --columns lfn,size,checksum,pfn --se-auto --data /srv/exacat")]
 pub struct ImportArgs {
     /// Listings
     #[arg(value_name = "FILE", required = true)]
@@ -118,6 +123,9 @@ pub struct ImportArgs {
     /// Of an export: make the storage elements, users and groups it needs, where they are not there
     #[arg(long)]
     pub restore: bool,
+    /// Into the data directory itself, in bulk; no server may be running on it
+    #[arg(long)]
+    pub offline: bool,
 }
 
 /// `exacat verify`
@@ -178,6 +186,33 @@ pub struct ExportArgs {
     pub pfn_same: Option<String>,
     #[command(flatten)]
     pub conditions: Box<super::Conditions>,
+}
+
+/// `exacat digest`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Two catalogues have the same below a directory exactly if their digests of it are the same, wherever it stands. A
+digest is of all that an export holds. Digests of a catalogue that changes meanwhile are of no one state: digest a
+snapshot (exacat serve --snapshot NAME) where that matters.
+
+Examples:
+  exacat digest                                   of everything
+  exacat digest /demo --depth 2                   and of the directories two levels below
+  exacat digest -o here.digests                   of every directory, into a file
+  exacat digest --against here.digests            at another catalogue: which directories differ?")]
+pub struct DigestArgs {
+    /// What is below this directory
+    #[arg(value_name = "DIR", default_value = "/")]
+    pub directory: String,
+    /// Show directories so many levels below it, too
+    #[arg(long, value_name = "LEVELS", default_value_t = 0)]
+    pub depth: usize,
+    /// Write the digests of all directories to a file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Compare with the digests in a file, and name the directories that differ
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
 }
 
 /// `exacat generate`

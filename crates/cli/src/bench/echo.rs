@@ -1,7 +1,11 @@
 //! A raw echo: takes frames as the server does, and answers each with the same bytes. What a look-up costs more than
 //! this is the catalogue's; the rest is the machine's.
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn};
 use exacat_wire::native::limits::{FRAME_BYTES_MAX, HEADER_BYTES};
@@ -11,9 +15,9 @@ use exacat_wire::native::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::runtime::{Builder, Runtime};
 
 use super::frames::push_numbered;
+use super::target::Target;
 
 /// What it says it keeps to; its only client keeps to less.
 const LIMITS: Limits = Limits {
@@ -25,33 +29,43 @@ const LIMITS: Limits = Limits {
 /// Room for what is read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Echoes until it is dropped, on as many threads as there are cores.
+/// Asking whether it is there yet, so many times, with a pause in between.
+const ASKED_MAX: u32 = 5000;
+
+/// A process that echoes, as the server is one; ends with this.
 pub struct Echo {
-    runtime: Option<Runtime>,
+    child: Child,
     socket: PathBuf,
 }
 
 impl Echo {
-    /// Listens at `socket`, and answers every request with `answer`.
-    pub fn start(socket: &Path, answer: &Answer) -> Result<Self, Error> {
-        let failed = |error: std::io::Error| {
-            Error::new(ErrorKind::Unavailable, format!("cannot start an echo: {error}"))
-        };
+    /// Starts one that listens at `socket` and answers every request with `answer`.
+    pub async fn start(socket: &Path, answer: &Answer) -> Result<Self, Error> {
         let mut frame = Vec::new();
         encode_answer(&mut frame, FRAME_BYTES_MAX, 1, answer)?;
-        let runtime = Builder::new_multi_thread().enable_io().build().map_err(failed)?;
-        let listener = {
-            let _here = runtime.enter();
-            UnixListener::bind(socket).map_err(failed)?
-        };
-        runtime.spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let frame = frame.clone();
-                // The end of a conversation is no concern of the echo: whoever talks to it sees it.
-                tokio::spawn(async move { converse(stream, &frame).await.ok() });
+        let child = Command::new(std::env::current_exe().map_err(failed)?)
+            .args(["bench", "--echo"])
+            .arg(socket)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let mut echo = Echo { child, socket: socket.to_owned() };
+        if let Some(mut stdin) = echo.child.stdin.take() {
+            stdin.write_all(&frame).map_err(failed)?;
+        }
+        for _ in 0..ASKED_MAX {
+            if UnixStream::connect(socket).await.is_ok() {
+                return Ok(echo);
             }
-        });
-        Ok(Echo { runtime: Some(runtime), socket: socket.to_owned() })
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Err(Error::new(ErrorKind::Unavailable, "the echo does not answer"))
+    }
+
+    /// As a target of a load, for its CPU time.
+    pub fn target(&self) -> Arc<Target> {
+        Arc::new(Target::Network { clients: Vec::new(), pid: Some(self.child.id()) })
     }
 
     /// Where it listens.
@@ -62,14 +76,31 @@ impl Echo {
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        // It may have ended already; then there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn failed(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("an echo: {error}"))
+}
+
+/// The process: listens at `socket`, and answers every request with the frame that comes on standard input, until it is
+/// killed.
+pub async fn serve(socket: &Path) -> Result<(), Error> {
+    let mut answer = Vec::new();
+    std::io::stdin().read_to_end(&mut answer).map_err(failed)?;
+    let listener = UnixListener::bind(socket).map_err(failed)?;
+    loop {
+        let (stream, _) = listener.accept().await.map_err(failed)?;
+        let answer = answer.clone();
+        // The end of a conversation is no concern of the echo: whoever talks to it sees it.
+        tokio::spawn(async move { converse(stream, &answer).await.ok() });
     }
 }
 
 async fn converse(mut stream: UnixStream, answer: &[u8]) -> Result<(), Error> {
-    let failed = |error: std::io::Error| Error::new(ErrorKind::Unavailable, error.to_string());
     let (mut decoder, mut came, mut out) = (FrameDecoder::new(), vec![0; READ_BYTES], Vec::new());
     loop {
         out.clear();

@@ -7,9 +7,11 @@
     reason = "a test fails by panicking, and says what it skipped or counted"
 )]
 
+mod digesting;
 mod exporting;
 mod generating;
 mod importing;
+mod in_bulk;
 mod real_listings;
 mod resuming;
 mod support;

@@ -29,7 +29,7 @@ use crate::page::Row;
 use crate::run::{Cache, Held, Reading, Run, RunWriter};
 
 pub(crate) use merge::{From, Merged};
-pub(crate) use shelf::{Shelf, name as run_file_name};
+pub(crate) use shelf::{Begun, Shelf, name as run_file_name};
 
 /// The runs of a moment.
 #[derive(Clone, Default)]

@@ -8,6 +8,7 @@ mod crash;
 mod damage;
 mod faults;
 mod golden;
+mod loading;
 mod restoring;
 mod retention;
 pub mod simulated;
