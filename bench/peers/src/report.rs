@@ -290,7 +290,7 @@ impl<'o> Report<'o> {
             if pair != (ratio.peer, ratio.ours) {
                 pair = (ratio.peer, ratio.ours);
                 self.print(&format!(
-                    "\n{:<72} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+                    "\n{:<90} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
                     format!("how many times better than {} {} is (below 1: worse)", pair.0, pair.1),
                     "rate",
                     "CPU",
@@ -310,7 +310,7 @@ impl<'o> Report<'o> {
                 .into_iter()
                 .map(|times| format!(" {:>8}", times.map_or("-".to_owned(), times_better)))
                 .collect();
-            self.print(&format!("{:<72}{columns}", format!("{}{forms}", ratio.measure.name())))?;
+            self.print(&format!("{:<90}{columns}", format!("{}{forms}", ratio.measure.name())))?;
         }
         Ok(())
     }
