@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod checked_text;
 mod checkpoint;
 mod committer;
 mod decide;
@@ -51,6 +52,7 @@ mod merger;
 mod open;
 mod page;
 mod record;
+mod repair;
 mod run;
 mod segment;
 mod segment_reader;
@@ -62,6 +64,7 @@ mod table;
 mod writer;
 
 pub use inspect::{Inspection, read_manifest, read_run, read_segment};
+pub use repair::{RepairOptions, RepairProgress, Repaired};
 pub use settings::{EmbeddedSettings, HistoryKept};
 pub use snapshot::{BackupInfo, BackupSource, Cloned, RestorePoint, RestoreProgress, Restored};
 pub use store::EmbeddedStore;

@@ -41,6 +41,8 @@ pub(crate) const MERGE_PAUSE_MAX: Duration = Duration::from_millis(40);
 pub(crate) const MERGE_RETRY: Duration = Duration::from_millis(500);
 /// Times that a reader asks again for pages that are not in memory; then it waits for them with the lock.
 pub(crate) const ASK_AGAIN_MAX: usize = 64;
+/// Losses that a repair lists one by one; of more it says how many.
+pub(crate) const LOSSES_LISTED_MAX: usize = 10_000;
 /// Snapshots of a catalogue, at most.
 pub(crate) const SNAPSHOTS_MAX: usize = 256;
 /// Requests to take or drop a snapshot whose answers may be asked for again.

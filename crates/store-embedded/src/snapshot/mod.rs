@@ -24,7 +24,7 @@
 
 mod backup;
 mod clone;
-mod cut;
+pub(crate) mod cut;
 mod diff;
 mod label;
 mod line;
@@ -32,10 +32,12 @@ mod restore;
 mod serve;
 pub(crate) mod switch;
 mod take;
-mod view;
+pub(crate) mod view;
 
+pub(crate) use backup::files_of_backup;
 pub use backup::{BackupInfo, BackupSource};
 pub use clone::Cloned;
+pub(crate) use line::header_of_file;
 pub use restore::{RestorePoint, RestoreProgress, Restored};
 pub(crate) use serve::Keeper;
 pub(crate) use take::sweep;

@@ -1,13 +1,14 @@
 //! Tests of the engine as a whole, on a simulated disk: what the conformance suite cannot see.
 
 mod archiving;
-mod backups;
+pub mod backups;
 mod behaviour;
 mod carried_over;
 mod crash;
 mod damage;
 mod faults;
 mod golden;
+mod repairing;
 mod restoring;
 mod retention;
 pub mod simulated;
