@@ -4,6 +4,7 @@ mod accounts;
 mod attributes;
 mod exchange;
 mod find;
+mod fsck;
 mod history;
 mod listing;
 mod lookup;
@@ -48,7 +49,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Backup(ref args) if args.ls || args.verify => {
             return snapshots::backups(args, global, style).await;
         }
-        Command::Fsck(args) if args.offline => return serve::fsck_offline(&global.connection, style).await,
+        Command::Fsck(args) if args.offline => return fsck::offline(args, global, style).await,
         Command::Generate(ref args) if let Some(path) = &args.listing => {
             return exchange::generate_listing(args, path, global, style);
         }

@@ -1,13 +1,10 @@
-//! `serve`: the service itself, and the check of a data directory without one.
+//! `serve`: the service itself.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use exacat_model::{AccountName, Error, ErrorKind, Mode, SnapshotName};
+use exacat_model::{AccountName, Error, Mode, SnapshotName};
 use exacat_server::{Addresses, CertificateFiles, Server, ServerSettings, StoreChoice};
-use exacat_store::{Store, SystemClock};
-use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -176,47 +173,4 @@ fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(),
         Err(Failure::OutputClosed) => Ok(()),
         other => other,
     }
-}
-
-/// `exacat fsck --offline`
-pub async fn fsck_offline(connection: &Connection, style: Style) -> Result<u8, Failure> {
-    let directory = data_directory(connection)?;
-    let about = |error: Error| Failure::about(shown(&directory), error);
-    let store = directory.join("store");
-    if !store.is_dir() {
-        return Err(about(Error::not_found("no catalogue is here")));
-    }
-    // The same lock a server holds: opening replays the log, and two must not.
-    let lock = directory.join("server.lock");
-    let lock = std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&lock)
-        .map_err(|error| Failure::local(format!("cannot open {}: {error}", lock.display())))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(std::fs::TryLockError::WouldBlock) => {
-            let message = "a server uses this data directory: 'exacat fsck' without --offline asks it";
-            return Err(about(Error::new(ErrorKind::Unavailable, message)));
-        }
-        Err(std::fs::TryLockError::Error(error)) => {
-            return Err(Failure::local(format!("cannot lock {}: {error}", shown(&directory))));
-        }
-    }
-    // It is here to be looked at: what could be compressed or removed waits for the server.
-    let settings = EmbeddedSettings { archive: false, ..EmbeddedSettings::at(store) };
-    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(settings, Arc::new(SystemClock)));
-    let store = opened
-        .await
-        .map_err(|error| Failure::local(format!("opening the store failed: {error}")))?
-        .map_err(about)?;
-    let audit = store.audit().await.map_err(about);
-    let closed = store.close().await.map_err(about);
-    let mut out = Out::new(style);
-    let shown = super::service::show_audit(&mut out, &audit?);
-    out.flush()?;
-    shown?;
-    closed?;
-    Ok(0)
 }

@@ -142,9 +142,13 @@ impl MendedLog {
         Some((&self.parts[first..end], self.parts[end - 1].last))
     }
 
-    /// Is nothing missing, from a revision on?
-    pub fn is_whole_after(&self, revision: Revision) -> bool {
-        self.holes.iter().all(|hole| hole.to.is_some_and(|to| to <= revision))
+    /// Does it lead from a state at a revision to the last change that there was, of which runs have those up to `in_runs`?
+    pub fn is_whole_after(&self, revision: Revision, in_runs: Revision) -> bool {
+        if !self.holes.iter().all(|hole| hole.to.is_some_and(|to| to <= revision)) {
+            return false;
+        }
+        let last = self.parts.last().map_or(in_runs, |part| part.last.max(in_runs));
+        revision >= last || self.after(revision).is_some_and(|(_, end)| end >= last)
     }
 }
 
@@ -259,6 +263,19 @@ impl Work<'_> {
             }
         }
         let reaches = |last: Revision| after.is_none_or(|after| last.0 + 1 == after.0);
+        if let Ok(seen) = &seen
+            && seen.damage.is_none()
+            && !reaches(seen.last)
+        {
+            // What comes after it may have been in it, or in a segment that is missing.
+            let copies = self.copies(first, Some(seen.header.salt))?;
+            if !copies.iter().any(|part| part.last > seen.last) {
+                let part = part_of(seen, Bytes::File { path: path.to_owned(), own: true });
+                let next = Revision(part.last.0 + 1);
+                self.log.parts.push(part);
+                return Ok(next);
+            }
+        }
         let problem = match &seen {
             Ok(seen) if seen.damage.is_none() && reaches(seen.last) => {
                 let part = part_of(seen, Bytes::File { path: path.to_owned(), own: true });

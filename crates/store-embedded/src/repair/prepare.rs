@@ -81,7 +81,7 @@ impl Plan<'_> {
         // Whole: nothing is missing of the state, nor of the history that was kept.
         for base in self.bases()? {
             let revision = self.revision_of(&base)?;
-            if !self.log.is_whole_after(revision) {
+            if !self.log.is_whole_after(revision, self.runs.manifest.revision) {
                 why_not.push(format!("{}: the log after it is not whole", self.name(&base)));
                 continue;
             }
@@ -107,8 +107,12 @@ impl Plan<'_> {
                 made => return made,
             }
         }
-        // Nothing of the runs can be read.
-        for base in self.bases()? {
+        // Nothing of the runs can be read: the newest state that there is, with what follows it. None at all is no state.
+        let is_state = |base: &Base<'_>| {
+            let begins = self.log.parts.first().is_some_and(|part| part.first == Revision(1));
+            !matches!(base, Base::Oldest(0) | Base::Nothing) || begins
+        };
+        for base in self.bases()?.into_iter().filter(is_state) {
             match self.from_base(&base, tell) {
                 Err(error) if is_about_files(&error) => why_not.push(error.message),
                 made => return made,
