@@ -132,6 +132,13 @@ impl Merger {
         }
     }
 
+    /// What waits, elsewhere, until every memtable that was handed over so far is a run.
+    pub fn pending(&self) -> Pending {
+        let slot = self.desk.slot.lock();
+        let up_to = slot.frozen.back().map(|frozen| frozen.revision);
+        Pending { desk: Arc::clone(&self.desk), up_to }
+    }
+
     /// Waits as long as a group of changes has to, for merging to keep up: the longer, the more is owed.
     pub fn pace(&self) {
         let owed = self.desk.owed.load(Ordering::Relaxed);
@@ -144,6 +151,28 @@ impl Merger {
             if self.desk.changed.wait_until(&mut slot, until).timed_out() {
                 return;
             }
+        }
+    }
+}
+
+/// Memtables that were handed over, seen by who waits for them to be runs.
+pub(crate) struct Pending {
+    desk: Arc<Desk>,
+    /// The last change in the newest of them.
+    up_to: Option<Revision>,
+}
+
+impl Pending {
+    /// Waits until they are. An error says why that is not so.
+    pub fn wait(&self) -> Result<(), String> {
+        let Some(up_to) = self.up_to else { return Ok(()) };
+        let waits = |slot: &Slot| slot.frozen.front().is_some_and(|frozen| frozen.revision <= up_to);
+        let mut slot = self.desk.slot.lock();
+        self.desk.changed.wait_while(&mut slot, |slot| waits(slot) && slot.trouble.is_none() && !slot.gone);
+        match &slot.trouble {
+            _ if !waits(&slot) => Ok(()),
+            Some(trouble) => Err(trouble.clone()),
+            None => Err("the merger of runs is gone".to_owned()),
         }
     }
 }
