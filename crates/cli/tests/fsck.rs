@@ -29,7 +29,9 @@ fn stopped() -> (Service, Vec<serde_json::Value>) {
     for directory in 0..4 {
         service.ok(&format!("mkdir -p /demo/{directory}"));
         for number in 0..12 {
-            service.ok(&format!("register /demo/{directory}/file-{number} --size {number}k --se VO::NEAR::DISK"));
+            service.ok(&format!(
+                "register /demo/{directory}/file-{number} --size {number}k --se VO::NEAR::DISK"
+            ));
         }
     }
     service.ok("rm /demo/0/file-3");

@@ -186,6 +186,11 @@ pub(crate) fn is_of_this_version_but_for_its_number(text: &str) -> bool {
     parse(&text.replacen(second, &format!("version {VERSION}"), 1)).is_ok()
 }
 
+/// What a text says, written again.
+pub(crate) fn read_again(text: &str) -> Result<String, Error> {
+    parse(text).map(|identity| identity.encode()).map_err(|(kind, what)| Error::new(kind, what))
+}
+
 fn parse(text: &str) -> Result<Identity, (ErrorKind, String)> {
     let damaged = |what: &str| (ErrorKind::Corrupt, format!("{what} is missing or damaged"));
     let mut lines = text.lines();
@@ -228,7 +233,8 @@ mod tests {
             flipped[at] ^= 1;
             let flipped = String::from_utf8_lossy(&flipped).into_owned();
             assert!(parse(&flipped).is_err(), "byte {at}");
-            let is_version = clone[..at].ends_with("version ");
+            // Its line is that from byte 17 on.
+            let is_version = (17..26).contains(&at);
             assert_eq!(is_of_this_version_but_for_its_number(&flipped), is_version, "byte {at}");
         }
         assert!(!is_of_this_version_but_for_its_number(&good.replace("version 1", "version 2")));

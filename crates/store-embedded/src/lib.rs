@@ -37,6 +37,7 @@ mod checked_text;
 mod checkpoint;
 mod committer;
 mod decide;
+mod decode;
 mod defect;
 pub mod disk;
 mod durability;
@@ -63,6 +64,7 @@ mod store;
 mod table;
 mod writer;
 
+pub use decode::{read_page, read_row, read_text};
 pub use inspect::{Inspection, read_manifest, read_run, read_segment};
 pub use repair::{RepairOptions, RepairProgress, Repaired};
 pub use settings::{EmbeddedSettings, HistoryKept};

@@ -20,7 +20,10 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::keyspace;
 use crate::page::Row;
-use crate::settings::{MEMTABLES_FROZEN_MAX, MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY};
+use crate::run::Run;
+use crate::settings::{
+    EmbeddedSettings, MEMTABLES_FROZEN_MAX, MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY,
+};
 use crate::state::Frozen;
 use crate::store::Shared;
 use crate::table::{Shelf, merge_runs, write_memtable};
@@ -61,6 +64,9 @@ struct Slot {
     trouble: Option<String>,
     /// The thread is gone.
     gone: bool,
+    /// It has nothing to do.
+    #[cfg(test)]
+    resting: bool,
 }
 
 /// The thread, seen by the writer.
@@ -83,7 +89,8 @@ impl Drop for Leaving {
 }
 
 impl Merger {
-    pub fn start(shared: Arc<Shared>, shelf: Shelf) -> Result<Self, Error> {
+    pub fn start(shared: Arc<Shared>, shelf: Shelf, settings: &EmbeddedSettings) -> Result<Self, Error> {
+        let schedule = Schedule::of(settings);
         let desk = Arc::new(Desk {
             slot: Mutex::default(),
             changed: Condvar::new(),
@@ -92,7 +99,7 @@ impl Merger {
             ended: AtomicBool::new(false),
         });
         let leaving = Leaving(Arc::clone(&desk), Arc::clone(&shared));
-        let mut work = Work { shared, shelf, desk: Arc::clone(&desk), merging: HashSet::new() };
+        let mut work = Work { shared, shelf, desk: Arc::clone(&desk), merging: HashSet::new(), schedule };
         let thread = std::thread::Builder::new().name("exacat-merger".to_owned()).spawn(move || {
             let _leaving = leaving;
             work.run();
@@ -163,6 +170,15 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Waits until the thread has nothing to do at all.
+    #[cfg(test)]
+    pub fn wait_until_resting(&self) {
+        let mut slot = self.desk.slot.lock();
+        let busy = |slot: &mut Slot| !slot.frozen.is_empty() || !slot.resting;
+        let waited = self.desk.changed.wait_while_for(&mut slot, busy, Duration::from_secs(60));
+        assert!(!waited.timed_out(), "the merger does not come to rest");
+    }
+
     /// Waits until they are. An error says why that is not so.
     pub fn wait(&self) -> Result<(), String> {
         let Some(up_to) = self.up_to else { return Ok(()) };
@@ -200,7 +216,38 @@ struct Work {
     desk: Arc<Desk>,
     /// Runs that are being merged, by number.
     merging: HashSet<u64>,
+    schedule: Schedule,
 }
+
+/// What is merged next, and where that is interrupted. As it is: what the shelf says, and where something waits. Tests have one
+/// that throws dice (`tests::schedules`).
+#[cfg(not(test))]
+struct Schedule;
+
+#[cfg(not(test))]
+impl Schedule {
+    fn of(_: &EmbeddedSettings) -> Self {
+        Schedule
+    }
+
+    #[inline]
+    fn next(&self, shelf: &Shelf, merging: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
+        shelf.mergeable(merging)
+    }
+
+    #[inline]
+    fn interrupts(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn gives_up(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+use crate::tests::schedules::Schedule;
 
 impl Work {
     fn run(&mut self) {
@@ -210,8 +257,10 @@ impl Work {
                 self.write(&frozen);
                 continue;
             }
-            let merged = match self.shelf.mergeable(&self.merging) {
-                Some(_) if rest_until.is_none_or(|until| Instant::now() >= until) => self.merge(u64::MAX),
+            let merged = match self.schedule.next(&self.shelf, &self.merging) {
+                Some(next) if rest_until.is_none_or(|until| Instant::now() >= until) => {
+                    self.merge(next, u64::MAX)
+                }
                 _ => Ok(false),
             };
             match merged {
@@ -236,9 +285,18 @@ impl Work {
         if !slot.frozen.is_empty() || self.ended() {
             return;
         }
+        #[cfg(test)]
+        {
+            slot.resting = true;
+            self.desk.changed.notify_all();
+        }
         match until {
             Some(until) => drop(self.desk.changed.wait_until(&mut slot, until)),
             None => self.desk.changed.wait(&mut slot),
+        }
+        #[cfg(test)]
+        {
+            slot.resting = false;
         }
     }
 
@@ -289,9 +347,9 @@ impl Work {
         Ok(())
     }
 
-    /// Merges some runs of one size, if there are enough, of fewer rows than `rows_max` in all. False if there are not.
-    fn merge(&mut self, rows_max: u64) -> Result<bool, Error> {
-        let Some((runs, below)) = self.shelf.mergeable(&self.merging) else { return Ok(false) };
+    /// Merges some runs, and says whether older ones are below them, if they have fewer rows than `rows_max` in all. False if
+    /// nothing came of it.
+    fn merge(&mut self, (runs, below): (Vec<Arc<Run>>, bool), rows_max: u64) -> Result<bool, Error> {
         let rows: u64 = runs.iter().map(|run| run.rows().0).sum();
         if rows >= rows_max {
             return Ok(false);
@@ -303,11 +361,16 @@ impl Work {
         let from = self.shared.figures.operations_from();
         let kept = |row: &Row<'_>| row.parent != keyspace::OPERATIONS || is_remembered(row, from);
         let desk = Arc::clone(&self.desk);
+        let mut given_up = false;
         let merged = merge_runs(&runs, below, kept, begun.writer, |_| {
+            if self.schedule.interrupts() {
+                self.do_urgent(rows);
+            }
+            given_up = self.schedule.gives_up();
             while desk.waiting.load(Ordering::Relaxed) > 0 && !desk.ended.load(Ordering::Relaxed) {
                 self.do_urgent(rows);
             }
-            !desk.ended.load(Ordering::Relaxed)
+            !desk.ended.load(Ordering::Relaxed) && !given_up
         });
         self.merging.retain(|number| !numbers.contains(number));
         match merged {
@@ -321,7 +384,7 @@ impl Work {
             }
             Ok(None) => {
                 self.shelf.give_up(begun.number);
-                Ok(false)
+                Ok(given_up)
             }
             Err(error) => {
                 self.shelf.give_up(begun.number);
@@ -336,7 +399,8 @@ impl Work {
             self.write(&frozen);
         }
         while !self.ended() {
-            match self.merge(rows / 2) {
+            let Some(next) = self.schedule.next(&self.shelf, &self.merging) else { return };
+            match self.merge(next, rows / 2) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {

@@ -97,7 +97,7 @@ impl EmbeddedStore {
             log,
             operations,
             frozen,
-            merger: Merger::start(Arc::clone(&shared), shelf)?,
+            merger: Merger::start(Arc::clone(&shared), shelf, &settings)?,
             group: Group::default(),
             effect: Vec::new(),
             committer: Committer::start(Arc::clone(&shared), settings.commit_at_once_bytes)?,

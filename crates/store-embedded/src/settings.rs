@@ -89,6 +89,9 @@ pub struct EmbeddedSettings {
     /// Are sealed segments of the log archived, and removed as `history` says, in the background? If not they stay as
     /// they are, and what is archived is read.
     pub archive: bool,
+    /// In tests: what is merged when, and where that is interrupted, is chosen at random, from this seed.
+    #[cfg(test)]
+    pub(crate) merges_from_seed: Option<u64>,
 }
 
 impl Default for EmbeddedSettings {
@@ -103,6 +106,8 @@ impl Default for EmbeddedSettings {
             commit_at_once_bytes: 64 << 10,
             history: HistoryKept::All,
             archive: true,
+            #[cfg(test)]
+            merges_from_seed: None,
         }
     }
 }

@@ -104,7 +104,10 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 /// Checks the state that the runs have, once all of `pending` is in them: nobody waits for that. None if it cannot be.
 fn audit_runs(shared: &Shared, pending: &Pending) -> Option<Result<Audit>> {
     if let Err(why) = pending.wait() {
-        tracing::warn!(why, "the audit stops writing meanwhile, for what is in memory cannot be put into a run");
+        tracing::warn!(
+            why,
+            "the audit stops writing meanwhile, for what is in memory cannot be put into a run"
+        );
         return None;
     }
     let version = Arc::clone(shared.state.read().table.version());

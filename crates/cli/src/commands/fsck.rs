@@ -51,7 +51,8 @@ fn lock(directory: &Path) -> Result<File, Failure> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => {
-            let message = "a server uses this data directory: stop it, or ask it with 'exacat fsck' without --offline";
+            let message =
+                "a server uses this data directory: stop it, or ask it with 'exacat fsck' without --offline";
             let error = Error::new(ErrorKind::Unavailable, message);
             Err(Failure::about(directory.display().to_string(), error))
         }
@@ -93,11 +94,8 @@ fn show_inspection(out: &mut Out, found: &Inspection) -> Result<(), Failure> {
         }
     }
     if wrong > 0 {
-        let message = format!(
-            "{} at revision {}: repair it with --repair",
-            plural(wrong, "finding"),
-            found.revision.0
-        );
+        let message =
+            format!("{} at revision {}: repair it with --repair", plural(wrong, "finding"), found.revision.0);
         return Err(Error::new(ErrorKind::Corrupt, message).into());
     }
     if !out.style.json && !out.style.quiet {
@@ -173,7 +171,10 @@ fn show_repaired(out: &mut Out, repaired: &Repaired) -> Result<(), Failure> {
     match set_aside {
         None => out.line(format!("nothing is wrong: {entries} at revision {revision}")),
         Some(aside) => {
-            out.line(format!("repaired: {entries} at revision {revision}, history from {} on", repaired.oldest.0))?;
+            out.line(format!(
+                "repaired: {entries} at revision {revision}, history from {} on",
+                repaired.oldest.0
+            ))?;
             let aside = out.name(&aside).to_string();
             out.line(format!("what was there before is in {aside}"))
         }

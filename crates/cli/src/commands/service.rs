@@ -20,7 +20,8 @@ pub async fn fsck(context: &mut Context) -> Result<(), Failure> {
 
 /// Findings as JSON.
 pub fn findings_json(findings: &[Finding]) -> Vec<serde_json::Value> {
-    let shown = |item: &Finding| serde_json::json!({"what": item.what, "which": item.which, "detail": item.detail});
+    let shown =
+        |item: &Finding| serde_json::json!({"what": item.what, "which": item.which, "detail": item.detail});
     findings.iter().map(shown).collect()
 }
 

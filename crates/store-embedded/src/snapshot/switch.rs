@@ -28,14 +28,14 @@ use crate::history::cannot_read;
 use crate::identity::{FILE as CATALOGUE, Identity, Layout};
 use crate::log::cannot_write;
 
-const FILE: &str = "RESTORE";
+pub(super) const FILE: &str = "RESTORE";
 const VERSION: u32 = 1;
 
-fn encode(number: u64) -> String {
+pub(super) fn encode(number: u64) -> String {
     with_checksum(format!("exacat restore\nversion {VERSION}\nset-aside {number}\n"))
 }
 
-fn decode(text: &str) -> Result<u64> {
+pub(super) fn decode(text: &str) -> Result<u64> {
     let damaged = || Error::new(ErrorKind::Corrupt, "it is damaged");
     let mut lines = text.lines();
     if lines.next() != Some("exacat restore") {

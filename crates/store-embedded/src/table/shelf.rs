@@ -240,6 +240,19 @@ impl Shelf {
         Some((self.version.runs[places.clone()].to_vec(), places.end < self.version.runs.len()))
     }
 
+    /// Neighbours in age, whatever their sizes, of those that are not being `merged` and newer than these: as many as `choose`
+    /// says, of so many.
+    #[cfg(test)]
+    pub fn any_neighbours(
+        &self,
+        merged: &HashSet<u64>,
+        choose: impl FnOnce(usize) -> Option<std::ops::Range<usize>>,
+    ) -> Option<(Vec<Arc<Run>>, bool)> {
+        let free = self.manifest.runs.iter().take_while(|run| !merged.contains(&run.number)).count();
+        let places = choose(free)?;
+        Some((self.version.runs[places.clone()].to_vec(), places.end < self.version.runs.len()))
+    }
+
     fn alike(&self, merged: &HashSet<u64>) -> Option<std::ops::Range<usize>> {
         let runs = &self.manifest.runs;
         let free = runs.iter().take_while(|run| !merged.contains(&run.number)).count();

@@ -328,8 +328,9 @@ async fn what_is_lost_is_listed_and_nothing_is_invented() {
                     orphans += u64::from(entry.at.name.as_str() == "lost+found");
                     assert!(
                         known || is_listed,
-                        "{what}: {entry:?} was not there, and is not listed: {:?}",
-                        repaired.losses
+                        "{what}: {entry:?} is not listed: {:?} {:?}",
+                        all.get(&(directory, entry.at.name.as_str().as_bytes().to_vec())),
+                        &before.changes[before.changes.len() - 6..]
                     );
                 }
                 apply(&store, 1 << 50, vec![mkdir(DirId::ROOT, "after-the-repair")]).await;

@@ -80,6 +80,8 @@ struct Pending {
 pub enum Fault {
     /// The operation of this number fails so, once.
     Once(u64, io::ErrorKind),
+    /// The reading of this number, of any file, fails, once.
+    Read(u64),
     /// A write of this number fails after half of its bytes.
     Short(u64),
     /// The power goes at the operation of this number: it and all after it fail.
@@ -94,6 +96,7 @@ struct Inner {
     name_changes: Vec<Pending>,
     locked: BTreeSet<PathBuf>,
     operations: u64,
+    reads: u64,
     fault: Option<Fault>,
     dead: bool,
     full: bool,
@@ -155,6 +158,11 @@ impl SimulatedDisk {
     /// Operations so far that changed something.
     pub fn operations(&self) -> u64 {
         self.0.inner.lock().operations
+    }
+
+    /// Readings so far.
+    pub fn reads(&self) -> u64 {
+        self.0.inner.lock().reads
     }
 
     pub fn set_fault(&self, fault: Option<Fault>) {
@@ -531,7 +539,11 @@ struct SimulatedFile {
 
 impl DiskFile for SimulatedFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        let inner = self.disk.0.inner.lock();
+        let mut inner = self.disk.0.inner.lock();
+        inner.reads += 1;
+        if inner.fault == Some(Fault::Read(inner.reads)) {
+            return Err(io::Error::other("the disk cannot read this"));
+        }
         let bytes = &inner.contents[self.number].volatile;
         let from = (offset as usize).min(bytes.len());
         let count = into.len().min(bytes.len() - from);
