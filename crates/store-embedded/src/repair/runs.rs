@@ -95,7 +95,8 @@ impl Runs {
                 Ok(()) => Way::File { path, far: false },
                 Err(problems) => {
                     runs.problems.extend(problems);
-                    let (way, how) = mend(disk, &path, ground, sources, named)?;
+                    let (way, how, also) = mend(disk, &path, ground, sources, named)?;
+                    runs.problems.extend(also);
                     runs.mended.extend(how.map(|how| format!("{}: {how}", run_file_name(named.number))));
                     way
                 }
@@ -157,14 +158,15 @@ pub(super) fn check(
     Ok(if problems.is_empty() { Ok(()) } else { Err(problems) })
 }
 
-/// Finds out how a damaged run can be had.
+/// Finds out how a damaged run can be had; and which snapshots have the same damage, if no copy is good.
 fn mend(
     disk: &dyn Disk,
     path: &Path,
     ground: &Ground<'_>,
     sources: &Sources,
     named: RunNamed,
-) -> Result<(Way, Option<String>)> {
+) -> Result<(Way, Option<String>, Vec<String>)> {
+    let mut also = Vec::new();
     let scanned = match disk.open_to_read(path) {
         Ok(file) => match Scanned::read(&path.display().to_string(), Arc::from(file)) {
             Ok(scanned) => scanned,
@@ -185,17 +187,24 @@ fn mend(
     for copy in sources.runs.iter().filter(|copy| copy.number == named.number) {
         if check(disk, &copy.path, &ground.identity, named, salt)?.is_ok() {
             let how = format!("taken from {}", copy.path.display());
-            return Ok((Way::File { path: copy.path.clone(), far: copy.far }, Some(how)));
+            return Ok((Way::File { path: copy.path.clone(), far: copy.far }, Some(how), also));
+        }
+        if !copy.far {
+            also.push(format!(
+                "{}: the snapshot has the same damaged file, and keeps it: take another one, and drop this",
+                copy.path.display()
+            ));
         }
     }
-    Ok(match scanned {
+    let (way, how) = match scanned {
         Some(scanned) if scanned.has_all_of(named.rows) => {
             let how = format!("written anew, all its {} rows can be read", named.rows);
             (Way::Anew(scanned), Some(how))
         }
         Some(scanned) if scanned.rows > 0 => (Way::InPart(scanned), None),
         _ => (Way::Not, None),
-    })
+    };
+    Ok((way, how, also))
 }
 
 /// A manifest of the runs that are there. Each says up to which change its state is; one that has another's last change and

@@ -215,8 +215,9 @@ impl Gatherer<'_, '_> {
             let Some(id) = entry.directory() else { return Ok(()) };
             let trashed = row.trashed().map_err(unreadable)?;
             if doubtful {
-                let what = format!("{} in directory {}", entry.at.name, entry.at.parent.0);
-                work.losses.add("directory as it was", what, older(&entry));
+                let which =
+                    format!("directory {} ({} in directory {})", id.0, entry.at.name, entry.at.parent.0);
+                work.losses.add("directory as it was", which, older(&entry));
             }
             match all.found.get(&id) {
                 Some(other) if other.entry.revision >= entry.revision => {}
@@ -358,7 +359,7 @@ impl Gatherer<'_, '_> {
         }
         self.losses.add(
             "directory",
-            format!("{} in directory {}", entry.at.name, entry.at.parent.0),
+            format!("directory {} ({} in directory {})", id.0, entry.at.name, entry.at.parent.0),
             format!("its place: it is in /{LOST_AND_FOUND} now, as {}", nameless(id)),
         );
         let at = At { parent: lost_and_found, name: nameless(id) };

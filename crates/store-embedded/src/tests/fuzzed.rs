@@ -160,7 +160,7 @@ fn rows_of_any_bytes() {
     each_of(&[row.shape], 20_000, |shape| {
         let (numbers, rest) = (mutated(&numbers, &mut random), mutated(row.rest, &mut random));
         let rest = if random.chance(2) { row.rest } else { &rest };
-        match read_row(b"/", shape, &numbers, row.checksum, rest) {
+        match read_row(b"name", shape, &numbers, row.checksum, rest) {
             Ok(entry) => entries += u64::from(entry.is_some()),
             Err(_) => refused += 1,
         }

@@ -322,6 +322,11 @@ async fn what_is_lost_is_listed_and_nothing_is_invented() {
                         || repaired.losses.iter().any(|loss| loss.detail.contains(entry.at.name.as_str()))
                         || repaired.losses.iter().any(|loss| loss.which.contains(entry.at.name.as_str()))
                         || entry.at.name.as_str() == "lost+found"
+                        // One that moved since is listed under the name it had.
+                        || entry.directory().is_some_and(|id| {
+                            let which = format!("directory {} ", id.0);
+                            repaired.losses.iter().any(|loss| loss.which.starts_with(&which))
+                        })
                         // A removal of what is above it was about something that is lost.
                         || (!all.keys().any(|(other, _)| *other == directory)
                             && repaired.losses.iter().any(|loss| loss.what == "change"));
