@@ -5,6 +5,7 @@
 //! * [`import`](import::import) sends it, many batches in flight, and goes on after an interruption.
 //! * [`verify`](verify::verify) proves that each row is in the catalogue as given.
 //! * [`export`](export::export) writes everything below a path so that it can be imported again.
+//! * [`digest`](digest::digest) proves that two catalogues have the same, or names what differs.
 //! * [`generate`](generate::generate) makes a sample catalogue out of a seed.
 //!
 //! This crate knows no server and no network: it asks a [`Catalogue`], which the client is.
@@ -13,6 +14,7 @@ mod batches;
 pub mod catalogue;
 mod cells;
 pub mod columns;
+pub mod digest;
 pub mod error;
 pub mod escape;
 pub mod export;
