@@ -298,9 +298,9 @@ impl Work<'_> {
         };
         self.log.problems.push(problem.clone());
         let salt = seen.as_ref().ok().map(|seen| seen.header.salt);
-        let mut ways: Vec<(String, Part)> = Vec::new();
+        let mut ways: Vec<Mended> = Vec::new();
         for part in self.copies(first, salt)? {
-            ways.push((format!("{name}: copied from {}", shown(&part.bytes)), part));
+            ways.push(Mended { how: format!("copied from {}", shown(&part.bytes)), part, is_all: false });
         }
         if let Ok(own) = &bytes {
             ways.extend(self.overlaid(&name, own, first, after.is_none()));
@@ -310,30 +310,19 @@ impl Work<'_> {
             && seen.last >= first
         {
             let part = part_of(seen, Bytes::Made(up_to(bytes, seen.header.salt)));
-            ways.push((format!("{name}: kept up to change {}", part.last.0), part));
+            ways.push(Mended { how: format!("kept up to change {}", part.last.0), part, is_all: false });
         }
-        let ways = ways.into_iter().filter(|(_, part)| after.is_none_or(|after| part.last < after));
-        // Of those that reach as far the first: a copy is the simplest.
-        let best = ways.rev_max_by_last();
-        let (how, next) = match best {
-            Some((how, part)) => {
-                let next = Revision(part.last.0 + 1);
-                if part.last >= first {
-                    self.log.parts.push(part);
-                }
-                (Some(how), next)
+        let ways = ways.into_iter().filter(|way| after.is_none_or(|after| way.part.last < after));
+        let (mut next, mut is_all) = (first, false);
+        if let Some(best) = furthest(ways) {
+            (next, is_all) = (Revision(best.part.last.0 + 1), best.is_all);
+            self.log.mended.push(format!("{name}: {}", best.how));
+            if best.part.last >= first {
+                self.log.parts.push(best.part);
             }
-            None => (None, first),
-        };
-        let is_mended = match after {
-            Some(after) => next == after,
-            // It was known how far the last one went only if nothing of it is damaged that is not had again.
-            None => how.as_ref().is_some_and(|how| how.ends_with(OVERLAID)),
-        };
-        if let Some(how) = how {
-            self.log.mended.push(how);
         }
-        if !is_mended {
+        // How far the last one went nobody knows, unless all that was damaged of it was had again.
+        if !after.map_or(is_all, |after| next == after) {
             let to = after.map(|after| Revision(after.0 - 1));
             self.log.holes.push(Hole { from: next, to, why: problem });
         }
@@ -341,7 +330,7 @@ impl Work<'_> {
     }
 
     /// The segment's own bytes with those of copies over them: where they are damaged, a copy of the beginning may be good.
-    fn overlaid(&self, name: &str, own: &[u8], first: Revision, is_last: bool) -> Vec<(String, Part)> {
+    fn overlaid(&self, name: &str, own: &[u8], first: Revision, is_last: bool) -> Vec<Mended> {
         let mut ways = Vec::new();
         for copy in self.sources.segments.iter().filter(|copy| copy.first == first) {
             let Some(copied) = self.bytes_of(copy).filter(|bytes| !is_archived(bytes)) else { continue };
@@ -355,8 +344,9 @@ impl Work<'_> {
                     && seen.damage.is_none()
                     && seen.last >= first
                 {
-                    let how = format!("{name}: {} from {}, {OVERLAID}", "its beginning", copy.path.display());
-                    ways.push((how, part_of(&seen, Bytes::Made(bytes))));
+                    let how = format!("its beginning from {}, the rest as it was", copy.path.display());
+                    let part = part_of(&seen, Bytes::Made(bytes));
+                    ways.push(Mended { how, part, is_all: own.len() >= copied.len() });
                     break;
                 }
             }
@@ -365,20 +355,20 @@ impl Work<'_> {
     }
 }
 
-const OVERLAID: &str = "the rest as it was";
-
-trait RevMax {
-    fn rev_max_by_last(self) -> Option<(String, Part)>;
+/// A way to have a damaged segment.
+struct Mended {
+    how: String,
+    part: Part,
+    /// It goes as far as the segment did.
+    is_all: bool,
 }
 
-impl<I: Iterator<Item = (String, Part)>> RevMax for I {
-    /// The first of those that reach furthest.
-    fn rev_max_by_last(self) -> Option<(String, Part)> {
-        self.fold(None, |best: Option<(String, Part)>, way| match best {
-            Some(best) if best.1.last >= way.1.last => Some(best),
-            _ => Some(way),
-        })
-    }
+/// Of those that reach furthest one that has all, if there is one, or the first: a copy is the simplest.
+fn furthest(ways: impl Iterator<Item = Mended>) -> Option<Mended> {
+    ways.fold(None, |best: Option<Mended>, way| match best {
+        Some(best) if (best.part.last, best.is_all) >= (way.part.last, way.is_all) => Some(best),
+        _ => Some(way),
+    })
 }
 
 fn shown(bytes: &Bytes) -> String {

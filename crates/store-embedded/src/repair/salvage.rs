@@ -304,11 +304,8 @@ impl Gatherer<'_, '_> {
             let (Above::Directory(parent), Ok(name)) = (kept.above, Name::parse(&kept.name)) else {
                 continue;
             };
-            self.losses.add(
-                "directory",
-                format!("{} in directory {}", kept.name, parent.0),
-                "its times and tags",
-            );
+            let which = format!("directory {} ({} in directory {})", id.0, kept.name, parent.0);
+            self.losses.add("directory", which, "its times and tags");
             let entry = self.directory(At { parent, name }, id, kept.owner, kept.group, kept.mode);
             all.found.insert(id, Found { entry, trashed: None });
             all.used.insert(parent);

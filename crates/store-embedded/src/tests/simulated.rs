@@ -103,6 +103,8 @@ struct Inner {
     refuse_runs: bool,
     hold_syncs: bool,
     syncs_waiting: usize,
+    hold_reads: bool,
+    reads_waiting: usize,
     /// Directories that are file systems of their own.
     devices: Vec<PathBuf>,
 }
@@ -193,6 +195,21 @@ impl SimulatedDisk {
     pub fn hold_syncs(&self, hold: bool) {
         self.0.inner.lock().hold_syncs = hold;
         self.0.changed.notify_all();
+    }
+
+    /// From now on readings do not return, or do again.
+    pub fn hold_reads(&self, hold: bool) {
+        self.0.inner.lock().hold_reads = hold;
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until a reading is held.
+    pub fn wait_for_held_read(&self) {
+        let mut inner = self.0.inner.lock();
+        while inner.reads_waiting == 0 {
+            let timeout = std::time::Duration::from_secs(30);
+            assert!(!self.0.changed.wait_for(&mut inner, timeout).timed_out(), "nothing was read");
+        }
     }
 
     /// Waits until a sync is held.
@@ -540,6 +557,12 @@ struct SimulatedFile {
 impl DiskFile for SimulatedFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut inner = self.disk.0.inner.lock();
+        inner.reads_waiting += 1;
+        self.disk.0.changed.notify_all();
+        while inner.hold_reads {
+            self.disk.0.changed.wait(&mut inner);
+        }
+        inner.reads_waiting -= 1;
         inner.reads += 1;
         if inner.fault == Some(Fault::Read(inner.reads)) {
             return Err(io::Error::other("the disk cannot read this"));
