@@ -1,6 +1,6 @@
 //! `fsck --offline`: checking a data directory without a server, and repairing it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use exacat_model::{Error, ErrorKind};
 use exacat_store::SystemClock;

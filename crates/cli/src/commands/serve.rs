@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use exacat_model::{AccountName, Error, Mode, SnapshotName};
+use exacat_model::{AccountName, Mode, SnapshotName};
 use exacat_server::{Addresses, CertificateFiles, Server, ServerSettings, StoreChoice};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -11,7 +11,6 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{self, Connection, LogFormat, ServeArgs, StoreArg};
 use crate::connect::data_directory;
 use crate::failure::{Failure, say};
-use crate::offline::Offline;
 use crate::output::{Align, Out, Style, Table};
 use crate::parse;
 
