@@ -9,10 +9,12 @@ use exacat_model::{
     ReplicaState, Result, Se, SeNumber, SeStatus,
 };
 use exacat_store::{Files, FoundFile, Located, Place};
+use futures::future::BoxFuture;
 use smallvec::SmallVec;
 
 use crate::Catalogue;
 use crate::caller::{Caller, PASS, READ};
+use crate::execute::apart;
 use crate::registry::Names;
 use crate::resolve::{Resolved, check_passage};
 
@@ -111,15 +113,17 @@ impl Catalogue {
 
     /// What [`Operation::Whereis`](exacat_model::Operation::Whereis) answers, but each answer goes to `each` as soon as
     /// it is put together, and is not kept.
-    pub async fn whereis_each(
-        &self,
-        caller: &Caller,
+    pub fn whereis_each<'a>(
+        &'a self,
+        caller: &'a Caller,
         files: Vec<FileRef>,
-        site: Option<&AccountName>,
-        each: EachWhereis<'_>,
-    ) -> Result<()> {
-        self.admit_reader(caller)?;
-        self.whereis_of_admitted(caller, files, site, each).await
+        site: Option<&'a AccountName>,
+        each: EachWhereis<'a>,
+    ) -> BoxFuture<'a, Result<()>> {
+        apart(async move {
+            self.admit_reader(caller)?;
+            self.whereis_of_admitted(caller, files, site, each).await
+        })
     }
 
     /// Replicas best first. Copying and lost ones are not offered, for they cannot be read. What is on an SE that

@@ -9,8 +9,10 @@ use exacat_model::{
     UserId,
 };
 use exacat_store::{Outcome, Place};
+use futures::future::BoxFuture;
 
 use crate::caller::Caller;
+use crate::execute::apart;
 use crate::{Catalogue, fill_random};
 
 /// Bookings, entries or tokens of one step.
@@ -33,7 +35,11 @@ pub struct StepReport {
 
 impl Catalogue {
     /// Releases bookings that have expired: quota is given back, what may have been written is queued for deletion.
-    pub async fn expired_bookings_step(&self) -> Result<StepReport> {
+    pub fn expired_bookings_step(&self) -> BoxFuture<'_, Result<StepReport>> {
+        apart(self.release_expired())
+    }
+
+    async fn release_expired(&self) -> Result<StepReport> {
         let due = self.store.due(self.clock.now(), STEP_ITEMS_MAX).await?;
         let releases: Vec<Mutation> = due
             .bookings
@@ -44,7 +50,11 @@ impl Catalogue {
     }
 
     /// Moves entries that have expired to the trash. One whose expiry was changed meanwhile stays.
-    pub async fn expired_entries_step(&self) -> Result<StepReport> {
+    pub fn expired_entries_step(&self) -> BoxFuture<'_, Result<StepReport>> {
+        apart(self.remove_expired())
+    }
+
+    async fn remove_expired(&self) -> Result<StepReport> {
         let due = self.store.due(self.clock.now(), STEP_ITEMS_MAX).await?;
         let ids: Vec<EntryId> = due.entries.iter().map(exacat_model::Entry::id).collect();
         let located = self.store.locate(&ids).await?;
@@ -66,7 +76,11 @@ impl Catalogue {
     }
 
     /// Ends items that were in the trash for longer than [`Settings::trash_seconds`](crate::Settings), oldest first.
-    pub async fn trash_purge_step(&self) -> Result<StepReport> {
+    pub fn trash_purge_step(&self) -> BoxFuture<'_, Result<StepReport>> {
+        apart(self.purge_old())
+    }
+
+    async fn purge_old(&self) -> Result<StepReport> {
         let Some(seconds) = self.settings.trash_seconds else { return Ok(StepReport::default()) };
         let now = self.clock.now();
         let is_due = |removed: TimeMs| removed.plus_ms(seconds.saturating_mul(1000)) <= now;
@@ -113,7 +127,11 @@ impl Catalogue {
     }
 
     /// Forgets tokens that expired a while ago.
-    pub async fn expired_tokens_step(&self) -> Result<StepReport> {
+    pub fn expired_tokens_step(&self) -> BoxFuture<'_, Result<StepReport>> {
+        apart(self.forget_expired())
+    }
+
+    async fn forget_expired(&self) -> Result<StepReport> {
         let now = self.clock.now();
         let mut expired = self.tokens(|token| token.expires.plus_ms(EXPIRED_TOKENS_KEPT_MS) <= now).await?;
         let more = expired.len() > STEP_ITEMS_MAX;

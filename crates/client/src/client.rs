@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId, Result};
 use exacat_wire::native::{HelloAck, Identity};
+use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::connection::{Connection, Sent};
@@ -48,13 +49,18 @@ impl Inner {
     }
 }
 
+// What is asked is boxed: compiled here, once, and not again wherever it is waited for.
 impl Client {
     /// Connects to the first endpoint that can be reached, each tried once.
-    pub async fn connect(
+    pub fn connect(
         target: Target,
         credentials: Credentials,
         settings: ClientSettings,
-    ) -> Result<Client> {
+    ) -> BoxFuture<'static, Result<Client>> {
+        Box::pin(Self::connected(target, credentials, settings))
+    }
+
+    async fn connected(target: Target, credentials: Credentials, settings: ClientSettings) -> Result<Client> {
         let jitter = Jitter::new()?;
         let pool = Pool::new(target, credentials, settings)?;
         let connection = pool.connection().await.map_err(|failure| failure.error)?;
@@ -85,12 +91,16 @@ impl Client {
     }
 
     /// Asks an operation.
-    pub async fn call(&self, operation: Operation) -> Result<Answer> {
-        self.call_with(operation, CallOptions::default()).await
+    pub fn call(&self, operation: Operation) -> BoxFuture<'_, Result<Answer>> {
+        self.call_with(operation, CallOptions::default())
     }
 
     /// Asks an operation.
-    pub async fn call_with(&self, operation: Operation, options: CallOptions) -> Result<Answer> {
+    pub fn call_with(&self, operation: Operation, options: CallOptions) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(self.called(operation, options))
+    }
+
+    async fn called(&self, operation: Operation, options: CallOptions) -> Result<Answer> {
         let operation_id = self.operation_id(&operation, options.operation_id)?;
         let within = options.deadline.unwrap_or(self.settings().deadline);
         let deadline = Instant::now() + within;
@@ -124,12 +134,20 @@ impl Client {
 
     /// Asks many operations; answers each, in their order. They travel in as few frames as possible. Each is
     /// on its own: none waits for another, and those that are to be asked again are, without the others.
-    pub async fn call_batch(&self, operations: Vec<Operation>) -> Result<Vec<Result<Answer>>> {
-        self.call_batch_with(operations, CallOptions::default()).await
+    pub fn call_batch(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<Vec<Result<Answer>>>> {
+        self.call_batch_with(operations, CallOptions::default())
     }
 
     /// Asks many operations. The operation id of the options is none: each write gets one of its own.
-    pub async fn call_batch_with(
+    pub fn call_batch_with(
+        &self,
+        operations: Vec<Operation>,
+        options: CallOptions,
+    ) -> BoxFuture<'_, Result<Vec<Result<Answer>>>> {
+        Box::pin(self.batch_called(operations, options))
+    }
+
+    async fn batch_called(
         &self,
         operations: Vec<Operation>,
         options: CallOptions,

@@ -48,11 +48,13 @@ impl Cells {
         if self.format == Format::JsonLines {
             self.json_row(out, line, ses);
         } else {
+            // One for all fields of a row: a field is written in two steps, and an export has billions of them.
+            let mut text = String::new();
             for (index, role) in self.columns.iter().enumerate() {
                 self.separate(out, index);
-                if let Some(text) = self.text(role, line, ses) {
-                    self.field(out, &text);
-                }
+                text.clear();
+                self.push_text(&mut text, role, line, ses);
+                self.field(out, &text);
             }
         }
         out.push(b'\n');
@@ -71,65 +73,81 @@ impl Cells {
         }
     }
 
-    fn text(&self, role: &Role, line: &Line<'_>, ses: &Ses) -> Option<String> {
+    /// Appends what a column holds; nothing where there is nothing.
+    fn push_text(&self, out: &mut String, role: &Role, line: &Line<'_>, ses: &Ses) {
         let stat = match line {
-            Line::Member { collection, file } => return member_text(role, collection, file),
+            Line::Member { collection, file } => {
+                return out.push_str(&member_text(role, collection, file).unwrap_or_default());
+            }
             Line::Entry(stat) => stat,
         };
         let file = stat.entry.file();
-        Some(match role {
+        match role {
             Role::Replicas => {
-                let file = file?;
-                join(file.replicas.iter().map(|replica| replica_text(file, replica, ses)), '|')
+                let Some(file) = file else { return };
+                join(out, &file.replicas, '|', |out, replica| push_replica(out, file, replica, ses));
             }
-            Role::Pfns => join(pfns(file?, ses), '|'),
-            Role::Tags => join(stat.entry.tags.iter().map(|tag| format!("{}={}", tag.key, tag.value)), ';'),
-            Role::Tag(key) => tag(&stat.entry, key.as_str())?.to_string(),
-            role => self.scalar(role, stat, ses)?,
-        })
+            Role::Pfns => {
+                let Some(file) = file else { return };
+                join(out, pfns(file, ses), '|', |out, pfn| out.push_str(&pfn));
+            }
+            Role::Tags => join(out, &stat.entry.tags, ';', |out, tag| {
+                let _infallible = write!(out, "{}={}", tag.key, tag.value);
+            }),
+            Role::Tag(key) => {
+                if let Some(value) = tag(&stat.entry, key.as_str()) {
+                    let _infallible = write!(out, "{value}");
+                }
+            }
+            role => {
+                let _nothing = self.push_scalar(out, role, stat, ses);
+            }
+        }
     }
 
-    /// A column that holds one value.
-    fn scalar(&self, role: &Role, stat: &Stat, ses: &Ses) -> Option<String> {
+    /// Appends a column that holds one value; none where there is nothing.
+    fn push_scalar(&self, out: &mut String, role: &Role, stat: &Stat, ses: &Ses) -> Option<()> {
         let entry = &stat.entry;
         let file = entry.file();
         // Whatever is set on a link is set on what it stands for, so what a link has cannot be given back.
         if entry.kind() == Kind::Link && !matches!(role, Role::Lfn | Role::Kind | Role::Target) {
             return None;
         }
-        Some(match role {
-            Role::Lfn => stat.lfn.as_str().to_owned(),
-            Role::Kind => entry.kind().name().to_owned(),
-            Role::Guid => file?.guid.to_string(),
-            Role::Size => file?.size?.to_string(),
+        match role {
+            Role::Lfn => out.push_str(stat.lfn.as_str()),
+            Role::Kind => out.push_str(entry.kind().name()),
+            Role::Guid => file?.guid.push_text(out),
+            Role::Size => push(out, file?.size?),
             Role::Checksum => {
-                let mut text = String::new();
-                for checksum in file?.checksums.iter() {
-                    let _infallible = write!(text, "{}{checksum}", if text.is_empty() { "" } else { "|" });
+                for (index, checksum) in file?.checksums.iter().enumerate() {
+                    if index > 0 {
+                        out.push('|');
+                    }
+                    push(out, checksum);
                 }
-                text
             }
-            Role::Owner => stat.owner.to_string(),
-            Role::Group => stat.group.to_string(),
-            Role::Mode => entry.mode.to_string(),
-            Role::Mtime => entry.modified.to_string(),
-            Role::Expires => entry.expires?.to_string(),
-            Role::Job => file?.job?.to_string(),
+            Role::Owner => out.push_str(stat.owner.as_str()),
+            Role::Group => out.push_str(stat.group.as_str()),
+            Role::Mode => push(out, entry.mode),
+            Role::Mtime => push(out, entry.modified),
+            Role::Expires => push(out, entry.expires?),
+            Role::Job => push(out, file?.job?),
             Role::Pfn => {
                 let pfn = pfns(file?, ses).next()?;
                 let same = |prefix: &String| pfn.strip_prefix(prefix.as_str()) == Some(stat.lfn.as_str());
-                if self.pfn_same.as_ref().is_some_and(same) { "=".to_owned() } else { pfn }
+                out.push_str(if self.pfn_same.as_ref().is_some_and(same) { "=" } else { &pfn });
             }
             Role::Se => {
                 let replica = file?.replicas.first()?;
-                ses.get(&replica.se.0)?.name.to_string()
+                out.push_str(ses.get(&replica.se.0)?.name.as_str());
             }
             Role::Target => match &entry.body {
-                Body::Link { target, .. } => target.as_str().to_owned(),
+                Body::Link { target, .. } => out.push_str(target.as_str()),
                 _ => return None,
             },
             _ => return None,
-        })
+        }
+        Some(())
     }
 
     fn json_row(&self, out: &mut Vec<u8>, line: &Line<'_>, ses: &Ses) {
@@ -174,7 +192,11 @@ impl Cells {
                 Value::Object(tags)
             }
             Role::Tag(key) => json_tags::to_json(tag(&stat.entry, key.as_str())?),
-            role => Value::from(self.scalar(role, stat, ses).filter(|text| !text.is_empty())?),
+            role => {
+                let mut text = String::new();
+                self.push_scalar(&mut text, role, stat, ses)?;
+                Value::from(Some(text).filter(|text| !text.is_empty())?)
+            }
         })
     }
 }
@@ -197,15 +219,27 @@ fn tag<'a>(entry: &'a Entry, key: &str) -> Option<&'a TagValue> {
     entry.tag(key)
 }
 
-fn join(items: impl Iterator<Item = String>, separator: char) -> String {
-    let mut text = String::new();
-    for item in items {
-        if !text.is_empty() {
-            text.push(separator);
+fn push(out: &mut String, value: impl std::fmt::Display) {
+    // Writing to memory cannot fail.
+    let _infallible = write!(out, "{value}");
+}
+
+/// Appends the items of a list, each as `item` appends it, escaped.
+fn join<T>(
+    out: &mut String,
+    items: impl IntoIterator<Item = T>,
+    separator: char,
+    item: impl Fn(&mut String, T),
+) {
+    let start = out.len();
+    for (index, one) in items.into_iter().enumerate() {
+        if index > 0 && out.len() > start {
+            out.push(separator);
         }
-        escape::push_item(&mut text, &item);
+        let begun = out.len();
+        item(out, one);
+        escape::escape_item(out, begun);
     }
-    text
 }
 
 fn pfns(file: &File, ses: &Ses) -> impl Iterator<Item = String> {
@@ -217,20 +251,22 @@ fn se_name(replica: &Replica, ses: &Ses) -> String {
     ses.get(&replica.se.0).map_or_else(|| format!("se-number-{}", replica.se.0), |se| se.name.to_string())
 }
 
-fn replica_text(file: &File, replica: &Replica, ses: &Ses) -> String {
+fn push_replica(out: &mut String, file: &File, replica: &Replica, ses: &Ses) {
     if replica.is_member() {
-        return replica.pfn(file.guid, None);
+        return out.push_str(&replica.pfn(file.guid, None));
     }
-    let mut text = se_name(replica, ses);
+    match ses.get(&replica.se.0) {
+        Some(se) => out.push_str(se.name.as_str()),
+        None => out.push_str(&se_name(replica, ses)),
+    }
     if replica.state != ReplicaState::Available {
-        text.push('/');
-        text.push_str(replica.state.name());
+        out.push('/');
+        out.push_str(replica.state.name());
     }
     if let Location::Explicit(pfn) = &replica.location {
-        text.push('=');
-        text.push_str(pfn.as_str());
+        out.push('=');
+        out.push_str(pfn.as_str());
     }
-    text
 }
 
 fn replica_json(file: &File, replica: &Replica, ses: &Ses) -> Value {

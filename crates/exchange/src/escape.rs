@@ -46,10 +46,15 @@ pub fn read_field(field: &str) -> Result<Cow<'_, str>, &'static str> {
     Ok(Cow::Owned(text))
 }
 
-/// Appends one item of a list.
-pub fn push_item(out: &mut String, item: &str) {
+/// Escapes what was appended from `begun` on as one item of a list.
+pub(crate) fn escape_item(out: &mut String, begun: usize) {
+    let special = |character| matches!(character, '|' | ';' | '\\');
+    if !out[begun..].contains(special) {
+        return;
+    }
+    let item = out.split_off(begun);
     for character in item.chars() {
-        if matches!(character, '|' | ';' | '\\') {
+        if special(character) {
             out.push('\\');
         }
         out.push(character);
@@ -105,7 +110,9 @@ mod tests {
             if !list.is_empty() {
                 list.push('|');
             }
-            push_item(&mut list, text);
+            let begun = list.len();
+            list.push_str(text);
+            escape_item(&mut list, begun);
         }
         let read = items(&list, &['|'], true);
         assert_eq!(read, ODD.iter().copied().filter(|text| !text.is_empty()).collect::<Vec<_>>());

@@ -210,7 +210,7 @@ fn cells(options: &ExportOptions) -> Result<Cells, Error> {
     Ok(Cells { columns, format: options.format, delimiter, pfn_same: options.pfn_same.clone() })
 }
 
-async fn known_ses<C: Catalogue>(catalogue: &C) -> Result<Arc<Ses>, Error> {
+pub(crate) async fn known_ses<C: Catalogue>(catalogue: &C) -> Result<Arc<Ses>, Error> {
     match catalogue.call(Operation::SeList).await? {
         Answer::Ses(ses) => Ok(Arc::new(
             ses.into_iter().map(|usage| (usage.se.number.0, usage.se)).collect::<HashMap<_, _>>(),
@@ -243,7 +243,7 @@ async fn preamble<C: Catalogue>(
 }
 
 /// The entries of the next page, and the numbers of the SEs in it.
-async fn next_entries(
+pub(crate) async fn next_entries(
     pages: &mut (impl Stream<Item = Result<Answer, exacat_model::Error>> + Unpin),
 ) -> Result<Option<(Vec<Stat>, Vec<u16>)>, Error> {
     match pages.next().await {

@@ -6,6 +6,7 @@
 //! * [`import_in_bulk`](import::import_in_bulk) does the same to a catalogue opened in this process, and faster.
 //! * [`verify`](verify::verify) proves that each row is in the catalogue as given.
 //! * [`export`](export::export) writes everything below a path so that it can be imported again.
+//! * [`digest`](digest::digest) proves that two catalogues have the same, or names what differs.
 //! * [`generate`](generate::generate) makes a sample catalogue out of a seed.
 //!
 //! This crate knows no server and no network: it asks a [`Catalogue`], which the client is, and one that is opened in this
@@ -16,6 +17,7 @@ pub mod bulk;
 pub mod catalogue;
 mod cells;
 pub mod columns;
+pub mod digest;
 pub mod error;
 pub mod escape;
 pub mod export;

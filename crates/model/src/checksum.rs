@@ -64,6 +64,9 @@ impl ChecksumAlgorithm {
     }
 }
 
+/// Bytes of the longest digest, SHA-256's.
+const DIGEST_BYTES_MAX: usize = 32;
+
 fn hex_value(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
@@ -77,7 +80,7 @@ fn hex_value(digit: u8) -> Option<u8> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checksum {
     algorithm: ChecksumAlgorithm,
-    digest: [u8; 32],
+    digest: [u8; DIGEST_BYTES_MAX],
 }
 
 impl Checksum {
@@ -203,8 +206,16 @@ impl Checksum {
 
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.algorithm.name())?;
-        self.digest().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        f.write_str(self.algorithm.name())?;
+        f.write_str(":")?;
+        // All at once: exports print billions.
+        let mut digits = [0u8; 2 * DIGEST_BYTES_MAX];
+        let digits = &mut digits[..2 * self.digest().len()];
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.digest()) {
+            *pair = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+        }
+        f.write_str(str::from_utf8(digits).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -99,7 +99,7 @@ counts! {
     idle "exacat_connections_idle_closed" "Connections closed because nothing came for long",
     panics "exacat_request_panics" "Requests that ended in a defect of exacat",
     slow "exacat_slow_requests" "Requests that took longer than the configured time",
-    coalesced "exacat_coalesced_lookups" "Pipelined look-ups answered together with others",
+    coalesced "exacat_coalesced_requests" "Pipelined look-ups and registrations carried out together with others",
 }
 
 /// All that is measured.

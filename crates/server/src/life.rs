@@ -11,6 +11,7 @@ use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, 
 use exacat_store::Store;
 use exacat_store::memory::MemoryStore;
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
+use futures::future::BoxFuture;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
@@ -99,7 +100,16 @@ impl Server {
         Self::start_in(settings, directory, store).await
     }
 
-    async fn start_in(
+    // Compiled here, once, and not again wherever a server is started.
+    fn start_in(
+        settings: ServerSettings,
+        directory: DataDirectory,
+        store: Arc<dyn Store>,
+    ) -> BoxFuture<'static, Result<RunningServer>> {
+        Box::pin(Self::started_in(settings, directory, store))
+    }
+
+    async fn started_in(
         settings: ServerSettings,
         directory: DataDirectory,
         store: Arc<dyn Store>,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use exacat_catalogue::{Caller, Catalogue};
 use exacat_model::answer::{StatusPart, WhereisRef};
 use exacat_model::codec::Encode;
-use exacat_model::operation::FileRef;
+use exacat_model::operation::{Existing, FileRef, NewFile};
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Operation, OperationId, Result};
 use futures::FutureExt;
 use tokio::sync::{Notify, watch};
@@ -91,6 +91,9 @@ pub(crate) struct Work {
     pub cancel: Arc<Cancel>,
     pub step: Step,
 }
+
+/// The operation's name for the log.
+const REGISTER: &str = "register";
 
 /// The error of a request whose answer is not wanted any more.
 fn cancelled() -> Error {
@@ -216,6 +219,39 @@ impl Service {
             Ok(Err(error)) => Err(self.shown_error(caller, NAME, error)),
             Err(panic) => Err(self.shown_error(caller, NAME, self.panicked(&panic))),
         }
+    }
+
+    /// Carries out writes that each register one file, as [`Service::run`] would, together.
+    pub async fn register_each(
+        &self,
+        asker: &Asker,
+        files: Vec<(OperationId, NewFile)>,
+        (parents, existing): (bool, Existing),
+        deadline: Instant,
+        deliver: impl FnOnce(Vec<Result<Answer>>) + Send,
+    ) {
+        let count = files.len();
+        let all = |error: &Error| (0..count).map(|_| Err(error.clone())).collect();
+        if Instant::now() >= deadline {
+            return deliver(all(&too_late()));
+        }
+        let work = self.catalogue.register_each(&asker.caller, files, parents, existing);
+        let work = async {
+            let outcomes = match AssertUnwindSafe(work).catch_unwind().await {
+                Ok(outcomes) => outcomes,
+                Err(panic) => all(&self.panicked(&panic)),
+            };
+            let shown = |outcome| self.shown(&asker.caller, REGISTER, outcome);
+            outcomes.into_iter().map(shown).collect()
+        };
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            outcomes = &mut work => return deliver(outcomes),
+            () = tokio::time::sleep_until(deadline.into()) => {}
+        }
+        deliver(all(&unknown()));
+        let _: Vec<Result<Answer>> = work.await;
     }
 
     fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> Error {

@@ -19,10 +19,13 @@ use crate::log::Place;
 use crate::settings::GROUP_BYTES_MAX;
 use crate::store::Shared;
 
-/// An answer that waits for its group to be durable.
+/// What came of a request.
+pub(crate) type Answered = Result<Vec<Outcome>, ApplyError>;
+
+/// Answers to requests that came together, which wait for their group to be durable.
 pub(crate) struct Waiting {
-    pub reply: oneshot::Sender<Result<Vec<Outcome>, ApplyError>>,
-    pub outcomes: Result<Vec<Outcome>, ApplyError>,
+    pub reply: oneshot::Sender<Vec<Answered>>,
+    pub answers: Vec<Answered>,
     pub _permit: OwnedSemaphorePermit,
 }
 
@@ -36,6 +39,8 @@ pub(crate) struct Group {
     /// Of the last change.
     pub last_revision: Revision,
     pub waiting: Vec<Waiting>,
+    /// Requests in it.
+    pub requests: usize,
 }
 
 /// A group with its place in the log.
@@ -163,20 +168,22 @@ fn commit(shared: &Shared, job: Job) -> Group {
                 shared.durability.advance(group.last_revision);
                 let changes = group.last_revision.0 + 1 - group.first_revision.0;
                 shared.figures.changes.fetch_add(changes, Ordering::Relaxed);
-                shared.figures.group(group.waiting.len(), group.bytes.len(), begun.elapsed());
+                shared.figures.group(group.requests, group.bytes.len(), begun.elapsed());
             }
             Err(error) => shared.fail(&format!("the log could not be written: {error}")),
         }
     }
     // Also who changed nothing may have been told so because of a change that is not durable.
     let failure = shared.durability.ended();
-    for waiting in group.waiting.drain(..) {
-        let answer = match (&failure, waiting.outcomes) {
-            (Some(why), Ok(_)) => Err(ApplyError::Unknown(why.to_string())),
-            (_, outcomes) => outcomes,
-        };
-        let _gone = waiting.reply.send(answer);
+    for Waiting { reply, mut answers, _permit } in group.waiting.drain(..) {
+        if let Some(why) = &failure {
+            for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
+                *answer = Err(ApplyError::Unknown(why.to_string()));
+            }
+        }
+        let _gone = reply.send(answers);
     }
+    group.requests = 0;
     group.bytes.clear();
     if group.bytes.capacity() > 4 * GROUP_BYTES_MAX {
         group.bytes.shrink_to(GROUP_BYTES_MAX);

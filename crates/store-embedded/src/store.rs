@@ -14,12 +14,13 @@ use exacat_model::{
     RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Files, Located, Outcome, Page, RecordEntry, Request, Snapshots,
-    Store, StoreStatus, UsageOf, Walk,
+    Account, ApplyError, ChangePage, Due, Files, Located, Page, RecordEntry, Request, Snapshots, Store,
+    StoreStatus, UsageOf, Walk,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use crate::committer::Answered;
 use crate::defect::Defect;
 use crate::disk::Disk;
 use crate::durability::Durability;
@@ -29,7 +30,7 @@ use crate::run::{Cache, Held};
 use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings};
 use crate::snapshot::Keeper;
 use crate::state::{Hints, Lookup, MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
-use crate::writer::Command;
+use crate::writer::{Command, Weighed};
 
 /// What readers and the writer share.
 pub(crate) struct Shared {
@@ -273,6 +274,29 @@ impl Drop for EmbeddedStore {
     }
 }
 
+/// The writer drops a request unanswered only if it ends, and then it did not begin it. It may have died of a defect in
+/// the middle of it, though.
+fn lost() -> ApplyError {
+    ApplyError::Unknown("the store closed before it answered: ask again".to_owned())
+}
+
+/// Bytes of a request, unless it is too large.
+fn weigh(request: &Request) -> std::result::Result<usize, ApplyError> {
+    let count = request.mutations.len();
+    if count > BATCH_MUTATIONS_MAX {
+        return Err(ApplyError::TooLarge(format!(
+            "the request has {count} mutations, the limit is {BATCH_MUTATIONS_MAX}: send it in parts"
+        )));
+    }
+    let bytes = encoded_bytes(request);
+    if bytes > BATCH_BYTES_MAX {
+        return Err(ApplyError::TooLarge(format!(
+            "the request has {bytes} bytes, the limit is {BATCH_BYTES_MAX}: send it in parts"
+        )));
+    }
+    Ok(bytes)
+}
+
 /// Refuses to answer while it could not be answered from one state.
 fn check_switched_on(state: &State) -> Result<()> {
     match state.switched_off {
@@ -308,21 +332,13 @@ fn page(limit: usize) -> usize {
     limit.min(PAGE_ITEMS_MAX)
 }
 
-#[async_trait]
-impl Store for EmbeddedStore {
-    async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
-        let count = request.mutations.len();
-        if count > BATCH_MUTATIONS_MAX {
-            return Err(ApplyError::TooLarge(format!(
-                "the request has {count} mutations, the limit is {BATCH_MUTATIONS_MAX}: send it in parts"
-            )));
-        }
-        let bytes = encoded_bytes(&request);
-        if bytes > BATCH_BYTES_MAX {
-            return Err(ApplyError::TooLarge(format!(
-                "the request has {bytes} bytes, the limit is {BATCH_BYTES_MAX}: send it in parts"
-            )));
-        }
+impl EmbeddedStore {
+    /// Hands requests of so many bytes in all to the writer, and waits for what comes of them.
+    async fn submit(
+        &self,
+        requests: Vec<Weighed>,
+        bytes: usize,
+    ) -> std::result::Result<Vec<Answered>, ApplyError> {
         let closed = || ApplyError::Unavailable(self.read_only.unwrap_or("the store is closed").to_owned());
         self.shared.check_open().map_err(|error| ApplyError::Unavailable(error.message))?;
         let commands = self.commands.as_ref().ok_or_else(closed)?;
@@ -330,13 +346,35 @@ impl Store for EmbeddedStore {
         let permits = u32::try_from(permits).unwrap_or(u32::MAX);
         let permit = Arc::clone(&self.bytes).acquire_many_owned(permits).await.map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
-        commands.send(Command::Apply { request, bytes, reply, permit }).await.map_err(|_| closed())?;
-        // The writer drops a request unanswered only if it ends, and then it did not begin it. It may have died of a
-        // defect in the middle of it, though.
-        match answer.await {
-            Ok(outcomes) => outcomes,
-            Err(_) => Err(ApplyError::Unknown("the store closed before it answered: ask again".to_owned())),
+        commands.send(Command::Apply { requests, reply, permit }).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| lost())
+    }
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    async fn apply(&self, request: Request) -> Answered {
+        let bytes = weigh(&request)?;
+        let mut answers = self.submit(vec![Weighed { request, bytes }], bytes).await?;
+        answers.pop().unwrap_or_else(|| Err(lost()))
+    }
+
+    async fn apply_each(&self, requests: Vec<Request>) -> Vec<Answered> {
+        let (mut weighed, mut sum) = (Vec::with_capacity(requests.len()), 0);
+        let mut refused = Vec::with_capacity(requests.len());
+        for request in requests {
+            refused.push(weigh(&request).map_or_else(Some, |bytes| {
+                weighed.push(Weighed { request, bytes });
+                sum += bytes;
+                None
+            }));
         }
+        let mut answers = self.submit(weighed, sum).await.map(Vec::into_iter);
+        let mut next = || match &mut answers {
+            Ok(answers) => answers.next().unwrap_or_else(|| Err(lost())),
+            Err(error) => Err(error.clone()),
+        };
+        refused.into_iter().map(|refused| refused.map_or_else(&mut next, Err)).collect()
     }
 
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {

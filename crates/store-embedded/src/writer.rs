@@ -20,7 +20,7 @@ use parking_lot::RwLockWriteGuard;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::archive::Archivist;
-use crate::committer::{Committer, Group, Waiting};
+use crate::committer::{Answered, Committer, Group, Waiting};
 use crate::decide::{Context, Declined, bytes_at_most, decide};
 use crate::defect::Defect;
 use crate::load::LoadWork;
@@ -35,15 +35,19 @@ use crate::settings::{
 use crate::state::{Operations, Stamp, State};
 use crate::store::Shared;
 
+/// A request, and the bytes of its canonical form.
+pub(crate) struct Weighed {
+    pub request: Request,
+    pub bytes: usize,
+}
+
 /// What the writer is asked to do.
 pub(crate) enum Command {
-    /// Decide and commit a request.
+    /// Decide and commit requests that came together.
     Apply {
-        request: Request,
-        /// Of its canonical form.
-        bytes: usize,
-        reply: oneshot::Sender<Result<Vec<Outcome>, ApplyError>>,
-        /// Its share of the bytes in work; given back when it is answered.
+        requests: Vec<Weighed>,
+        reply: oneshot::Sender<Vec<Answered>>,
+        /// Their share of the bytes in work; given back when they are answered.
         permit: OwnedSemaphorePermit,
     },
     /// Check the state between two groups.
@@ -143,10 +147,14 @@ impl Writer {
             let mut next = Some(first);
             while let Some(command) = next {
                 match command {
-                    Command::Apply { request, bytes, reply, permit } => {
-                        self.shared.figures.requests.fetch_add(1, Ordering::Relaxed);
-                        let outcomes = self.process(request, bytes);
-                        self.group.waiting.push(Waiting { reply, outcomes, _permit: permit });
+                    Command::Apply { requests, reply, permit } => {
+                        self.shared.figures.requests.fetch_add(requests.len() as u64, Ordering::Relaxed);
+                        let mut answers = Vec::with_capacity(requests.len());
+                        for Weighed { request, bytes } in requests {
+                            answers.push(self.process(request, bytes));
+                        }
+                        self.group.requests += answers.len();
+                        self.group.waiting.push(Waiting { reply, answers, _permit: permit });
                     }
                     Command::Audit { reply } => {
                         self.settle();
@@ -173,8 +181,8 @@ impl Writer {
                         return Some(reply);
                     }
                 }
-                let full = self.group.bytes.len() >= GROUP_BYTES_MAX
-                    || self.group.waiting.len() >= GROUP_REQUESTS_MAX;
+                let full =
+                    self.group.bytes.len() >= GROUP_BYTES_MAX || self.group.requests >= GROUP_REQUESTS_MAX;
                 next = if full { None } else { self.commands.try_recv().ok() };
             }
             self.flush();
@@ -194,15 +202,16 @@ impl Writer {
     fn refuse_waiting(&mut self) {
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
-            if let Command::Apply { reply, .. } = command {
-                let _gone = reply.send(Err(ApplyError::Unavailable("the store is closed".to_owned())));
+            if let Command::Apply { requests, reply, .. } = command {
+                let closed = || Err(ApplyError::Unavailable("the store is closed".to_owned()));
+                let _gone = reply.send(requests.iter().map(|_| closed()).collect());
             }
         }
     }
 
     // ---- one request ----
 
-    fn process(&mut self, request: Request, request_bytes: usize) -> Result<Vec<Outcome>, ApplyError> {
+    fn process(&mut self, request: Request, request_bytes: usize) -> Answered {
         if let Some(why) = self.failure() {
             return Err(ApplyError::Unavailable(why.to_string()));
         }

@@ -8,6 +8,7 @@
 //!
 //! * **A1 one outcome each.** `apply` gives one outcome per mutation, in order. Mutations of one request are
 //!   decided in order, each on the state the ones before it left; a refused one does not stop the others.
+//!   `apply_each` gives each of its requests what `apply` would, one after the other.
 //! * **A2 all or nothing.** A mutation is applied wholly - entry, indices, counters, queues, changefeed - or
 //!   not at all. No reader sees a part of one.
 //! * **A3 exactly one winner.** Of all creates, moves, restores and commits that want one name, one is applied;

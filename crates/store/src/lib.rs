@@ -55,6 +55,16 @@ pub trait Store: Send + Sync + 'static {
     /// Decides and commits a request's mutations in order; one outcome each.
     async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError>;
 
+    /// Applies requests that came together, in order, each as [`Store::apply`] would: what becomes of one does not
+    /// depend on whether another is done.
+    async fn apply_each(&self, requests: Vec<Request>) -> Vec<std::result::Result<Vec<Outcome>, ApplyError>> {
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            answers.push(self.apply(request).await);
+        }
+        answers
+    }
+
     /// Follows each path from the root, as far as it goes.
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>>;
 

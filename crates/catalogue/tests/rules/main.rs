@@ -14,6 +14,7 @@ mod operations;
 mod permission_matrix;
 mod purging;
 mod registering;
+mod registering_together;
 mod repeats;
 mod storing;
 mod telling;

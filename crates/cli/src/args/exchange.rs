@@ -188,6 +188,33 @@ pub struct ExportArgs {
     pub conditions: Box<super::Conditions>,
 }
 
+/// `exacat digest`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Two catalogues have the same below a directory exactly if their digests of it are the same, wherever it stands. A
+digest is of all that an export holds. Digests of a catalogue that changes meanwhile are of no one state: digest a
+snapshot (exacat serve --snapshot NAME) where that matters.
+
+Examples:
+  exacat digest                                   of everything
+  exacat digest /demo --depth 2                   and of the directories two levels below
+  exacat digest -o here.digests                   of every directory, into a file
+  exacat digest --against here.digests            at another catalogue: which directories differ?")]
+pub struct DigestArgs {
+    /// What is below this directory
+    #[arg(value_name = "DIR", default_value = "/")]
+    pub directory: String,
+    /// Show directories so many levels below it, too
+    #[arg(long, value_name = "LEVELS", default_value_t = 0)]
+    pub depth: usize,
+    /// Write the digests of all directories to a file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Compare with the digests in a file, and name the directories that differ
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+}
+
 /// `exacat generate`
 #[derive(Args, Debug)]
 #[command(after_help = "\

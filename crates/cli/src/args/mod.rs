@@ -226,6 +226,8 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Write a listing of what is below a directory
     Export(ExportArgs),
+    /// Digest what is below a directory, to prove that another catalogue has the same
+    Digest(DigestArgs),
     /// Make a sample catalogue
     Generate(GenerateArgs),
     /// Check every counter and index against the entries

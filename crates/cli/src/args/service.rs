@@ -193,4 +193,7 @@ pub struct BenchArgs {
     /// Where temporary stores are made [default: the system's place for temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
+    /// What a measurement starts to compare with: an echo at this socket
+    #[arg(long, hide = true)]
+    pub echo: Option<PathBuf>,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use exacat_model::{Answer, Error, ErrorKind, Operation};
+use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId};
 use exacat_wire::native::limits::{FRAME_BYTES_MAX, HEADER_BYTES};
 use exacat_wire::native::{
     Authenticate, Credentials, Frame, FrameDecoder, FrameType, Hello, RawFrame, RequestOptions,
@@ -92,7 +92,7 @@ fn unexpected(frame: &Frame) -> Error {
     }
 }
 
-/// Keeps `load.depth` requests in flight on each of `load.lanes` connections, each request a frame of its own. The
+/// Asks `questions` in turn, `load.calls` in all, and begins again if there are fewer. Keeps `load.depth` requests in flight on each of `load.lanes` connections, each request a frame of its own. The
 /// first error ends it.
 pub async fn drive(
     target: &Arc<Target>,
@@ -125,13 +125,20 @@ pub async fn drive(
 
 /// A request whose number is still to be set, as bytes: a load generator that encodes measures itself.
 fn encoded(question: &Operation) -> Result<Vec<u8>, Error> {
+    let mut options = RequestOptions::default();
+    if question.writes() {
+        let mut id = [0u8; 16];
+        getrandom::fill(&mut id).map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+        options.operation_id = Some(OperationId(id));
+    }
     let mut frame = Vec::new();
-    encode_request(&mut frame, FRAME_BYTES_MAX, 1, &RequestOptions::default(), question)?;
+    encode_request(&mut frame, FRAME_BYTES_MAX, 1, &options, question)?;
+    frame.shrink_to_fit();
     Ok(frame)
 }
 
-/// Appends a request under this number.
-fn push_numbered(out: &mut Vec<u8>, frame: &[u8], request: u64) {
+/// Appends a request, or an answer, under this number.
+pub fn push_numbered(out: &mut Vec<u8>, frame: &[u8], request: u64) {
     let start = out.len();
     out.extend_from_slice(frame);
     out[start + REQUEST_AT..start + HEADER_BYTES].copy_from_slice(&request.to_le_bytes());

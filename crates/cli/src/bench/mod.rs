@@ -4,6 +4,7 @@
 //! figure is of durable changes and exact answers: answers are checked (of bare frames 1 of 16 item by item, all for
 //! their request), and an error ends the run.
 
+pub mod echo;
 mod engine;
 mod frames;
 mod measure;
@@ -108,8 +109,10 @@ async fn network(files: u64, data: &Path, report: &mut Report<'_>) -> Result<(),
     scenarios::frames(&target, &server.socket(), files, report).await?;
     scenarios::reads_beside_writes(&target, files, report).await?;
     let wide = Arc::new(server.target(scenarios::CONNECTIONS_UNPIPELINED).await?);
-    scenarios::unpipelined(&wide, files, report).await?;
+    scenarios::unpipelined(&wide, &server.socket(), files, report).await?;
     drop(wide);
+    scenarios::long_listing(&target, files, report).await?;
+    scenarios::exports(&server, &target, report).await?;
     scenarios::import(&server, &target, &data.with_extension("tsv"), files, report).await?;
     let figures = scenarios::figures(&target).await?;
     scenarios::trees(&target, files, report).await?;

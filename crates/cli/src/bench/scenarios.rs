@@ -10,8 +10,10 @@ use exacat_exchange::ImportOptions;
 use exacat_exchange::resume::StateAt;
 use exacat_model::operation::SeSettings;
 use exacat_model::{Answer, Cursor, Error, ErrorKind, Filter, Lfn, Operation, Pattern};
+use futures::StreamExt;
 
 use super::Report;
+use super::echo::Echo;
 use super::measure::{Load, drive, histogram, merged, record, sample};
 use super::target::{StartedServer, Target};
 use super::workload::{self, FILES_PER_DIRECTORY};
@@ -24,6 +26,9 @@ pub const CONNECTIONS_UNPIPELINED: usize = 64;
 const BATCH: u64 = 1000;
 /// Look-ups in one batch.
 const LOOKUPS: u64 = 128;
+
+/// Files that are registered by bare frames have numbers from here on: nothing else has.
+const FILES_BY_FRAMES: u64 = 1 << 40;
 
 /// Questions made beforehand: a load generator that formats names measures itself. Enough of them that none is
 /// asked again soon.
@@ -169,6 +174,82 @@ async fn find(target: &Target, files: u64, what: &str, report: &mut Report<'_>) 
     report.show(&sample(target, what, files, start.elapsed(), target.cpu_s() - cpu, &latency))
 }
 
+/// Files of the directory that is listed whole.
+const LISTED: u64 = 1_000_000;
+
+/// One directory of very many files, streamed whole; and the time until its first page is there.
+pub async fn long_listing(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
+    let count = files.min(LISTED);
+    let what = format!("ls of one directory of {count}, streamed");
+    let (Target::Network { clients, .. }, true) = (&**target, report.wants(&what)) else { return Ok(()) };
+    let directory = Lfn::parse("/bench-listed")?;
+    target.call(0, Operation::Mkdir { lfns: vec![directory.clone()], parents: true, mode: None }).await?;
+    for first in (0..count).step_by(BATCH as usize) {
+        let files = (first..(first + BATCH).min(count)).map(|file| {
+            let mut new = workload::new_file(file)?;
+            new.lfn = Lfn::parse(&format!("{directory}/{file:09}.AO2D.root"))?;
+            Ok(new)
+        });
+        let files = files.collect::<Result<Vec<_>, Error>>()?;
+        let existing = exacat_model::operation::Existing::Refuse;
+        super::all_good(&target.call(0, Operation::Register { files, parents: false, existing }).await?)?;
+    }
+    for round in ["first", "again"] {
+        let (mut latency, mut listed) = (histogram()?, 0);
+        let (start, cpu) = (Instant::now(), target.cpu_s());
+        let list = Operation::List { lfn: directory.clone(), cursor: Cursor::default(), limit: 0 };
+        let pages = clients[0].stream(list);
+        futures::pin_mut!(pages);
+        while let Some(page) = pages.next().await {
+            let Answer::Entries { items, .. } = page? else {
+                return Err(Error::new(ErrorKind::Internal, "a listing without entries"));
+            };
+            if listed == 0 {
+                record(&mut latency, start.elapsed());
+            }
+            listed += items.len() as u64;
+        }
+        if listed != count {
+            return Err(Error::new(ErrorKind::Internal, format!("{listed} of {count} entries are listed")));
+        }
+        let took = start.elapsed();
+        let what = format!("{what}, {round} (time: to the first page)");
+        report.show(&sample(target, &what, listed, took, target.cpu_s() - cpu, &latency))?;
+    }
+    Ok(())
+}
+
+/// Everything exported, and everything digested: as `exacat export` and `exacat digest` do, into nothing.
+pub async fn exports(
+    server: &StartedServer,
+    target: &Arc<Target>,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
+    let internal = |error: exacat_exchange::Error| {
+        Error::new(error.kind().unwrap_or(ErrorKind::Internal), error.to_string())
+    };
+    let what = "export of everything (entries)";
+    if report.wants(what) {
+        let (start, cpu) = (Instant::now(), target.cpu_s());
+        let client = server.connect().await?;
+        let options = exacat_exchange::export::ExportOptions::default();
+        let out = Box::new(std::io::sink());
+        let done = exacat_exchange::export::export(&client, out, &options, |_| ()).await.map_err(internal)?;
+        let latency = histogram()?;
+        report.show(&sample(target, what, done.entries, start.elapsed(), target.cpu_s() - cpu, &latency))?;
+    }
+    let what = "digest of everything (entries)";
+    if report.wants(what) {
+        let (start, cpu) = (Instant::now(), target.cpu_s());
+        let client = server.connect().await?;
+        let done = exacat_exchange::digest::digest(&client, &Lfn::root(), |_| Ok(()), |_| ()).await;
+        let entries = done.map_err(internal)?.root.entries;
+        let latency = histogram()?;
+        report.show(&sample(target, what, entries, start.elapsed(), target.cpu_s() - cpu, &latency))?;
+    }
+    Ok(())
+}
+
 /// Look-ups by bare frames, pipelined.
 pub async fn frames(
     target: &Arc<Target>,
@@ -192,6 +273,57 @@ pub async fn frames(
             report
                 .show(&super::frames::drive(target, socket, &what, load, &asked, super::all_good).await?)?;
         }
+    }
+    let what = "create, single, durable, 4 x 256 in flight, bare frames";
+    if report.wants(what) {
+        let calls = (files / 5).clamp(10_000, 400_000) / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
+        let lfns = (FILES_BY_FRAMES..FILES_BY_FRAMES + calls)
+            .step_by(FILES_PER_DIRECTORY as usize)
+            .map(|file| Lfn::parse(&workload::directory(file)))
+            .collect::<Result<Vec<_>, _>>()?;
+        target.call(0, Operation::Mkdir { lfns, parents: true, mode: None }).await?;
+        let load = Load { lanes: CONNECTIONS, depth: 256, calls, items_per_call: 1 };
+        let asked =
+            questions(calls, |call| workload::register(FILES_BY_FRAMES + call, FILES_BY_FRAMES + call + 1))?;
+        report.show(&super::frames::drive(target, socket, what, load, &asked, super::all_good).await?)?;
+    }
+    Ok(())
+}
+
+/// One look-up at a time on each of many connections, beside an echo of the same bytes.
+async fn unpipelined_frames(
+    target: &Arc<Target>,
+    socket: &Path,
+    files: u64,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
+    let what = "whereis, single, 64 x 1 in flight, bare frames";
+    if !report.wants(what) {
+        return Ok(());
+    }
+    let asked = single_lookups(files)?;
+    let first = asked.first().cloned().ok_or_else(|| Error::new(ErrorKind::Internal, "nothing to ask"))?;
+    let echo = Echo::start(&socket.with_file_name("echo.sock"), &target.call(0, first).await?).await?;
+    let load = Load {
+        lanes: CONNECTIONS_UNPIPELINED,
+        depth: 1,
+        calls: (files / 2).clamp(20_000, 500_000),
+        items_per_call: 1,
+    };
+    // One and the other in turn: the machine changes meanwhile.
+    for round in 1..=3 {
+        let what = format!("raw echo, 64 x 1 in flight, {round}");
+        let raw =
+            super::frames::drive(&echo.target(), echo.socket(), &what, load, &asked, super::all_good).await?;
+        report.show(&raw)?;
+        let what = format!("whereis, single, 64 x 1 in flight, bare frames, {round}");
+        let looked_up = super::frames::drive(target, socket, &what, load, &asked, super::all_good).await?;
+        report.show(&looked_up)?;
+        report.line(&format!(
+            "  {:.0} % of the echo's rate, its p99 {:.2} times the echo's",
+            100.0 * looked_up.rate() / raw.rate(),
+            looked_up.p99_us as f64 / raw.p99_us.max(1) as f64
+        ))?;
     }
     Ok(())
 }
@@ -240,7 +372,13 @@ pub async fn reads_beside_writes(
 }
 
 /// One look-up at a time on each of many connections.
-pub async fn unpipelined(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
+pub async fn unpipelined(
+    target: &Arc<Target>,
+    socket: &Path,
+    files: u64,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
+    unpipelined_frames(target, socket, files, report).await?;
     let what = "whereis, single, 64 x 1 in flight";
     if !report.wants(what) {
         return Ok(());

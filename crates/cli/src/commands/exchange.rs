@@ -17,6 +17,7 @@ use exacat_exchange::tree::TreeSettings;
 use exacat_exchange::{ImportOptions, ImportReport, ListingOptions, Preset, VerifyReport};
 use exacat_model::operation::Existing;
 use exacat_model::{Error, ErrorKind, SeName};
+use exacat_store::Store;
 use exacat_store::SystemClock;
 use exacat_store_embedded::LoadSettings;
 
@@ -35,7 +36,7 @@ use crate::progress::Bar;
 /// Bytes of a file with rules of an SE map.
 const SE_MAP_BYTES_MAX: u64 = 64 << 20;
 
-fn failure(error: exacat_exchange::Error) -> Failure {
+pub(super) fn failure(error: exacat_exchange::Error) -> Failure {
     if let exacat_exchange::Error::File { source, .. } = &error
         && source.kind() == std::io::ErrorKind::BrokenPipe
     {
@@ -258,7 +259,7 @@ fn by_reason(rejects: &[(Reason, u64)]) -> BTreeMap<&'static str, u64> {
     rejects.iter().map(|(reason, count)| (reason.name(), *count)).collect()
 }
 
-fn rate(rows: u64, elapsed: std::time::Duration) -> String {
+pub(super) fn rate(rows: u64, elapsed: std::time::Duration) -> String {
     let seconds = elapsed.as_secs_f64();
     format!("{seconds:.1} s, {:.0}/s", rows as f64 / seconds.max(0.001))
 }

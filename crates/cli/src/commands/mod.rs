@@ -2,6 +2,7 @@
 
 mod accounts;
 mod attributes;
+mod digest;
 mod exchange;
 mod find;
 mod history;
@@ -17,6 +18,8 @@ mod storage;
 mod tags;
 mod trash;
 mod upload;
+
+use futures::future::LocalBoxFuture;
 
 use crate::args::{Cli, Command, SnapshotCommand};
 use crate::connect::Session;
@@ -37,21 +40,23 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         // These need no server, or are one.
         Command::Completions(args) => return service::completions(&args),
-        Command::Serve(args) => return serve::serve(args, &global.connection, style).await,
-        Command::Bench(args) => return service::bench(args, style).await,
+        Command::Serve(args) => return apart(serve::serve(args, &global.connection, style)).await,
+        Command::Bench(args) => return apart(service::bench(args, style)).await,
         Command::Snapshot(
             ref command @ (SnapshotCommand::Ls { offline: true }
             | SnapshotCommand::Verify { offline: true, .. }),
         ) => return snapshots::offline(command, &global.connection, style),
-        Command::Clone(args) => return snapshots::clone(args, &global.connection, style).await,
-        Command::Restore(args) => return snapshots::restore(args, global, style).await,
+        Command::Clone(args) => return apart(snapshots::clone(args, &global.connection, style)).await,
+        Command::Restore(args) => return apart(snapshots::restore(args, global, style)).await,
         Command::Backup(ref args) if args.ls || args.verify => {
-            return snapshots::backups(args, global, style).await;
+            return apart(snapshots::backups(args, global, style)).await;
+        }
+        Command::Fsck(args) if args.offline => {
+            return apart(serve::fsck_offline(&global.connection, style)).await;
         }
         Command::Import(args) if args.offline => {
-            return exchange::import_offline(args, global, style).await;
+            return apart(exchange::import_offline(args, global, style)).await;
         }
-        Command::Fsck(args) if args.offline => return serve::fsck_offline(&global.connection, style).await,
         Command::Generate(ref args) if let Some(path) = &args.listing => {
             return exchange::generate_listing(args, path, global, style);
         }
@@ -71,55 +76,62 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
     Ok(status)
 }
 
+/// A command as something of its own: the compiler takes minutes for the sum of them all.
+fn apart<'a, T>(work: impl Future<Output = T> + 'a) -> LocalBoxFuture<'a, T> {
+    Box::pin(work)
+}
+
 async fn dispatch(
     context: &mut Context,
     command: Command,
     global: &crate::args::Global,
 ) -> Result<(), Failure> {
-    match command {
-        Command::Ls(args) => listing::ls(context, args).await,
-        Command::Stat(args) => listing::stat(context, args).await,
-        Command::Whereis(args) => lookup::whereis(context, args).await,
-        Command::Lfn(args) => lookup::lfn(context, args).await,
-        Command::Find(args) => find::find(context, args).await,
-        Command::Du(args) => lookup::du(context, args).await,
-        Command::Mkdir(args) => moving::mkdir(context, args).await,
-        Command::Mv(args) => moving::mv(context, args).await,
-        Command::Rm(args) => moving::rm(context, args).await,
-        Command::Rmdir(args) => moving::rmdir(context, args).await,
-        Command::Ln(args) => moving::ln(context, args).await,
-        Command::Chmod(args) => attributes::chmod(context, args).await,
-        Command::Chown(args) => attributes::chown(context, args).await,
-        Command::Chgrp(args) => attributes::chgrp(context, args).await,
-        Command::Touch(args) => register::touch(context, args).await,
-        Command::Expire(args) => attributes::expire(context, args).await,
-        Command::Register(args) => register::register(context, args).await,
-        Command::Replica(command) => register::replica(context, command).await,
-        Command::Upload(command) => upload::upload(context, command).await,
-        Command::Tag(command) => tags::tag(context, command).await,
-        Command::Collection(command) => sets::collection(context, command).await,
-        Command::Archive(command) => sets::archive(context, command).await,
-        Command::Trash(command) => trash::trash(context, command).await,
-        Command::Log(args) => history::log(context, args).await,
-        Command::Changes(args) => history::changes(context, args).await,
-        Command::Se(command) => storage::se(context, command).await,
-        Command::Quota(command) => accounts::quota(context, command).await,
-        Command::User(command) => accounts::user(context, command).await,
-        Command::Group(command) => accounts::group(context, command).await,
-        Command::Token(command) => accounts::token(context, command).await,
-        Command::Whoami(_) => accounts::whoami(context).await,
-        Command::Import(args) => exchange::import(context, args, global).await,
-        Command::Verify(args) => exchange::verify(context, args, global).await,
-        Command::Export(args) => exchange::export(context, args, global).await,
-        Command::Generate(args) => exchange::generate(context, args, global).await,
-        Command::Fsck(_) => service::fsck(context).await,
-        Command::Status(_) => service::status(context).await,
-        Command::Snapshot(command) => snapshots::snapshot(context, command).await,
-        Command::Backup(args) => snapshots::backup(context, &args, global).await,
+    let work: LocalBoxFuture<'_, Result<(), Failure>> = match command {
+        Command::Ls(args) => apart(listing::ls(context, args)),
+        Command::Stat(args) => apart(listing::stat(context, args)),
+        Command::Whereis(args) => apart(lookup::whereis(context, args)),
+        Command::Lfn(args) => apart(lookup::lfn(context, args)),
+        Command::Find(args) => apart(find::find(context, args)),
+        Command::Du(args) => apart(lookup::du(context, args)),
+        Command::Mkdir(args) => apart(moving::mkdir(context, args)),
+        Command::Mv(args) => apart(moving::mv(context, args)),
+        Command::Rm(args) => apart(moving::rm(context, args)),
+        Command::Rmdir(args) => apart(moving::rmdir(context, args)),
+        Command::Ln(args) => apart(moving::ln(context, args)),
+        Command::Chmod(args) => apart(attributes::chmod(context, args)),
+        Command::Chown(args) => apart(attributes::chown(context, args)),
+        Command::Chgrp(args) => apart(attributes::chgrp(context, args)),
+        Command::Touch(args) => apart(register::touch(context, args)),
+        Command::Expire(args) => apart(attributes::expire(context, args)),
+        Command::Register(args) => apart(register::register(context, args)),
+        Command::Replica(command) => apart(register::replica(context, command)),
+        Command::Upload(command) => apart(upload::upload(context, command)),
+        Command::Tag(command) => apart(tags::tag(context, command)),
+        Command::Collection(command) => apart(sets::collection(context, command)),
+        Command::Archive(command) => apart(sets::archive(context, command)),
+        Command::Trash(command) => apart(trash::trash(context, command)),
+        Command::Log(args) => apart(history::log(context, args)),
+        Command::Changes(args) => apart(history::changes(context, args)),
+        Command::Se(command) => apart(storage::se(context, command)),
+        Command::Quota(command) => apart(accounts::quota(context, command)),
+        Command::User(command) => apart(accounts::user(context, command)),
+        Command::Group(command) => apart(accounts::group(context, command)),
+        Command::Token(command) => apart(accounts::token(context, command)),
+        Command::Whoami(_) => apart(accounts::whoami(context)),
+        Command::Import(args) => apart(exchange::import(context, args, global)),
+        Command::Verify(args) => apart(exchange::verify(context, args, global)),
+        Command::Export(args) => apart(exchange::export(context, args, global)),
+        Command::Digest(args) => apart(digest::digest(context, args, global)),
+        Command::Generate(args) => apart(exchange::generate(context, args, global)),
+        Command::Fsck(_) => apart(service::fsck(context)),
+        Command::Status(_) => apart(service::status(context)),
+        Command::Snapshot(command) => apart(snapshots::snapshot(context, command)),
+        Command::Backup(args) => apart(async move { snapshots::backup(context, &args, global).await }),
         Command::Serve(_)
         | Command::Bench(_)
         | Command::Clone(_)
         | Command::Restore(_)
-        | Command::Completions(_) => Err(Failure::local("this command takes no server")),
-    }
+        | Command::Completions(_) => return Err(Failure::local("this command takes no server")),
+    };
+    work.await
 }

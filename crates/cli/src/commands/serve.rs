@@ -1,10 +1,9 @@
 //! `serve`: the service itself, and the check of a data directory without one.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use exacat_model::{AccountName, Error, ErrorKind, Mode, SnapshotName};
+use exacat_model::{AccountName, Mode, SnapshotName};
 use exacat_server::{Addresses, CertificateFiles, Server, ServerSettings, StoreChoice};
 use exacat_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};

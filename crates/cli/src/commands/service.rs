@@ -133,6 +133,9 @@ pub fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
 
 /// `exacat bench`
 pub async fn bench(args: BenchArgs, style: crate::output::Style) -> Result<u8, Failure> {
+    if let Some(socket) = &args.echo {
+        crate::bench::echo::serve(socket).await?;
+    }
     let settings = BenchSettings {
         entries: crate::parse::count(&args.entries)?,
         engine: args.engine,

@@ -60,7 +60,7 @@ fn odd_names() -> Vec<String> {
 }
 
 /// A catalogue in which everything an export can hold occurs.
-async fn rich() -> Arc<Direct> {
+pub async fn rich() -> Arc<Direct> {
     let catalogue = Direct::with_ses(&["VO::SITE::A", "B", "C"]).await;
     catalogue.user("alice").await;
     let mut files = Vec::new();

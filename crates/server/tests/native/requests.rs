@@ -59,8 +59,54 @@ async fn pipelined_lookups_are_each_answered_once_and_looked_up_together() {
     }
     let walks = world.hooks.walks.load(Ordering::SeqCst) - before;
     assert!(walks < 500, "{walks} calls of the store for 1500 look-ups");
-    assert!(world.figure("server", "coalesced_lookups").await > 1000);
+    assert!(world.figure("server", "coalesced_requests").await > 1000);
     assert_eq!(world.figure("operations", "stat_requests").await, 1000);
+}
+
+/// Goal: registrations of one file each that come pipelined are each answered once, whether they are the same kind
+/// or not, can be done or not; and are carried out together.
+#[tokio::test(flavor = "multi_thread")]
+async fn pipelined_registrations_are_each_answered_once_and_carried_out_together() {
+    let world = World::new().await;
+    world.directory("/d").await;
+    let mut client = Client::admin(&world).await;
+    let register = |path: String, parents: bool, existing: Existing| {
+        let files = vec![NewFile::named(lfn(&path))];
+        Operation::Register { files, parents, existing }
+    };
+    let operations = (0..900).map(|number| match number {
+        0..600 => register(format!("/d/{number}"), false, Existing::Refuse),
+        // There already, or soon.
+        600..700 => register(format!("/d/{}", number - 600), false, Existing::Refuse),
+        700..800 => register(format!("/d/{}", number - 600), true, Existing::Same),
+        _ => register(format!("/none/{number}"), false, Existing::Refuse),
+    });
+    let bytes = Client::pipelined(1, operations);
+    client.write(&bytes).await;
+    let mut came = BTreeMap::new();
+    for _ in 0..900 {
+        let (request, frame) = client.expect().await;
+        let Frame::Answer(Answer::Registered(items)) = frame else { panic!("{frame:?}") };
+        assert!(came.insert(request - 1, items).is_none(), "{request} twice");
+    }
+    let mut done = vec![0; 600];
+    for (number, items) in came {
+        let [item] = &items[..] else { panic!("{items:?}") };
+        match (number as usize, item) {
+            (number @ 0..800, Ok(_)) => done[number % 600] += 1,
+            (0..700, Err(error)) => assert_eq!(error.kind, ErrorKind::Exists, "{number}"),
+            (800.., Err(error)) => assert_eq!(error.kind, ErrorKind::NotFound, "{number}"),
+            _ => panic!("{number}: {item:?}"),
+        }
+    }
+    // Of two requests for one name one got it; who asks for the same again is told it is so.
+    for (name, done) in done.into_iter().enumerate() {
+        assert!(done == 1 || (100..200).contains(&name) && done == 2, "{name}: {done}");
+    }
+    let Answer::Usages(items) = world.admin(Operation::Du { lfns: vec![lfn("/d")] }).await else { panic!() };
+    assert_eq!(items[0].as_ref().unwrap().files, 600);
+    assert!(world.figure("server", "coalesced_requests").await > 500);
+    assert_eq!(world.figure("operations", "register_requests").await, 900);
 }
 
 #[tokio::test(flavor = "multi_thread")]

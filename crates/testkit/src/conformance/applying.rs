@@ -72,6 +72,41 @@ pub async fn a1_an_outcome_names_the_entry_and_the_change(factory: &dyn StoreFac
     }
 }
 
+/// Goal: requests handed over together are decided one after the other, each under its own id: one that is asked again
+/// gets its answer, one that is too large is refused by itself, and each can be asked again alone.
+pub async fn a1_requests_that_come_together_are_each_their_own(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    let store = scene.store();
+    let first = scene.request(vec![create(new_directory(top("a")))]);
+    let before = scene.revision().await.0;
+    let too_many = vec![remove(top("none")); BATCH_MUTATIONS_MAX + 1];
+    let together = vec![
+        first.clone(),
+        scene.request(vec![create(new_directory(top("a")))]),
+        scene.request(too_many),
+        scene.request(Vec::new()),
+        first.clone(),
+        scene.request(vec![create(new_directory(top("b"))), remove(top("a"))]),
+        scene.request(vec![create(new_directory(top("a")))]),
+    ];
+    let answers = store.apply_each(together.clone()).await;
+    let names = |answer: &Result<Vec<Outcome>, ApplyError>| match answer {
+        Ok(outcomes) => outcomes.iter().map(outcome_name).collect::<Vec<_>>().join(" "),
+        Err(ApplyError::TooLarge(_)) => "TooLarge".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let came: Vec<String> = answers.iter().map(names).collect();
+    assert_eq!(came, ["Applied", "Exists", "TooLarge", "", "Applied", "Applied Applied", "Applied"]);
+    assert_eq!(answers[0], answers[4]);
+    assert_eq!(scene.revision().await.0, before + 4);
+    assert!(store.apply_each(Vec::new()).await.is_empty());
+    // The first name is taken again, and what was refused may not be done now either.
+    for (request, answer) in together.into_iter().zip(answers) {
+        assert_eq!(store.apply(request).await.is_ok(), answer.is_ok());
+    }
+    assert_eq!(scene.revision().await.0, before + 4);
+}
+
 /// Goal: an update whose last edit is refused leaves nothing of those before it.
 pub async fn a2_an_update_is_done_with_all_its_edits_or_none(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;

@@ -25,6 +25,7 @@ macro_rules! conformance_list {
             applying::a1_each_mutation_has_its_outcome_in_order,
             applying::a1_mutations_see_what_those_before_them_did,
             applying::a1_an_outcome_names_the_entry_and_the_change,
+            applying::a1_requests_that_come_together_are_each_their_own,
             applying::a2_an_update_is_done_with_all_its_edits_or_none,
             applying::a2_readers_see_whole_mutations,
             applying::a3_of_all_that_want_a_name_one_gets_it,

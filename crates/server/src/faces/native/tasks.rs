@@ -1,8 +1,10 @@
 //! Requests that are worked on by tasks of their own: single operations, and streams.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use exacat_model::operation::Existing;
 use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId, Result};
 use exacat_wire::native::limits::CREDIT_MAX;
 use exacat_wire::native::{encode_end, encode_part};
@@ -105,6 +107,66 @@ pub(super) async fn run(job: Job) {
     // A write that outlives its deadline is answered then, and counted until it is over.
     service.run(work, |outcome| waiting.answer(outcome.map(Given::Answer))).await;
     drop((held, alive));
+}
+
+/// Writes that are carried out together, at most.
+pub(super) const TOGETHER_MAX: usize = 256;
+
+/// Is it one of those that are carried out together, if they come together?
+pub(super) fn goes_together(operation: &Operation) -> bool {
+    matches!(operation, Operation::Register { files, .. } if files.len() == 1)
+}
+
+/// Carries out writes that came together: those of one kind at once.
+pub(super) fn start_together(jobs: Vec<Job>) {
+    let mut jobs = jobs.into_iter().peekable();
+    while let Some(first) = jobs.next() {
+        let Some(kind) = kind(&first.work) else {
+            tokio::spawn(run(first));
+            continue;
+        };
+        let mut alike = vec![first];
+        while let Some(job) = jobs.next_if(|job| self::kind(&job.work) == Some(kind)) {
+            alike.push(job);
+        }
+        match alike.len() {
+            1 => drop(alike.pop().map(|job| tokio::spawn(run(job)))),
+            _ => drop(tokio::spawn(register_each(alike, kind))),
+        }
+    }
+}
+
+/// What registrations have in common that are carried out together.
+type Kind = ((bool, Existing), Instant);
+
+fn kind(work: &Work) -> Option<Kind> {
+    match &work.operation {
+        Operation::Register { parents, existing, .. } => Some(((*parents, *existing), work.deadline)),
+        _ => None,
+    }
+}
+
+async fn register_each(jobs: Vec<Job>, (how, deadline): Kind) {
+    let Some(first) = jobs.first() else { return };
+    let (service, asker) = (Arc::clone(first.waiting.service()), first.work.asker.clone());
+    let together = jobs.len() as u64;
+    service.instruments.counts.coalesced.fetch_add(together, Ordering::Relaxed);
+    let (mut files, mut waiting, mut held) = (Vec::new(), Vec::new(), Vec::new());
+    for Job { waiting: who, work, held: its, alive, .. } in jobs {
+        let Operation::Register { files: mut one, .. } = work.operation else { continue };
+        let Some(file) = one.pop() else { continue };
+        files.push((work.id, file));
+        waiting.push(who);
+        held.push((its, alive));
+    }
+    let deliver = |outcomes: Vec<Result<Answer>>| {
+        for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
+            waiting.answer(outcome.map(Given::Answer));
+        }
+    };
+    service.register_each(&asker, files, how, deadline, deliver).await;
+    // Writes that outlive their deadline are answered then, and counted until they are over.
+    drop(held);
 }
 
 /// Adds to a stream's credit; what goes beyond the protocol's bound is not granted.

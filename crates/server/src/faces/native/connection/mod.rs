@@ -2,7 +2,7 @@
 //!
 //! One task owns the connection. At each wake-up it takes over replies, writes what it can, reads what has
 //! come, and goes through all whole frames: look-ups are answered on the spot ([`lookups`](super::lookups)),
-//! everything else becomes a task whose reply comes back over a channel. What all of it has produced goes out
+//! everything else becomes a task whose reply comes back over a channel; single registrations one task together. What all of it has produced goes out
 //! with the next write.
 //!
 //! What the connection holds is bounded: it neither reads nor makes answers nor takes over replies while the
@@ -26,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::reply::{Outbox, Reply};
-use super::tasks::{self, Rooms};
+use super::tasks::{self, Job, Rooms};
 use crate::access::{Peer, Session};
 use crate::admission::{Bounded, Held};
 use crate::instruments::count;
@@ -104,6 +104,8 @@ pub(super) struct Connection<S> {
     outbox: Outbox,
     replies: mpsc::Receiver<Reply>,
     in_flight: HashMap<u64, InFlight>,
+    /// Writes that are begun once the frames that came are gone through.
+    together: Vec<Job>,
     request_bytes: Arc<Bounded>,
     streams: Arc<Bounded>,
     rooms: Rooms,
@@ -160,6 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             outbox,
             replies,
             in_flight: HashMap::new(),
+            together: Vec::new(),
             opened,
             heard: Instant::now(),
             pinged: None,
@@ -202,6 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let began = Instant::now();
             if self.backlog {
                 self.take_frames(began).await;
+                self.start_together();
             }
             if began.elapsed() > TURN {
                 tokio::task::yield_now().await;

@@ -228,8 +228,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         received: Instant,
         cancel: Arc<Cancel>,
     ) {
-        if let Some(job) = self.job(target, operation, id, deadline, received, cancel) {
+        let goes_together = tasks::goes_together(&operation);
+        let Some(job) = self.job(target, operation, id, deadline, received, cancel) else { return };
+        if goes_together {
+            self.together.push(job);
+            if self.together.len() >= tasks::TOGETHER_MAX {
+                self.start_together();
+            }
+        } else {
             tokio::spawn(tasks::run(job));
         }
+    }
+
+    /// Starts the writes that were gathered. Like look-ups they do not wait for company: they are those of one wake-up.
+    pub(super) fn start_together(&mut self) {
+        tasks::start_together(std::mem::take(&mut self.together));
     }
 }

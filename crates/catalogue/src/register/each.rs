@@ -1,0 +1,97 @@
+//! Single files, each asked for by a request of its own, that came together: planned and handed to the store at once.
+//!
+//! What a file comes to is what [`Catalogue::execute`] would make of its request. Only what nearly every request is,
+//! a new file in a directory that is there, is done together; the others go their own way, one by one.
+
+use exacat_model::operation::{Existing, NewFile, Registered};
+use exacat_model::{Answer, EntryId, Mutation, Operation, OperationId, Result};
+use exacat_store::{Outcome, Refusal, Request};
+use futures::future::BoxFuture;
+
+use super::{Call, PartIds, Plan};
+use crate::Catalogue;
+use crate::caller::Caller;
+use crate::execute::apart;
+use crate::repeat::refused;
+
+impl Catalogue {
+    /// Carries out as many operations as there are files, each to register one under its own id; gives what each came to.
+    pub fn register_each<'a>(
+        &'a self,
+        caller: &'a Caller,
+        files: Vec<(OperationId, NewFile)>,
+        parents: bool,
+        existing: Existing,
+    ) -> BoxFuture<'a, Vec<Result<Answer>>> {
+        apart(self.each_registered(caller, files, parents, existing))
+    }
+
+    async fn each_registered(
+        &self,
+        caller: &Caller,
+        files: Vec<(OperationId, NewFile)>,
+        parents: bool,
+        existing: Existing,
+    ) -> Vec<Result<Answer>> {
+        let (ids, files): (Vec<OperationId>, Vec<NewFile>) = files.into_iter().unzip();
+        let together = match self.admit_writer(caller) {
+            Ok(()) => self.create_together(caller, &ids, &files, existing).await,
+            Err(error) => return ids.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let mut answers = Vec::with_capacity(files.len());
+        for ((id, file), settled) in ids.into_iter().zip(files).zip(together) {
+            answers.push(match settled {
+                Some(answer) => answer,
+                None => {
+                    let operation = Operation::Register { files: vec![file], parents, existing };
+                    self.execute(caller, id, operation).await
+                }
+            });
+        }
+        answers
+    }
+
+    /// Creates those files that are new and whose directories are there; gives nothing for the others, of which nothing
+    /// was done.
+    async fn create_together(
+        &self,
+        caller: &Caller,
+        ids: &[OperationId],
+        files: &[NewFile],
+        existing: Existing,
+    ) -> Vec<Option<Result<Answer>>> {
+        let mut settled: Vec<Option<Result<Answer>>> = files.iter().map(|_| None).collect();
+        let call = Call { caller, files, parents: false, existing, names: self.names(), known: None };
+        let Some(first) = ids.first() else { return settled };
+        // No directory is made and nothing merged, so these are not used.
+        let unused = PartIds { create: *first, merge: *first, parents: *first };
+        let part: Vec<usize> = (0..files.len()).collect();
+        // If the plan as a whole fails, each finds out by itself why.
+        let Ok(plans) = self.plan(&call, &unused, &part).await else { return settled };
+        let (mut places, mut requests) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
+        for (place, plan) in plans.into_iter().enumerate() {
+            if let Plan::Create(new) = plan {
+                let mutations = vec![Mutation::Create(new)];
+                requests.push(Request { operation: ids[place], who: caller.acting_user(), mutations });
+                places.push(place);
+            }
+        }
+        for (place, outcomes) in places.into_iter().zip(self.store.apply_each(requests).await) {
+            let registered = match outcomes.map(|mut outcomes| outcomes.pop()) {
+                Ok(Some(Outcome::Applied { id: Some(EntryId::Object(guid)), .. })) => {
+                    Ok(Registered::Created(guid))
+                }
+                Ok(Some(Outcome::Refused(Refusal::Exists(_)))) if existing != Existing::Refuse => continue,
+                Ok(Some(Outcome::Refused(refusal))) => Err(refused(&files[place].lfn, refusal)),
+                // The ordinary way says what is wrong.
+                Ok(_) => continue,
+                Err(error) => {
+                    settled[place] = Some(Err(error.into()));
+                    continue;
+                }
+            };
+            settled[place] = Some(Ok(Answer::Registered(vec![registered])));
+        }
+        settled
+    }
+}

@@ -1,0 +1,205 @@
+//! `digest`: what proves that two catalogues have the same below a directory, and names what differs.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::Path;
+
+use exacat_exchange::digest::{self, Comparison, Difference, Subtree, file};
+use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation};
+use serde_json::json;
+
+use super::exchange::{failure, rate};
+use crate::args::{DigestArgs, Global};
+use crate::context::Context;
+use crate::failure::{Failure, say};
+use crate::output::human::plural;
+use crate::parse;
+use crate::progress::Bar;
+
+/// Directories that are shown, at most: more go into a file.
+const SHOWN_MAX: usize = 100_000;
+
+fn cannot(what: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Failure {
+    let path = path.to_owned();
+    move |error| Failure::local(format!("cannot {what} {}: {error}", path.display()))
+}
+
+/// `exacat digest`
+pub async fn digest(context: &mut Context, args: DigestArgs, global: &Global) -> Result<(), Failure> {
+    let under = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
+    // Whether it can be compared is seen before the work and not after it.
+    let theirs = args.against.as_deref().map(|path| open(path, &under)).transpose()?;
+    // Beside where it will be, so that it can be given its name at once.
+    let spool = match (&args.output, theirs.is_some()) {
+        (Some(path), _) => Some(Spool::beside(path)?),
+        (None, true) => Some(Spool::somewhere()?),
+        (None, false) => None,
+    };
+    let before = revision(context).await?;
+    let mut writing = spool.as_ref().map(Spool::writer).transpose()?;
+    if let Some(out) = &mut writing {
+        file::write_head(out, &under).map_err(cannot("write", &args.output.clone().unwrap_or_default()))?;
+    }
+    let level = under.components().count();
+    let mut shown: Vec<Subtree> = Vec::new();
+    let mut left_out = 0u64;
+    let each = |subtree: &Subtree| {
+        if subtree.lfn.components().count() - level <= args.depth {
+            if shown.len() < SHOWN_MAX { shown.push(subtree.clone()) } else { left_out += 1 }
+        }
+        writing.as_mut().map_or(Ok(()), |out| file::write_subtree(out, subtree))
+    };
+    let client = context.session.client().clone();
+    let mut bar = Bar::new(global, "entries");
+    let digested = digest::digest(&client, &under, each, |progress| bar.show(progress)).await;
+    bar.end();
+    let report = digested.map_err(failure)?;
+    if let Some(out) = &mut writing {
+        out.flush().map_err(cannot("write", &args.output.clone().unwrap_or_default()))?;
+    }
+    let after = revision(context).await?;
+    if before != after {
+        say(&format!(
+            "the catalogue changed meanwhile (revision {before} to {after}): this is of no one state; digest a \
+             snapshot for an exact answer"
+        ));
+    }
+    let comparison = match (theirs, &spool) {
+        (Some(theirs), Some(spool)) => {
+            let ours = file::Reader::open(spool.reader()?).map_err(failure)?;
+            Some(digest::compare(ours, theirs).map_err(failure)?)
+        }
+        _ => None,
+    };
+    if let (Some(path), Some(spool)) = (&args.output, spool) {
+        spool.keep_as(path)?;
+    }
+    if let Some(comparison) = comparison {
+        let there = args.against.unwrap_or_default();
+        return show_comparison(context, &under, &there, &comparison);
+    }
+    shown.sort_by(|a, b| a.lfn.components().cmp(b.lfn.components()));
+    for subtree in &shown {
+        show(context, subtree)?;
+    }
+    if left_out > 0 {
+        say(&format!("{left_out} further directories are not shown: write them to a file (-o)"));
+    }
+    if context.out.style.verbose {
+        context.out.line(format!(
+            "{} in {} ({})",
+            plural(report.root.entries, "entry"),
+            plural(report.directories, "directory"),
+            rate(report.root.entries, report.elapsed)
+        ))?;
+    }
+    Ok(())
+}
+
+/// Where digests go until all of them are there.
+struct Spool(tempfile::NamedTempFile);
+
+impl Spool {
+    fn beside(path: &Path) -> Result<Self, Failure> {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        tempfile::Builder::new()
+            .prefix(".digests")
+            .tempfile_in(directory.unwrap_or(Path::new(".")))
+            .map(Spool)
+            .map_err(cannot("write", path))
+    }
+
+    fn somewhere() -> Result<Self, Failure> {
+        tempfile::NamedTempFile::new().map(Spool).map_err(cannot("write", Path::new("a temporary file")))
+    }
+
+    fn writer(&self) -> Result<BufWriter<File>, Failure> {
+        let file = self.0.as_file().try_clone().map_err(cannot("write", self.0.path()))?;
+        Ok(BufWriter::with_capacity(1 << 20, file))
+    }
+
+    fn reader(&self) -> Result<BufReader<File>, Failure> {
+        self.0.reopen().map(BufReader::new).map_err(cannot("read", self.0.path()))
+    }
+
+    fn keep_as(self, path: &Path) -> Result<(), Failure> {
+        self.0.as_file().sync_all().map_err(cannot("write", path))?;
+        self.0.persist(path).map_err(|error| cannot("write", path)(error.error))?;
+        Ok(())
+    }
+}
+
+fn open(path: &Path, under: &Lfn) -> Result<file::Reader<BufReader<File>>, Failure> {
+    let opened = File::open(path).map_err(cannot("read", path))?;
+    let reader = file::Reader::open(BufReader::new(opened)).map_err(failure)?;
+    if reader.under != *under {
+        return Err(Failure::local(format!(
+            "{} has the digests of {}, not of {under}: give that directory",
+            path.display(),
+            reader.under
+        )));
+    }
+    Ok(reader)
+}
+
+async fn revision(context: &Context) -> Result<u64, Failure> {
+    let Answer::Status(parts) = context.session.client().call(Operation::Status).await? else {
+        return Err(Failure::local("the server gave no status"));
+    };
+    let mut figures = parts.into_iter().flat_map(|part| part.figures);
+    Ok(figures.find(|(name, _)| name == "revision").map_or(0, |(_, value)| value))
+}
+
+fn show(context: &mut Context, subtree: &Subtree) -> Result<(), Failure> {
+    if context.out.style.json {
+        return context.out.json(&json!({
+            "lfn": subtree.lfn.as_str(),
+            "digest": subtree.whole.to_string(),
+            "own": subtree.own.to_string(),
+            "entries": subtree.entries,
+        }));
+    }
+    let name = context.out.name(subtree.lfn.as_str()).to_string();
+    context.out.line(format!("{} {:>12} {name}", subtree.whole, subtree.entries))
+}
+
+fn show_comparison(
+    context: &mut Context,
+    under: &Lfn,
+    there: &Path,
+    comparison: &Comparison,
+) -> Result<(), Failure> {
+    for difference in &comparison.differences {
+        let lfn = difference.lfn();
+        if context.out.style.json {
+            let (what, here, there) = match difference {
+                Difference::Entries(here, there) => ("entries", Some(here.entries), Some(there.entries)),
+                Difference::OnlyHere(here) => ("only-here", Some(here.entries), None),
+                Difference::OnlyThere(there) => ("only-there", None, Some(there.entries)),
+            };
+            context.out.json(&json!({ "lfn": lfn.as_str(), "what": what, "here": here, "there": there }))?;
+            continue;
+        }
+        let name = context.out.name(lfn.as_str()).to_string();
+        context.out.line(match difference {
+            Difference::Entries(..) => format!("{name}: entries in it differ"),
+            Difference::OnlyHere(here) => {
+                format!("{name}: only here, with {}", plural(here.entries, "entry"))
+            }
+            Difference::OnlyThere(there) => {
+                format!("{name}: only there, with {}", plural(there.entries, "entry"))
+            }
+        })?;
+    }
+    let directories = plural(comparison.directories, "directory");
+    if comparison.differences.is_empty() {
+        if !context.out.style.json && !context.out.style.quiet {
+            context.out.line(format!("the same, {directories}"))?;
+        }
+        return Ok(());
+    }
+    let differ = plural(comparison.differences.len() as u64, "difference");
+    let message = format!("{differ} to {} in {directories}", there.display());
+    context.fail(under.as_str(), &Error::new(ErrorKind::Conflict, message));
+    Ok(())
+}
