@@ -68,7 +68,6 @@ fn is_same(disk: &dyn Disk, one: &Segment, other: &Segment) -> Result<bool> {
 }
 
 /// The segments of one line: those before a snapshot that are kept, its own, and those after it.
-
 pub(super) struct Line {
     pub segments: Vec<Arc<Segment>>,
     /// The catalogue's log goes on from the snapshot.
