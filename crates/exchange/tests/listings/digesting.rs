@@ -24,7 +24,7 @@ async fn digests(catalogue: &Arc<Direct>, under: &str) -> (DigestReport, Vec<Sub
 }
 
 fn compared(here: &[Subtree], there: &[Subtree]) -> Comparison {
-    let each = |all: &[Subtree]| all.to_vec().into_iter().map(Ok::<_, ()>);
+    let each = |all: &[Subtree]| all.iter().cloned().map(Ok::<_, ()>);
     compare(each(here), each(there)).unwrap()
 }
 
