@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use exacat_model::{AccountName, Error, Mode, SnapshotName};
+use exacat_model::{AccountName, Mode, SnapshotName};
 use exacat_server::{Addresses, CertificateFiles, Server, ServerSettings, StoreChoice};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
