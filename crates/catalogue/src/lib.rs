@@ -21,6 +21,7 @@ mod find;
 mod fsck;
 mod history;
 mod listing;
+mod loading;
 mod moving;
 mod quota;
 mod register;
@@ -39,6 +40,7 @@ use exacat_model::{Error, ErrorKind, Guid, Mutation, OperationId, Result, Revisi
 use exacat_store::{Clock, Outcome, Request, Store};
 
 pub use caller::Caller;
+pub use loading::KnownDirectories;
 pub use settings::Settings;
 pub use whereis::EachWhereis;
 
@@ -62,6 +64,11 @@ impl Catalogue {
     /// The store beneath, for what is not the catalogue's matter (closing, status).
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// Names and numbers of users, groups and storage elements as they are now.
+    fn names(&self) -> Arc<registry::Names> {
+        self.registry.names()
     }
 
     /// A new GUID of this moment.

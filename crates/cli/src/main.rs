@@ -8,6 +8,7 @@ mod context;
 mod failure;
 mod input;
 mod names_of_ses;
+mod offline;
 mod output;
 mod parse;
 mod progress;

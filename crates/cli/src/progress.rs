@@ -90,6 +90,10 @@ impl Bar {
         if progress.rejected > 0 {
             text.push_str(&format!(", {} rejected", progress.rejected));
         }
+        if progress.loading {
+            text.push_str(", all read, being loaded");
+            return text;
+        }
         if progress.second_pass {
             text.push_str(", second reading");
         }

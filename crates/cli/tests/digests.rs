@@ -3,7 +3,7 @@
 
 mod service;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use service::Service;
 
 #[test]
@@ -40,7 +40,7 @@ fn a_copy_is_proven_and_its_differences_are_named() {
     copy.run(&["chmod", "600", file.trim_end()]).ok();
     let directory = file.rsplit_once('/').unwrap().0;
     let ran = copy.run(&["--json", "digest", "--against", digests]);
-    let differences = ran.json();
+    let differences: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let named: Vec<(&str, &str)> =
         differences.iter().map(|one| (one["lfn"].as_str().unwrap(), one["what"].as_str().unwrap())).collect();
     assert_eq!(named, [(directory, "entries"), ("/only-in-the-copy", "only-here"), ("/", "entries")]);

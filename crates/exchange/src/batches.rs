@@ -12,10 +12,12 @@ use exacat_model::operation::NewFile;
 use exacat_model::{FileRef, Lfn, SeName};
 use tokio::sync::mpsc;
 
+use crate::bulk::Lines;
 use crate::error::Error;
 use crate::input::BytesRead;
 use crate::limits::{BATCH_BYTES_MAX, BATCHES_READ_AHEAD_MAX};
 use crate::listing::{Listing, Repeats, RowKind};
+use crate::memo::Quick;
 use crate::records::{Fields, Record};
 use crate::reject::{Complaint, Reason, Reject};
 use crate::row::{Item, Other, Row};
@@ -157,6 +159,20 @@ impl Batch {
 }
 
 impl FileGroup {
+    /// Keeps those at the places that `keep` says.
+    pub(crate) fn keep(&mut self, keep: impl Fn(usize) -> bool) {
+        fn keep_in<T>(items: &mut Vec<T>, keep: &impl Fn(usize) -> bool) {
+            let mut index = 0;
+            items.retain(|_| {
+                index += 1;
+                keep(index - 1)
+            });
+        }
+        keep_in(&mut self.files, &keep);
+        keep_in(&mut self.rows, &keep);
+        keep_in(&mut self.collections, &keep);
+    }
+
     /// Sorts the files by name, so that files of one directory stand together.
     fn sort(&mut self) {
         if self.files.is_sorted_by(|a, b| a.lfn <= b.lfn) {
@@ -186,8 +202,11 @@ pub(crate) enum Read {
     Failed(Error),
 }
 
+/// What of a first reading is to be read again, once that is known.
+pub(crate) type Left = std::sync::mpsc::Receiver<Lines>;
+
 /// How to read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Reading {
     /// Rows before this are done already.
     pub(crate) from: (Pass, u64),
@@ -195,6 +214,8 @@ pub(crate) struct Reading {
     pub(crate) two_passes: bool,
     /// Rows of a batch, at most.
     pub(crate) batch_rows: usize,
+    /// Waited for between the two, if there is any.
+    pub(crate) left: Option<Left>,
 }
 
 /// Begins to read. The thread ends when the listing does, or when the receiver is dropped.
@@ -207,7 +228,8 @@ pub(crate) fn read(
     std::thread::Builder::new()
         .name("listing-reader".to_owned())
         .spawn(move || {
-            let mut reader = Reader { listing: &listing, reading, count, sender: &sender };
+            let mut reader =
+                Reader { listing: &listing, reading, left: Lines::default(), count, sender: &sender };
             if let Err(Stop::Failed(error)) = reader.run() {
                 let _receiver_may_be_gone = sender.blocking_send(Read::Failed(error));
             }
@@ -231,6 +253,8 @@ impl From<Error> for Stop {
 struct Reader<'r> {
     listing: &'r Listing,
     reading: Reading,
+    /// Rows of the first pass that the second is to give.
+    left: Lines,
     count: BytesRead,
     sender: &'r mpsc::Sender<Read>,
 }
@@ -238,7 +262,10 @@ struct Reader<'r> {
 impl Reader<'_> {
     fn run(&mut self) -> Result<(), Stop> {
         let deferred = self.pass(Pass::First)?;
-        if deferred > 0 {
+        if let Some(left) = &self.reading.left {
+            self.left = left.recv().map_err(|_| Stop::Unwanted)?;
+        }
+        if deferred > 0 || !self.left.is_empty() {
             self.pass(Pass::Second)?;
         }
         Ok(())
@@ -266,7 +293,7 @@ impl Reader<'_> {
         let once_only = self.listing.input().identity().is_none();
         let repeats = self.listing.options().repeats;
         let mut seen = Seen::new(repeats);
-        let mut announced: HashSet<SeName> = HashSet::new();
+        let mut announced: HashSet<SeName, Quick> = HashSet::default();
         let mut occurrences: HashMap<u128, usize> = HashMap::new();
         let mut records = self.listing.records(&self.count)?;
         let mut fields = Fields::default();
@@ -286,8 +313,13 @@ impl Reader<'_> {
             match judged {
                 Err(complaint) if here && pass == Pass::First => batch.push_reject(complaint, &record),
                 Err(_) => {}
-                Ok((row, name)) => {
-                    let put_off = self.is_deferred(&row.item);
+                Ok((mut row, name)) => {
+                    let left = self.left.contains(record.line);
+                    let put_off = left || self.is_deferred(&row.item);
+                    if left {
+                        // They were told of in the first pass.
+                        row.dropped.clear();
+                    }
                     deferred += u64::from(put_off);
                     let wanted = here && put_off == (pass == Pass::Second);
                     if wanted {
@@ -328,12 +360,19 @@ impl Reader<'_> {
     }
 }
 
-fn take_row(batch: &mut Batch, record: &Record<'_>, row: Row, group: usize, announced: &mut HashSet<SeName>) {
+fn take_row(
+    batch: &mut Batch,
+    record: &Record<'_>,
+    row: Row,
+    group: usize,
+    announced: &mut HashSet<SeName, Quick>,
+) {
     for complaint in row.dropped {
         batch.push_reject(complaint, record);
     }
     for se in row.new_ses {
-        if announced.insert(se.clone()) {
+        if !announced.contains(&se) {
+            announced.insert(se.clone());
             batch.new_ses.push(se);
         }
     }

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::batches::{self, Batch, Pass, Read, Reading};
+use crate::bulk::{Bulk, Lines, OneByOne};
 use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::input::BytesRead;
@@ -138,6 +139,28 @@ pub async fn import<C: Catalogue>(
     options: &ImportOptions,
     progress: impl FnMut(&Progress) + Send,
 ) -> Result<ImportReport, Error> {
+    import_by(catalogue, None::<Arc<OneByOne>>, path, options, progress).await
+}
+
+/// The same, to the same end, with a catalogue that is opened in this process and loads plain files in bulk. Interrupted, it
+/// begins with the first row again, and finds what is there already.
+pub async fn import_in_bulk<C: Catalogue, B: Bulk>(
+    catalogue: Arc<C>,
+    bulk: Arc<B>,
+    path: &Path,
+    options: &ImportOptions,
+    progress: impl FnMut(&Progress) + Send,
+) -> Result<ImportReport, Error> {
+    import_by(catalogue, Some(bulk), path, options, progress).await
+}
+
+async fn import_by<C: Catalogue, B: Bulk>(
+    catalogue: Arc<C>,
+    bulk: Option<Arc<B>>,
+    path: &Path,
+    options: &ImportOptions,
+    progress: impl FnMut(&Progress) + Send,
+) -> Result<ImportReport, Error> {
     let started = Instant::now();
     if !(1..=BATCH_ROWS_MAX).contains(&options.batch_rows) {
         return Err(Error::options(format!(
@@ -146,6 +169,9 @@ pub async fn import<C: Catalogue>(
         )));
     }
     let mut listing = Listing::open(path, options.listing.clone())?;
+    if bulk.is_some() && listing.input().identity().is_none() {
+        return Err(Error::options("loading may take a second reading: give a file, not a pipe"));
+    }
     let mut report = ImportReport::default();
     let mut counts = Counts::default();
     if options.restore
@@ -154,13 +180,18 @@ pub async fn import<C: Catalogue>(
         restore::restore(&*catalogue, preamble, &mut counts).await?;
     }
     listing.know_ses(registered_ses(&*catalogue).await?);
-    let (mut keeper, sink) = Keeper::open(&listing, options, &mut report.notes)?;
+    let (mut keeper, mut sink) = Keeper::open(&listing, options, &mut report.notes)?;
     counts.add(&keeper.state.as_ref().map(|(_, state)| state.counts).unwrap_or_default());
+    if bulk.is_some() {
+        keeper.hold(&mut sink)?;
+    }
     report.resumed_from = keeper.resumed_from();
     let from = keeper.from();
     let count = BytesRead::default();
     let listing = Arc::new(listing);
-    let reading = Reading { from, two_passes: true, batch_rows: options.batch_rows };
+    let (tell_left, left) = std::sync::mpsc::channel();
+    let left = bulk.is_some().then_some(left);
+    let reading = Reading { from, two_passes: true, batch_rows: options.batch_rows, left };
     let reads = batches::read(Arc::clone(&listing), reading, count)?;
     let sender = Sender {
         catalogue,
@@ -170,6 +201,8 @@ pub async fn import<C: Catalogue>(
     };
     let mut importing = Importing {
         sender: Arc::new(sender),
+        bulk,
+        tell_left,
         keeper: &mut keeper,
         sink,
         counts,
@@ -217,8 +250,12 @@ struct Flight {
     task: JoinHandle<Result<Sent, Error>>,
 }
 
-struct Importing<'i, C, P> {
+struct Importing<'i, C, B, P> {
     sender: Arc<Sender<C>>,
+    /// Takes plain files in the first pass.
+    bulk: Option<Arc<B>>,
+    /// Tells the reading thread what is to be read again.
+    tell_left: std::sync::mpsc::Sender<Lines>,
     keeper: &'i mut Keeper,
     sink: RejectSink,
     counts: Counts,
@@ -232,7 +269,7 @@ struct Importing<'i, C, P> {
     started: Instant,
 }
 
-impl<C: Catalogue, P: FnMut(&Progress) + Send> Importing<'_, C, P> {
+impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
     async fn run(&mut self, mut reads: mpsc::Receiver<Read>) -> Result<(), Error> {
         let mut ended = false;
         loop {
@@ -253,6 +290,7 @@ impl<C: Catalogue, P: FnMut(&Progress) + Send> Importing<'_, C, P> {
                     self.rows = rows;
                     self.land_all().await?;
                     if pass == Pass::First {
+                        self.load().await?;
                         self.keeper.begin_second(&mut self.sink, self.counts)?;
                         self.progress.second_pass = true;
                     }
@@ -282,7 +320,11 @@ impl<C: Catalogue, P: FnMut(&Progress) + Send> Importing<'_, C, P> {
         let rows = (batch.pass, batch.rows.start, batch.rows.end);
         let bytes_read = batch.bytes_read;
         let sender = Arc::clone(&self.sender);
+        let bulk = if batch.pass == Pass::First { self.bulk.clone() } else { None };
         let task = tokio::spawn(async move {
+            if let Some(bulk) = bulk {
+                divert(&mut batch, &*bulk).await?;
+            }
             let mut sent = sender.send(batch, again).await?;
             sent.counts.add(&directories.counts);
             sent.rejects.extend(directories.rejects);
@@ -290,6 +332,21 @@ impl<C: Catalogue, P: FnMut(&Progress) + Send> Importing<'_, C, P> {
             Ok(sent)
         });
         self.flying.push_back(Flight { batch: rows, bytes_read, names, task });
+        Ok(())
+    }
+
+    /// Loads what was taken in the first pass, and has the rest read again.
+    async fn load(&mut self) -> Result<(), Error> {
+        let Some(bulk) = self.bulk.clone() else { return Ok(()) };
+        self.progress.loading = true;
+        self.progress.elapsed = self.started.elapsed();
+        (self.report_progress)(&self.progress);
+        let left = Arc::new(Mutex::new(Lines::default()));
+        let told = Arc::clone(&left);
+        self.counts.created += bulk.load(move |line| told.lock().insert(line)).await?;
+        self.progress.loading = false;
+        // If the reading thread is gone, what it sent last says why.
+        let _gone = self.tell_left.send(std::mem::take(&mut *left.lock()));
         Ok(())
     }
 
@@ -330,6 +387,26 @@ impl<C: Catalogue, P: FnMut(&Progress) + Send> Importing<'_, C, P> {
     }
 }
 
+/// Has plain files taken from a batch, to be loaded.
+async fn divert<B: Bulk>(batch: &mut Batch, bulk: &B) -> Result<(), Error> {
+    // What is repeated in the batch stands in later groups, and waits for what comes of the first.
+    let Some(group) = batch.groups.first_mut() else { return Ok(()) };
+    let is_plain =
+        |index: &usize| group.collections[*index].is_none() && group.files[*index].member_of.is_none();
+    let which: Vec<(usize, u64)> =
+        (0..group.files.len()).filter(is_plain).map(|index| (index, group.rows[index].line)).collect();
+    if which.is_empty() {
+        return Ok(());
+    }
+    let took = bulk.take(&group.files, &which).await?;
+    let mut taken = vec![false; group.files.len()];
+    for ((index, _), took) in which.into_iter().zip(took) {
+        taken[index] = took;
+    }
+    group.keep(|index| !taken[index]);
+    Ok(())
+}
+
 /// Keeps the state file.
 struct Keeper {
     /// None if nothing is kept.
@@ -340,6 +417,8 @@ struct Keeper {
     sent_before: (Pass, u64),
     /// Where everything is known to be done.
     durable: (Pass, u64),
+    /// Nothing is noted until all is done: it is not known which rows are.
+    held: bool,
 }
 
 impl Keeper {
@@ -352,7 +431,7 @@ impl Keeper {
         let fresh_sink =
             || options.rejects.as_deref().map_or_else(|| Ok(RejectSink::counting()), RejectSink::create);
         let start = (Pass::First, 0);
-        let mut keeper = Keeper { state: None, from: start, sent_before: start, durable: start };
+        let mut keeper = Keeper { state: None, from: start, sent_before: start, durable: start, held: false };
         let path = match &options.state {
             StateAt::Nowhere => return Ok((keeper, fresh_sink()?)),
             StateAt::At(path) => path.clone(),
@@ -378,7 +457,11 @@ impl Keeper {
             sink.restore_counts(&state.rejects);
             keeper.from = (state.pass, state.durable);
             keeper.durable = keeper.from;
-            keeper.sent_before = (state.pass, state.ceiling);
+            keeper.sent_before = match state.ceiling {
+                // What was being loaded may be of either pass.
+                u64::MAX => (Pass::Second, u64::MAX),
+                ceiling => (state.pass, ceiling),
+            };
             keeper.state = Some((path, state));
             return Ok((keeper, sink));
         }
@@ -405,6 +488,14 @@ impl Keeper {
         Ok((keeper, sink))
     }
 
+    /// From now on any row may be done, and none is known to be.
+    fn hold(&mut self, sink: &mut RejectSink) -> Result<(), Error> {
+        let counts = self.state.as_ref().map(|(_, state)| state.counts).unwrap_or_default();
+        self.save(sink, counts, Some(u64::MAX))?;
+        self.held = true;
+        Ok(())
+    }
+
     fn from(&self) -> (Pass, u64) {
         self.from
     }
@@ -414,7 +505,9 @@ impl Keeper {
     }
 
     fn done(&mut self, pass: Pass, row: u64) {
-        self.durable = self.durable.max((pass, row));
+        if !self.held {
+            self.durable = self.durable.max((pass, row));
+        }
     }
 
     /// May an interrupted run have sent this batch?
@@ -435,7 +528,7 @@ impl Keeper {
 
     /// All of the first pass is done.
     fn begin_second(&mut self, sink: &mut RejectSink, counts: Counts) -> Result<(), Error> {
-        if self.durable.0 == Pass::Second {
+        if self.held || self.durable.0 == Pass::Second {
             return Ok(());
         }
         self.durable = (Pass::Second, 0);
@@ -444,6 +537,9 @@ impl Keeper {
 
     /// Writes the state; `ceiling` none leaves it.
     fn save(&mut self, sink: &mut RejectSink, counts: Counts, ceiling: Option<u64>) -> Result<(), Error> {
+        if self.held {
+            return Ok(());
+        }
         let Some((path, state)) = &mut self.state else { return Ok(()) };
         sink.flush(true)?;
         (state.pass, state.durable) = self.durable;

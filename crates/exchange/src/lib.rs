@@ -3,14 +3,17 @@
 //! * [`Listing`](listing::Listing) understands a user's file: compression, format, columns, what each row asks
 //!   for, or why it is rejected.
 //! * [`import`](import::import) sends it, many batches in flight, and goes on after an interruption.
+//! * [`import_in_bulk`](import::import_in_bulk) does the same to a catalogue opened in this process, and faster.
 //! * [`verify`](verify::verify) proves that each row is in the catalogue as given.
 //! * [`export`](export::export) writes everything below a path so that it can be imported again.
 //! * [`digest`](digest::digest) proves that two catalogues have the same, or names what differs.
 //! * [`generate`](generate::generate) makes a sample catalogue out of a seed.
 //!
-//! This crate knows no server and no network: it asks a [`Catalogue`], which the client is.
+//! This crate knows no server and no network: it asks a [`Catalogue`], which the client is, and one that is opened in this
+//! process ([`Local`](local::Local)).
 
 mod batches;
+pub mod bulk;
 pub mod catalogue;
 mod cells;
 pub mod columns;
@@ -24,6 +27,8 @@ pub mod input;
 pub mod json_tags;
 pub mod limits;
 pub mod listing;
+pub mod local;
+mod memo;
 mod others;
 mod placing;
 pub mod preset;
@@ -39,9 +44,10 @@ mod sending;
 pub mod tree;
 pub mod verify;
 
+pub use bulk::Bulk;
 pub use catalogue::Catalogue;
 pub use error::Error;
-pub use import::{ImportOptions, ImportReport, import};
+pub use import::{ImportOptions, ImportReport, import, import_in_bulk};
 pub use listing::{Listing, ListingOptions};
 pub use preset::{PRESETS, Preset};
 pub use progress::Progress;

@@ -347,7 +347,7 @@ impl Listing {
         })?;
         match &self.plan {
             Plan::Text(layout) => self.text_row(layout, text, fields),
-            Plan::Json { mapped, auto } => self.json_row(mapped, *auto, text),
+            Plan::Json { mapped, auto } => self.json_row(mapped, *auto, text, fields),
         }
     }
 
@@ -363,7 +363,7 @@ impl Listing {
                 format!("{} fields, but {} columns", fields.len(), layout.columns.len()),
             ));
         }
-        let mut draft = Draft::default();
+        let mut draft = Draft::new(&fields.memo);
         for (index, column) in layout.columns.iter().enumerate() {
             let field = fields.get(text, index);
             if field.is_empty() {
@@ -375,16 +375,22 @@ impl Listing {
                 Err(_) => {}
             }
         }
-        self.assembler.finish(draft)
+        self.assembler.finish(&mut draft)
     }
 
-    fn json_row(&self, mapped: &[(Vec<String>, Role)], auto: bool, text: &str) -> Result<Row, Complaint> {
+    fn json_row(
+        &self,
+        mapped: &[(Vec<String>, Role)],
+        auto: bool,
+        text: &str,
+        fields: &Fields,
+    ) -> Result<Row, Complaint> {
         let value: Value = serde_json::from_str(text)
             .map_err(|error| Complaint::new(Reason::BadRow, format!("not JSON: {error}")))?;
         let Value::Object(members) = &value else {
             return Err(Complaint::new(Reason::BadRow, "not a JSON object"));
         };
-        let mut draft = Draft::default();
+        let mut draft = Draft::new(&fields.memo);
         for (path, role) in mapped {
             let found = path.iter().try_fold(&value, |value, key| value.get(key));
             if let Some(found) = found {
@@ -402,7 +408,7 @@ impl Listing {
                 None => {}
             }
         }
-        self.assembler.finish(draft)
+        self.assembler.finish(&mut draft)
     }
 }
 

@@ -5,10 +5,15 @@ use std::borrow::Cow;
 use exacat_model::limits::REPLICAS_PER_FILE_MAX;
 use exacat_model::operation::NewReplica;
 use exacat_model::{FileRef, Guid, Pfn, ReplicaState, SeName};
+use smallvec::SmallVec;
 
+use crate::memo::Memo;
 use crate::reject::{Complaint, Reason};
 use crate::row::{Assembler, Checked};
 use crate::se_rules::{self, Mapped};
+
+/// SEs that a row names and that are not registered: seldom many.
+pub(crate) type NewSes = SmallVec<[SeName; 2]>;
 
 /// A replica as a row gives it.
 pub(crate) struct DraftReplica<'a> {
@@ -24,9 +29,9 @@ pub(crate) struct DraftReplica<'a> {
 #[derive(Default)]
 pub(crate) struct Places<'a> {
     /// PFNs whose SE is not said with them.
-    pub(crate) pfns: Vec<Cow<'a, str>>,
+    pub(crate) pfns: SmallVec<[Cow<'a, str>; 1]>,
     /// Replicas on a named SE or location.
-    pub(crate) replicas: Vec<DraftReplica<'a>>,
+    pub(crate) replicas: SmallVec<[DraftReplica<'a>; 2]>,
     /// The SE of the row.
     pub(crate) se: Option<Cow<'a, str>>,
 }
@@ -37,12 +42,17 @@ pub(crate) struct Placed {
     pub(crate) replicas: Vec<NewReplica>,
     pub(crate) member_of: Option<(FileRef, String)>,
     /// SEs among them that are to be registered.
-    pub(crate) new_ses: Vec<SeName>,
+    pub(crate) new_ses: NewSes,
 }
 
 /// Works the replicas out. `given` is the LFN as the row has it, `places` is emptied.
-pub(crate) fn place(assembler: &Assembler, given: &str, places: &mut Places<'_>) -> Checked<Placed> {
-    let mut placing = Placing { assembler, given, placed: Placed::default() };
+pub(crate) fn place(
+    assembler: &Assembler,
+    memo: &Memo,
+    given: &str,
+    places: &mut Places<'_>,
+) -> Checked<Placed> {
+    let mut placing = Placing { assembler, memo, given, placed: Placed::default() };
     for replica in places.replicas.drain(..) {
         let (se, mapped) = placing.location(&replica.location)?;
         let pfn = match replica.pfn {
@@ -95,6 +105,7 @@ pub(crate) fn place(assembler: &Assembler, given: &str, places: &mut Places<'_>)
 
 struct Placing<'p> {
     assembler: &'p Assembler,
+    memo: &'p Memo,
     given: &'p str,
     placed: Placed,
 }
@@ -143,7 +154,8 @@ impl<'p> Placing<'p> {
             let what = format!("{name} is not registered: add it, or say --se-auto, or map it with --se-map");
             return Err(Complaint::new(Reason::UnknownSe, what));
         }
-        let se = SeName::parse(name).map_err(|error| Complaint::new(Reason::BadReplica, error.message))?;
+        let make = || SeName::parse(name).map_err(|error| Complaint::new(Reason::BadReplica, error.message));
+        let se = self.memo.se(name, make)?;
         self.placed.new_ses.push(se.clone());
         Ok(se)
     }
@@ -156,7 +168,8 @@ impl<'p> Placing<'p> {
             return self.registered(se.as_str());
         }
         if self.assembler.se_auto
-            && let Some(name) = se_rules::name_of_pfn(pfn)
+            && let Some(endpoint) = se_rules::endpoint(pfn)
+            && let Ok(name) = self.memo.host(endpoint, || se_rules::name_of_pfn(pfn).ok_or(()))
         {
             return self.registered(name.as_str());
         }

@@ -19,6 +19,8 @@ pub struct Progress {
     pub rejected: u64,
     /// Is it the second reading of rows that refer to others?
     pub second_pass: bool,
+    /// Is everything read, and being loaded?
+    pub loading: bool,
     /// Since the start of this run.
     pub elapsed: Duration,
 }

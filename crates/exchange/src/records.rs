@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 use crate::limits::ROW_BYTES_MAX;
+use crate::memo::Memo;
 
 /// How rows and fields are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,6 +254,8 @@ pub struct Fields {
     ranges: Vec<Range<usize>>,
     /// Fields whose text is not a part of the row as found.
     owned: Vec<(usize, String)>,
+    /// What rows say over and over.
+    pub(crate) memo: Memo,
 }
 
 impl Fields {

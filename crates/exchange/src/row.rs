@@ -13,12 +13,14 @@ use exacat_model::{
     TagValue, TimeMs,
 };
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use crate::columns::Role;
 use crate::escape;
 use crate::json_tags;
 use crate::listing::{ListingOptions, RowKind};
-use crate::placing::{DraftReplica, Placed, Places, place};
+use crate::memo::{Memo, Quick};
+use crate::placing::{DraftReplica, NewSes, Placed, Places, place};
 use crate::reject::{Complaint, Reason};
 use crate::se_rules::SeMap;
 
@@ -81,12 +83,12 @@ pub struct Row {
     /// Parts left out of it.
     pub dropped: Vec<Complaint>,
     /// SEs it names that are to be registered.
-    pub new_ses: Vec<SeName>,
+    pub new_ses: SmallVec<[SeName; 2]>,
 }
 
 /// What is gathered of one row before it is put together.
-#[derive(Default)]
 pub(crate) struct Draft<'a> {
+    memo: &'a Memo,
     lfn: Option<Cow<'a, str>>,
     kind: Option<RowKind>,
     size: Option<u64>,
@@ -106,6 +108,29 @@ pub(crate) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
+    /// Nothing gathered yet.
+    pub(crate) fn new(memo: &'a Memo) -> Self {
+        Draft {
+            memo,
+            lfn: None,
+            kind: None,
+            size: None,
+            checksums: Checksums::default(),
+            places: Places::default(),
+            guid: None,
+            owner: None,
+            group: None,
+            mode: None,
+            modified: None,
+            expires: None,
+            job: None,
+            tags: Vec::new(),
+            collection: None,
+            target: None,
+            dropped: Vec::new(),
+        }
+    }
+
     /// Takes the text of a field that is not empty.
     pub(crate) fn take(&mut self, role: &Role, text: Cow<'a, str>, escapes: bool) -> Checked<()> {
         match role {
@@ -123,8 +148,8 @@ impl<'a> Draft<'a> {
                 self.guid =
                     Some(Guid::parse(&text).map_err(|error| Complaint::new(Reason::BadGuid, error.message))?);
             }
-            Role::Owner => self.owner = Some(read_account(&text)?),
-            Role::Group => self.group = Some(read_account(&text)?),
+            Role::Owner => self.owner = Some(self.memo.account(&text, || read_account(&text))?),
+            Role::Group => self.group = Some(self.memo.account(&text, || read_account(&text))?),
             Role::Mode => {
                 self.mode =
                     Some(Mode::parse(&text).map_err(|error| Complaint::new(Reason::BadMode, error.message))?);
@@ -345,7 +370,7 @@ pub(crate) struct Assembler {
     pub(crate) se_auto: bool,
     pub(crate) pfn_same: Option<String>,
     pub(crate) map: SeMap,
-    pub(crate) known: HashMap<String, SeName>,
+    pub(crate) known: HashMap<String, SeName, Quick>,
     /// Does any column say where files are?
     pub(crate) places: bool,
 }
@@ -364,7 +389,7 @@ impl Assembler {
             se_auto: options.se_auto,
             pfn_same: options.pfn_same.clone(),
             map: options.se_map.clone(),
-            known: HashMap::new(),
+            known: HashMap::default(),
             places,
         }
     }
@@ -375,22 +400,22 @@ impl Assembler {
     }
 
     /// Puts a row together.
-    pub(crate) fn finish(&self, mut draft: Draft<'_>) -> Checked<Row> {
+    pub(crate) fn finish(&self, draft: &mut Draft<'_>) -> Checked<Row> {
         let given = draft.lfn.take().ok_or_else(|| Complaint::new(Reason::NoLfn, "the LFN is empty"))?;
         let lfn = self.lfn(&given, self.prefix.as_deref(), "--prefix")?;
         if lfn.is_root() {
             return Err(Complaint::new(Reason::BadLfn, "the root is no entry to import"));
         }
-        let tags = finish_tags(&mut draft);
+        let tags = finish_tags(draft);
         let kind = draft.kind.unwrap_or(self.kind);
         let (item, new_ses) = match kind {
-            RowKind::File => self.file(&mut draft, &given, lfn, tags)?,
-            RowKind::Member => (self.member(&draft, lfn)?, Vec::new()),
+            RowKind::File => self.file(draft, &given, lfn, tags)?,
+            RowKind::Member => (self.member(draft, lfn)?, NewSes::new()),
             RowKind::Directory | RowKind::Collection | RowKind::Link => {
-                (Item::Other(self.other(&draft, kind, lfn, tags)?), Vec::new())
+                (Item::Other(self.other(draft, kind, lfn, tags)?), NewSes::new())
             }
         };
-        Ok(Row { item, dropped: draft.dropped, new_ses })
+        Ok(Row { item, dropped: std::mem::take(&mut draft.dropped), new_ses })
     }
 
     fn lfn(&self, given: &str, prefix: Option<&str>, option: &str) -> Checked<Lfn> {
@@ -421,18 +446,12 @@ impl Assembler {
             .map_err(|complaint| Complaint::new(Reason::BadCollection, complaint.detail))
     }
 
-    fn file(
-        &self,
-        draft: &mut Draft<'_>,
-        given: &str,
-        lfn: Lfn,
-        tags: Vec<Tag>,
-    ) -> Checked<(Item, Vec<SeName>)> {
+    fn file(&self, draft: &mut Draft<'_>, given: &str, lfn: Lfn, tags: Vec<Tag>) -> Checked<(Item, NewSes)> {
         if draft.target.is_some() {
             return Err(Complaint::new(Reason::BadKind, "a file has no target"));
         }
         let collection = draft.collection.take().map(|text| self.collection(&text)).transpose()?;
-        let Placed { replicas, member_of, new_ses } = place(self, given, &mut draft.places)?;
+        let Placed { replicas, member_of, new_ses } = place(self, draft.memo, given, &mut draft.places)?;
         let file = NewFile {
             lfn,
             guid: draft.guid,

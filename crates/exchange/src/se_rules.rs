@@ -112,7 +112,7 @@ impl SeMap {
 }
 
 /// `host:port` of a URL, without what stands before an `@`.
-fn endpoint(pfn: &str) -> Option<&str> {
+pub(crate) fn endpoint(pfn: &str) -> Option<&str> {
     let after = pfn.split_once("://")?.1;
     let authority = after.split(['/', '?', '#']).next()?;
     let endpoint = authority.rsplit_once('@').map_or(authority, |(_, endpoint)| endpoint);

@@ -66,30 +66,40 @@ impl Seen {
             Item::Member { collection, file } => return self.take_member(collection, file),
         };
         let name = hash(lfn.as_str());
-        let repeated = if directory { &self.directories } else { &self.leaves }.contains(&name);
-        if repeated && (directory || self.repeats == Repeats::Reject) {
-            return Err(Complaint::new(
-                Reason::Duplicate,
-                format!("an earlier row has {:.200}", lfn.as_str()),
-            ));
+        if directory { self.take_directory(lfn, name) } else { self.take_leaf(lfn, name) }?;
+        Ok(name)
+    }
+
+    fn take_directory(&mut self, lfn: &Lfn, name: u128) -> Result<(), Complaint> {
+        if self.directories.contains(&name) {
+            return Err(repeated(lfn));
         }
-        if directory && self.leaves.contains(&name) {
+        if self.leaves.contains(&name) {
             return Err(is_file(lfn.as_str()));
         }
-        if !directory && self.above.contains(&name) {
-            return Err(Complaint::new(
+        self.take_parents(lfn)?;
+        self.directories.insert(name);
+        self.above.insert(name);
+        Ok(())
+    }
+
+    /// One look into the largest of the tables, whose place is in no cache: the row is taken back if it is not to be.
+    fn take_leaf(&mut self, lfn: &Lfn, name: u128) -> Result<(), Complaint> {
+        let new = self.leaves.insert(name);
+        if !new && self.repeats == Repeats::Reject {
+            return Err(repeated(lfn));
+        }
+        let fits = match self.above.contains(&name) {
+            true => Err(Complaint::new(
                 Reason::ParentIsFile,
                 format!("earlier rows have {:.200} as a directory", lfn.as_str()),
-            ));
+            )),
+            false => self.take_parents(lfn),
+        };
+        if fits.is_err() && new {
+            self.leaves.remove(&name);
         }
-        self.take_parents(lfn)?;
-        if directory {
-            self.directories.insert(name);
-            self.above.insert(name);
-        } else {
-            self.leaves.insert(name);
-        }
-        Ok(name)
+        fits
     }
 
     /// Rows of one directory follow each other, so the way up is looked at where the directory changes only.
@@ -132,6 +142,10 @@ impl Seen {
         }
         Ok(name)
     }
+}
+
+fn repeated(lfn: &Lfn) -> Complaint {
+    Complaint::new(Reason::Duplicate, format!("an earlier row has {:.200}", lfn.as_str()))
 }
 
 fn is_file(lfn: &str) -> Complaint {

@@ -122,7 +122,7 @@ impl<C: Catalogue> Sender<C> {
     pub(crate) async fn send(&self, mut batch: Batch, again: bool) -> Result<Sent, Error> {
         let mut sent = Sent { rejects: std::mem::take(&mut batch.rejects), ..Sent::default() };
         let mut memberships = Vec::new();
-        for group in std::mem::take(&mut batch.groups) {
+        for group in std::mem::take(&mut batch.groups).into_iter().filter(|group| !group.files.is_empty()) {
             self.register(&batch, group, again, &mut sent, &mut memberships).await?;
         }
         for (row, collection, file) in std::mem::take(&mut batch.members) {

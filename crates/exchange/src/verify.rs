@@ -136,7 +136,8 @@ pub async fn verify<C: Catalogue>(
     let mut listing = Listing::open(path, options.clone())?;
     listing.know_ses(registered_ses(&*catalogue).await?);
     let listing = Arc::new(listing);
-    let reading = Reading { from: (Pass::First, 0), two_passes: false, batch_rows: BATCH_ROWS_MAX };
+    let reading =
+        Reading { from: (Pass::First, 0), two_passes: false, batch_rows: BATCH_ROWS_MAX, left: None };
     let mut reads = batches::read(Arc::clone(&listing), reading, BytesRead::default())?;
     let verifier = Arc::new(Verifier {
         catalogue,
@@ -187,6 +188,7 @@ pub async fn verify<C: Catalogue>(
             rows_total: None,
             rejected: rejects.rejected() + report.different + report.missing,
             second_pass: false,
+            loading: false,
             elapsed: started.elapsed(),
         });
     }

@@ -67,6 +67,15 @@ impl ChecksumAlgorithm {
 /// Bytes of the longest digest, SHA-256's.
 const DIGEST_BYTES_MAX: usize = 32;
 
+fn hex_value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
 /// One checksum: an algorithm and its digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checksum {
@@ -108,6 +117,32 @@ impl Checksum {
     /// 3. an adler32 or crc32c of 1 to 7 digits lost its leading zeros, and gets them back;
     /// 4. anything else that has not exactly the algorithm's number of hex digits is refused.
     pub fn parse(text: &str) -> Result<Self> {
+        let trimmed = text.trim();
+        // Nearly all are written as they are printed: listings have them by the million.
+        if let Some((name, digest)) = trimmed.split_once(':')
+            && let Some(algorithm) = ChecksumAlgorithm::ALL.into_iter().find(|known| known.name() == name)
+            && let Some(checksum) = Self::of_hex(algorithm, digest.as_bytes())
+        {
+            return Ok(checksum);
+        }
+        Self::parse_odd(text)
+    }
+
+    /// A checksum of exactly as many hex digits as its algorithm's have; none if they are not.
+    fn of_hex(algorithm: ChecksumAlgorithm, digits: &[u8]) -> Option<Self> {
+        let mut digest = [0u8; 32];
+        let bytes = digest.get_mut(..algorithm.digest_bytes())?;
+        if digits.len() != 2 * bytes.len() {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let (high, low) = (hex_value(pair[0])?, hex_value(pair[1])?);
+            *byte = high << 4 | low;
+        }
+        Some(Checksum { algorithm, digest })
+    }
+
+    fn parse_odd(text: &str) -> Result<Self> {
         let bad = |why: &str| Error::invalid(format!("bad checksum {text:.100?}: {why}"));
         let trimmed = text.trim();
         let lower = trimmed.to_ascii_lowercase();

@@ -202,7 +202,7 @@ impl Lfn {
         if self.is_root() {
             return None;
         }
-        let slash = self.0.rfind('/')?;
+        let slash = memchr::memrchr(b'/', self.0.as_bytes())?;
         Some((if slash == 0 { "/" } else { &self.0[..slash] }, &self.0[slash + 1..]))
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Figures {
     /// Rows written from memtables, and by merges; how often, and how long that took.
     flushes: Work,
     merges: Work,
+    /// Files of bulk loads.
+    pub loaded: AtomicU64,
     operations_from: AtomicU64,
     warnings: Mutex<Vec<String>>,
 }
@@ -69,6 +71,7 @@ impl Figures {
             }),
             flushes: Work::default(),
             merges: Work::default(),
+            loaded: AtomicU64::new(0),
             operations_from: AtomicU64::new(0),
             warnings: Mutex::new(Vec::new()),
         }
@@ -129,6 +132,7 @@ impl Figures {
             ("requests_remembered".to_owned(), self.operations.load(Ordering::Relaxed)),
             ("memory_requests_remembered_bytes".to_owned(), self.operations_bytes.load(Ordering::Relaxed)),
             ("log_written_bytes".to_owned(), self.log_bytes.load(Ordering::Relaxed)),
+            ("loaded_total".to_owned(), self.loaded.load(Ordering::Relaxed)),
         ];
         list.extend(self.flushes.list("flushes"));
         list.extend(self.merges.list("merges"));

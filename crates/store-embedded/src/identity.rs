@@ -131,6 +131,11 @@ impl Layout {
         self.root.join("set-aside")
     }
 
+    /// Where files wait that are being sorted for a load.
+    pub fn load(&self) -> PathBuf {
+        self.root.join("load")
+    }
+
     /// Where the engine's first stage kept checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")

@@ -28,6 +28,7 @@
 //! DIRECTORY/runs/NUMBER.run           runs
 //! DIRECTORY/runs/manifest             which of them count, and up to which revision they have everything
 //! DIRECTORY/snapshots/NAME/           hard links of both, as they were
+//! DIRECTORY/load/                     files that wait to be loaded, while they are being sorted
 //! DIRECTORY/set-aside/NUMBER/         what a restore took the place of
 //! ```
 #![forbid(unsafe_code)]
@@ -46,6 +47,7 @@ mod history;
 mod identity;
 mod inspect;
 mod keyspace;
+mod load;
 mod log;
 mod manifest;
 mod memtable;
@@ -66,6 +68,7 @@ mod writer;
 
 pub use decode::{read_page, read_row, read_text};
 pub use inspect::{Inspection, read_manifest, read_run, read_segment};
+pub use load::{LoadSettings, Loader};
 pub use repair::{RepairOptions, RepairProgress, Repaired};
 pub use settings::{EmbeddedSettings, HistoryKept};
 pub use snapshot::{BackupInfo, BackupSource, Cloned, RestorePoint, RestoreProgress, Restored};

@@ -12,6 +12,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,14 +20,15 @@ use exacat_model::{Error, ErrorKind, Revision};
 use parking_lot::{Condvar, Mutex};
 
 use crate::keyspace;
+use crate::load::{Piece, rows_of};
 use crate::page::Row;
 use crate::run::Run;
 use crate::settings::{
-    EmbeddedSettings, MEMTABLES_FROZEN_MAX, MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY,
+    EmbeddedSettings, LOAD_BLOCKS_MAX, MEMTABLES_FROZEN_MAX, MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY,
 };
 use crate::state::Frozen;
 use crate::store::Shared;
-use crate::table::{Shelf, merge_runs, write_memtable};
+use crate::table::{Begun, Shelf, merge_runs, write_memtable};
 
 const RUNS_SPACE: &str = "space for runs";
 
@@ -51,13 +53,49 @@ struct Desk {
     changed: Condvar,
     /// Memtables in the slot, to be seen without its lock.
     waiting: AtomicUsize,
+    /// There is a load in the slot.
+    loading: AtomicBool,
     /// Runs more than merging leaves, when it keeps up.
     owed: AtomicUsize,
     ended: AtomicBool,
 }
 
+/// Rows of a load, on their way into a run.
+struct LoadJob {
+    rows_max: u64,
+    pieces: Receiver<Piece>,
+    done: SyncSender<Result<(), Error>>,
+}
+
+/// A run that a load makes, seen by the writer. Dropped before its end, nothing comes of it.
+pub(crate) struct Loading {
+    pieces: SyncSender<Piece>,
+    done: Receiver<Result<(), Error>>,
+}
+
+impl Loading {
+    /// Gives rows, once there is room for them.
+    pub fn give(&mut self, piece: Piece) -> Result<(), Error> {
+        // It takes nothing any more if it failed, and says why.
+        self.pieces.send(piece).or_else(|_| self.outcome())
+    }
+
+    /// Gives the end, and waits until the run counts.
+    pub fn end(mut self, piece: Piece) -> Result<(), Error> {
+        self.give(piece)?;
+        self.outcome()
+    }
+
+    fn outcome(&self) -> Result<(), Error> {
+        let gone = || Error::new(ErrorKind::Unavailable, "the merger of runs is gone");
+        self.done.recv().unwrap_or_else(|_| Err(gone()))
+    }
+}
+
 #[derive(Default)]
 struct Slot {
+    /// A run to be made of a load.
+    load: Option<LoadJob>,
     /// The oldest first; it stays until it is a run.
     frozen: VecDeque<Arc<Frozen>>,
     /// Why the oldest could not be written.
@@ -67,6 +105,13 @@ struct Slot {
     /// It has nothing to do.
     #[cfg(test)]
     resting: bool,
+}
+
+impl Desk {
+    /// Is there something that goes before a merge?
+    fn is_urgent(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0 || self.loading.load(Ordering::Relaxed)
+    }
 }
 
 /// The thread, seen by the writer.
@@ -83,7 +128,12 @@ impl Drop for Leaving {
         if !self.0.ended.load(Ordering::Acquire) {
             self.1.close("the merger of runs ended by a defect");
         }
-        self.0.slot.lock().gone = true;
+        {
+            let mut slot = self.0.slot.lock();
+            slot.gone = true;
+            // Who feeds it hears of it by that.
+            slot.load = None;
+        }
         self.0.changed.notify_all();
     }
 }
@@ -95,6 +145,7 @@ impl Merger {
             slot: Mutex::default(),
             changed: Condvar::new(),
             waiting: AtomicUsize::new(0),
+            loading: AtomicBool::new(false),
             owed: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
         });
@@ -115,6 +166,19 @@ impl Merger {
         slot.frozen.push_back(Arc::new(frozen));
         self.desk.waiting.store(slot.frozen.len(), Ordering::Release);
         self.desk.changed.notify_all();
+    }
+
+    /// Begins a run of at most so many rows of a load.
+    pub fn load(&self, rows_max: u64) -> Loading {
+        let (pieces, taken) = sync_channel(LOAD_BLOCKS_MAX);
+        let (done, outcome) = sync_channel(1);
+        let mut slot = self.desk.slot.lock();
+        if !slot.gone {
+            slot.load = Some(LoadJob { rows_max, pieces: taken, done });
+            self.desk.loading.store(true, Ordering::Release);
+            self.desk.changed.notify_all();
+        }
+        Loading { pieces, done: outcome }
     }
 
     /// Waits until a further memtable may be handed over. An error says why that is not so.
@@ -257,6 +321,9 @@ impl Work {
                 self.write(&frozen);
                 continue;
             }
+            if self.load() {
+                continue;
+            }
             let merged = match self.schedule.next(&self.shelf, &self.merging) {
                 Some(next) if rest_until.is_none_or(|until| Instant::now() >= until) => {
                     self.merge(next, u64::MAX)
@@ -282,7 +349,7 @@ impl Work {
     /// Waits for something to do.
     fn rest(&self, until: Option<Instant>) {
         let mut slot = self.desk.slot.lock();
-        if !slot.frozen.is_empty() || self.ended() {
+        if !slot.frozen.is_empty() || slot.load.is_some() || self.ended() {
             return;
         }
         #[cfg(test)]
@@ -347,6 +414,58 @@ impl Work {
         Ok(())
     }
 
+    /// Makes a run of a load, if there is one.
+    fn load(&mut self) -> bool {
+        if !self.desk.loading.load(Ordering::Acquire) {
+            return false;
+        }
+        let job = {
+            let mut slot = self.desk.slot.lock();
+            self.desk.loading.store(false, Ordering::Release);
+            slot.load.take()
+        };
+        let Some(LoadJob { rows_max, pieces, done }) = job else { return false };
+        let begun = Instant::now();
+        let loaded = self.load_run(rows_max, &pieces);
+        if let Ok(rows) = &loaded {
+            self.shared.figures.flushed(*rows, begun.elapsed());
+            self.note_debt();
+        }
+        // Nothing more is taken before it is said why.
+        drop(pieces);
+        let _gone = done.send(loaded.map(|_| ()));
+        true
+    }
+
+    fn load_run(&mut self, rows_max: u64, pieces: &Receiver<Piece>) -> Result<u64, Error> {
+        let Begun { number, mut writer } = self.shelf.begin(rows_max)?;
+        let wrong = |error: std::io::Error| {
+            Error::new(ErrorKind::Unavailable, format!("cannot write a run: {error}"))
+        };
+        let write = || -> Result<(Box<Frozen>, u64), Error> {
+            let ended = || Error::new(ErrorKind::Unavailable, "the load ended before its run");
+            let frozen = loop {
+                match pieces.recv().map_err(|_| ended())? {
+                    Piece::Rows(block) => {
+                        for (revision, time, file) in rows_of(&block) {
+                            writer.push(&file.row(revision, time)).map_err(wrong)?;
+                        }
+                    }
+                    Piece::End(frozen) => break frozen,
+                }
+            };
+            frozen.resident().try_for_each(|row| writer.push(&row)).map_err(wrong)?;
+            let rows = writer.rows();
+            writer.finish().map_err(wrong)?;
+            Ok((frozen, rows))
+        };
+        let (frozen, rows) = write().inspect_err(|_| self.shelf.give_up(number))?;
+        self.shelf.add(number, rows, frozen.revision, frozen.time)?;
+        self.shared.history.set_floor(frozen.revision);
+        self.shared.state.write().table.install(Arc::clone(self.shelf.version()), true);
+        Ok(rows)
+    }
+
     /// Merges some runs, and says whether older ones are below them, if they have fewer rows than `rows_max` in all. False if
     /// nothing came of it.
     fn merge(&mut self, (runs, below): (Vec<Arc<Run>>, bool), rows_max: u64) -> Result<bool, Error> {
@@ -367,7 +486,7 @@ impl Work {
                 self.do_urgent(rows);
             }
             given_up = self.schedule.gives_up();
-            while desk.waiting.load(Ordering::Relaxed) > 0 && !desk.ended.load(Ordering::Relaxed) {
+            while desk.is_urgent() && !desk.ended.load(Ordering::Relaxed) {
                 self.do_urgent(rows);
             }
             !desk.ended.load(Ordering::Relaxed) && !given_up
@@ -397,6 +516,9 @@ impl Work {
     fn do_urgent(&mut self, rows: u64) {
         if let Some(frozen) = self.oldest() {
             self.write(&frozen);
+        }
+        if self.load() {
+            return;
         }
         while !self.ended() {
             let Some(next) = self.schedule.next(&self.shelf, &self.merging) else { return };

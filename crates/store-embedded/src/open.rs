@@ -13,6 +13,7 @@ use crate::committer::{Committer, Group};
 use crate::disk::{Disk, RealDisk};
 use crate::history::{History, Segment};
 use crate::identity::{Identity, Layout};
+use crate::load;
 use crate::log::{self, End, Log, Replay};
 use crate::merger::Merger;
 use crate::record::Head;
@@ -45,6 +46,7 @@ impl EmbeddedStore {
         snapshot::switch::settle(&*disk, &layout)?;
         layout.create(&*disk)?;
         snapshot::sweep(&*disk, &layout);
+        load::sweep(&*disk, &layout);
         let identity = identify(&*disk, &layout)?;
         let catalogue = identity.id;
         let shelf = Shelf::look_at(Arc::clone(&disk), &layout.runs(), identity.clone())?;

@@ -63,6 +63,14 @@ pub(crate) const BACKUP_STEP_BYTES: u64 = 64 << 20;
 pub(crate) const BACKUP_FILES_MAX: usize = 1 << 20;
 /// How long the next step of a backup is waited for, before another may begin.
 pub(crate) const BACKUP_IDLE_MS: u64 = 600_000;
+/// Changes of one record of a load: as many as a batch of an import has, about.
+pub(crate) const LOAD_CHANGES_PER_RECORD: u32 = 1024;
+/// Bytes of rows that a load gives to the merger at once, about.
+pub(crate) const LOAD_BLOCK_BYTES: usize = 256 << 10;
+/// Such blocks that may wait for the merger.
+pub(crate) const LOAD_BLOCKS_MAX: usize = 16;
+/// What is answered meanwhile.
+pub(crate) const LOAD_SWITCHED_OFF: &str = "files are being loaded: nothing is answered until that is done";
 /// Bytes a block of a checkpoint may claim: a block's last item may be an entry of the largest kind.
 pub(crate) const CHECKPOINT_BLOCK_BYTES_MAX: usize = 64 << 20;
 

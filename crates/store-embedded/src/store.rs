@@ -179,6 +179,10 @@ impl EmbeddedStore {
         &self.shared
     }
 
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.is_some()
+    }
+
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {
         &self.keeper
     }
@@ -198,6 +202,7 @@ impl EmbeddedStore {
         self.shared.check_open()?;
         let (answer, revision) = {
             let state = self.shared.state.read();
+            check_switched_on(&state)?;
             (answer(&state)?, state.revision)
         };
         self.shared.durability.reached(revision).await?;
@@ -222,6 +227,7 @@ impl EmbeddedStore {
         for _ in 0..ASK_AGAIN_MAX {
             {
                 let state = self.shared.state.read();
+                check_switched_on(&state)?;
                 match answer(state.look_with(Some(&held))) {
                     Ok(answer) => return Ok((answer, state.revision)),
                     Err(Defect::NotInMemory) => {}
@@ -317,6 +323,14 @@ fn weigh(request: &Request) -> std::result::Result<usize, ApplyError> {
         )));
     }
     Ok(bytes)
+}
+
+/// Refuses to answer while it could not be answered from one state.
+fn check_switched_on(state: &State) -> Result<()> {
+    match state.switched_off {
+        Some(why) => Err(Error::new(ErrorKind::Unavailable, why)),
+        None => Ok(()),
+    }
 }
 
 /// Bytes of a request in canonical form.

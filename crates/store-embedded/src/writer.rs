@@ -23,6 +23,7 @@ use crate::archive::Archivist;
 use crate::committer::{Answered, Committer, Group, Waiting};
 use crate::decide::{Context, Declined, bytes_at_most, decide};
 use crate::defect::Defect;
+use crate::load::LoadWork;
 use crate::log::Log;
 use crate::merger::{Merger, Pending};
 use crate::record::{Head, RecordWriter, encode_effect};
@@ -57,6 +58,8 @@ pub(crate) enum Command {
     Flush { reply: oneshot::Sender<Result<(), Error>> },
     /// Do something while all that was done is durable, and nothing more is being done.
     Settled { work: Box<dyn FnOnce(Result<(), Error>) + Send> },
+    /// Load files that were gathered.
+    Load(Box<LoadWork>),
     /// Finish.
     Close { reply: oneshot::Sender<()> },
 }
@@ -174,6 +177,7 @@ impl Writer {
                         let ended = |why: Arc<str>| Error::new(ErrorKind::Unavailable, why.to_string());
                         work(self.failure().map_or(Ok(()), |why| Err(ended(why))));
                     }
+                    Command::Load(work) => self.load(*work),
                     Command::Close { reply } => {
                         self.shared.refuse();
                         if let Err(error) = self.flush_all() {
@@ -196,7 +200,7 @@ impl Writer {
     }
 
     /// Why nothing more can be done, if so.
-    fn failure(&self) -> Option<Arc<str>> {
+    pub(crate) fn failure(&self) -> Option<Arc<str>> {
         self.shared.durability.ended()
     }
 
@@ -361,7 +365,7 @@ impl Writer {
     }
 
     /// Writes what there is, and begins a segment if so many bytes do not fit into this one.
-    fn make_space(&mut self, bytes: usize) -> Result<(), String> {
+    pub(crate) fn make_space(&mut self, bytes: usize) -> Result<(), String> {
         self.settle();
         if let Some(why) = self.failure() {
             return Err(why.to_string());
@@ -398,7 +402,7 @@ impl Writer {
     // ---- one group ----
 
     /// Hands the group over, to be made durable and answered.
-    fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if self.group.bytes.is_empty() && self.group.waiting.is_empty() {
             return;
         }
@@ -412,7 +416,7 @@ impl Writer {
     }
 
     /// Makes all that was done durable, or finds out that it cannot be.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.flush();
         self.committer.settle();
     }
@@ -463,7 +467,7 @@ impl Writer {
     }
 
     /// Has all that is in memory only written into runs.
-    fn flush_all(&mut self) -> Result<(), Error> {
+    pub(crate) fn flush_all(&mut self) -> Result<(), Error> {
         self.freeze_now()?;
         self.merger.settle().map_err(|why| Error::new(ErrorKind::Unavailable, why))
     }

@@ -61,7 +61,7 @@ impl Catalogue {
         existing: Existing,
     ) -> Vec<Option<Result<Answer>>> {
         let mut settled: Vec<Option<Result<Answer>>> = files.iter().map(|_| None).collect();
-        let call = Call { caller, files, parents: false, existing, names: self.registry.names() };
+        let call = Call { caller, files, parents: false, existing, names: self.names(), known: None };
         let Some(first) = ids.first() else { return settled };
         // No directory is made and nothing merged, so these are not used.
         let unused = PartIds { create: *first, merge: *first, parents: *first };

@@ -24,6 +24,7 @@ mod merging;
 use merging::{Merge, Slot, same};
 
 use crate::caller::{Caller, PASS, READ, WRITE};
+use crate::loading::KnownDirectories;
 use crate::registry::Names;
 use crate::repeat::{nothing, refused};
 use crate::resolve::{Resolved, Spot};
@@ -36,23 +37,25 @@ const PART_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
 const ROUNDS_MAX: usize = 16;
 
 /// What is the same for all files of a call.
-struct Call<'a> {
-    caller: &'a Caller,
-    files: &'a [NewFile],
-    parents: bool,
-    existing: Existing,
-    names: Arc<Names>,
+pub(crate) struct Call<'a> {
+    pub caller: &'a Caller,
+    pub files: &'a [NewFile],
+    pub parents: bool,
+    pub existing: Existing,
+    pub names: Arc<Names>,
+    /// Directories that were found before and cannot have gone.
+    pub known: Option<&'a KnownDirectories>,
 }
 
 /// The operation ids of one part.
-struct PartIds {
-    create: OperationId,
-    merge: OperationId,
-    parents: OperationId,
+pub(crate) struct PartIds {
+    pub create: OperationId,
+    pub merge: OperationId,
+    pub parents: OperationId,
 }
 
 /// What a file can come to before it is asked for at the store.
-enum Plan {
+pub(crate) enum Plan {
     /// To be created in this directory.
     Create(Box<NewEntry>),
     /// It must not be created, but may be there already.
@@ -81,7 +84,7 @@ impl Catalogue {
         if files.len() > BATCH_MUTATIONS_MAX {
             return Err(Error::limit("the number of files in one request", files.len(), BATCH_MUTATIONS_MAX));
         }
-        let call = Call { caller, files: &files, parents, existing, names: self.registry.names() };
+        let call = Call { caller, files: &files, parents, existing, names: self.names(), known: None };
         let mut answers: Vec<Option<Result<Registered>>> = files.iter().map(|_| None).collect();
         for (number, part) in parts(&files).into_iter().enumerate() {
             let step = number as u64 * 3;
@@ -172,7 +175,7 @@ impl Catalogue {
     }
 
     /// Judges each file of a part as far as that goes without the store's decision.
-    async fn plan(&self, call: &Call<'_>, ids: &PartIds, part: &[usize]) -> Result<Vec<Plan>> {
+    pub(crate) async fn plan(&self, call: &Call<'_>, ids: &PartIds, part: &[usize]) -> Result<Vec<Plan>> {
         let archives = self.archives(call, part).await?;
         let mut fresh = fresh_guids(self, call, part)?;
         let mut facts = Vec::with_capacity(part.len());
@@ -239,8 +242,12 @@ impl Catalogue {
             last = Some((parent, number));
             of_place.push(Some(number));
         }
-        let mut found = Vec::with_capacity(lfns.len());
+        let mut found: Vec<Result<Gate>> = Vec::with_capacity(lfns.len());
         let mut missing = Vec::new();
+        if let Some(known) = call.known {
+            let found = self.known_directories(call, known, ids, &lfns).await?;
+            return Ok(Directories { of_place, found });
+        }
         for (number, spot) in self.spots(call.caller, &lfns, true).await?.into_iter().enumerate() {
             if call.parents && matches!(spot, Ok(Spot::Vacant(_))) {
                 missing.push(number);

@@ -9,6 +9,7 @@ use exacat_exchange::export::{ExportOptions, ExportReport, export as export_to, 
 use exacat_exchange::generate::Generated;
 use exacat_exchange::input::Compression;
 use exacat_exchange::listing::{Repeats, Rest, RowKind};
+use exacat_exchange::local::Local;
 use exacat_exchange::records::Format;
 use exacat_exchange::reject::Reason;
 use exacat_exchange::resume::StateAt;
@@ -16,6 +17,9 @@ use exacat_exchange::tree::TreeSettings;
 use exacat_exchange::{ImportOptions, ImportReport, ListingOptions, Preset, VerifyReport};
 use exacat_model::operation::Existing;
 use exacat_model::{Error, ErrorKind, SeName};
+use exacat_store::Store;
+use exacat_store::SystemClock;
+use exacat_store_embedded::LoadSettings;
 
 use super::find;
 use crate::args::{
@@ -23,6 +27,7 @@ use crate::args::{
 };
 use crate::context::Context;
 use crate::failure::{Failure, say};
+use crate::offline::Offline;
 use crate::output::human::plural;
 use crate::output::{Out, Style, harmless, quoted};
 use crate::parse;
@@ -139,18 +144,21 @@ fn listing_options(args: &ListingArgs, options: &mut ListingOptions) -> Result<(
 }
 
 /// Says what to do, if the work ends before its end: nothing is lost.
-struct Resumable(bool);
+struct Resumable {
+    /// None if nothing was noted.
+    how: Option<&'static str>,
+}
 
 impl Drop for Resumable {
     fn drop(&mut self) {
-        if self.0 {
-            say("exacat: interrupted; the same import goes on where this one stopped");
+        if let Some(how) = self.how {
+            say(&format!("exacat: interrupted; the same import {how}"));
         }
     }
 }
 
-/// `exacat import`
-pub async fn import(context: &mut Context, args: ImportArgs, global: &Global) -> Result<(), Failure> {
+/// How to import by the command line.
+fn options_to_import(args: &ImportArgs) -> Result<ImportOptions, Failure> {
     let mut options = import_options(&args.listing)?;
     if let Some(given) = args.existing {
         options.existing = existing(given);
@@ -168,24 +176,83 @@ pub async fn import(context: &mut Context, args: ImportArgs, global: &Global) ->
     };
     options.restart = args.restart;
     options.restore = args.restore;
+    Ok(options)
+}
+
+/// `exacat import`
+pub async fn import(context: &mut Context, args: ImportArgs, global: &Global) -> Result<(), Failure> {
+    let options = options_to_import(&args)?;
     let catalogue = Arc::new(context.session.client().clone());
     for path in &args.files {
         let mut bar = Bar::new(global, "rows");
-        let mut resumable = Resumable(options.state != StateAt::Nowhere);
+        let goes_on = (options.state != StateAt::Nowhere).then_some("goes on where this one stopped");
+        let mut resumable = Resumable { how: goes_on };
         let imported =
             exacat_exchange::import(Arc::clone(&catalogue), path, &options, |progress| bar.show(progress))
                 .await;
-        resumable.0 = false;
+        resumable.how = None;
         bar.end();
         let report = imported.map_err(failure)?;
-        show_import(context, path, &report, args.rejects.as_deref())?;
+        show_import(&mut context.out, path, &report, args.rejects.as_deref())?;
         context.out.flush()?;
-        if report.rejected > 0 {
-            let message = format!("{} rejected", plural(report.rejected, "row"));
-            context.fail(&path.to_string_lossy(), &Error::new(ErrorKind::Invalid, message));
+        if let Some(error) = rejected(&report) {
+            context.fail(&path.to_string_lossy(), &error);
         }
     }
     Ok(())
+}
+
+/// `exacat import --offline`
+pub async fn import_offline(args: ImportArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+    let options = options_to_import(&args)?;
+    let instead = "'exacat import' without --offline asks it, or stop it first";
+    let offline = Offline::open(&global.connection, instead).await?;
+    let imported = import_into(&offline, &args, &options, global, style).await;
+    let closed = offline.store.close().await.map_err(|error| offline.about(error));
+    let status = imported?;
+    closed?;
+    Ok(status)
+}
+
+async fn import_into(
+    offline: &Offline,
+    args: &ImportArgs,
+    options: &ImportOptions,
+    global: &Global,
+    style: Style,
+) -> Result<u8, Failure> {
+    let store = Arc::clone(&offline.store);
+    let local = Local::open(store, Arc::new(SystemClock), LoadSettings::default())
+        .await
+        .map_err(|error| offline.about(error))?;
+    let mut out = Out::new(style);
+    let mut status = 0;
+    for path in &args.files {
+        let mut bar = Bar::new(global, "rows");
+        let mut resumable =
+            Resumable { how: Some("begins with its first row, and finds what is there already") };
+        let (catalogue, bulk) = (Arc::clone(&local), Arc::clone(&local));
+        let imported = exacat_exchange::import_in_bulk(catalogue, bulk, path, options, |progress| {
+            bar.show(progress);
+        })
+        .await;
+        resumable.how = None;
+        bar.end();
+        let report = imported.map_err(failure)?;
+        show_import(&mut out, path, &report, args.rejects.as_deref())?;
+        out.flush()?;
+        if let Some(error) = rejected(&report) {
+            crate::failure::report(Some(&path.to_string_lossy()), &error);
+            status = error.kind.exit_status();
+        }
+    }
+    Ok(status)
+}
+
+/// What is to be said of rows that were rejected.
+fn rejected(report: &ImportReport) -> Option<Error> {
+    let message = || format!("{} rejected", plural(report.rejected, "row"));
+    (report.rejected > 0).then(|| Error::new(ErrorKind::Invalid, message()))
 }
 
 fn by_reason(rejects: &[(Reason, u64)]) -> BTreeMap<&'static str, u64> {
@@ -198,13 +265,13 @@ pub(super) fn rate(rows: u64, elapsed: std::time::Duration) -> String {
 }
 
 fn show_import(
-    context: &mut Context,
+    out: &mut Out,
     path: &Path,
     report: &ImportReport,
     rejects: Option<&Path>,
 ) -> Result<(), Failure> {
     let counts = &report.counts;
-    if context.out.style.json {
+    if out.style.json {
         let shown: Vec<_> = report
             .rejects_shown
             .iter()
@@ -212,7 +279,7 @@ fn show_import(
                 serde_json::json!({"line": reject.line, "reason": reject.reason.name(), "detail": reject.detail})
             })
             .collect();
-        return context.out.json(&serde_json::json!({
+        return out.json(&serde_json::json!({
             "file": path.to_string_lossy(),
             "rows": report.rows,
             "created": counts.created,
@@ -233,10 +300,9 @@ fn show_import(
             "seconds": report.elapsed.as_secs_f64(),
         }));
     }
-    if context.out.style.quiet {
+    if out.style.quiet {
         return Ok(());
     }
-    let out = &mut context.out;
     let mut parts = vec![format!("{} created", counts.created), format!("{} unchanged", counts.unchanged)];
     let more = [
         (counts.merged, "merged"),
@@ -258,27 +324,27 @@ fn show_import(
     if report.changed_nothing() {
         out.line("  nothing changed: everything that could go in was there already, just so")?;
     }
-    show_reasons(context, &report.rejects)?;
+    show_reasons(out, &report.rejects)?;
     for reject in &report.rejects_shown {
         let line = format!("  line {}: {}: {}", reject.line, reject.reason.name(), harmless(&reject.detail));
-        context.out.line(line)?;
+        out.line(line)?;
     }
     if report.rejected + report.partial > report.rejects_shown.len() as u64 {
         let all = match rejects {
             Some(path) => format!("  all of them are in {}", path.display()),
             None => "  …; --rejects FILE writes all of them to a file".to_owned(),
         };
-        context.out.line(all)?;
+        out.line(all)?;
     }
     for note in &report.notes {
-        context.out.line(format!("  {}", harmless(note)))?;
+        out.line(format!("  {}", harmless(note)))?;
     }
     Ok(())
 }
 
-fn show_reasons(context: &mut Context, rejects: &[(Reason, u64)]) -> Result<(), Failure> {
+fn show_reasons(out: &mut Out, rejects: &[(Reason, u64)]) -> Result<(), Failure> {
     for (reason, count) in rejects {
-        context.out.line(format!("  {count} {}", reason.name()))?;
+        out.line(format!("  {count} {}", reason.name()))?;
     }
     Ok(())
 }
@@ -348,7 +414,7 @@ fn show_verify(context: &mut Context, path: &Path, report: &VerifyReport) -> Res
         report.rejected,
         rate(report.rows, report.elapsed)
     ))?;
-    show_reasons(context, &report.rejects)?;
+    show_reasons(&mut context.out, &report.rejects)?;
     for one in &report.shown {
         context.out.line(format!(
             "  line {}: {}: {}: given {}, found {}",

@@ -1,7 +1,6 @@
 //! `fsck --offline`: checking a data directory without a server, and repairing it.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use exacat_model::{Error, ErrorKind};
 use exacat_store::SystemClock;
@@ -14,6 +13,7 @@ use super::service::{audit_json, audit_text, findings_json};
 use crate::args::{FsckArgs, Global};
 use crate::connect::data_directory;
 use crate::failure::Failure;
+use crate::offline::lock;
 use crate::output::human::plural;
 use crate::output::{Out, Style};
 use crate::progress::Bar;
@@ -26,7 +26,7 @@ pub async fn offline(args: FsckArgs, global: &Global, style: Style) -> Result<u8
     if !store.is_dir() {
         return Err(about(Error::not_found("no catalogue is here")));
     }
-    let _lock = lock(&directory)?;
+    let _lock = lock(&directory, "stop it, or ask it with 'exacat fsck' without --offline")?;
     let mut out = Out::new(style);
     let shown = match args.repair {
         true => repair(args, store, global, &mut out).await,
@@ -37,29 +37,6 @@ pub async fn offline(args: FsckArgs, global: &Global, style: Style) -> Result<u8
     };
     out.flush()?;
     shown.map(|()| 0)
-}
-
-/// The same lock that a server holds.
-fn lock(directory: &Path) -> Result<File, Failure> {
-    let path = directory.join("server.lock");
-    let file = std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(|error| Failure::local(format!("cannot open {}: {error}", path.display())))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => {
-            let message =
-                "a server uses this data directory: stop it, or ask it with 'exacat fsck' without --offline";
-            let error = Error::new(ErrorKind::Unavailable, message);
-            Err(Failure::about(directory.display().to_string(), error))
-        }
-        Err(std::fs::TryLockError::Error(error)) => {
-            Err(Failure::local(format!("cannot lock {}: {error}", directory.display())))
-        }
-    }
 }
 
 /// Does what reads and writes files where nothing else waits for it.

@@ -55,6 +55,9 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Fsck(args) if args.offline => {
             return apart(fsck::offline(args, global, style)).await;
         }
+        Command::Import(args) if args.offline => {
+            return apart(exchange::import_offline(args, global, style)).await;
+        }
         Command::Generate(ref args) if let Some(path) = &args.listing => {
             return exchange::generate_listing(args, path, global, style);
         }

@@ -31,7 +31,8 @@ fn names(batch: &Batch) -> Vec<Vec<&str>> {
     batch.groups.iter().map(|group| group.files.iter().map(|file| file.lfn.as_str()).collect()).collect()
 }
 
-const READING: Reading = Reading { from: (Pass::First, 0), two_passes: true, batch_rows: BATCH_ROWS_MAX };
+const READING: Reading =
+    Reading { from: (Pass::First, 0), two_passes: true, batch_rows: BATCH_ROWS_MAX, left: None };
 
 #[test]
 fn batches_have_as_many_rows_as_they_may_and_follow_each_other() {

@@ -11,6 +11,7 @@ mod digesting;
 mod exporting;
 mod generating;
 mod importing;
+mod in_bulk;
 mod real_listings;
 mod resuming;
 mod support;

@@ -26,7 +26,8 @@ use exacat_store::{Clock, Store};
 use exacat_testkit::settings;
 
 /// A clock that goes on by a millisecond each time it is looked at.
-struct Ticking(AtomicU64);
+#[derive(Default)]
+pub struct Ticking(AtomicU64);
 
 impl Clock for Ticking {
     fn now(&self) -> TimeMs {
@@ -92,6 +93,11 @@ impl Direct {
     pub async fn user(&self, name: &str) {
         let settings = UserSettings { only_new: true, ..settings::user(name) };
         self.ask(Operation::UserSet(settings)).await;
+    }
+
+    /// What it keeps everything in.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        self.catalogue.store()
     }
 
     pub fn set_fault(&self, fault: Fault) {

@@ -54,6 +54,9 @@ impl From<Defect> for Declined {
     }
 }
 
+pub(crate) use create::check_well_formed;
+pub(crate) use quota::would_exceed;
+
 type Decision = Result<Effect, Declined>;
 
 /// Decides one mutation.

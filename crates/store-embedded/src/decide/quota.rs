@@ -42,6 +42,24 @@ fn check(state: &State, of: QuotaOf, before: &Usage, after: &Usage) -> Result<()
     Ok(())
 }
 
+/// Would an account that has a quota exceed it, if `more` came?
+pub(crate) fn would_exceed(state: &State, of: QuotaOf, more: impl FnOnce() -> Usage) -> bool {
+    if state.record(RecordKey::Quota(of)).is_none() {
+        return false;
+    }
+    let before = total(&account(state, of));
+    let mut after = before;
+    after.add(&more());
+    check(state, of, &before, &after).is_err()
+}
+
+fn account(state: &State, of: QuotaOf) -> Account {
+    match of {
+        QuotaOf::User(user) => state.accounts.user(user),
+        QuotaOf::Group(group) => state.accounts.group(group),
+    }
+}
+
 /// `left` without `taken`, as far as it goes; counters are right, so it goes all the way.
 fn less(left: Usage, taken: &Usage) -> Usage {
     left.minus(taken).unwrap_or_default()
@@ -71,11 +89,7 @@ pub(super) fn check_change(
         if state.record(RecordKey::Quota(of)).is_none() {
             continue;
         }
-        let account = match of {
-            QuotaOf::User(user) => state.accounts.user(user),
-            QuotaOf::Group(group) => state.accounts.group(group),
-        };
-        let others = less(total(&account), &side(of, start));
+        let others = less(total(&account(state, of)), &side(of, start));
         let (mut before, mut after) = (others, others);
         before.add(&side(of, was));
         after.add(&side(of, Some(is)));

@@ -61,6 +61,11 @@ struct Running {
 }
 
 impl Keeper {
+    /// Where the catalogue's files lie.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.data
+    }
+
     pub fn new(data: Layout, identity: Identity, clock: Arc<dyn Clock>) -> Self {
         Keeper {
             data,

@@ -621,7 +621,7 @@ impl State {
     }
 
     /// Adds to what is counted in this directory and those above it.
-    fn add_up(&mut self, from: DirId, usage: &Usage) -> Result<(), Defect> {
+    pub(super) fn add_up(&mut self, from: DirId, usage: &Usage) -> Result<(), Defect> {
         self.count_up(from, |counted| {
             counted.add(usage);
             Ok(())

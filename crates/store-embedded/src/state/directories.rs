@@ -57,9 +57,23 @@ impl Directory {
         &self.ses
     }
 
+    /// So many files with a replica on this SE came. Are they the first?
+    pub fn add_files(&mut self, se: SeNumber, files: u32) -> Result<bool, Defect> {
+        match self.ses.binary_search_by_key(&se, |(se, _)| *se) {
+            Ok(at) => {
+                let count = &mut self.ses[at].1;
+                *count = count.checked_add(files).ok_or_else(out_of_range)?;
+                Ok(false)
+            }
+            Err(at) => {
+                self.ses.insert(at, (se, files));
+                Ok(true)
+            }
+        }
+    }
+
     /// A file with a replica on this SE came, or went. Is it the first, or was it the last?
     pub fn move_file(&mut self, se: SeNumber, come: bool) -> Result<bool, Defect> {
-        let out_of_range = || Defect::new("a directory's count of files on an SE went out of range");
         match self.ses.binary_search_by_key(&se, |(se, _)| *se) {
             Ok(at) => {
                 let count = &mut self.ses[at].1;
@@ -142,6 +156,10 @@ pub(crate) struct Directories {
 
 fn index_of(id: DirId) -> usize {
     usize::try_from(id.0).unwrap_or(usize::MAX)
+}
+
+fn out_of_range() -> Defect {
+    Defect::new("a directory's count of files on an SE went out of range")
 }
 
 fn no_such(id: DirId) -> Defect {

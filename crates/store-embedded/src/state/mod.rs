@@ -16,6 +16,7 @@ mod carry;
 mod deletions;
 mod digest;
 mod directories;
+mod gathered;
 mod lookup;
 mod operations;
 mod read;
@@ -40,8 +41,9 @@ pub(crate) use apply::Stamp;
 pub(crate) use carry::{Loader, Part, Summary};
 pub(crate) use deletions::deletion_of;
 pub(crate) use digest::Digest;
-use digest::Item;
+pub(crate) use digest::Item;
 pub(crate) use directories::{Above, Directories, Directory, Top};
+pub(crate) use gathered::Gathered;
 pub(crate) use lookup::Lookup;
 pub(crate) use operations::Operations;
 pub(crate) use read::{MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage};
@@ -71,6 +73,8 @@ pub(crate) struct State {
     /// The accounts as they were written last, by key.
     accounts_written: BTreeMap<Vec<u8>, Vec<u8>>,
     room: RowRoom,
+    /// Why nothing is answered from it for now.
+    pub switched_off: Option<&'static str>,
     /// Random per process: nobody can choose paths that fall together.
     seed: u64,
 }
@@ -94,6 +98,7 @@ impl State {
             digest: Digest::default(),
             accounts_written: BTreeMap::new(),
             room: RowRoom::default(),
+            switched_off: None,
             seed,
         }
     }

@@ -29,7 +29,9 @@ use crate::page::Row;
 use crate::run::{Cache, Held, Reading, Run, RunWriter};
 
 pub(crate) use merge::{From, Merged};
-pub(crate) use shelf::{Shelf, begin_run, name as run_file_name, next_number, number_of, scratch_name};
+pub(crate) use shelf::{
+    Begun, Shelf, begin_run, name as run_file_name, next_number, number_of, scratch_name,
+};
 
 /// The runs of a moment.
 #[derive(Clone, Default)]

@@ -10,6 +10,7 @@ mod fault_matrix;
 mod faults;
 mod fuzzed;
 mod golden;
+mod loading;
 mod repairing;
 mod restoring;
 mod retention;

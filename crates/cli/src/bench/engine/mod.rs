@@ -1,5 +1,6 @@
 //! `exacat bench --engine`: the embedded engine by itself, at any size: how fast, how steady, how large.
 
+mod bulk;
 mod sustained;
 mod tree;
 
@@ -71,6 +72,7 @@ fn bytes_in(directory: &Path) -> u64 {
 /// Measures and prints as it goes.
 pub async fn run(files: u64, data: &Path, report: &mut Report<'_>) -> Result<()> {
     std::fs::create_dir_all(data).map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
+    bulk::run(files, data, report).await?;
     let bench = report.settings.clone();
     let embedded = open(data, &bench).await?;
     let store: Arc<dyn Store> = embedded.clone();
@@ -372,6 +374,8 @@ mod tests {
         run(20_000, &place.path().join("data"), &mut report).await.unwrap();
         let text = String::from_utf8(out).unwrap();
         for line in [
+            "bulk load of a sorted listing",
+            "bulk load of an unsorted listing",
             "create in batches",
             "hot set, single",
             "uniform, batches of 128",

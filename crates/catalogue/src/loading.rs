@@ -1,0 +1,78 @@
+//! Files that are to be loaded in bulk: judged as those to register are, and then the store's matter.
+
+use std::collections::HashMap;
+
+use exacat_model::operation::{Existing, NewFile};
+use exacat_model::{Lfn, NewEntry, OperationId, Result};
+use exacat_store::Gate;
+use parking_lot::Mutex;
+
+use crate::caller::Caller;
+use crate::register::{Call, PartIds, Plan};
+use crate::{Catalogue, step_id};
+
+/// Directories kept in mind, at most; a listing in no order comes back to them over and over.
+const KNOWN_MAX: usize = 1 << 20;
+
+/// Directories that a load found or made. Only for who has the store for himself, and moves and removes nothing: what was found
+/// once is taken to be there.
+#[derive(Default)]
+pub struct KnownDirectories(Mutex<HashMap<Lfn, Gate>>);
+
+impl Catalogue {
+    /// What is to be made for those of `files` at the places `which`, in directories that are made where they are missing;
+    /// none for one that cannot be made so: registering it tells why. Nothing is made but directories.
+    ///
+    /// At most as many files as one operation may register.
+    pub async fn files_to_load(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        files: &[NewFile],
+        which: &[usize],
+        known: &KnownDirectories,
+    ) -> Result<Vec<Option<NewEntry>>> {
+        caller.check_known()?;
+        // It matters only where a file is there, and that is looked at when it is registered.
+        let existing = Existing::Refuse;
+        let call = Call { caller, files, parents: true, existing, names: self.names(), known: Some(known) };
+        let ids = PartIds { create: id, merge: step_id(id, 1), parents: step_id(id, 2) };
+        let plans = self.plan(&call, &ids, which).await?;
+        let new = plans.into_iter().map(|plan| match plan {
+            Plan::Create(new) => Some(*new),
+            Plan::Closed(_) | Plan::Refused(_) => None,
+        });
+        Ok(new.collect())
+    }
+
+    /// The directories of these paths, looked up only if they are not known, and made if they are missing.
+    pub(crate) async fn known_directories(
+        &self,
+        call: &Call<'_>,
+        known: &KnownDirectories,
+        ids: &PartIds,
+        lfns: &[Lfn],
+    ) -> Result<Vec<Result<Gate>>> {
+        let mut found: Vec<Option<Result<Gate>>> = {
+            let known = known.0.lock();
+            lfns.iter().map(|lfn| known.get(lfn).map(|gate| Ok(*gate))).collect()
+        };
+        let unknown: Vec<usize> = (0..lfns.len()).filter(|number| found[*number].is_none()).collect();
+        if !unknown.is_empty() {
+            let wanted: Vec<Lfn> = unknown.iter().map(|number| lfns[*number].clone()).collect();
+            let made = self.ensure_directories(call.caller, ids.parents, &wanted).await?;
+            let mut known = known.0.lock();
+            if known.len() + wanted.len() > KNOWN_MAX {
+                known.clear();
+            }
+            for ((number, lfn), made) in unknown.into_iter().zip(wanted).zip(made) {
+                if let Ok(directory) = &made {
+                    known.insert(lfn, directory.gate);
+                }
+                found[number] = Some(made.map(|directory| directory.gate));
+            }
+        }
+        let missing = |lfn: &Lfn| Err(exacat_model::Error::not_found(format!("{lfn} is not there")));
+        Ok(found.into_iter().zip(lfns).map(|(gate, lfn)| gate.unwrap_or_else(|| missing(lfn))).collect())
+    }
+}

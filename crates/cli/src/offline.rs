@@ -1,0 +1,70 @@
+//! The catalogue of a data directory that no server uses, opened in this process.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use exacat_model::{Error, ErrorKind};
+use exacat_store::SystemClock;
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
+
+use crate::args::Connection;
+use crate::connect::data_directory;
+use crate::failure::Failure;
+
+/// The lock that a server holds: opening replays the log, and two must not. `instead` says what to do if one does.
+pub fn lock(directory: &Path, instead: &str) -> Result<File, Failure> {
+    let path = directory.join("server.lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|error| Failure::local(format!("cannot open {}: {error}", path.display())))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let message = format!("a server uses this data directory: {instead}");
+            Err(Failure::about(directory.display().to_string(), Error::new(ErrorKind::Unavailable, message)))
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(Failure::local(format!("cannot lock {}: {error}", directory.display())))
+        }
+    }
+}
+
+/// An open store, and the lock that keeps servers out.
+pub struct Offline {
+    /// The store.
+    pub store: Arc<EmbeddedStore>,
+    /// Where it lies, with what belongs to the server.
+    directory: PathBuf,
+    _lock: File,
+}
+
+impl Offline {
+    /// Opens what the data directory holds. `instead` says what to do if a server uses it.
+    pub async fn open(connection: &Connection, instead: &str) -> Result<Self, Failure> {
+        let directory = data_directory(connection)?;
+        let about = |error: Error| Failure::about(directory.display().to_string(), error);
+        let store = directory.join("store");
+        if !store.is_dir() {
+            return Err(about(Error::not_found("no catalogue is here")));
+        }
+        let lock = lock(&directory, instead)?;
+        // What could be compressed or removed waits for the server.
+        let settings = EmbeddedSettings { archive: false, ..EmbeddedSettings::at(store) };
+        let opened =
+            tokio::task::spawn_blocking(move || EmbeddedStore::open(settings, Arc::new(SystemClock)));
+        let store = opened
+            .await
+            .map_err(|error| Failure::local(format!("opening the store failed: {error}")))?
+            .map_err(about)?;
+        Ok(Offline { store, directory, _lock: lock })
+    }
+
+    /// An error about the directory.
+    pub fn about(&self, error: Error) -> Failure {
+        Failure::about(self.directory.display().to_string(), error)
+    }
+}

@@ -1,0 +1,89 @@
+//! A catalogue that is opened in this process, on a data directory that no server uses: asked without a network, and loaded
+//! in bulk.
+
+use std::sync::Arc;
+
+use exacat_catalogue::{Caller, Catalogue as Rules, KnownDirectories, Settings};
+use exacat_model::operation::NewFile;
+use exacat_model::{AccountName, Answer, Error, ErrorKind, Operation, OperationId, UserId};
+use exacat_store::{Clock, Store};
+use exacat_store_embedded::{EmbeddedStore, LoadSettings, Loader};
+use parking_lot::Mutex;
+
+use crate::bulk::Bulk;
+use crate::catalogue::Catalogue;
+
+/// The catalogue in an embedded store, and an admin who asks.
+pub struct Local {
+    store: Arc<EmbeddedStore>,
+    rules: Arc<Rules>,
+    caller: Caller,
+    settings: LoadSettings,
+    known: KnownDirectories,
+    /// What is being gathered.
+    loader: Mutex<Option<Arc<Loader>>>,
+}
+
+impl Local {
+    /// Opens the catalogue that is in this store. Loads are bounded by `settings`.
+    pub async fn open(
+        store: Arc<EmbeddedStore>,
+        clock: Arc<dyn Clock>,
+        settings: LoadSettings,
+    ) -> Result<Arc<Self>, Error> {
+        let shared: Arc<dyn Store> = Arc::clone(&store) as Arc<dyn Store>;
+        let rules = Rules::open(shared, clock, Settings::default()).await?;
+        let caller = rules.caller_named(&AccountName::parse("admin")?).await?;
+        Ok(Arc::new(Local {
+            store,
+            rules,
+            caller,
+            settings,
+            known: KnownDirectories::default(),
+            loader: Mutex::new(None),
+        }))
+    }
+
+    fn loader(&self) -> Result<Arc<Loader>, Error> {
+        let mut loader = self.loader.lock();
+        if let Some(loader) = &*loader {
+            return Ok(Arc::clone(loader));
+        }
+        let begun = Arc::new(self.store.loader(self.settings)?);
+        *loader = Some(Arc::clone(&begun));
+        Ok(begun)
+    }
+}
+
+fn new_id() -> Result<OperationId, Error> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| {
+        Error::new(ErrorKind::Unavailable, format!("the system gives no random bytes: {error}"))
+    })?;
+    Ok(OperationId(id))
+}
+
+impl Catalogue for Local {
+    async fn call(&self, operation: Operation) -> Result<Answer, Error> {
+        self.rules.execute(&self.caller, new_id()?, operation).await
+    }
+}
+
+impl Bulk for Local {
+    async fn take(&self, files: &[NewFile], which: &[(usize, u64)]) -> Result<Vec<bool>, Error> {
+        let places: Vec<usize> = which.iter().map(|(place, _)| *place).collect();
+        let new = self.rules.files_to_load(&self.caller, new_id()?, files, &places, &self.known).await?;
+        let mut taken: Vec<bool> = new.iter().map(Option::is_some).collect();
+        let numbered = which.iter().zip(new).filter_map(|((_, line), new)| Some((*line, new?)));
+        let took = self.loader()?.take(numbered)?;
+        taken.iter_mut().filter(|taken| **taken).zip(took).for_each(|(taken, took)| *taken = took);
+        Ok(taken)
+    }
+
+    async fn load(&self, left: impl FnMut(u64) + Send + 'static) -> Result<u64, Error> {
+        let Some(loader) = self.loader.lock().take() else { return Ok(0) };
+        let held = || Error::new(ErrorKind::Internal, "files are still being taken for a load");
+        let loader = Arc::into_inner(loader).ok_or_else(held)?;
+        self.store.load(loader, self.caller.user().unwrap_or(UserId::ADMIN), left).await
+    }
+}

@@ -1,0 +1,95 @@
+//! What rows of a listing say over and over: names that were checked before, so that each is checked, and kept, once.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use exacat_model::{AccountName, SeName};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Names kept of one kind, at most. Listings that name more are rare, and only slower.
+const NAMES_MAX: usize = 1024;
+
+/// Hashes names quickly, for tables that are small whatever a listing has.
+pub(crate) type Quick = BuildHasherDefault<QuickHasher>;
+
+/// The hash of what was written to it.
+#[derive(Default)]
+pub(crate) struct QuickHasher(u64);
+
+impl Hasher for QuickHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+    fn write_u8(&mut self, value: u8) {
+        self.0 = self.0.rotate_left(8) ^ u64::from(value);
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Names seen by one reader of a listing.
+#[derive(Debug, Default)]
+pub(crate) struct Memo {
+    accounts: RefCell<HashMap<String, AccountName, Quick>>,
+    ses: RefCell<HashMap<String, SeName, Quick>>,
+    /// Made up for the hosts of PFNs.
+    hosts: RefCell<HashMap<String, SeName, Quick>>,
+}
+
+fn kept<T: Clone, E>(
+    names: &RefCell<HashMap<String, T, Quick>>,
+    text: &str,
+    make: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let mut names = names.borrow_mut();
+    if let Some(known) = names.get(text) {
+        return Ok(known.clone());
+    }
+    let made = make()?;
+    if names.len() >= NAMES_MAX {
+        names.clear();
+    }
+    names.insert(text.to_owned(), made.clone());
+    Ok(made)
+}
+
+impl Memo {
+    /// The account that `make` makes of this text, or made of it before.
+    pub fn account<E>(
+        &self,
+        text: &str,
+        make: impl FnOnce() -> Result<AccountName, E>,
+    ) -> Result<AccountName, E> {
+        kept(&self.accounts, text, make)
+    }
+
+    /// The SE that `make` makes of this host, or made of it before.
+    pub fn host<E>(&self, text: &str, make: impl FnOnce() -> Result<SeName, E>) -> Result<SeName, E> {
+        kept(&self.hosts, text, make)
+    }
+
+    /// The SE that `make` makes of this name, or made of it before.
+    pub fn se<E>(&self, text: &str, make: impl FnOnce() -> Result<SeName, E>) -> Result<SeName, E> {
+        kept(&self.ses, text, make)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_made_once_and_an_error_every_time() {
+        let memo = Memo::default();
+        let make = || SeName::parse("S1");
+        assert_eq!(memo.se("s", make).unwrap().as_str(), "S1");
+        assert_eq!(memo.se("s", || Err::<SeName, ()>(())).unwrap().as_str(), "S1");
+        assert!(memo.se("t", || Err::<SeName, ()>(())).is_err());
+        for number in 0..2 * NAMES_MAX {
+            memo.se(&number.to_string(), make).unwrap();
+        }
+        assert!(memo.ses.borrow().len() <= NAMES_MAX);
+    }
+}

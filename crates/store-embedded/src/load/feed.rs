@@ -1,0 +1,385 @@
+//! The writer's part of a load: decides the sorted files one after the other, puts them into the log, and gives their rows
+//! to the merger, which makes a run of them meanwhile.
+//!
+//! ```text
+//!   record by record:  decide · encode · add up        group full ─► committer      block full ─► merger
+//!   run by run:        all of it durable in the log ─► what is in memory only, as rows ─► merger: the run counts
+//! ```
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use exacat_model::limits::DEPTH_MAX;
+use exacat_model::{
+    DirId, Error, ErrorKind, GroupId, OperationId, QuotaOf, RecordKind, Result, Revision, SeNumber, UserId,
+};
+use tokio::sync::oneshot;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use super::row::Placed;
+use super::sorter::Sorted;
+use super::twice::Repeated;
+use super::{Loader, Taken, Total};
+use crate::decide::would_exceed;
+use crate::defect::Defect;
+use crate::log::{cannot_write, random_u64};
+use crate::merger::Loading;
+use crate::record::{Head, RecordWriter};
+use crate::run::{Cache, Reading};
+use crate::settings::{
+    GROUP_BYTES_MAX, LOAD_BLOCK_BYTES, LOAD_CHANGES_PER_RECORD, LOAD_SWITCHED_OFF, RECORD_SPLIT_BYTES,
+};
+use crate::state::{Frozen, Gathered, Item, State};
+use crate::table::{Version, View};
+use crate::writer::Writer;
+
+/// A load that the writer is asked for.
+pub(crate) struct LoadWork {
+    pub loader: Loader,
+    pub who: UserId,
+    pub left: Box<dyn FnMut(u64) + Send>,
+    pub reply: oneshot::Sender<Result<u64>>,
+}
+
+/// What the merger is given.
+pub(crate) enum Piece {
+    /// Rows in the order of their keys; of each the revision u64, the time u64, and the file as it was packed.
+    Rows(Vec<u8>),
+    /// All that is in memory only; then the run is whole.
+    End(Box<Frozen>),
+}
+
+/// The rows of a piece.
+pub(crate) fn rows_of(
+    mut block: &[u8],
+) -> impl Iterator<Item = (Revision, exacat_model::TimeMs, Placed<'_>)> {
+    std::iter::from_fn(move || {
+        let (head, rest) = block.split_first_chunk::<16>()?;
+        let [a, b, c, d, e, f, g, h, time @ ..] = *head;
+        let placed = Placed::read(rest)?;
+        block = &rest[placed.bytes.len()..];
+        let revision = Revision(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
+        Some((revision, exacat_model::TimeMs(u64::from_le_bytes(time)), placed))
+    })
+}
+
+/// Decides whether a file is plain.
+struct Judge {
+    /// The runs as they were when the load began: what it puts beside them it has no need to look for.
+    version: Arc<Version>,
+    cache: Arc<Cache>,
+    /// Files of these would come to exceed a quota, so it matters which come first.
+    owners: HashSet<UserId>,
+    groups: HashSet<GroupId>,
+    repeated: Repeated,
+    /// By number: may a replica just be put there?
+    ses: Vec<bool>,
+    /// Is anything booked?
+    bookings: bool,
+    here: Here,
+}
+
+/// The directory whose files come now.
+struct Here {
+    directory: DirId,
+    /// Files may be made in it.
+    open: bool,
+    /// Nothing was in it when the load began.
+    empty: bool,
+    /// The file before.
+    name: Vec<u8>,
+    /// What came into it and is not counted yet.
+    gathered: Gathered,
+}
+
+impl Judge {
+    fn new(state: &State, repeated: Repeated, totals: &[Total]) -> Self {
+        let mut ses = vec![false; usize::from(u16::MAX) + 1];
+        for record in state.records_of(RecordKind::Se) {
+            if let exacat_model::Record::Se(se) = record {
+                // What waits there to be deleted may be what a file comes to have.
+                let plain =
+                    state.accounts.ses.get(&se.number).is_none_or(|account| account.has_no_deletions());
+                ses[usize::from(se.number.0)] = plain;
+            }
+        }
+        ses[usize::from(SeNumber::NONE.0)] = false;
+        let (mut owners, mut groups) = (HashSet::new(), HashSet::new());
+        for total in totals {
+            // All files of an owner, whatever their group, and of a group, whoever owns them.
+            let sum = |same: &dyn Fn(&Total) -> bool| {
+                let mut usage = exacat_model::Usage::default();
+                totals.iter().filter(|other| same(other)).for_each(|other| usage.add(&other.usage));
+                usage
+            };
+            let of = QuotaOf::User(total.owner);
+            if would_exceed(state, of, || sum(&|other| other.owner == total.owner)) {
+                owners.insert(total.owner);
+            }
+            let of = QuotaOf::Group(total.group);
+            if would_exceed(state, of, || sum(&|other| other.group == total.group)) {
+                groups.insert(total.group);
+            }
+        }
+        let here = Here {
+            directory: DirId(0),
+            open: false,
+            empty: false,
+            name: Vec::new(),
+            gathered: Gathered::default(),
+        };
+        let bookings = state.has_bookings();
+        let (version, cache) = (Arc::clone(state.table.version()), Arc::clone(state.table.cache()));
+        Judge { version, cache, owners, groups, repeated, ses, bookings, here }
+    }
+
+    /// Is it to be made? Each file is asked about once.
+    fn takes(&mut self, state: &mut State, file: &Placed<'_>) -> std::result::Result<bool, Defect> {
+        let parent = file.parent();
+        if parent != self.here.directory {
+            self.count(state)?;
+            self.here.directory = parent;
+            self.here.open = state.is_alive(parent) && state.depth(parent) < DEPTH_MAX;
+            self.here.empty = state.is_empty_directory(parent);
+        } else if file.name == self.here.name {
+            // What becomes of it depends on what becomes of the one before.
+            return Ok(false);
+        }
+        self.here.name.clear();
+        self.here.name.extend_from_slice(file.name);
+        let guid = file.guid();
+        if !self.here.open
+            || self.owners.contains(&file.owner())
+            || self.groups.contains(&file.group())
+            || !file.places().all(|(se, _)| self.ses[usize::from(se.0)])
+            || self.repeated.has(guid)
+            || (self.bookings && state.booking(guid).is_some())
+        {
+            return Ok(false);
+        }
+        let reading = Reading::waiting(&self.cache);
+        let view = View { active: None, frozen: &[], version: &self.version, reading };
+        Ok((self.here.empty || !view.has(parent, file.name)?) && !view.has_guid(guid)?)
+    }
+
+    /// Counts what came into the directory so far.
+    fn count(&mut self, state: &mut State) -> std::result::Result<(), Defect> {
+        state.count_files(self.here.directory, &mut self.here.gathered)
+    }
+}
+
+/// What a load is in the middle of.
+struct Feed<'f> {
+    sorted: Sorted,
+    judge: Judge,
+    who: UserId,
+    left: &'f mut (dyn FnMut(u64) + Send),
+    /// Of this load; records count on from it.
+    operation: u128,
+    /// Rows of one run.
+    run_rows: u64,
+    /// Files not looked at yet.
+    to_come: u64,
+    /// Rows on their way to the merger.
+    block: Vec<u8>,
+    run: Option<Loading>,
+    /// Rows of the run so far.
+    rows: u64,
+}
+
+/// Why a record ended.
+enum Pause {
+    /// It has as many changes as it is to have.
+    Record,
+    /// So many bytes do not fit into what is reserved.
+    NeedsSpace(usize),
+    /// The run is full, or nothing more comes.
+    Run,
+}
+
+fn unreadable(error: io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("cannot read what was sorted for a load: {error}"))
+}
+
+impl Writer {
+    /// Carries out a load and answers it.
+    pub fn load(&mut self, work: LoadWork) {
+        let LoadWork { loader, who, mut left, reply } = work;
+        let loaded = self.try_load(&loader, who, &mut *left);
+        // Its files go before the answer comes.
+        drop(loader);
+        let _gone = reply.send(loaded);
+    }
+
+    fn try_load(&mut self, loader: &Loader, who: UserId, left: &mut (dyn FnMut(u64) + Send)) -> Result<u64> {
+        self.flush_all()?;
+        let fresh = Loader::taken_of(&loader.disk, &loader.directory, loader.settings);
+        let Taken { sorter, twice, totals } = std::mem::replace(&mut *loader.taken.lock(), fresh);
+        let to_come = sorter.len();
+        if to_come == 0 {
+            return Ok(0);
+        }
+        let wrong = |error| cannot_write(&loader.directory, &error);
+        let (sorted, repeated) = std::thread::scope(|scope| {
+            let repeated = scope.spawn(|| twice.finish());
+            let sorted = sorter.finish();
+            (sorted, repeated.join())
+        });
+        let broken = || Error::new(ErrorKind::Internal, "sorting for a load ended by a defect");
+        let repeated = repeated.map_err(|_| broken())?.map_err(wrong)?;
+        let sorted = sorted.map_err(wrong)?;
+        let judge = {
+            let mut state = self.shared.state.write();
+            state.switched_off = Some(LOAD_SWITCHED_OFF);
+            Judge::new(&state, repeated, &totals)
+        };
+        let operation = u128::from(random_u64()?) << 64 | u128::from(random_u64()?);
+        let run_rows = loader.settings.run_rows;
+        let (block, run, rows) = (Vec::new(), None, 0);
+        let mut feed = Feed { sorted, judge, who, left, operation, run_rows, to_come, block, run, rows };
+        let loaded = self.feed_all(&mut feed);
+        match &loaded {
+            Ok(_) => self.shared.state.write().switched_off = None,
+            Err(error) => {
+                // What is in the log by now is not in this state: who opens the store again has it.
+                let why = format!("a load ended in its middle: {error}");
+                self.shared.fail(&why);
+                self.shared.close(&why);
+            }
+        }
+        loaded
+    }
+
+    fn feed_all(&mut self, feed: &mut Feed<'_>) -> Result<u64> {
+        let mut loaded = 0;
+        while feed.sorted.current().is_some() {
+            loop {
+                match self.feed_record(feed)? {
+                    Pause::Record => {}
+                    Pause::NeedsSpace(bytes) => self.make_space(bytes).map_err(unavailable)?,
+                    Pause::Run => break,
+                }
+                if self.group.bytes.len() >= GROUP_BYTES_MAX {
+                    self.flush();
+                }
+            }
+            loaded += feed.rows;
+            self.shared.figures.loaded.fetch_add(feed.rows, Ordering::Relaxed);
+            self.end_run(feed)?;
+        }
+        Ok(loaded)
+    }
+
+    /// Decides files for one record, and puts it into the group.
+    fn feed_record(&mut self, feed: &mut Feed<'_>) -> Result<Pause> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state.write();
+        let time = self.clock.now().max(state.time);
+        let mut revision = state.revision;
+        let mut record: Option<RecordWriter> = None;
+        let (mut digest, mut count) = (0u128, 0u32);
+        let pause = loop {
+            let Some(file) = feed.sorted.current() else { break Pause::Run };
+            if feed.rows >= feed.run_rows {
+                break Pause::Run;
+            }
+            if count >= LOAD_CHANGES_PER_RECORD {
+                break Pause::Record;
+            }
+            // There is room for the longest file before it is decided.
+            let bytes = RecordWriter::EMPTY_BYTES + RecordWriter::bytes_of(file.bytes.len() + 32);
+            let long =
+                record.as_ref().is_some_and(|one| one.bytes(&self.group.bytes) + bytes >= RECORD_SPLIT_BYTES);
+            if long {
+                break Pause::Record;
+            }
+            if !self.log.fits(self.group.bytes.len() + bytes) {
+                break Pause::NeedsSpace(bytes);
+            }
+            feed.to_come = feed.to_come.saturating_sub(1);
+            if !feed.judge.takes(&mut state, &file)? {
+                (feed.left)(file.number());
+                feed.sorted.advance().map_err(unreadable)?;
+                continue;
+            }
+            revision.0 += 1;
+            file.effect(revision, time, &mut self.effect);
+            let writer = record.get_or_insert_with(|| {
+                feed.operation = feed.operation.wrapping_add(1);
+                let operation = OperationId(feed.operation.to_le_bytes());
+                if self.group.bytes.is_empty() {
+                    self.group.first_revision = revision;
+                }
+                self.operations.remember(operation, revision);
+                let head = Head { first_revision: revision, time, operation, who: feed.who, count: 0 };
+                RecordWriter::begin(&mut self.group.bytes, head)
+            });
+            writer.add(&mut self.group.bytes, count, &self.effect);
+            count += 1;
+            digest = digest.wrapping_add(xxh3_128_with_seed(&self.effect[1..], Item::Entry as u64));
+            feed.judge.here.gathered.add(&file);
+            feed.block.extend_from_slice(&revision.0.to_le_bytes());
+            feed.block.extend_from_slice(&time.0.to_le_bytes());
+            feed.block.extend_from_slice(file.bytes);
+            feed.rows += 1;
+            feed.sorted.advance().map_err(unreadable)?;
+        };
+        if let Some(record) = record {
+            record.end(&mut self.group.bytes, self.log.salt());
+            state.came(revision, time, u64::from(count), digest);
+        }
+        // Directories change while files come, and are written behind them.
+        let resident = state.resident_changed() as u64;
+        drop(state);
+        if feed.block.len() >= LOAD_BLOCK_BYTES {
+            self.send_block(feed, resident)?;
+        }
+        Ok(pause)
+    }
+
+    fn send_block(&mut self, feed: &mut Feed<'_>, resident: u64) -> Result<()> {
+        if feed.block.is_empty() {
+            return Ok(());
+        }
+        let run = match &mut feed.run {
+            Some(run) => run,
+            run => {
+                let rows = (feed.rows + feed.to_come).min(feed.run_rows);
+                run.insert(self.merger.load(rows + resident))
+            }
+        };
+        let next = Vec::with_capacity(feed.block.len() + feed.block.len() / 8);
+        run.give(Piece::Rows(std::mem::replace(&mut feed.block, next)))
+    }
+
+    /// Has the run completed, once all of it is durable in the log.
+    fn end_run(&mut self, feed: &mut Feed<'_>) -> Result<()> {
+        if feed.rows == 0 {
+            return Ok(());
+        }
+        let resident = {
+            let mut state = self.shared.state.write();
+            feed.judge.count(&mut state)?;
+            state.resident_changed() as u64
+        };
+        self.send_block(feed, resident)?;
+        self.settle();
+        if let Some(why) = self.failure() {
+            return Err(unavailable(why.to_string()));
+        }
+        let frozen = self.shared.state.write().freeze(&self.operations, self.frozen);
+        self.frozen = frozen.revision;
+        self.shared.figures.set_operations_from(frozen.operations_from);
+        feed.rows = 0;
+        match feed.run.take() {
+            Some(run) => run.end(Piece::End(Box::new(frozen))),
+            None => Err(Error::new(ErrorKind::Internal, "a load has rows, and nobody took them")),
+        }
+    }
+}
+
+fn unavailable(why: String) -> Error {
+    Error::new(ErrorKind::Unavailable, why)
+}

@@ -1,0 +1,93 @@
+//! Files that came into one directory at once, added up: so counters are changed once for many.
+
+use exacat_model::{DirId, GroupId, Revision, SeNumber, TimeMs, Usage, UserId};
+
+use super::State;
+use crate::defect::Defect;
+use crate::load::Placed;
+
+/// What new files of one directory count.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    usage: Usage,
+    owners: Vec<(UserId, GroupId, Usage)>,
+    ses: Vec<OnSe>,
+}
+
+/// What of them is on one SE.
+#[derive(Debug)]
+struct OnSe {
+    se: SeNumber,
+    /// Files with a replica there, of any state.
+    files: u32,
+    usage: Usage,
+}
+
+impl Gathered {
+    /// A file came.
+    pub fn add(&mut self, file: &Placed<'_>) {
+        let usage = file.usage();
+        self.usage.add(&usage);
+        let (owner, group) = (file.owner(), file.group());
+        match self.owners.iter_mut().rev().find(|(of, and, _)| (*of, *and) == (owner, group)) {
+            Some((.., total)) => total.add(&usage),
+            None => self.owners.push((owner, group, usage)),
+        }
+        let size = u128::from(file.size());
+        for (se, takes_space) in file.places() {
+            let on = match self.ses.iter_mut().position(|on| on.se == se) {
+                Some(at) => &mut self.ses[at],
+                None => {
+                    self.ses.push(OnSe { se, files: 0, usage: Usage::default() });
+                    let last = self.ses.len() - 1;
+                    &mut self.ses[last]
+                }
+            };
+            on.files += 1;
+            if takes_space {
+                on.usage.add(&Usage {
+                    files: 1,
+                    replicas: 1,
+                    bytes: size,
+                    replica_bytes: size,
+                    ..Usage::default()
+                });
+            }
+        }
+    }
+}
+
+impl State {
+    /// Counts files that came into a directory, and begins to gather anew.
+    pub fn count_files(&mut self, directory: DirId, gathered: &mut Gathered) -> Result<(), Defect> {
+        if gathered.usage.is_empty() {
+            return Ok(());
+        }
+        let Gathered { usage, owners, ses } = gathered;
+        self.add_up(directory, usage)?;
+        for (owner, group, usage) in owners.drain(..) {
+            self.accounts.add_use(owner, group, &usage);
+        }
+        for OnSe { se, files, usage } in ses.drain(..) {
+            let account = self.accounts.ses.entry(se).or_default();
+            account.usage.add(&usage);
+            if self.directories.get_mut(directory)?.add_files(se, files)? {
+                account.directories.insert(directory);
+            }
+        }
+        *usage = Usage::default();
+        Ok(())
+    }
+
+    /// The last of `entries` new entries came with this revision; `digest` is the sum of theirs.
+    pub fn came(&mut self, revision: Revision, time: TimeMs, entries: u64, digest: u128) {
+        (self.revision, self.time) = (revision, time);
+        self.entries += entries;
+        self.digest.set(self.digest.value().wrapping_add(digest));
+    }
+
+    /// Is any upload booked?
+    pub fn has_bookings(&self) -> bool {
+        !self.bookings.is_empty()
+    }
+}
