@@ -85,7 +85,7 @@ impl Plan<'_> {
                 why_not.push(format!("{}: the log after it is not whole", self.name(&base)));
                 continue;
             }
-            match self.from_base(&base, tell) {
+            match self.made_from(&base, tell) {
                 Ok(made) => return Ok(made),
                 Err(error) if is_about_files(&error) => {
                     why_not.push(format!("{}: {}", self.name(&base), error.message));
@@ -96,7 +96,7 @@ impl Plan<'_> {
         why_not.iter().for_each(|why| tracing::info!(why, "a way to repair is none"));
         // Changes after what can be had are lost, but what is there is a state that once was.
         if self.runs.runs.iter().all(super::runs::RunSeen::is_whole) {
-            match self.from_base(&Base::Oldest(self.runs.runs.len()), tell) {
+            match self.made_from(&Base::Oldest(self.runs.runs.len()), tell) {
                 Err(error) if is_about_files(&error) => why_not.push(error.message),
                 made => return made,
             }
@@ -113,7 +113,7 @@ impl Plan<'_> {
             !matches!(base, Base::Oldest(0) | Base::Nothing) || begins
         };
         for base in self.bases()?.into_iter().filter(is_state) {
-            match self.from_base(&base, tell) {
+            match self.made_from(&base, tell) {
                 Err(error) if is_about_files(&error) => why_not.push(error.message),
                 made => return made,
             }
@@ -176,7 +176,7 @@ impl Plan<'_> {
     }
 
     /// Prepares a state and the log after it. What of the log is missing is lost.
-    fn from_base(&self, base: &Base<'_>, tell: &mut Tell<'_>) -> Result<Made> {
+    fn made_from(&self, base: &Base<'_>, tell: &mut Tell<'_>) -> Result<Made> {
         let disk = &**self.ground.disk;
         self.begin()?;
         let mut how = Vec::new();

