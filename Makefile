@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine test-long test-crash test-faults test-real clean prerequisites
+.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-peers test-long test-crash test-faults test-real clean prerequisites
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -49,6 +49,10 @@ bench-engine: build ## speed, steadiness and size of the embedded engine; BENCH_
 
 bench: build ## speed in process and over the network; BENCH_ARGS='--entries 1000000'
 	target/release/exacat bench $(BENCH_ARGS)
+
+PEERS_ARGS ?=
+bench-peers: build ## exacat beside RocksDB and MariaDB, which it installs; PEERS_ARGS='--entries 20M'
+	@CARGO="$(CARGO)" scripts/bench-peers.sh target/release/exacat $(PEERS_ARGS)
 
 EXACAT_TEST_ROUNDS ?= 20
 test-long: prerequisites ## the random, concurrent and fault tests at length; EXACAT_TEST_ROUNDS
