@@ -162,6 +162,23 @@ pub(crate) fn seal_in(salt: Salt, offset: usize, bytes: &[u8]) -> Option<usize> 
     is_one.then_some(begin + SEAL_BYTES)
 }
 
+/// Are these bytes, which stand behind the last record of a segment, nothing but the beginning of its seal? Writing it failed,
+/// then, so nothing was written to the next segment either.
+pub(crate) fn is_begun_seal(salt: Salt, offset: usize, bytes: &[u8]) -> bool {
+    let begin = seal_at(offset) - offset;
+    let Some(seal) = bytes.get(begin..begin + SEAL_BYTES) else { return false };
+    let written = seal.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let sum = seal_checksum(salt, seal).to_le_bytes();
+    let as_it_would_be = |at: usize| match at {
+        0..8 => seal[at] == SEAL_MAGIC[at],
+        8..16 => true,
+        16..20 => seal[at] == sum[at - 16],
+        _ => false,
+    };
+    let around = bytes[..begin].iter().chain(&bytes[begin + SEAL_BYTES..]);
+    (0..written).all(as_it_would_be) && around.copied().all(|byte| byte == 0)
+}
+
 /// Ends the bytes of a segment, which end with its last record, with a seal.
 pub(crate) fn put_seal(bytes: &mut Vec<u8>, salt: Salt, next: Revision) {
     bytes.resize(seal_at(bytes.len()), 0);
@@ -210,9 +227,11 @@ impl<'a> Records<'a> {
         {
             return Ok(Ending::Sealed);
         }
-        let damage = || corrupt(file, self.at as u64, "a log record is damaged");
+        if is_begun_seal(self.salt, self.at, rest) {
+            return Ok(if is_last { Ending::Torn } else { Ending::Clean });
+        }
         if !is_last {
-            return Err(damage());
+            return Err(corrupt(file, self.at as u64, "a log record is damaged"));
         }
         let mut from = ALIGNMENT;
         while let Some((distance, frame)) = self.next_valid(rest, from) {
