@@ -55,10 +55,10 @@ fn a_listing_is_loaded_and_everything_reads_it() {
     service.restart();
     assert_eq!(service.json1("stat /load/4/file-0004")["size"], 4);
     assert!(service.ok("whereis /load/5/file-0005").contains("root://near//data/"));
-    assert_eq!(service.json1("du /load")["files"], 3000);
+    assert_eq!(service.json1("du /load")["usage"]["files"], 3000);
     assert_eq!(service.json("log /load/4/file-0004").len(), 1);
-    let changes = service.json(&format!("changes --from {first}"));
-    let created = changes.iter().filter(|change| change["kind"] == "created").count();
+    let changes = service.json(&format!("changes --after {first}"));
+    let created = changes.iter().filter(|change| change["effect"] == "created").count();
     assert!(created >= 2999, "{created} of {}", changes.len());
     service.ok("snapshot create after");
     assert!(service.ok("snapshot verify after").contains("all good"));
@@ -76,7 +76,7 @@ fn a_listing_is_loaded_and_everything_reads_it() {
     service.ok(&format!("restore before --until {middle}"));
     service.restart();
     assert_eq!(service.json("changes").last().unwrap()["revision"], middle);
-    let files = service.json1("du /load")["files"].as_u64().unwrap();
+    let files = service.json1("du /load")["usage"]["files"].as_u64().unwrap();
     assert!(files > 1000 && files < 2000, "{files} files");
     service.ok("fsck");
     assert_eq!(service.stop(), Some(0));
