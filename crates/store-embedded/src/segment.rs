@@ -162,21 +162,16 @@ pub(crate) fn seal_in(salt: Salt, offset: usize, bytes: &[u8]) -> Option<usize> 
     is_one.then_some(begin + SEAL_BYTES)
 }
 
-/// Are these bytes, which stand behind the last record of a segment, nothing but the beginning of its seal? Writing it failed,
-/// then, so nothing was written to the next segment either.
-pub(crate) fn is_begun_seal(salt: Salt, offset: usize, bytes: &[u8]) -> bool {
+/// The same of a seal that was begun, and not wholly written: a write that failed may leave any beginning of it. It says
+/// nothing where no segment follows, for then these may be bytes that somebody sent, of a group that was torn.
+pub(crate) fn begun_seal_in(offset: usize, bytes: &[u8]) -> Option<usize> {
     let begin = seal_at(offset) - offset;
-    let Some(seal) = bytes.get(begin..begin + SEAL_BYTES) else { return false };
-    let written = seal.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    let sum = seal_checksum(salt, seal).to_le_bytes();
-    let as_it_would_be = |at: usize| match at {
-        0..8 => seal[at] == SEAL_MAGIC[at],
-        8..16 => true,
-        16..20 => seal[at] == sum[at - 16],
-        _ => false,
-    };
-    let around = bytes[..begin].iter().chain(&bytes[begin + SEAL_BYTES..]);
-    (0..written).all(as_it_would_be) && around.copied().all(|byte| byte == 0)
+    let (before, seal) = bytes.split_at_checked(begin)?;
+    let seal = &seal[..seal.len().min(SEAL_BYTES)];
+    let written = seal.iter().rposition(|byte| *byte != 0)? + 1;
+    let known = written.min(SEAL_MAGIC.len());
+    let is_one = before.iter().all(|byte| *byte == 0) && seal[..known] == SEAL_MAGIC[..known];
+    is_one.then_some(begin + seal.len())
 }
 
 /// Ends the bytes of a segment, which end with its last record, with a seal.
@@ -227,11 +222,11 @@ impl<'a> Records<'a> {
         {
             return Ok(Ending::Sealed);
         }
-        if is_begun_seal(self.salt, self.at, rest) {
-            return Ok(if is_last { Ending::Torn } else { Ending::Clean });
-        }
         if !is_last {
-            return Err(corrupt(file, self.at as u64, "a log record is damaged"));
+            return match begun_seal_in(self.at, rest) {
+                Some(end) if rest[end..].iter().all(|byte| *byte == 0) => Ok(Ending::Clean),
+                _ => Err(corrupt(file, self.at as u64, "a log record is damaged")),
+            };
         }
         let mut from = ALIGNMENT;
         while let Some((distance, frame)) = self.next_valid(rest, from) {
@@ -261,5 +256,43 @@ impl<'a> Records<'a> {
             at += ALIGNMENT;
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a seal is read as written, any beginning of it is no damage where another segment follows, and no seal where none
+    /// does. Method: records that end anywhere in a sector; each beginning of the seal behind them, each bit of it changed.
+    #[test]
+    fn a_seal_that_was_begun_is_no_damage_and_no_seal() {
+        const SALT: Salt = 77;
+        for end in (HEADER_BYTES..HEADER_BYTES + SECTOR_BYTES).step_by(ALIGNMENT) {
+            let mut sealed = vec![0; end];
+            put_seal(&mut sealed, SALT, Revision(0x0102_0304_0506_0708));
+            let begin = seal_at(end);
+            assert_eq!(begin / SECTOR_BYTES, (begin + SEAL_BYTES - 1) / SECTOR_BYTES, "in one sector");
+            assert!(sealed.len() - end <= SEAL_ROOM);
+            let ending = |bytes: &[u8], salt: Salt, is_last: bool| {
+                Records::new(bytes, salt, end).ending("test", is_last)
+            };
+            for is_last in [false, true] {
+                assert_eq!(ending(&sealed, SALT, is_last), Ok(Ending::Sealed));
+            }
+            assert_ne!(ending(&sealed, SALT ^ 1, true), Ok(Ending::Sealed), "it is this segment's only");
+            // Its last four bytes are zeros anyway.
+            for length in begin + 1..sealed.len() - 4 {
+                let mut begun = sealed[..length].to_vec();
+                begun.resize(sealed.len() + 100, 0);
+                assert_eq!(ending(&begun, SALT, false), Ok(Ending::Clean), "{length}");
+                assert_eq!(ending(&begun, SALT, true), Ok(Ending::Torn), "{length}");
+                *begun.last_mut().unwrap() = 1;
+                assert!(ending(&begun, SALT, false).is_err(), "something lies behind it");
+            }
+            let mut other = sealed.clone();
+            other[begin] ^= 1;
+            assert!(ending(&other, SALT, false).is_err());
+        }
     }
 }

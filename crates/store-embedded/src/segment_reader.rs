@@ -6,7 +6,7 @@ use crate::archive::Archive;
 use crate::disk::{Disk, DiskFile};
 use crate::history::{Form, Segment, cannot_read};
 use crate::record::{self, FRAME_BYTES, Head, Salt};
-use crate::segment::{CatalogueId, HEADER_BYTES, Header, SEAL_ROOM, corrupt, is_begun_seal, seal_in};
+use crate::segment::{CatalogueId, HEADER_BYTES, Header, SEAL_ROOM, begun_seal_in, corrupt, seal_in};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -130,8 +130,8 @@ impl SegmentReader {
             return Ok(None);
         }
         // Offsets of records are within a file that was read.
-        let place = usize::try_from(offset).unwrap_or(usize::MAX);
-        if seal_in(salt, place, front).is_some() || is_begun_seal(salt, place, front) {
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        if seal_in(salt, at, front).or_else(|| begun_seal_in(at, front)).is_some() {
             return Ok(None);
         }
         match record::read_frame(front) {

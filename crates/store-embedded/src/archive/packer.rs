@@ -11,7 +11,7 @@ use super::reader::Archive;
 use crate::disk::{Disk, DiskFile};
 use crate::history::{Form, History, Segment, cannot_read};
 use crate::log::{UNFINISHED, cannot_write};
-use crate::segment::{HEADER_BYTES, corrupt, seal_in};
+use crate::segment::{HEADER_BYTES, begun_seal_in, corrupt, seal_in};
 use crate::segment_reader::SegmentReader;
 
 /// Bytes written and synced at once, at least: the log's own sync never waits behind much more.
@@ -186,7 +186,8 @@ impl Packer {
         let (salt, offset) = (self.plain.salt(), self.offset);
         let bytes = self.plain.bytes(offset, ZEROS_BYTES)?;
         if !std::mem::replace(&mut self.seal_passed, true)
-            && let Some(end) = seal_in(salt, usize::try_from(offset).unwrap_or(usize::MAX), bytes)
+            && let at = usize::try_from(offset).unwrap_or(usize::MAX)
+            && let Some(end) = seal_in(salt, at, bytes).or_else(|| begun_seal_in(at, bytes))
         {
             self.offset += end as u64;
             return Ok(());
