@@ -190,6 +190,11 @@ pub trait Peer: Sized + Send + Sync {
     /// Is work left that was put off?
     fn is_busy(&self) -> impl Future<Output = Result<bool>> + Send;
 
+    /// It is quiet now, and need not hurry any more.
+    fn settled(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// What it keeps on disk.
     fn sizes(&self) -> Result<Sizes>;
 

@@ -153,7 +153,7 @@ async fn settle<P: Peer>(peer: &P) -> Result<()> {
         (cpu, seen) = (peer.cpu_s(), Instant::now());
         quiet = if busy || used > QUIET_CPU { 0 } else { quiet + 1 };
     }
-    Ok(())
+    peer.settled()
 }
 
 async fn look_ups<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Result<()> {

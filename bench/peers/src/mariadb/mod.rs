@@ -37,6 +37,8 @@ const QUIET: [&str; 3] = [
     "SET GLOBAL innodb_io_capacity = 2000",
     "SET GLOBAL innodb_io_capacity_max = 4000",
 ];
+/// Dirty pages that its own threads make again and again.
+const DIRTY_PAGES_LEFT: u64 = 100;
 /// Old row versions that it never takes away by itself.
 const HISTORY_LEFT: u64 = 100;
 
@@ -47,8 +49,8 @@ pub struct Maria {
     settings: ServerSettings,
     directory: PathBuf,
     numbers: Arc<RwLock<Numbers>>,
-    /// For what is asked beside the load; true while it is being made quiet.
-    control: Mutex<(mysql::Conn, bool)>,
+    /// For what is asked beside the load.
+    control: Mutex<mysql::Conn>,
     version: String,
 }
 
@@ -70,7 +72,7 @@ impl Maria {
     ) -> Result<Maria> {
         let mut control = server.connect(Some(schema::DATABASE))?;
         let version = session::version(&mut control)?;
-        let control = Mutex::new((control, false));
+        let control = Mutex::new(control);
         Ok(Maria { server, programs, settings, directory: directory.to_owned(), numbers, control, version })
     }
 
@@ -122,7 +124,7 @@ impl Peer for Maria {
         };
         if measure == Measure::LookUpHot {
             let mut control = self.control.lock();
-            if !session::uses_the_index(&mut control.0, &FileId { directory: 0, number: 0 }.lfn())? {
+            if !session::uses_the_index(&mut control, &FileId { directory: 0, number: 0 }.lfn())? {
                 return Err(failed("MariaDB reads a whole table for a look-up: this would measure nothing"));
             }
         }
@@ -134,22 +136,18 @@ impl Peer for Maria {
     }
 
     async fn flush(&self) -> Result<()> {
-        let mut control = self.control.lock();
-        session::run(&mut control.0, &QUIETING)?;
-        control.1 = true;
-        Ok(())
+        session::run(&mut self.control.lock(), &QUIETING)
     }
 
     async fn is_busy(&self) -> Result<bool> {
         let mut control = self.control.lock();
-        let dirty = session::figure(&mut control.0, "Innodb_buffer_pool_pages_dirty")?;
-        let history = session::figure(&mut control.0, "Innodb_history_list_length")?;
-        let busy = dirty > 0 || history > HISTORY_LEFT;
-        if !busy && control.1 {
-            session::run(&mut control.0, &QUIET)?;
-            control.1 = false;
-        }
-        Ok(busy)
+        let dirty = session::figure(&mut control, "Innodb_buffer_pool_pages_dirty")?;
+        let history = session::figure(&mut control, "Innodb_history_list_length")?;
+        Ok(dirty > DIRTY_PAGES_LEFT || history > HISTORY_LEFT)
+    }
+
+    fn settled(&self) -> Result<()> {
+        session::run(&mut self.control.lock(), &QUIET)
     }
 
     fn sizes(&self) -> Result<Sizes> {
