@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-peers test-long test-crash test-real clean prerequisites
+.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-peers test-long test-crash test-faults test-real clean prerequisites
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,7 +40,8 @@ FUZZ_SECONDS ?= 60
 fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly compiler, cargo-fuzz)
 	@command -v cargo-fuzz >/dev/null 2>&1 || $(CARGO) install --locked cargo-fuzz
 	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
-	    cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 || exit 1; done
+	    mkdir -p corpus/$$target seeds/$$target; \
+	    cargo +nightly fuzz run $$target corpus/$$target seeds/$$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 || exit 1; done
 
 BENCH_ARGS ?=
 bench-engine: build ## speed, steadiness and size of the embedded engine; BENCH_ARGS='--entries 20000000'
@@ -59,6 +60,10 @@ test-long: prerequisites ## the random, concurrent and fault tests at length; EX
 
 test-crash: prerequisites ## kill -9 loops of the real server at length
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test kill -- --nocapture
+
+test-faults: prerequisites ## failing disks, flipped bits, power cuts, repairs, random merges at length; EXACAT_TEST_SEED repeats one
+	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-store-embedded --lib -- \
+	    fault crash damage repairing restoring schedules fuzzed
 
 test-real: prerequisites ## whole real listings through the binary; EXACAT_REAL_DATA=DIR
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test real_data -- --nocapture

@@ -1,7 +1,7 @@
 //! The catalogue of a data directory that no server uses, opened in this process.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_model::{Error, ErrorKind};
@@ -11,6 +11,27 @@ use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use crate::args::Connection;
 use crate::connect::data_directory;
 use crate::failure::Failure;
+
+/// The lock that a server holds: opening replays the log, and two must not. `instead` says what to do if one does.
+pub fn lock(directory: &Path, instead: &str) -> Result<File, Failure> {
+    let path = directory.join("server.lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|error| Failure::local(format!("cannot open {}: {error}", path.display())))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let message = format!("a server uses this data directory: {instead}");
+            Err(Failure::about(directory.display().to_string(), Error::new(ErrorKind::Unavailable, message)))
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(Failure::local(format!("cannot lock {}: {error}", directory.display())))
+        }
+    }
+}
 
 /// An open store, and the lock that keeps servers out.
 pub struct Offline {
@@ -30,24 +51,7 @@ impl Offline {
         if !store.is_dir() {
             return Err(about(Error::not_found("no catalogue is here")));
         }
-        // The same lock a server holds: opening replays the log, and two must not.
-        let lock = directory.join("server.lock");
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock)
-            .map_err(|error| Failure::local(format!("cannot open {}: {error}", lock.display())))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => {
-                let message = format!("a server uses this data directory: {instead}");
-                return Err(about(Error::new(ErrorKind::Unavailable, message)));
-            }
-            Err(std::fs::TryLockError::Error(error)) => {
-                return Err(Failure::local(format!("cannot lock {}: {error}", directory.display())));
-            }
-        }
+        let lock = lock(&directory, instead)?;
         // What could be compressed or removed waits for the server.
         let settings = EmbeddedSettings { archive: false, ..EmbeddedSettings::at(store) };
         let opened =

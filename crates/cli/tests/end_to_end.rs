@@ -450,6 +450,7 @@ fn history() {
     assert_eq!(revisions, (1..=revisions.len() as u64).collect::<Vec<_>>());
     assert_eq!(service.json("changes --limit 3").len(), 3);
     assert_eq!(service.json(&format!("changes --after {}", revisions.len() - 2)).len(), 2);
+    assert_eq!(service.json(&format!("changes --from {}", revisions.len() - 2)).len(), 3);
     assert_eq!(service.json("changes --after last").len(), 0);
     let below = service.json("changes --under /demo/data");
     assert!(

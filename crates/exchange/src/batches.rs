@@ -313,9 +313,11 @@ impl Reader<'_> {
             match judged {
                 Err(complaint) if here && pass == Pass::First => batch.push_reject(complaint, &record),
                 Err(_) => {}
-                Ok((mut row, name)) => {
+                Ok((mut row, (name, repeated))) => {
                     let left = self.left.contains(record.line);
-                    let put_off = left || self.is_deferred(&row.item);
+                    // What comes of it depends on what comes of the row before it, which may be loaded after this pass.
+                    let follows = repeated && self.reading.left.is_some();
+                    let put_off = left || follows || self.is_deferred(&row.item);
                     if left {
                         // They were told of in the first pass.
                         row.dropped.clear();

@@ -58,16 +58,20 @@ impl Seen {
         Seen { repeats, ..Seen::default() }
     }
 
-    /// Takes a row, or says why it does not go with the earlier ones. The hash is its name's.
-    pub(crate) fn take(&mut self, item: &Item) -> Result<u128, Complaint> {
+    /// Takes a row, or says why it does not go with the earlier ones. Gives the hash of its name, and whether an earlier row
+    /// had it.
+    pub(crate) fn take(&mut self, item: &Item) -> Result<(u128, bool), Complaint> {
         let (lfn, directory) = match item {
             Item::File(file, _) => (&file.lfn, false),
             Item::Other(other) => (&other.lfn, other.what == OtherKind::Directory),
-            Item::Member { collection, file } => return self.take_member(collection, file),
+            Item::Member { collection, file } => return Ok((self.take_member(collection, file)?, false)),
         };
         let name = hash(lfn.as_str());
-        if directory { self.take_directory(lfn, name) } else { self.take_leaf(lfn, name) }?;
-        Ok(name)
+        if directory {
+            self.take_directory(lfn, name)?;
+            return Ok((name, false));
+        }
+        Ok((name, !self.take_leaf(lfn, name)?))
     }
 
     fn take_directory(&mut self, lfn: &Lfn, name: u128) -> Result<(), Complaint> {
@@ -83,8 +87,9 @@ impl Seen {
         Ok(())
     }
 
-    /// One look into the largest of the tables, whose place is in no cache: the row is taken back if it is not to be.
-    fn take_leaf(&mut self, lfn: &Lfn, name: u128) -> Result<(), Complaint> {
+    /// One look into the largest of the tables, whose place is in no cache: the row is taken back if it is not to be. Is the
+    /// name new?
+    fn take_leaf(&mut self, lfn: &Lfn, name: u128) -> Result<bool, Complaint> {
         let new = self.leaves.insert(name);
         if !new && self.repeats == Repeats::Reject {
             return Err(repeated(lfn));
@@ -99,7 +104,7 @@ impl Seen {
         if fits.is_err() && new {
             self.leaves.remove(&name);
         }
-        fits
+        fits.map(|()| new)
     }
 
     /// Rows of one directory follow each other, so the way up is looked at where the directory changes only.

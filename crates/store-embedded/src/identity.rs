@@ -6,14 +6,17 @@
 //! version 1
 //! id 0123456789abcdef0123456789abcdef
 //! origin fedcba9876543210fedcba9876543210
+//! checksum 01234567
 //! ```
 //! A clone has an `origin` line for the catalogue it was made of, and for each that one was made of: it has runs of theirs.
+//! The first stage wrote it without a checksum.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use exacat_model::{Error, ErrorKind};
 
+use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, read_text, replace_small};
 use crate::history::cannot_read;
 use crate::log::{cannot_write, random_u64};
@@ -66,7 +69,7 @@ impl Identity {
         for origin in &self.origins {
             text.push_str(&format!("origin {}\n", hex(*origin)));
         }
-        text
+        with_checksum(text)
     }
 }
 
@@ -182,20 +185,31 @@ impl Layout {
     }
 }
 
+/// Would all be well if its version were this release's? Then nothing but the version is damaged.
+pub(crate) fn is_of_this_version_but_for_its_number(text: &str) -> bool {
+    let Some(second) = text.lines().nth(1).filter(|_| text.contains("\nchecksum ")) else { return false };
+    parse(&text.replacen(second, &format!("version {VERSION}"), 1)).is_ok()
+}
+
+/// What a text says, written again.
+pub(crate) fn read_again(text: &str) -> Result<String, Error> {
+    parse(text).map(|identity| identity.encode()).map_err(|(kind, what)| Error::new(kind, what))
+}
+
 fn parse(text: &str) -> Result<Identity, (ErrorKind, String)> {
     let damaged = |what: &str| (ErrorKind::Corrupt, format!("{what} is missing or damaged"));
     let mut lines = text.lines();
     if lines.next() != Some("exacat catalogue") {
         return Err(damaged("the line that says what this is"));
     }
-    let version = lines.next().and_then(|line| line.strip_prefix("version ")?.parse::<u32>().ok());
-    let version = version.ok_or_else(|| damaged("the version"))?;
-    if version > VERSION {
-        let what = format!("has version {version}, this release reads up to {VERSION}: use a newer one");
-        return Err((ErrorKind::Invalid, what));
+    check_version(lines.next(), VERSION).map_err(|error| (error.kind, error.message))?;
+    let is_checked = text.lines().next_back().is_some_and(|line| line.starts_with("checksum "));
+    if is_checked {
+        check_checksum(text).map_err(|error| (error.kind, error.message))?;
     }
     let id = lines.next().and_then(|line| parse_hex(line.strip_prefix("id ")?));
     let id = id.ok_or_else(|| damaged("the id"))?;
+    let lines = lines.take_while(|line| !(is_checked && line.starts_with("checksum ")));
     let origins = lines.map(|line| parse_hex(line.strip_prefix("origin ")?)).collect::<Option<Vec<_>>>();
     let origins =
         origins.filter(|origins| origins.len() <= ORIGINS_MAX).ok_or_else(|| damaged("an origin"))?;
@@ -214,11 +228,21 @@ mod tests {
         for bad in ["", "exacat", &good[..40], &good.replace("00", "zz"), &good.replace("ff\n", "\n")] {
             assert_eq!(parse(bad).unwrap_err().0, ErrorKind::Corrupt, "{bad:?}");
         }
-        let clone = format!("{good}origin {0}\norigin {0}\n", "ab".repeat(16));
+        let clone = with_checksum(format!("{good}origin {0}\norigin {0}\n", "ab".repeat(16)));
         assert!(parse(&clone).unwrap().has_runs_of([0xab; 16]));
         assert_eq!(parse(&clone).unwrap().encode(), clone);
         assert!(!parse(good).unwrap().has_runs_of([0xab; 16]));
         assert_eq!(parse(&format!("{good}origin ab\n")).unwrap_err().0, ErrorKind::Corrupt);
+        for at in 0..clone.len() {
+            let mut flipped = clone.clone().into_bytes();
+            flipped[at] ^= 1;
+            let flipped = String::from_utf8_lossy(&flipped).into_owned();
+            assert!(parse(&flipped).is_err(), "byte {at}");
+            // Its line is that from byte 17 on.
+            let is_version = (17..26).contains(&at);
+            assert_eq!(is_of_this_version_but_for_its_number(&flipped), is_version, "byte {at}");
+        }
+        assert!(!is_of_this_version_but_for_its_number(&good.replace("version 1", "version 2")));
     }
 
     /// Goal: the limit on clones of clones of clones, at its edge.

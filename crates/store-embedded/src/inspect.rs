@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use exacat_model::codec::DecodeError;
-use exacat_model::{Audit, Change, DirId, Entry, Error, ErrorKind, Result, Revision};
+use exacat_model::{Audit, Change, DirId, Entry, Error, ErrorKind, Result, Revision, TimeMs};
 
 use crate::archive::{Archive, is_archived};
 use crate::disk::{Disk, DiskFile, RealDisk, read_whole};
@@ -18,6 +18,7 @@ use crate::log::{self, Replay};
 use crate::manifest::Manifest;
 use crate::open::{apply_replayed, check_record, check_segment, recover};
 use crate::record::{Head, read_changes, read_head};
+use crate::repair::{Ground, problems_of};
 use crate::run::{Cache, Reading, Run};
 use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, corrupt};
 use crate::settings::EmbeddedSettings;
@@ -115,7 +116,7 @@ fn read_record(
 }
 
 /// A file that is all in memory.
-struct InMemory(Vec<u8>);
+pub(crate) struct InMemory(pub Vec<u8>);
 
 impl DiskFile for InMemory {
     fn read_at(&self, into: &mut [u8], offset: u64) -> std::io::Result<usize> {
@@ -194,15 +195,14 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
             scan.problems.push(error.message);
         }
     }
-    let shelf = Shelf::look_at(Arc::clone(disk), &layout.runs(), identity)?;
-    let (runs, mut rows) = (shelf.version().runs.clone(), 0);
-    for run in &runs {
-        rows += run.rows().0;
-        scan.problems.extend(run.check());
-    }
-    let last = shelf.revision().0;
     let settings = EmbeddedSettings::at(directory);
-    let recovered = recover(disk, &layout, catalogue, shelf, &settings, false);
+    let opened = Shelf::look_at(Arc::clone(disk), &layout.runs(), identity.clone());
+    let runs = opened.as_ref().map(|shelf| shelf.version().runs.clone()).unwrap_or_default();
+    let rows = runs.iter().map(|run| run.rows().0).sum();
+    scan.problems.extend(problems_of(disk, &settings, identity)?);
+    let last = opened.as_ref().map(|shelf| shelf.revision().0).unwrap_or_default();
+    let can_replay = opened.is_ok();
+    let recovered = opened.and_then(|shelf| recover(disk, &layout, catalogue, shelf, &settings, false));
     let (revision, audit) = match recovered {
         Ok(recovered) => {
             let revision = recovered.state.revision;
@@ -213,13 +213,17 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
             (revision, audit)
         }
         Err(error) => {
-            scan.problem(error.message);
+            // Of a run it was said above, with the place of its file.
+            if can_replay || scan.problems.is_empty() {
+                scan.problem(error.message);
+            }
             (Revision(0), Audit::default())
         }
     };
     let mut replayed = false;
     if segments.first().is_some_and(|first| first.first_revision == Revision(1))
         && scan.record_bytes <= REPLAYED_BYTES_MAX
+        && can_replay
     {
         replayed = scan.replay(&**disk, catalogue, &segments, last, &runs);
     }
@@ -235,6 +239,48 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
         audit,
         problems: scan.problems,
     })
+}
+
+/// What a catalogue is whose files are all whole.
+pub(crate) struct StateFound {
+    pub revision: Revision,
+    pub time: TimeMs,
+    pub entries: u64,
+    pub digest: u128,
+    /// What is wrong with it all the same.
+    pub problems: Vec<String>,
+}
+
+/// Builds the state that opening would give, and audits it. Nothing is changed.
+pub(crate) fn state_of(ground: &Ground<'_>) -> Result<StateFound> {
+    let (disk, data) = (ground.disk, ground.data);
+    let recovered = Shelf::look_at(Arc::clone(disk), &data.runs(), ground.identity.clone())
+        .and_then(|shelf| recover(disk, data, ground.identity.id, shelf, ground.settings, false));
+    let recovered = match recovered {
+        Ok(recovered) => recovered,
+        Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Internal) => {
+            let problems = vec![error.message];
+            return Ok(StateFound {
+                revision: Revision(0),
+                time: TimeMs(0),
+                entries: 0,
+                digest: 0,
+                problems,
+            });
+        }
+        Err(error) => return Err(error),
+    };
+    let state = &recovered.state;
+    let problems = match state.audit() {
+        Ok(audit) => audit
+            .findings
+            .iter()
+            .map(|item| format!("{}: {}: {}", item.what, item.which, item.detail))
+            .collect(),
+        Err(defect) => vec![defect.to_string()],
+    };
+    let (revision, time, entries, digest) = (state.revision, state.time, state.entries, state.digest());
+    Ok(StateFound { revision, time, entries, digest, problems })
 }
 
 impl Scan {
@@ -296,7 +342,8 @@ impl Scan {
             self.records += 1;
             self.record_bytes += body.len() as u64;
         }
-        self.torn |= records.ending(&name, is_last)? == Ending::Torn;
+        let ending = records.ending(&name, is_last)?;
+        self.torn |= ending == Ending::Torn;
         Ok(())
     }
 

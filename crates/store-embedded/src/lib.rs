@@ -34,9 +34,11 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod checked_text;
 mod checkpoint;
 mod committer;
 mod decide;
+mod decode;
 mod defect;
 pub mod disk;
 mod durability;
@@ -53,6 +55,7 @@ mod merger;
 mod open;
 mod page;
 mod record;
+mod repair;
 mod run;
 mod segment;
 mod segment_reader;
@@ -63,8 +66,10 @@ mod store;
 mod table;
 mod writer;
 
+pub use decode::{read_page, read_row, read_text};
 pub use inspect::{Inspection, read_manifest, read_run, read_segment};
 pub use load::{LoadSettings, Loader};
+pub use repair::{RepairOptions, RepairProgress, Repaired};
 pub use settings::{EmbeddedSettings, HistoryKept};
 pub use snapshot::{BackupInfo, BackupSource, Cloned, RestorePoint, RestoreProgress, Restored};
 pub use store::EmbeddedStore;

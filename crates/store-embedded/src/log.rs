@@ -11,7 +11,7 @@ use crate::archive::{self, Archive};
 use crate::disk::{Disk, DiskFile, read_whole};
 use crate::history::{Form, Segment, cannot_read};
 use crate::record::{self, Head, Salt};
-use crate::segment::{self, CatalogueId, Ending, HEADER_BYTES, Header, Records, corrupt};
+use crate::segment::{self, CatalogueId, Ending, HEADER_BYTES, Header, Records, SEAL_ROOM, corrupt, seal_at};
 
 /// A place in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -365,7 +365,7 @@ impl Log {
     ) -> Result<Begun, BeginError> {
         let segment = Arc::new(Segment::new(directory, header.first_revision));
         let unfinished = directory.join(format!("{}{UNFINISHED}", segment::file_name(header.first_revision)));
-        let length = segment_bytes.max((HEADER_BYTES + bytes) as u64);
+        let length = segment_bytes.max((HEADER_BYTES + bytes + SEAL_ROOM) as u64);
         let mut named = false;
         let mut begin = || -> io::Result<Box<dyn DiskFile>> {
             let file = disk.create(&unfinished)?;
@@ -418,7 +418,7 @@ impl Log {
     ) -> Result<(), Error> {
         if first_revision == self.segment.first_revision {
             // Nothing is in this segment: it has no room because it never got any. More may be had by now.
-            let length = self.segment_bytes.max((HEADER_BYTES + bytes) as u64);
+            let length = self.segment_bytes.max((HEADER_BYTES + bytes + SEAL_ROOM) as u64);
             let more = self.file.preallocate(length).and_then(|()| self.file.sync());
             more.map_err(|error| cannot_write(&self.segment.path, &error))?;
             self.reserved = length;
@@ -434,8 +434,15 @@ impl Log {
             }
             begin.error
         })?;
+        // From now on nothing may be written to the new one before this one says that there is another.
+        let end = seal_at(self.offset as usize) as u64;
+        let seal = segment::seal(self.salt, first_revision);
+        if let Err(error) = self.file.write_at(&seal, end).and_then(|()| self.file.sync()) {
+            self.reserved = self.offset;
+            return Err(cannot_write(&self.segment.path, &error));
+        }
         // What was reserved and not needed is given back; it does no harm if this is lost.
-        if let Err(error) = self.file.set_length(self.offset) {
+        if let Err(error) = self.file.set_length(end + seal.len() as u64) {
             tracing::debug!(file = self.segment.name(), %error, "cannot trim a sealed segment");
         }
         (self.segment, self.file, self.salt) = (segment, file, salt);
@@ -445,7 +452,7 @@ impl Log {
 
     /// Is space reserved for a group of so many bytes?
     pub fn fits(&self, bytes: usize) -> bool {
-        self.offset + bytes as u64 <= self.reserved
+        self.offset + (bytes + SEAL_ROOM) as u64 <= self.reserved
     }
 
     /// What records written now are salted with.

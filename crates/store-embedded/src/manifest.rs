@@ -106,6 +106,15 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// Would all be well if its version were this release's? Then nothing but the version is damaged.
+    pub fn is_of_this_version_but_for_its_number(bytes: &[u8], catalogue: [u8; 16]) -> bool {
+        let mut other = bytes.to_vec();
+        if let Some(version) = other.get_mut(8..10) {
+            version.copy_from_slice(&VERSION.to_le_bytes());
+        }
+        Self::decode(&other, catalogue).is_ok()
+    }
+
     /// The manifest in this directory; none if there is none yet.
     pub fn load(disk: &dyn Disk, directory: &Path, catalogue: [u8; 16]) -> Result<Option<Self>, Error> {
         let path = directory.join(NAME);

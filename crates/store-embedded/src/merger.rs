@@ -22,7 +22,10 @@ use parking_lot::{Condvar, Mutex};
 use crate::keyspace;
 use crate::load::{Piece, rows_of};
 use crate::page::Row;
-use crate::settings::{LOAD_BLOCKS_MAX, MEMTABLES_FROZEN_MAX, MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY};
+use crate::run::Run;
+use crate::settings::{
+    EmbeddedSettings, LOAD_BLOCKS_MAX, MEMTABLES_FROZEN_MAX, MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY,
+};
 use crate::state::Frozen;
 use crate::store::Shared;
 use crate::table::{Begun, Shelf, merge_runs, write_memtable};
@@ -99,6 +102,9 @@ struct Slot {
     trouble: Option<String>,
     /// The thread is gone.
     gone: bool,
+    /// It has nothing to do.
+    #[cfg(test)]
+    resting: bool,
 }
 
 impl Desk {
@@ -133,7 +139,8 @@ impl Drop for Leaving {
 }
 
 impl Merger {
-    pub fn start(shared: Arc<Shared>, shelf: Shelf) -> Result<Self, Error> {
+    pub fn start(shared: Arc<Shared>, shelf: Shelf, settings: &EmbeddedSettings) -> Result<Self, Error> {
+        let schedule = Schedule::of(settings);
         let desk = Arc::new(Desk {
             slot: Mutex::default(),
             changed: Condvar::new(),
@@ -143,7 +150,7 @@ impl Merger {
             ended: AtomicBool::new(false),
         });
         let leaving = Leaving(Arc::clone(&desk), Arc::clone(&shared));
-        let mut work = Work { shared, shelf, desk: Arc::clone(&desk), merging: HashSet::new() };
+        let mut work = Work { shared, shelf, desk: Arc::clone(&desk), merging: HashSet::new(), schedule };
         let thread = std::thread::Builder::new().name("exacat-merger".to_owned()).spawn(move || {
             let _leaving = leaving;
             work.run();
@@ -196,6 +203,13 @@ impl Merger {
         }
     }
 
+    /// What waits, elsewhere, until every memtable that was handed over so far is a run.
+    pub fn pending(&self) -> Pending {
+        let slot = self.desk.slot.lock();
+        let up_to = slot.frozen.back().map(|frozen| frozen.revision);
+        Pending { desk: Arc::clone(&self.desk), up_to }
+    }
+
     /// Waits as long as a group of changes has to, for merging to keep up: the longer, the more is owed.
     pub fn pace(&self) {
         let owed = self.desk.owed.load(Ordering::Relaxed);
@@ -208,6 +222,37 @@ impl Merger {
             if self.desk.changed.wait_until(&mut slot, until).timed_out() {
                 return;
             }
+        }
+    }
+}
+
+/// Memtables that were handed over, seen by who waits for them to be runs.
+pub(crate) struct Pending {
+    desk: Arc<Desk>,
+    /// The last change in the newest of them.
+    up_to: Option<Revision>,
+}
+
+impl Pending {
+    /// Waits until the thread has nothing to do at all.
+    #[cfg(test)]
+    pub fn wait_until_resting(&self) {
+        let mut slot = self.desk.slot.lock();
+        let busy = |slot: &mut Slot| !slot.frozen.is_empty() || !slot.resting;
+        let waited = self.desk.changed.wait_while_for(&mut slot, busy, Duration::from_secs(60));
+        assert!(!waited.timed_out(), "the merger does not come to rest");
+    }
+
+    /// Waits until they are. An error says why that is not so.
+    pub fn wait(&self) -> Result<(), String> {
+        let Some(up_to) = self.up_to else { return Ok(()) };
+        let waits = |slot: &Slot| slot.frozen.front().is_some_and(|frozen| frozen.revision <= up_to);
+        let mut slot = self.desk.slot.lock();
+        self.desk.changed.wait_while(&mut slot, |slot| waits(slot) && slot.trouble.is_none() && !slot.gone);
+        match &slot.trouble {
+            _ if !waits(&slot) => Ok(()),
+            Some(trouble) => Err(trouble.clone()),
+            None => Err("the merger of runs is gone".to_owned()),
         }
     }
 }
@@ -235,7 +280,38 @@ struct Work {
     desk: Arc<Desk>,
     /// Runs that are being merged, by number.
     merging: HashSet<u64>,
+    schedule: Schedule,
 }
+
+/// What is merged next, and where that is interrupted. As it is: what the shelf says, and where something waits. Tests have one
+/// that throws dice (`tests::schedules`).
+#[cfg(not(test))]
+struct Schedule;
+
+#[cfg(not(test))]
+impl Schedule {
+    fn of(_: &EmbeddedSettings) -> Self {
+        Schedule
+    }
+
+    #[inline]
+    fn next(&self, shelf: &Shelf, merging: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
+        shelf.mergeable(merging)
+    }
+
+    #[inline]
+    fn interrupts(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn gives_up(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+use crate::tests::schedules::Schedule;
 
 impl Work {
     fn run(&mut self) {
@@ -248,8 +324,10 @@ impl Work {
             if self.load() {
                 continue;
             }
-            let merged = match self.shelf.mergeable(&self.merging) {
-                Some(_) if rest_until.is_none_or(|until| Instant::now() >= until) => self.merge(u64::MAX),
+            let merged = match self.schedule.next(&self.shelf, &self.merging) {
+                Some(next) if rest_until.is_none_or(|until| Instant::now() >= until) => {
+                    self.merge(next, u64::MAX)
+                }
                 _ => Ok(false),
             };
             match merged {
@@ -274,9 +352,18 @@ impl Work {
         if !slot.frozen.is_empty() || slot.load.is_some() || self.ended() {
             return;
         }
+        #[cfg(test)]
+        {
+            slot.resting = true;
+            self.desk.changed.notify_all();
+        }
         match until {
             Some(until) => drop(self.desk.changed.wait_until(&mut slot, until)),
             None => self.desk.changed.wait(&mut slot),
+        }
+        #[cfg(test)]
+        {
+            slot.resting = false;
         }
     }
 
@@ -379,9 +466,9 @@ impl Work {
         Ok(rows)
     }
 
-    /// Merges some runs of one size, if there are enough, of fewer rows than `rows_max` in all. False if there are not.
-    fn merge(&mut self, rows_max: u64) -> Result<bool, Error> {
-        let Some((runs, below)) = self.shelf.mergeable(&self.merging) else { return Ok(false) };
+    /// Merges some runs, and says whether older ones are below them, if they have fewer rows than `rows_max` in all. False if
+    /// nothing came of it.
+    fn merge(&mut self, (runs, below): (Vec<Arc<Run>>, bool), rows_max: u64) -> Result<bool, Error> {
         let rows: u64 = runs.iter().map(|run| run.rows().0).sum();
         if rows >= rows_max {
             return Ok(false);
@@ -393,11 +480,16 @@ impl Work {
         let from = self.shared.figures.operations_from();
         let kept = |row: &Row<'_>| row.parent != keyspace::OPERATIONS || is_remembered(row, from);
         let desk = Arc::clone(&self.desk);
+        let mut given_up = false;
         let merged = merge_runs(&runs, below, kept, begun.writer, |_| {
+            if self.schedule.interrupts() {
+                self.do_urgent(rows);
+            }
+            given_up = self.schedule.gives_up();
             while desk.is_urgent() && !desk.ended.load(Ordering::Relaxed) {
                 self.do_urgent(rows);
             }
-            !desk.ended.load(Ordering::Relaxed)
+            !desk.ended.load(Ordering::Relaxed) && !given_up
         });
         self.merging.retain(|number| !numbers.contains(number));
         match merged {
@@ -411,7 +503,7 @@ impl Work {
             }
             Ok(None) => {
                 self.shelf.give_up(begun.number);
-                Ok(false)
+                Ok(given_up)
             }
             Err(error) => {
                 self.shelf.give_up(begun.number);
@@ -429,7 +521,8 @@ impl Work {
             return;
         }
         while !self.ended() {
-            match self.merge(rows / 2) {
+            let Some(next) = self.schedule.next(&self.shelf, &self.merging) else { return };
+            match self.merge(next, rows / 2) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {

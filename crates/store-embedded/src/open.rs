@@ -49,8 +49,10 @@ impl EmbeddedStore {
         load::sweep(&*disk, &layout);
         let identity = identify(&*disk, &layout)?;
         let catalogue = identity.id;
-        let shelf = Shelf::open(Arc::clone(&disk), &layout.runs(), identity.clone())?;
+        let shelf = Shelf::look_at(Arc::clone(&disk), &layout.runs(), identity.clone())?;
         let mut recovered = recover(&disk, &layout, catalogue, shelf, &settings, true)?;
+        // What no manifest names goes only now: if the manifest were lost, it would be all there is.
+        recovered.shelf.sweep()?;
         let log = match (recovered.end, recovered.segments.last()) {
             (Some(end), Some(last)) => {
                 let bytes = settings.segment_bytes;
@@ -97,7 +99,7 @@ impl EmbeddedStore {
             log,
             operations,
             frozen,
-            merger: Merger::start(Arc::clone(&shared), shelf)?,
+            merger: Merger::start(Arc::clone(&shared), shelf, &settings)?,
             group: Group::default(),
             effect: Vec::new(),
             committer: Committer::start(Arc::clone(&shared), settings.commit_at_once_bytes)?,
@@ -233,6 +235,16 @@ pub(crate) fn recover(
         return Err(Error::new(
             ErrorKind::Corrupt,
             "the log ends before the runs do: a part of it is missing",
+        ));
+    }
+    if let Some(End { position, ending: Ending::Sealed, .. }) = end {
+        let next = into.state.revision.0 + 1;
+        return Err(corrupt(
+            &crate::segment::file_name(position.segment),
+            position.offset,
+            format!(
+                "the segment is sealed, but the one after it, which begins with change {next}, is missing"
+            ),
         ));
     }
     if let Some(End { position, ending: Ending::Torn, .. }) = end {

@@ -105,6 +105,79 @@ pub(crate) enum Ending {
     Clean,
     /// In a group that was not wholly written: it was never answered.
     Torn,
+    /// With a seal: another segment was begun after it.
+    Sealed,
+}
+
+/// What a sealed segment ends with:
+///
+/// ```text
+/// 0 magic · 8 first revision of the next segment u64 · 16 checksum u32 of the salt and bytes 0 to 15 · 20 zeros
+/// ```
+/// It is written when the next segment has its name, durably, and before anything is written to that: so if the next
+/// were lost, with all that was answered from it, this one would tell.
+const SEAL_MAGIC: [u8; 8] = *b"exacatSL";
+const SEAL_BYTES: usize = 24;
+/// Of a sector; what is in one is written or not.
+const SECTOR_BYTES: usize = 512;
+/// Bytes that a seal takes at most, with the zeros before it.
+pub(crate) const SEAL_ROOM: usize = 2 * SEAL_BYTES;
+
+/// Where the seal of a segment stands whose records end there: behind them, within one sector.
+pub(crate) fn seal_at(records_end: usize) -> usize {
+    let in_sector = records_end % SECTOR_BYTES;
+    if in_sector + SEAL_BYTES > SECTOR_BYTES {
+        records_end.next_multiple_of(SECTOR_BYTES)
+    } else {
+        records_end
+    }
+}
+
+/// The seal of a segment of this salt, after which one begins with `next`.
+pub(crate) fn seal(salt: Salt, next: Revision) -> [u8; SEAL_BYTES] {
+    let mut bytes = [0; SEAL_BYTES];
+    bytes[..8].copy_from_slice(&SEAL_MAGIC);
+    bytes[8..16].copy_from_slice(&next.0.to_le_bytes());
+    let sum = seal_checksum(salt, &bytes);
+    bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+fn seal_checksum(salt: Salt, seal: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&salt.to_le_bytes());
+    hasher.update(&seal[..16]);
+    hasher.finalize()
+}
+
+/// Do these bytes, which stand at `offset` of a segment, behind its last record, begin with its seal? Then where that ends,
+/// in them.
+pub(crate) fn seal_in(salt: Salt, offset: usize, bytes: &[u8]) -> Option<usize> {
+    let begin = seal_at(offset) - offset;
+    let seal = bytes.get(begin..begin + SEAL_BYTES)?;
+    let is_one = seal[..8] == SEAL_MAGIC
+        && seal[16..20] == seal_checksum(salt, seal).to_le_bytes()
+        && seal[20..] == [0; 4]
+        && bytes[..begin].iter().all(|byte| *byte == 0);
+    is_one.then_some(begin + SEAL_BYTES)
+}
+
+/// The same of a seal that was begun, and not wholly written: a write that failed may leave any beginning of it. It says
+/// nothing where no segment follows, for then these may be bytes that somebody sent, of a group that was torn.
+pub(crate) fn begun_seal_in(offset: usize, bytes: &[u8]) -> Option<usize> {
+    let begin = seal_at(offset) - offset;
+    let (before, seal) = bytes.split_at_checked(begin)?;
+    let seal = &seal[..seal.len().min(SEAL_BYTES)];
+    let written = seal.iter().rposition(|byte| *byte != 0)? + 1;
+    let known = written.min(SEAL_MAGIC.len());
+    let is_one = before.iter().all(|byte| *byte == 0) && seal[..known] == SEAL_MAGIC[..known];
+    is_one.then_some(begin + seal.len())
+}
+
+/// Ends the bytes of a segment, which end with its last record, with a seal.
+pub(crate) fn put_seal(bytes: &mut Vec<u8>, salt: Salt, next: Revision) {
+    bytes.resize(seal_at(bytes.len()), 0);
+    bytes.extend_from_slice(&seal(salt, next));
 }
 
 /// The records of a segment, one after the other.
@@ -135,7 +208,7 @@ impl<'a> Records<'a> {
 
     /// Says how the records end, after the last valid one.
     ///
-    /// Zeros to the end are a clean end. Otherwise, in the last segment, a power cut may have left any part of the
+    /// Zeros to the end are a clean end, and so is a seal. Otherwise, in the last segment, a power cut may have left any part of the
     /// last group: then no valid record follows, or only ones of that same group, which was written by one call and
     /// never answered. A valid record of a *later* group proves that the bytes here were synced once, and
     /// are damaged now. So they are in an earlier segment in any case.
@@ -144,9 +217,16 @@ impl<'a> Records<'a> {
         if rest.iter().all(|byte| *byte == 0) {
             return Ok(Ending::Clean);
         }
-        let damage = || corrupt(file, self.at as u64, "a log record is damaged");
+        if let Some(end) = seal_in(self.salt, self.at, rest)
+            && rest[end..].iter().all(|byte| *byte == 0)
+        {
+            return Ok(Ending::Sealed);
+        }
         if !is_last {
-            return Err(damage());
+            return match begun_seal_in(self.at, rest) {
+                Some(end) if rest[end..].iter().all(|byte| *byte == 0) => Ok(Ending::Clean),
+                _ => Err(corrupt(file, self.at as u64, "a log record is damaged")),
+            };
         }
         let mut from = ALIGNMENT;
         while let Some((distance, frame)) = self.next_valid(rest, from) {
@@ -176,5 +256,43 @@ impl<'a> Records<'a> {
             at += ALIGNMENT;
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a seal is read as written, any beginning of it is no damage where another segment follows, and no seal where none
+    /// does. Method: records that end anywhere in a sector; each beginning of the seal behind them, each bit of it changed.
+    #[test]
+    fn a_seal_that_was_begun_is_no_damage_and_no_seal() {
+        const SALT: Salt = 77;
+        for end in (HEADER_BYTES..HEADER_BYTES + SECTOR_BYTES).step_by(ALIGNMENT) {
+            let mut sealed = vec![0; end];
+            put_seal(&mut sealed, SALT, Revision(0x0102_0304_0506_0708));
+            let begin = seal_at(end);
+            assert_eq!(begin / SECTOR_BYTES, (begin + SEAL_BYTES - 1) / SECTOR_BYTES, "in one sector");
+            assert!(sealed.len() - end <= SEAL_ROOM);
+            let ending = |bytes: &[u8], salt: Salt, is_last: bool| {
+                Records::new(bytes, salt, end).ending("test", is_last)
+            };
+            for is_last in [false, true] {
+                assert_eq!(ending(&sealed, SALT, is_last), Ok(Ending::Sealed));
+            }
+            assert_ne!(ending(&sealed, SALT ^ 1, true), Ok(Ending::Sealed), "it is this segment's only");
+            // Its last four bytes are zeros anyway.
+            for length in begin + 1..sealed.len() - 4 {
+                let mut begun = sealed[..length].to_vec();
+                begun.resize(sealed.len() + 100, 0);
+                assert_eq!(ending(&begun, SALT, false), Ok(Ending::Clean), "{length}");
+                assert_eq!(ending(&begun, SALT, true), Ok(Ending::Torn), "{length}");
+                *begun.last_mut().unwrap() = 1;
+                assert!(ending(&begun, SALT, false).is_err(), "something lies behind it");
+            }
+            let mut other = sealed.clone();
+            other[begin] ^= 1;
+            assert!(ending(&other, SALT, false).is_err());
+        }
     }
 }

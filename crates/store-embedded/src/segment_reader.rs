@@ -6,12 +6,15 @@ use crate::archive::Archive;
 use crate::disk::{Disk, DiskFile};
 use crate::history::{Form, Segment, cannot_read};
 use crate::record::{self, FRAME_BYTES, Head, Salt};
-use crate::segment::{CatalogueId, HEADER_BYTES, Header, corrupt};
+use crate::segment::{CatalogueId, HEADER_BYTES, Header, SEAL_ROOM, begun_seal_in, corrupt, seal_in};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
 /// Bytes of a record that say which changes are in it.
 const FRONT_BYTES: usize = FRAME_BYTES + 40;
+
+/// What says that there are no more records is seen as well.
+const _: () = assert!(FRONT_BYTES >= SEAL_ROOM);
 
 /// A segment's file, open.
 enum Source {
@@ -121,8 +124,14 @@ impl SegmentReader {
     }
 
     fn frame(&mut self, offset: u64) -> Result<Option<record::Frame>, Error> {
+        let salt = self.salt();
         let front = self.bytes(offset, FRONT_BYTES)?;
         if front.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        // Offsets of records are within a file that was read.
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        if seal_in(salt, at, front).or_else(|| begun_seal_in(at, front)).is_some() {
             return Ok(None);
         }
         match record::read_frame(front) {

@@ -41,6 +41,8 @@ pub(crate) const MERGE_PAUSE_MAX: Duration = Duration::from_millis(40);
 pub(crate) const MERGE_RETRY: Duration = Duration::from_millis(500);
 /// Times that a reader asks again for pages that are not in memory; then it waits for them with the lock.
 pub(crate) const ASK_AGAIN_MAX: usize = 64;
+/// Losses that a repair lists one by one; of more it says how many.
+pub(crate) const LOSSES_LISTED_MAX: usize = 10_000;
 /// Snapshots of a catalogue, at most.
 pub(crate) const SNAPSHOTS_MAX: usize = 256;
 /// Requests to take or drop a snapshot whose answers may be asked for again.
@@ -95,6 +97,9 @@ pub struct EmbeddedSettings {
     /// Are sealed segments of the log archived, and removed as `history` says, in the background? If not they stay as
     /// they are, and what is archived is read.
     pub archive: bool,
+    /// In tests: what is merged when, and where that is interrupted, is chosen at random, from this seed.
+    #[cfg(test)]
+    pub(crate) merges_from_seed: Option<u64>,
 }
 
 impl Default for EmbeddedSettings {
@@ -109,6 +114,8 @@ impl Default for EmbeddedSettings {
             commit_at_once_bytes: 64 << 10,
             history: HistoryKept::All,
             archive: true,
+            #[cfg(test)]
+            merges_from_seed: None,
         }
     }
 }

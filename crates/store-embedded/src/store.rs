@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use exacat_model::codec::Encode;
-use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX, PAGE_ITEMS_MAX, READ_BATCH_MAX};
+use exacat_model::limits::{
+    BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX, OPERATIONS_REMEMBERED, PAGE_ITEMS_MAX, READ_BATCH_MAX,
+};
 use exacat_model::{
     Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Record,
     RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
@@ -26,10 +28,12 @@ use crate::disk::Disk;
 use crate::durability::Durability;
 use crate::figures::Figures;
 use crate::history::{History, Kept};
+use crate::log::random_u64;
+use crate::merger::Pending;
 use crate::run::{Cache, Held};
-use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings};
+use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::snapshot::Keeper;
-use crate::state::{Hints, Lookup, MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
+use crate::state::{Hints, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
 use crate::writer::{Command, Weighed};
 
 /// What readers and the writer share.
@@ -85,6 +89,38 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Reads files: not on a thread that others wait for, if there is a choice.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => runtime
+            .spawn_blocking(work)
+            .await
+            .map_err(|error| Error::new(ErrorKind::Internal, format!("reading files: {error}"))),
+        Err(_) => Ok(work()),
+    }
+}
+
+/// Checks the state that the runs have, once all of `pending` is in them: nobody waits for that. None if it cannot be.
+fn audit_runs(shared: &Shared, pending: &Pending) -> Option<Result<Audit>> {
+    if let Err(why) = pending.wait() {
+        tracing::warn!(
+            why,
+            "the audit stops writing meanwhile, for what is in memory cannot be put into a run"
+        );
+        return None;
+    }
+    let version = Arc::clone(shared.state.read().table.version());
+    let audit = || {
+        let (seed, cache) = (random_u64()?, Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)));
+        let state = match version.runs.is_empty() {
+            true => State::new(seed, cache)?,
+            false => State::load(seed, version, cache, &mut Operations::new(OPERATIONS_REMEMBERED))?,
+        };
+        Ok(state.audit()?)
+    };
+    Some(audit())
 }
 
 /// Bytes of requests are counted in these, so that their number fits into a semaphore.
@@ -208,15 +244,7 @@ impl EmbeddedStore {
     /// Changes of the log after one revision that are kept, up to another that is durable.
     async fn history(&self, after: Revision, up_to: Revision, limit: usize) -> Result<Kept> {
         let history = Arc::clone(&self.shared.history);
-        let read = move || history.changes(after, up_to, limit);
-        // Files are read: not on a thread that others wait for, if there is a choice.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => runtime
-                .spawn_blocking(read)
-                .await
-                .map_err(|error| Error::new(ErrorKind::Internal, format!("reading the log: {error}")))?,
-            Err(_) => read(),
-        }
+        aside(move || history.changes(after, up_to, limit)).await?
     }
 
     /// The end of a listing of a storage element: files on it that moved to where the listing had been already.
@@ -508,7 +536,17 @@ impl Store for EmbeddedStore {
         if self.read_only.is_some() {
             return self.read(|state| state.audit().map_err(Error::from)).await;
         }
-        self.ask(|reply| Command::Audit { reply }).await?
+        match self.ask(|reply| Command::Freeze { reply }).await? {
+            // What is in runs is a state that stays as it is, while writing goes on.
+            Ok(pending) => {
+                let shared = Arc::clone(&self.shared);
+                match aside(move || audit_runs(&shared, &pending)).await? {
+                    Some(audit) => audit,
+                    None => self.ask(|reply| Command::Audit { reply }).await?,
+                }
+            }
+            Err(_) => self.ask(|reply| Command::Audit { reply }).await?,
+        }
     }
 
     async fn status(&self) -> Result<StoreStatus> {

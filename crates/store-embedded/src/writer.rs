@@ -25,7 +25,7 @@ use crate::decide::{Context, Declined, bytes_at_most, decide};
 use crate::defect::Defect;
 use crate::load::LoadWork;
 use crate::log::Log;
-use crate::merger::Merger;
+use crate::merger::{Merger, Pending};
 use crate::record::{Head, RecordWriter, encode_effect};
 use crate::run::Held;
 use crate::settings::{
@@ -50,8 +50,10 @@ pub(crate) enum Command {
         /// Their share of the bytes in work; given back when they are answered.
         permit: OwnedSemaphorePermit,
     },
-    /// Check the state between two groups.
+    /// Check the state between two groups: where what is in memory only cannot be put into runs.
     Audit { reply: oneshot::Sender<Result<Audit, Error>> },
+    /// End the memtable, and say what waits until it is a run.
+    Freeze { reply: oneshot::Sender<Result<Pending, Error>> },
     /// Write what is in memory only into a run.
     Flush { reply: oneshot::Sender<Result<(), Error>> },
     /// Do something while all that was done is durable, and nothing more is being done.
@@ -161,6 +163,10 @@ impl Writer {
                         let audit = self.shared.state.read().audit().map_err(Error::from);
                         // Whoever asked may have gone; then there is nobody to tell.
                         let _gone = reply.send(audit);
+                    }
+                    Command::Freeze { reply } => {
+                        let pending = self.freeze_now();
+                        let _gone = reply.send(pending);
                     }
                     Command::Flush { reply } => {
                         let written = self.flush_all();
@@ -449,16 +455,21 @@ impl Writer {
         self.merger.hand(frozen);
     }
 
-    /// Has all that is in memory only written into runs.
-    pub(crate) fn flush_all(&mut self) -> Result<(), Error> {
+    /// Ends the memtable, if there is anything in it.
+    fn freeze_now(&mut self) -> Result<Pending, Error> {
         self.settle();
         if let Some(why) = self.failure() {
             return Err(Error::new(ErrorKind::Unavailable, why.to_string()));
         }
-        let cannot = |why| Error::new(ErrorKind::Unavailable, why);
-        self.merger.wait_for_room().map_err(cannot)?;
+        self.merger.wait_for_room().map_err(|why| Error::new(ErrorKind::Unavailable, why))?;
         self.freeze();
-        self.merger.settle().map_err(cannot)
+        Ok(self.merger.pending())
+    }
+
+    /// Has all that is in memory only written into runs.
+    pub(crate) fn flush_all(&mut self) -> Result<(), Error> {
+        self.freeze_now()?;
+        self.merger.settle().map_err(|why| Error::new(ErrorKind::Unavailable, why))
     }
 }
 

@@ -25,6 +25,19 @@ pub trait Before: Send + Sync + 'static {
         store.apply(request).await
     }
 
+    /// Does something with requests that came together; if nothing is said, what it does with each.
+    async fn apply_each(
+        &self,
+        requests: Vec<Request>,
+        store: &dyn Store,
+    ) -> Vec<std::result::Result<Vec<Outcome>, ApplyError>> {
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            answers.push(self.apply(request, store).await);
+        }
+        answers
+    }
+
     /// Does something when paths are to be followed, and mostly lets them be.
     async fn walk(&self, paths: &[Lfn], store: &dyn Store) -> Result<Vec<Walk>> {
         store.walk(paths).await
@@ -87,6 +100,10 @@ impl<B: Before> Fronted<B> {
 impl<B: Before> Store for Fronted<B> {
     async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
         self.before.apply(request, &*self.store).await
+    }
+
+    async fn apply_each(&self, requests: Vec<Request>) -> Vec<std::result::Result<Vec<Outcome>, ApplyError>> {
+        self.before.apply_each(requests, &*self.store).await
     }
 
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {

@@ -92,7 +92,7 @@ changes nothing and says so. An interrupted one goes on where it stopped (what i
 listing, or where --state says). Exit status 18 (invalid) if rows were rejected.
 
 With --offline the listing goes into a data directory on this machine whose server is stopped, with the same checks and
-to the same end, several times faster; it may be larger than memory. Interrupted, it begins with the first row
+to the same end, for less work; it may be larger than memory. Interrupted, it begins with the first row
 again, and finds what is there already.
 
 Examples:

@@ -222,6 +222,9 @@ pub struct ChangesArgs {
     /// After this revision; 'last' for those to come
     #[arg(long, value_name = "REVISION", default_value = "0")]
     pub after: String,
+    /// From this revision on
+    #[arg(long, value_name = "REVISION", conflicts_with = "after")]
+    pub from: Option<u64>,
     /// Only what stands below this directory now
     #[arg(long, value_name = "DIR")]
     pub under: Option<String>,

@@ -125,17 +125,35 @@ pub fn listener(text: &str) -> Result<Option<SocketAddr>, String> {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Recomputes every counter and every index from the entries and compares. The running server does it beside its
-other work; --offline does it on a data directory without a server. Exit status 25 (corrupt) if something is
-wrong.
+other work; --offline does it on a data directory without a server, and reads every page of every file and every
+record of the log as well. Exit status 25 (corrupt) if something is wrong.
+
+--repair makes a damaged catalogue whole again. What is damaged is taken from a good copy if there is one (in
+snapshots, in what --from names), written anew if all of it can be read, or made again from an older state and the
+log. If something cannot be had again, nothing is changed, and what would be lost is listed: then give a
+backup with --from, or accept the loss with --accept-loss, which keeps all that can be read. What was there before is
+set aside, whole, and never removed by itself.
 
 Examples:
   exacat fsck
   exacat fsck --offline --data /srv/exacat
+  exacat fsck --offline --repair --data /srv/exacat
+  exacat fsck --offline --repair --from /backup/exacat
+  exacat --json fsck --offline --repair --accept-loss > lost.json
   exacat --json fsck | jq .findings_total")]
 pub struct FsckArgs {
     /// On the data directory itself; no server may be running on it
     #[arg(long)]
     pub offline: bool,
+    /// Make what is damaged whole again
+    #[arg(long, requires = "offline")]
+    pub repair: bool,
+    /// A directory of backups, or another data directory, that may have what is damaged
+    #[arg(long, value_name = "DIR", requires = "repair")]
+    pub from: Option<PathBuf>,
+    /// Lose what cannot be had again, and keep the rest
+    #[arg(long, requires = "repair")]
+    pub accept_loss: bool,
 }
 
 /// `exacat status`

@@ -31,9 +31,10 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
         .as_deref()
         .map(|text| parse::lfn(text).map_err(|error| Failure::about(text, error)))
         .transpose()?;
-    let mut after = match args.after.as_str() {
-        "last" => last(context).await?,
-        text => parse::revision(text)?,
+    let mut after = match (args.from, args.after.as_str()) {
+        (Some(from), _) => Revision(from.saturating_sub(1)),
+        (None, "last") => last(context).await?,
+        (None, text) => parse::revision(text)?,
     };
     let mut left = args.limit.unwrap_or(u64::MAX);
     let mut at_end = false;

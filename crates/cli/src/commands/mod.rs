@@ -5,6 +5,7 @@ mod attributes;
 mod digest;
 mod exchange;
 mod find;
+mod fsck;
 mod history;
 mod listing;
 mod lookup;
@@ -52,7 +53,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
             return apart(snapshots::backups(args, global, style)).await;
         }
         Command::Fsck(args) if args.offline => {
-            return apart(serve::fsck_offline(&global.connection, style)).await;
+            return apart(fsck::offline(args, global, style)).await;
         }
         Command::Import(args) if args.offline => {
             return apart(exchange::import_offline(args, global, style)).await;

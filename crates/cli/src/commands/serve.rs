@@ -1,18 +1,16 @@
-//! `serve`: the service itself, and the check of a data directory without one.
+//! `serve`: the service itself.
 
 use std::path::Path;
 use std::time::Duration;
 
 use exacat_model::{AccountName, Mode, SnapshotName};
 use exacat_server::{Addresses, CertificateFiles, Server, ServerSettings, StoreChoice};
-use exacat_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{self, Connection, LogFormat, ServeArgs, StoreArg};
 use crate::connect::data_directory;
 use crate::failure::{Failure, say};
-use crate::offline::Offline;
 use crate::output::{Align, Out, Style, Table};
 use crate::parse;
 
@@ -175,17 +173,4 @@ fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(),
         Err(Failure::OutputClosed) => Ok(()),
         other => other,
     }
-}
-
-/// `exacat fsck --offline`
-pub async fn fsck_offline(connection: &Connection, style: Style) -> Result<u8, Failure> {
-    let offline = Offline::open(connection, "'exacat fsck' without --offline asks it").await?;
-    let audit = offline.store.audit().await.map_err(|error| offline.about(error));
-    let closed = offline.store.close().await.map_err(|error| offline.about(error));
-    let mut out = Out::new(style);
-    let shown = super::service::show_audit(&mut out, &audit?);
-    out.flush()?;
-    shown?;
-    closed?;
-    Ok(0)
 }

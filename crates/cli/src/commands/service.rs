@@ -1,7 +1,7 @@
-//! `fsck`, `status`, `completions`: looking after the service.
+//! `fsck` of a running service, `status`, `completions`: looking after the service.
 
 use clap::CommandFactory;
-use exacat_model::{Answer, Audit, ErrorKind, Operation};
+use exacat_model::{Answer, Audit, ErrorKind, Finding, Operation};
 
 use crate::args::{BenchArgs, Cli, CompletionsArgs};
 use crate::bench::BenchSettings;
@@ -18,32 +18,45 @@ pub async fn fsck(context: &mut Context) -> Result<(), Failure> {
     }
 }
 
+/// Findings as JSON.
+pub fn findings_json(findings: &[Finding]) -> Vec<serde_json::Value> {
+    let shown =
+        |item: &Finding| serde_json::json!({"what": item.what, "which": item.which, "detail": item.detail});
+    findings.iter().map(shown).collect()
+}
+
+/// What a check found, as JSON.
+pub fn audit_json(audit: &Audit) -> serde_json::Value {
+    let checked: serde_json::Map<String, serde_json::Value> =
+        audit.checked.iter().map(|(what, count)| (what.clone(), serde_json::json!(count))).collect();
+    serde_json::json!({
+        "revision": audit.revision.0,
+        "checked": checked,
+        "findings": findings_json(&audit.findings),
+        "findings_total": audit.findings_total,
+    })
+}
+
+/// What a check counted and found, as text.
+pub fn audit_text(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
+    let mut table = Table::new([Align::Right, Align::Left]);
+    for (what, count) in &audit.checked {
+        table.row([count.to_string(), what.clone()]);
+    }
+    out.table(&table)?;
+    for item in &audit.findings {
+        let line = format!("WRONG {}: {}: {}", item.what, out.name(&item.which), out.name(&item.detail));
+        out.line(line)?;
+    }
+    Ok(())
+}
+
 /// What a check found; an error if something is wrong.
-pub fn show_audit(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
+fn show_audit(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
     if out.style.json {
-        let checked: serde_json::Map<String, serde_json::Value> =
-            audit.checked.iter().map(|(what, count)| (what.clone(), serde_json::json!(count))).collect();
-        let findings: Vec<serde_json::Value> = audit
-            .findings
-            .iter()
-            .map(|item| serde_json::json!({"what": item.what, "which": item.which, "detail": item.detail}))
-            .collect();
-        out.json(&serde_json::json!({
-            "revision": audit.revision.0,
-            "checked": checked,
-            "findings": findings,
-            "findings_total": audit.findings_total,
-        }))?;
+        out.json(&audit_json(audit))?;
     } else {
-        let mut table = Table::new([Align::Right, Align::Left]);
-        for (what, count) in &audit.checked {
-            table.row([count.to_string(), what.clone()]);
-        }
-        out.table(&table)?;
-        for item in &audit.findings {
-            let line = format!("WRONG {}: {}: {}", item.what, out.name(&item.which), out.name(&item.detail));
-            out.line(line)?;
-        }
+        audit_text(out, audit)?;
     }
     if audit.findings_total > 0 {
         let wrong = plural(audit.findings_total, "finding");

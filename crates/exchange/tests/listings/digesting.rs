@@ -24,7 +24,9 @@ async fn digests(catalogue: &Arc<Direct>, under: &str) -> (DigestReport, Vec<Sub
 }
 
 fn compared(here: &[Subtree], there: &[Subtree]) -> Comparison {
-    let each = |all: &[Subtree]| all.to_vec().into_iter().map(Ok::<_, ()>);
+    fn each(all: &[Subtree]) -> impl Iterator<Item = Result<Subtree, ()>> {
+        all.iter().cloned().map(Ok)
+    }
     compare(each(here), each(there)).unwrap()
 }
 

@@ -141,7 +141,14 @@ fn rejects(desk: &Desk) -> Vec<String> {
     let mut lines: Vec<(u64, String)> = text
         .lines()
         .skip(1)
-        .map(|line| (line.split('\t').next().unwrap().parse().unwrap(), line.to_owned()))
+        .map(|line| {
+            let mut fields: Vec<&str> = line.split('\t').collect();
+            // Stores put a quota that is exceeded into words of their own.
+            if fields[1] == "quota" {
+                fields.remove(2);
+            }
+            (fields[0].parse().unwrap(), fields.join("\t"))
+        })
         .collect();
     lines.sort();
     lines.into_iter().map(|(_, line)| line).collect()
@@ -294,7 +301,7 @@ async fn real_listings_come_out_the_same() {
         let mut text = String::new();
         let mut reader = zstd::Decoder::new(std::fs::File::open(path).unwrap()).unwrap();
         std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
-        let lines: Vec<&str> = text.lines().take(3000).collect();
+        let lines: Vec<&str> = text.lines().take(800).collect();
         let listing = lines.join("\n");
         let change = |options: &mut ImportOptions| {
             let (existing, rejects) = (options.existing, options.rejects.take());

@@ -61,6 +61,16 @@ impl Before for Hooked {
         store.apply(request).await
     }
 
+    async fn apply_each(
+        &self,
+        requests: Vec<Request>,
+        store: &dyn Store,
+    ) -> Vec<std::result::Result<Vec<Outcome>, ApplyError>> {
+        self.0.applies_begun.fetch_add(requests.len() as u64, Ordering::SeqCst);
+        pass(&self.0.hold_applies).await;
+        store.apply_each(requests).await
+    }
+
     async fn walk(&self, paths: &[Lfn], store: &dyn Store) -> Result<Vec<Walk>> {
         self.0.walks.fetch_add(1, Ordering::SeqCst);
         if paths.iter().any(|path| self.0.panics.lock().contains(path)) {

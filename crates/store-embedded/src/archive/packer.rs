@@ -11,7 +11,7 @@ use super::reader::Archive;
 use crate::disk::{Disk, DiskFile};
 use crate::history::{Form, History, Segment, cannot_read};
 use crate::log::{UNFINISHED, cannot_write};
-use crate::segment::{HEADER_BYTES, corrupt};
+use crate::segment::{HEADER_BYTES, begun_seal_in, corrupt, seal_in};
 use crate::segment_reader::SegmentReader;
 
 /// Bytes written and synced at once, at least: the log's own sync never waits behind much more.
@@ -26,7 +26,7 @@ const LEVEL: i32 = 1;
 enum Stage {
     /// A block of records.
     Packing,
-    /// Behind the records there must be nothing.
+    /// Behind the records there must be nothing but a seal.
     Zeros,
     /// What was written is read back: this block next.
     Comparing(Box<Archive>, usize),
@@ -47,6 +47,8 @@ pub(crate) struct Packer {
     plain: SegmentReader,
     /// How far the plain segment was read, and the change that must come there.
     offset: u64,
+    /// Behind the records it was looked for a seal.
+    seal_passed: bool,
     expected: Revision,
     last_time: TimeMs,
     blocks: Vec<Block>,
@@ -91,6 +93,7 @@ impl Packer {
             file,
             plain,
             offset: HEADER_BYTES as u64,
+            seal_passed: false,
             last_time: TimeMs(0),
             blocks: Vec::new(),
             records: Vec::new(),
@@ -180,7 +183,15 @@ impl Packer {
     }
 
     fn look_for_zeros(&mut self) -> Result<(), Error> {
-        let bytes = self.plain.bytes(self.offset, ZEROS_BYTES)?;
+        let (salt, offset) = (self.plain.salt(), self.offset);
+        let bytes = self.plain.bytes(offset, ZEROS_BYTES)?;
+        if !std::mem::replace(&mut self.seal_passed, true)
+            && let at = usize::try_from(offset).unwrap_or(usize::MAX)
+            && let Some(end) = seal_in(salt, at, bytes).or_else(|| begun_seal_in(at, bytes))
+        {
+            self.offset += end as u64;
+            return Ok(());
+        }
         if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
             let at = self.offset + at as u64;
             return Err(corrupt(self.plain.name(), at, "a log record is damaged"));

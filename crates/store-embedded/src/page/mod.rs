@@ -37,7 +37,7 @@ pub(crate) const PAGE_BYTES_MAX: usize = 2 << 20;
 /// Names from one that is whole to the next.
 const WHOLE_EVERY: usize = 16;
 /// Bytes before the marks.
-const HEAD_BYTES: usize = 104;
+pub(crate) const HEAD_BYTES: usize = 104;
 /// Zeros at the end, so that a number at the very end can be read as eight bytes.
 const TAIL_BYTES: usize = 8;
 

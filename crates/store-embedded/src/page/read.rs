@@ -544,7 +544,6 @@ impl Walk {
     }
 
     /// The next row of the page.
-    #[cfg(test)]
     pub fn next<'r>(&'r mut self, page: &Page<'r>) -> Result<Option<Row<'r>>, Damaged> {
         if self.advance(page)? { self.row(page).map(Some) } else { Ok(None) }
     }

@@ -14,6 +14,7 @@ mod guids;
 mod index;
 mod reader;
 mod reading;
+mod scan;
 mod writer;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod tests;
 pub(crate) use cache::Cache;
 pub(crate) use reader::{Cursor, PageAt, Run, head_of};
 pub(crate) use reading::{Held, Reading};
+pub(crate) use scan::{Gap, Scanned};
 pub(crate) use writer::{RunHead, RunWriter};
 
 use exacat_model::{DirId, Guid};
@@ -83,10 +85,12 @@ struct Section {
 /// ```text
 /// 0 magic · 8 rows u64 · 16 rows of what is gone u64 · 24 GUIDs u64 · 32 newest revision u64 · 40 pages end u64
 /// 48 four sections of 24 bytes (at, bytes, checksum): name filter, GUID filter, ends of blocks, index of the pages
-/// 144 blocks at u64 · 152 blocks u32 · 156 zeros · 188 checksum u32
+/// 144 blocks at u64 · 152 blocks u32 · 156 catalogue 16 · 172 number u64 · 180 salt u64 · 188 checksum u32
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// It has all that the header says, so that a run with a damaged header can still be told apart and read page by page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Footer {
+    head: RunHead,
     rows: u64,
     gone: u64,
     guids: u64,
@@ -98,7 +102,22 @@ struct Footer {
 }
 
 impl Footer {
-    fn encode(&self, salt: u64) -> [u8; FOOTER_BYTES] {
+    /// That of a run in which nothing is yet.
+    fn of(head: RunHead) -> Self {
+        Footer {
+            head,
+            rows: 0,
+            gone: 0,
+            guids: 0,
+            revision: 0,
+            pages_end: 0,
+            sections: [Section::default(); 4],
+            blocks_at: 0,
+            blocks: 0,
+        }
+    }
+
+    fn encode(&self) -> [u8; FOOTER_BYTES] {
         let mut bytes = [0; FOOTER_BYTES];
         bytes[..8].copy_from_slice(&FOOTER_MAGIC);
         let mut words = vec![self.rows, self.gone, self.guids, self.revision, self.pages_end];
@@ -110,14 +129,18 @@ impl Footer {
             bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
         }
         bytes[152..156].copy_from_slice(&self.blocks.to_le_bytes());
-        let sum = footer_checksum(salt, &bytes);
+        bytes[156..172].copy_from_slice(&self.head.catalogue);
+        bytes[172..180].copy_from_slice(&self.head.number.to_le_bytes());
+        bytes[180..188].copy_from_slice(&self.head.salt.to_le_bytes());
+        let sum = footer_checksum(self.head.salt, &bytes);
         bytes[FOOTER_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
     /// None if the bytes fail their checksum.
-    fn decode(bytes: &[u8; FOOTER_BYTES], salt: u64) -> Option<Self> {
+    fn decode(bytes: &[u8; FOOTER_BYTES]) -> Option<Self> {
         let word = |at: usize| u64_at(bytes, at);
+        let salt = word(180);
         let sum = footer_checksum(salt, bytes);
         if bytes[..8] != FOOTER_MAGIC || bytes[FOOTER_BYTES - 4..] != sum.to_le_bytes() {
             return None;
@@ -126,7 +149,10 @@ impl Footer {
         for (section, at) in sections.iter_mut().zip((48..).step_by(24)) {
             *section = Section { at: word(at), bytes: word(at + 8), checksum: word(at + 16) };
         }
+        let mut catalogue = [0; 16];
+        catalogue.copy_from_slice(&bytes[156..172]);
         Some(Footer {
+            head: RunHead { catalogue, number: word(172), salt },
             rows: word(8),
             gone: word(16),
             guids: word(24),

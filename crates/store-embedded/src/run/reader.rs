@@ -68,11 +68,11 @@ impl RowAt<'_> {
     }
 }
 
-fn corrupt(name: &str, what: impl std::fmt::Display) -> Error {
+pub(super) fn corrupt(name: &str, what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{name}: {what}"))
 }
 
-fn read_exactly(name: &str, file: &dyn DiskFile, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
+pub(super) fn read_exactly(name: &str, file: &dyn DiskFile, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
     let mut read = vec![0; bytes];
     match file.read_at(&mut read, at).map_err(|error| cannot_read(name, &error))? {
         got if got == bytes => Ok(read),
@@ -81,7 +81,7 @@ fn read_exactly(name: &str, file: &dyn DiskFile, at: u64, bytes: usize) -> Resul
 }
 
 impl RunHead {
-    fn decode(name: &str, bytes: &[u8]) -> Result<Self, Error> {
+    pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<Self, Error> {
         if bytes[..8] != MAGIC {
             return Err(corrupt(name, "this is no run"));
         }
@@ -128,8 +128,9 @@ impl Run {
         let footer_at = length.checked_sub(FOOTER_BYTES as u64).filter(|at| *at >= HEADER_BYTES as u64);
         let footer_at = footer_at.ok_or_else(|| corrupt(name, "it ends too early"))?;
         let end = read_exactly(name, &*file, footer_at, FOOTER_BYTES)?;
-        let footer = end.first_chunk().and_then(|end| Footer::decode(end, head.salt));
-        let footer = footer.ok_or_else(|| corrupt(name, "its end fails its checksum"))?;
+        let footer = end.first_chunk().and_then(Footer::decode).filter(|footer| footer.head == head);
+        let footer =
+            footer.ok_or_else(|| corrupt(name, "its end fails its checksum, or is another run's"))?;
         let section = |section: Section, what: &str| -> Result<Vec<u8>, Error> {
             let bad = || corrupt(name, format!("{what} fails its checksum"));
             let ends =

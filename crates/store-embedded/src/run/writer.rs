@@ -19,7 +19,7 @@ use crate::page::{PageBuilder, Row};
 const SLICE_BYTES: usize = 2 << 20;
 
 /// What a run is made with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunHead {
     /// The catalogue it is of.
     pub catalogue: [u8; 16],
@@ -122,7 +122,7 @@ impl RunWriter {
             directory: None,
             guids: Filter::for_keys(rows_max),
             sorter: Sorter::new(scratch, sorted_in_memory),
-            footer: Footer::default(),
+            footer: Footer::of(head),
         })
     }
 
@@ -199,7 +199,7 @@ impl RunWriter {
         bytes.clear();
         self.index.encode(&mut bytes);
         footer.sections[3] = out.section(salt, &bytes)?;
-        out.put(&footer.encode(salt))?;
+        out.put(&footer.encode())?;
         out.flush()?;
         debug_assert!(out.at >= FOOTER_BYTES as u64);
         Ok(out.at)

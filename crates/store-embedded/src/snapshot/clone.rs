@@ -126,6 +126,7 @@ fn copy_log(disk: &dyn Disk, from: &Layout, clone: &Layout, label: &Label, id: C
         let path = clone.log().join(segment::file_name(segment.first_revision));
         let header = Header::decode(&segment.name(), &bytes)?;
         bytes[..HEADER_BYTES].copy_from_slice(&Header { catalogue: id, ..header }.encode());
+        segment::put_seal(&mut bytes, header.salt, Revision(up_to.0 + 1));
         write_small(disk, &path, &bytes).map_err(|error| cannot_write(&path, &error))?;
     }
     Ok(())

@@ -15,7 +15,7 @@ use crate::record::{self, Head, RecordWriter, encode_effect};
 use crate::segment::{CatalogueId, HEADER_BYTES, Header, Records, corrupt};
 
 /// The bytes of the first of these segments, plain, up to a change in it that is there.
-pub(super) fn cut(
+pub(crate) fn cut(
     disk: &dyn Disk,
     log_of: CatalogueId,
     segments: &[Arc<Segment>],

@@ -144,7 +144,7 @@ fn placed(state: &State, entry: Entry) -> EntryAt {
     if entry.id() != EntryId::Directory(DirId::ROOT) {
         names.push(entry.at.name.as_str());
     }
-    EntryAt { lfn: Lfn::from_names(names.into_iter()), entry }
+    EntryAt { lfn: Lfn::from_names(names), entry }
 }
 
 /// Where this entry is in the tree of a state; none if it is not.

@@ -18,6 +18,7 @@ use std::path::Path;
 
 use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
 
+use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, read_text, write_small};
 use crate::history::cannot_read;
 use crate::identity::{hex, parse_hex};
@@ -100,33 +101,6 @@ impl Label {
     pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<()> {
         let path = directory.join(FILE);
         write_small(disk, &path, self.encode().as_bytes()).map_err(|error| cannot_write(&path, &error))
-    }
-}
-
-/// Ends a text with a line that has its checksum.
-pub(super) fn with_checksum(mut text: String) -> String {
-    let sum = crc32fast::hash(text.as_bytes());
-    text.push_str(&format!("checksum {sum:08x}\n"));
-    text
-}
-
-/// Is the last line the checksum of those before it?
-pub(super) fn check_checksum(text: &str) -> Result<()> {
-    let at = text.strip_suffix('\n').and_then(|text| Some(text.rfind('\n')? + 1));
-    let whole = at.is_some_and(|at| with_checksum(text[..at].to_owned()) == text);
-    if whole { Ok(()) } else { Err(Error::new(ErrorKind::Corrupt, "it fails its checksum")) }
-}
-
-/// Is it a version that this release reads?
-pub(super) fn check_version(line: Option<&str>, newest: u32) -> Result<()> {
-    let version = line.and_then(|line| line.strip_prefix("version ")?.parse::<u32>().ok());
-    match version {
-        Some(version) if version <= newest => Ok(()),
-        Some(version) => {
-            let what = format!("has version {version}, this release reads up to {newest}: use a newer one");
-            Err(Error::new(ErrorKind::Invalid, what))
-        }
-        None => Err(Error::new(ErrorKind::Corrupt, "the version is missing or damaged")),
     }
 }
 

@@ -4,7 +4,7 @@
 //! an earlier point goes on from there, on another line: then what its log has after that point never followed what the
 //! snapshot has. A segment is the same on two lines if its first revision and its salt are; it may be cut on one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_model::{Change, Error, ErrorKind, Result, Revision};
@@ -25,9 +25,13 @@ pub(super) fn file_of(disk: &dyn Disk, segment: &Segment) -> Result<PathBuf> {
 
 /// The header that a segment was begun with.
 pub(super) fn header_of(disk: &dyn Disk, segment: &Segment) -> Result<Header> {
-    let path = file_of(disk, segment)?;
+    header_of_file(disk, &file_of(disk, segment)?)
+}
+
+/// The header of the segment in this file, plain or archived.
+pub(crate) fn header_of_file(disk: &dyn Disk, path: &Path) -> Result<Header> {
     let name = path.display().to_string();
-    let file = disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
+    let file = disk.open_to_read(path).map_err(|error| cannot_read(&name, &error))?;
     let mut bytes = [0; HEADER_BYTES];
     let read = file.read_at(&mut bytes, 0).map_err(|error| cannot_read(&name, &error))?;
     if is_archived(&bytes) {
@@ -68,7 +72,6 @@ fn is_same(disk: &dyn Disk, one: &Segment, other: &Segment) -> Result<bool> {
 }
 
 /// The segments of one line: those before a snapshot that are kept, its own, and those after it.
-
 pub(super) struct Line {
     pub segments: Vec<Arc<Segment>>,
     /// The catalogue's log goes on from the snapshot.
@@ -124,7 +127,7 @@ pub(super) fn line(
 }
 
 /// Gives a segment's file a further name in another directory.
-pub(super) fn link_segment(disk: &dyn Disk, segment: &Segment, into: &std::path::Path) -> Result<()> {
+pub(super) fn link_segment(disk: &dyn Disk, segment: &Segment, into: &Path) -> Result<()> {
     let path = file_of(disk, segment)?;
     let name = path.file_name().unwrap_or_default();
     disk.hard_link(&path, &into.join(name)).map_err(|error| match error.kind() {

@@ -24,7 +24,7 @@
 
 mod backup;
 mod clone;
-mod cut;
+pub(crate) mod cut;
 mod diff;
 mod label;
 mod line;
@@ -32,10 +32,12 @@ mod restore;
 mod serve;
 pub(crate) mod switch;
 mod take;
-mod view;
+pub(crate) mod view;
 
+pub(crate) use backup::files_of_backup;
 pub use backup::{BackupInfo, BackupSource};
 pub use clone::Cloned;
+pub(crate) use line::header_of_file;
 pub use restore::{RestorePoint, RestoreProgress, Restored};
 pub(crate) use serve::Keeper;
 pub(crate) use take::sweep;
@@ -65,6 +67,15 @@ fn existing(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<Layou
         count => format!("there are {count} others"),
     };
     Err(Error::new(ErrorKind::NotFound, format!("there is no snapshot {name}: {there}")))
+}
+
+/// What one of the texts here says, written again; none if nothing here is called so.
+pub(crate) fn read_again(name: &str, text: &str) -> Option<Result<String>> {
+    match name {
+        label::FILE => Some(label::Label::decode(text).map(|label| label.encode())),
+        switch::FILE => Some(switch::decode(text).map(switch::encode)),
+        other => backup::read_again(other, text),
+    }
 }
 
 /// For tests, which have a disk of their own.

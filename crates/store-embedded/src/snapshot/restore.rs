@@ -291,7 +291,9 @@ impl Work<'_> {
     /// Writes the first of these segments anew, up to a change in it.
     fn cut(&self, segments: &[Arc<Segment>], up_to: Revision, into: &Path) -> Result<()> {
         let disk = &**self.disk;
-        let bytes = cut(disk, self.identity.id, segments, up_to)?;
+        let mut bytes = cut(disk, self.identity.id, segments, up_to)?;
+        let salt = segment::Header::decode(&segments[0].name(), &bytes)?.salt;
+        segment::put_seal(&mut bytes, salt, Revision(up_to.0 + 1));
         let path = into.join(segment::file_name(segments[0].first_revision));
         write_small(disk, &path, &bytes).map_err(|error| cannot_write(&path, &error))
     }

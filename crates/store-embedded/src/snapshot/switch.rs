@@ -22,20 +22,20 @@ use std::path::{Path, PathBuf};
 
 use exacat_model::{Error, ErrorKind, Result};
 
-use super::label::{check_checksum, check_version, with_checksum};
+use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, exists, list_if_there, read_text, remove_tree, replace_small};
 use crate::history::cannot_read;
 use crate::identity::{FILE as CATALOGUE, Identity, Layout};
 use crate::log::cannot_write;
 
-const FILE: &str = "RESTORE";
+pub(super) const FILE: &str = "RESTORE";
 const VERSION: u32 = 1;
 
-fn encode(number: u64) -> String {
+pub(super) fn encode(number: u64) -> String {
     with_checksum(format!("exacat restore\nversion {VERSION}\nset-aside {number}\n"))
 }
 
-fn decode(text: &str) -> Result<u64> {
+pub(super) fn decode(text: &str) -> Result<u64> {
     let damaged = || Error::new(ErrorKind::Corrupt, "it is damaged");
     let mut lines = text.lines();
     if lines.next() != Some("exacat restore") {
@@ -70,7 +70,7 @@ pub(crate) fn check_settled(disk: &dyn Disk, data: &Layout) -> Result<()> {
 }
 
 /// What the next restore sets aside goes there.
-pub(super) fn next_aside(disk: &dyn Disk, data: &Layout) -> Result<u64> {
+pub(crate) fn next_aside(disk: &dyn Disk, data: &Layout) -> Result<u64> {
     let directory = data.set_aside();
     let names = list_if_there(disk, &directory)
         .map_err(|error| cannot_read(&directory.display().to_string(), &error))?;
@@ -78,12 +78,12 @@ pub(super) fn next_aside(disk: &dyn Disk, data: &Layout) -> Result<u64> {
 }
 
 /// Where that is.
-pub(super) fn aside(data: &Layout, number: u64) -> PathBuf {
+pub(crate) fn aside(data: &Layout, number: u64) -> PathBuf {
     data.set_aside().join(number.to_string())
 }
 
 /// Makes what was prepared count, and sets aside what was there. After an error either may be so.
-pub(super) fn switch(disk: &dyn Disk, data: &Layout, number: u64, was: Option<&Identity>) -> Result<()> {
+pub(crate) fn switch(disk: &dyn Disk, data: &Layout, number: u64, was: Option<&Identity>) -> Result<()> {
     let aside = Layout::new(&aside(data, number));
     let cannot = |error: io::Error| cannot_write(data.root(), &error);
     disk.create_directory(aside.root()).map_err(cannot)?;

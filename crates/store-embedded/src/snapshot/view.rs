@@ -30,7 +30,7 @@ use crate::table::Shelf;
 
 /// Where reading a log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// With this change.
     Revision(Revision),
     /// With the last change up to this time.
@@ -83,7 +83,7 @@ impl Replay for Until<'_> {
 }
 
 /// Builds the state that runs and a log give, up to somewhere. Of more than `rows_max` rows in memory, runs are made.
-pub(super) fn build(
+pub(crate) fn build(
     disk: &dyn Disk,
     shelf: Shelf,
     (log_of, segments): (CatalogueId, &[Arc<Segment>]),
@@ -114,7 +114,7 @@ pub(super) fn build(
 }
 
 /// Puts what is in memory only into a run.
-pub(super) fn flush_built(built: &mut Builder) -> Result<()> {
+pub(crate) fn flush_built(built: &mut Builder) -> Result<()> {
     flush(&mut built.state, &built.operations, &mut built.shelf)
 }
 

@@ -373,7 +373,7 @@ impl State {
     }
 
     /// Keeps a booking in place of the GUID's last one, or none.
-    pub(super) fn set_booking(&mut self, guid: Guid, after: Option<Booking>) -> Result<(), Defect> {
+    pub(crate) fn set_booking(&mut self, guid: Guid, after: Option<Booking>) -> Result<(), Defect> {
         let before = self.bookings.remove(&guid);
         match &after {
             Some(booking) => self.put_side(keyspace::BOOKINGS, &guid.0, &booking.to_bytes())?,
@@ -411,7 +411,7 @@ impl State {
 
     // ---- members, records ----
 
-    pub(super) fn set_member(&mut self, collection: Guid, member: Guid, added: bool) -> Result<(), Defect> {
+    pub(crate) fn set_member(&mut self, collection: Guid, member: Guid, added: bool) -> Result<(), Defect> {
         if self.look().has_member(collection, member)? == added {
             return Err(Defect::new(format!("{member} is a member, or is none, already")));
         }
@@ -433,7 +433,7 @@ impl State {
         members.into_iter().try_for_each(|member| self.set_member(collection, member, false))
     }
 
-    pub(super) fn set_record(&mut self, record: Record, revision: Revision) -> Result<(), Defect> {
+    pub(crate) fn set_record(&mut self, record: Record, revision: Revision) -> Result<(), Defect> {
         let key = record.key();
         self.forget_record(key)?;
         if let Some(name) = record.unique_name() {
@@ -522,7 +522,7 @@ impl State {
 
     /// Puts an entry, and counts it; `trashed`: as an item of the trash. `encoded` are its canonical bytes, if they are
     /// there already: then it was decided on this very state, and is not checked again.
-    pub(super) fn insert_entry(
+    pub(crate) fn insert_entry(
         &mut self,
         entry: &Entry,
         trashed: Option<&Trashed>,

@@ -17,7 +17,7 @@ use crate::defect::Defect;
 use crate::keyspace;
 
 /// The deletion of a row.
-pub(super) fn deletion_of(bytes: &[u8]) -> Result<Deletion, Defect> {
+pub(crate) fn deletion_of(bytes: &[u8]) -> Result<Deletion, Defect> {
     let reader = &mut Reader::new(bytes);
     let deletion = Deletion::decode(reader)?;
     reader.clone().finish()?;
@@ -74,7 +74,7 @@ impl State {
     }
 
     /// Puts it on the queue.
-    pub(super) fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
+    pub(crate) fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
         let account = self.accounts.ses.entry(se).or_default();
         change(&mut account.deletions_usage, &SeAccount::of_deletion(deletion.size), &NOTHING)?;
         let (id, hash) = (deletion.id, hash_of(&deletion));

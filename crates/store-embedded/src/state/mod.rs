@@ -39,6 +39,7 @@ use crate::table::{Table, Version};
 pub(crate) use accounts::Accounts;
 pub(crate) use apply::Stamp;
 pub(crate) use carry::{Loader, Part, Summary};
+pub(crate) use deletions::deletion_of;
 pub(crate) use digest::Digest;
 pub(crate) use digest::Item;
 pub(crate) use directories::{Above, Directories, Directory, Top};
@@ -46,7 +47,7 @@ pub(crate) use gathered::Gathered;
 pub(crate) use lookup::Lookup;
 pub(crate) use operations::Operations;
 pub(crate) use read::{MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage};
-pub(crate) use resident::Frozen;
+pub(crate) use resident::{Frozen, decoded};
 pub(crate) use walk::Hints;
 
 /// Everything the catalogue holds at one revision.
@@ -102,10 +103,22 @@ impl State {
         }
     }
 
+    /// A state with nothing in it, to be filled with what was gathered.
+    pub fn bare(seed: u64, cache: Arc<Cache>) -> Self {
+        Self::empty(seed, Arc::default(), cache)
+    }
+
     /// The state of a new catalogue (clause N1).
     pub fn new(seed: u64, cache: Arc<Cache>) -> Result<Self, Defect> {
         let mut state = Self::empty(seed, Arc::default(), cache);
-        let root = Entry {
+        state.insert_entry(&Self::new_root(), None, None)?;
+        state.add_admin()?;
+        Ok(state)
+    }
+
+    /// The root of a new catalogue.
+    pub fn new_root() -> Entry {
+        Entry {
             at: At { parent: DirId::ROOT, name: Name::root() },
             owner: UserId::ADMIN,
             group: GroupId::ADMIN,
@@ -116,8 +129,11 @@ impl State {
             expires: None,
             tags: Vec::new(),
             body: Body::Directory(DirId::ROOT),
-        };
-        state.insert_entry(&root, None, None)?;
+        }
+    }
+
+    /// Adds the admin and the admin's group, as a new catalogue has them.
+    pub fn add_admin(&mut self) -> Result<(), Defect> {
         let name = AccountName::parse("admin").map_err(Defect::Unreadable)?;
         let user = User {
             id: UserId::ADMIN,
@@ -130,9 +146,8 @@ impl State {
             home: None,
             disabled: false,
         };
-        state.set_record(Record::User(user), Revision(0))?;
-        state.set_record(Record::Group(Group { id: GroupId::ADMIN, name }), Revision(0))?;
-        Ok(state)
+        self.set_record(Record::User(user), Revision(0))?;
+        self.set_record(Record::Group(Group { id: GroupId::ADMIN, name }), Revision(0))
     }
 
     /// Equal for equal states.

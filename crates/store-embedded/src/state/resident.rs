@@ -47,14 +47,14 @@ impl Frozen {
 
 /// What a state says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SelfSaid {
-    revision: Revision,
-    time: TimeMs,
-    next_directory: u64,
+pub(crate) struct SelfSaid {
+    pub revision: Revision,
+    pub time: TimeMs,
+    pub next_directory: u64,
     entries: u64,
     trash_items: u64,
     digest: u128,
-    operations_from: Revision,
+    pub operations_from: Revision,
 }
 
 impl Encode for SelfSaid {
@@ -83,7 +83,8 @@ impl Decode for SelfSaid {
 /// The value of an SE's row, beside what its directories and bookings say.
 type SeRow = (Account, u64);
 
-fn decoded<T: Decode>(bytes: &[u8]) -> Result<T, Defect> {
+/// What these bytes, all of them, are.
+pub(crate) fn decoded<T: Decode>(bytes: &[u8]) -> Result<T, Defect> {
     let mut reader = Reader::new(bytes);
     let value = T::decode(&mut reader)?;
     reader.finish()?;
@@ -195,12 +196,18 @@ impl State {
         Self::said_in(runs).map(|said| said.digest)
     }
 
+    /// The last change in these runs, and when that was.
+    pub fn moment_in(runs: &[Arc<Run>]) -> Option<(Revision, TimeMs)> {
+        Self::said_in(runs).map(|said| (said.revision, said.time))
+    }
+
     /// The last change in these runs.
     pub fn revision_in(runs: &[Arc<Run>]) -> Option<Revision> {
         Self::said_in(runs).map(|said| said.revision)
     }
 
-    fn said_in(runs: &[Arc<Run>]) -> Option<SelfSaid> {
+    /// What the newest of these runs says of its state.
+    pub fn said_in(runs: &[Arc<Run>]) -> Option<SelfSaid> {
         let version = Version { runs: runs.to_vec() };
         let view = View { active: None, frozen: &[], version: &version, reading: Reading::in_passing() };
         let said = view.find(keyspace::SUMMARY, b"", |row| row.map(|row| decoded::<SelfSaid>(row.rest)));

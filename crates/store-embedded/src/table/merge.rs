@@ -167,6 +167,11 @@ impl<'s> Merged<'s> {
         row.map(Some).ok_or_else(|| Defect::new("a source without its row"))
     }
 
+    /// Which source the row it is at is of, as they were given, those counted that are at their end.
+    pub fn source(&self) -> Option<usize> {
+        self.order.first().copied()
+    }
+
     /// All sources leave the key that was given.
     fn pass(&mut self) -> Result<(), Defect> {
         let Some(first) = self.order.first() else { return Ok(()) };

@@ -29,7 +29,9 @@ use crate::page::Row;
 use crate::run::{Cache, Held, Reading, Run, RunWriter};
 
 pub(crate) use merge::{From, Merged};
-pub(crate) use shelf::{Begun, Shelf, name as run_file_name};
+pub(crate) use shelf::{
+    Begun, Shelf, begin_run, name as run_file_name, next_number, number_of, scratch_name,
+};
 
 /// The runs of a moment.
 #[derive(Clone, Default)]
@@ -233,13 +235,13 @@ pub(crate) fn write_memtable<'r>(
     mut writer: RunWriter,
 ) -> Result<u64, Error> {
     for row in memtable.from(DirId(0), b"", false) {
-        writer.push(&row.map_err(Error::from)?).map_err(|error| cannot_write(&error))?;
+        writer.push(&row.map_err(Error::from)?).map_err(|error| cannot_write_run(&error))?;
     }
     for row in further {
-        writer.push(&row).map_err(|error| cannot_write(&error))?;
+        writer.push(&row).map_err(|error| cannot_write_run(&error))?;
     }
     let rows = writer.rows();
-    writer.finish().map_err(|error| cannot_write(&error))?;
+    writer.finish().map_err(|error| cannot_write_run(&error))?;
     Ok(rows)
 }
 
@@ -257,17 +259,17 @@ pub(crate) fn merge_runs(
     let mut merged = Merged::from(none, runs.iter().map(Arc::clone), From::START, Reading::in_passing())?;
     while let Some(row) = merged.next()? {
         if (!row.is_gone() || below) && kept(&row) {
-            writer.push(&row).map_err(|error| cannot_write(&error))?;
+            writer.push(&row).map_err(|error| cannot_write_run(&error))?;
         }
         if !go_on(&writer) {
             return Ok(None);
         }
     }
     let rows = writer.rows();
-    writer.finish().map_err(|error| cannot_write(&error))?;
+    writer.finish().map_err(|error| cannot_write_run(&error))?;
     Ok(Some(rows))
 }
 
-fn cannot_write(error: &std::io::Error) -> Error {
+pub(crate) fn cannot_write_run(error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("cannot write a run: {error}"))
 }

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
 use super::Version;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, list_if_there};
 use crate::history::cannot_read;
 use crate::identity::Identity;
 use crate::log::{cannot_write, random_u64};
 use crate::manifest::{Manifest, RunNamed};
 use crate::run::{Run, RunHead, RunWriter};
+use crate::segment::CatalogueId;
 
 /// How the name of a run's file ends.
 const RUN: &str = ".run";
@@ -57,6 +58,42 @@ pub(crate) fn name(number: u64) -> String {
     format!("{number:010}{RUN}")
 }
 
+/// A number that is higher than that of any run in a directory.
+pub(crate) fn next_number(disk: &dyn Disk, directory: &Path) -> Result<u64, Error> {
+    let names = list_if_there(disk, directory)
+        .map_err(|error| cannot_read(&directory.display().to_string(), &error))?;
+    let numbers = names.iter().filter_map(|name| number_of(name));
+    Ok(numbers.max().map_or(0, |number| number.saturating_add(1)))
+}
+
+/// The number of the run whose file is called so.
+pub(crate) fn number_of(name: &str) -> Option<u64> {
+    name.strip_suffix(RUN)?.parse().ok()
+}
+
+/// Begins a run's file, and another beside it for sorting.
+pub(crate) fn begin_run(
+    disk: &dyn Disk,
+    directory: &Path,
+    catalogue: CatalogueId,
+    number: u64,
+    rows_max: u64,
+) -> Result<RunWriter, Error> {
+    let create = |name: String| -> Result<Arc<dyn DiskFile>, Error> {
+        let path = directory.join(name);
+        disk.create(&path).map(Arc::from).map_err(|error| cannot_write(&path, &error))
+    };
+    let (file, scratch) = (create(name(number))?, create(scratch_name(number))?);
+    let head = RunHead { catalogue, number, salt: random_u64()? };
+    let writer = RunWriter::new(file, scratch, head, rows_max, SORTED_IN_MEMORY);
+    writer.map_err(|error| cannot_write(&directory.join(name(number)), &error))
+}
+
+/// What the file beside a run that is being written is called.
+pub(crate) fn scratch_name(number: u64) -> String {
+    format!("{number:010}.scratch")
+}
+
 impl Shelf {
     /// Opens the runs that the manifest names, and removes other files. A new shelf is empty.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, identity: impl Into<Identity>) -> Result<Self, Error> {
@@ -73,7 +110,11 @@ impl Shelf {
         identity: impl Into<Identity>,
     ) -> Result<Self, Error> {
         let identity = identity.into();
-        let manifest = Manifest::load(&*disk, directory, identity.id)?.unwrap_or_default();
+        let manifest = match Manifest::load(&*disk, directory, identity.id)? {
+            Some(manifest) => manifest,
+            // Whatever lies there without one: no number is given twice.
+            None => Manifest { next_run: next_number(&*disk, directory)?, ..Manifest::default() },
+        };
         let (directory, version) = (directory.to_owned(), Arc::default());
         let mut shelf = Shelf { disk, directory, identity, manifest, version };
         let runs: Result<Vec<Arc<Run>>, Error> =
@@ -112,12 +153,12 @@ impl Shelf {
         Ok(Arc::new(run))
     }
 
-    /// Removes what no manifest names.
-    fn sweep(&self) -> Result<(), Error> {
+    /// Removes what no manifest names. Only to be done when all that counts was found.
+    pub fn sweep(&self) -> Result<(), Error> {
         let list = self.disk.list(&self.directory);
         let list = list.map_err(|error| cannot_read(&self.directory.display().to_string(), &error))?;
         for name in list {
-            let number = name.strip_suffix(RUN).and_then(|number| number.parse::<u64>().ok());
+            let number = number_of(&name);
             let named =
                 number.is_some_and(|number| self.manifest.runs.iter().any(|run| run.number == number));
             if !named && (number.is_some() || name.ends_with(".scratch")) {
@@ -139,21 +180,15 @@ impl Shelf {
         let number = self.manifest.next_run;
         // Not used again, even if nothing comes of it: what is cached of a run is known by its number.
         self.manifest.next_run += 1;
-        let create = |name: String| -> Result<Arc<dyn DiskFile>, Error> {
-            let path = self.directory.join(name);
-            self.disk.create(&path).map(Arc::from).map_err(|error| cannot_write(&path, &error))
-        };
-        let (file, scratch) = (create(name(number))?, create(format!("{number:010}.scratch"))?);
-        let head = RunHead { catalogue: self.identity.writes_runs_of(), number, salt: random_u64()? };
-        let writer = RunWriter::new(file, scratch, head, rows_max, SORTED_IN_MEMORY)
-            .map_err(|error| cannot_write(&self.directory.join(name(number)), &error))?;
+        let writer =
+            begin_run(&*self.disk, &self.directory, self.identity.writes_runs_of(), number, rows_max)?;
         Ok(Begun { number, writer })
     }
 
     /// A run that was begun came to nothing.
     pub fn give_up(&self, number: u64) {
         self.remove(&name(number));
-        self.remove(&format!("{number:010}.scratch"));
+        self.remove(&scratch_name(number));
     }
 
     /// A finished run counts from now on: as the newest, with everything up to a revision in runs.
@@ -192,7 +227,7 @@ impl Shelf {
         let mut runs = self.version.runs.clone();
         runs.splice(places, [run]);
         self.version = Arc::new(Version { runs });
-        self.remove(&format!("{number:010}.scratch"));
+        self.remove(&scratch_name(number));
         // Whoever reads one has its file open still.
         gone.iter().for_each(|run| self.remove(&name(run.number)));
         Ok(())
@@ -202,6 +237,19 @@ impl Shelf {
     /// the next. Those from the first on that is being `merged` are left alone.
     pub fn mergeable(&self, merged: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
         let places = self.alike(merged)?;
+        Some((self.version.runs[places.clone()].to_vec(), places.end < self.version.runs.len()))
+    }
+
+    /// Neighbours in age, whatever their sizes, of those that are not being `merged` and newer than these: as many as `choose`
+    /// says, of so many.
+    #[cfg(test)]
+    pub fn any_neighbours(
+        &self,
+        merged: &HashSet<u64>,
+        choose: impl FnOnce(usize) -> Option<std::ops::Range<usize>>,
+    ) -> Option<(Vec<Arc<Run>>, bool)> {
+        let free = self.manifest.runs.iter().take_while(|run| !merged.contains(&run.number)).count();
+        let places = choose(free)?;
         Some((self.version.runs[places.clone()].to_vec(), places.end < self.version.runs.len()))
     }
 

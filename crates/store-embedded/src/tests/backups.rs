@@ -312,11 +312,8 @@ async fn real_files_are_backed_up_cloned_and_restored() {
     let state = whole(&store).await;
     let safe = place.path().join("safe");
     let mut cursor = Cursor::default();
-    loop {
-        match store.backup(safe.to_str().unwrap(), &cursor).await.unwrap() {
-            (_, Some(next)) => cursor = next,
-            (_, None) => break,
-        }
+    while let (_, Some(next)) = store.backup(safe.to_str().unwrap(), &cursor).await.unwrap() {
+        cursor = next;
     }
     drive(&store, &mut workload, 30).await;
     assert!(!store.diff(&name("s"), None, &Cursor::default(), 100).await.unwrap().0.is_empty());

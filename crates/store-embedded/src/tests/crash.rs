@@ -41,7 +41,8 @@ async fn hold(disk: &SimulatedDisk) -> (Vec<Change>, u128) {
 /// answered, and with itself opened again without runs. Then the next workload goes on from one of them.
 #[tokio::test]
 async fn nothing_answered_is_lost_and_nothing_is_half_there() {
-    for seed in 0..60 {
+    for chosen in super::seeds(60) {
+        let seed = chosen.0;
         let mut random = Random(seed);
         let mut disk = SimulatedDisk::new();
         let mut workload = Workload::new(seed);

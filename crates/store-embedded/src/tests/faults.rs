@@ -162,6 +162,36 @@ async fn a_read_waits_until_what_it_saw_is_durable() {
     assert_eq!(store.locate(&[EntryId::Directory(DirId(3))]).await.unwrap().len(), 1);
 }
 
+/// Goal: an audit of a live store stops nobody from writing, and is of one state. Method: a reading of the audit that does not
+/// return; changes meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_go_on_while_a_live_store_is_audited() {
+    let disk = SimulatedDisk::new();
+    let store = open(&disk);
+    apply(&store, 1, (0..200).map(|item| file(DirId::ROOT, &format!("f{item}"), item + 1)).collect()).await;
+    store.flush().await.unwrap();
+    let before = store.revision().await.unwrap();
+    disk.hold_reads(true);
+    let auditing = tokio::spawn({
+        let store = store.clone();
+        async move { store.audit().await }
+    });
+    disk.wait_for_held_read();
+    for number in 2..20 {
+        apply(&store, number, vec![mkdir(DirId::ROOT, &format!("d{number}"))]).await;
+    }
+    assert!(!auditing.is_finished());
+    disk.hold_reads(false);
+    let audit = auditing.await.unwrap().unwrap();
+    assert_eq!((audit.revision, audit.findings_total), (before, 0));
+    assert_sound(&store).await;
+    // Without space for runs it is done all the same.
+    disk.refuse_runs(true);
+    apply(&store, 20, vec![mkdir(DirId::ROOT, "further")]).await;
+    assert_eq!(store.audit().await.unwrap().revision, store.revision().await.unwrap());
+    disk.refuse_runs(false);
+}
+
 /// Goal: the queue is bounded; who finds it full waits, and everyone is answered. Method: as above, with more
 /// requests than there are places.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,16 +1,20 @@
 //! Tests of the engine as a whole, on a simulated disk: what the conformance suite cannot see.
 
-mod archiving;
-mod backups;
+pub mod archiving;
+pub mod backups;
 mod behaviour;
 mod carried_over;
 mod crash;
 mod damage;
+mod fault_matrix;
 mod faults;
+mod fuzzed;
 mod golden;
 mod loading;
+mod repairing;
 mod restoring;
 mod retention;
+pub mod schedules;
 pub mod simulated;
 mod snapshots;
 mod workload;
@@ -26,6 +30,29 @@ use exacat_store::{Clock, Outcome, Request, Store};
 
 use crate::{EmbeddedSettings, EmbeddedStore};
 use simulated::SimulatedDisk;
+
+/// So many seeds, times the number in `EXACAT_TEST_ROUNDS`; or the one in `EXACAT_TEST_SEED`, which a test that fails
+/// has printed.
+pub fn seeds(usual: u64) -> impl Iterator<Item = Seed> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let all = match number("EXACAT_TEST_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..usual * number("EXACAT_TEST_ROUNDS").unwrap_or(1),
+    };
+    all.map(Seed)
+}
+
+/// One of them; it is printed if the test fails while this lives.
+pub struct Seed(pub u64);
+
+impl Drop for Seed {
+    #[allow(clippy::print_stderr, reason = "it is how a failure is told")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("to try this again: EXACAT_TEST_SEED={}", self.0);
+        }
+    }
+}
 
 /// A clock that goes on by a second each time it is asked.
 #[derive(Default)]

@@ -80,6 +80,8 @@ struct Pending {
 pub enum Fault {
     /// The operation of this number fails so, once.
     Once(u64, io::ErrorKind),
+    /// The reading of this number, of any file, fails, once.
+    Read(u64),
     /// A write of this number fails after half of its bytes.
     Short(u64),
     /// The power goes at the operation of this number: it and all after it fail.
@@ -94,12 +96,15 @@ struct Inner {
     name_changes: Vec<Pending>,
     locked: BTreeSet<PathBuf>,
     operations: u64,
+    reads: u64,
     fault: Option<Fault>,
     dead: bool,
     full: bool,
     refuse_runs: bool,
     hold_syncs: bool,
     syncs_waiting: usize,
+    hold_reads: bool,
+    reads_waiting: usize,
     /// Directories that are file systems of their own.
     devices: Vec<PathBuf>,
 }
@@ -157,6 +162,11 @@ impl SimulatedDisk {
         self.0.inner.lock().operations
     }
 
+    /// Readings so far.
+    pub fn reads(&self) -> u64 {
+        self.0.inner.lock().reads
+    }
+
     pub fn set_fault(&self, fault: Option<Fault>) {
         self.0.inner.lock().fault = fault;
     }
@@ -185,6 +195,21 @@ impl SimulatedDisk {
     pub fn hold_syncs(&self, hold: bool) {
         self.0.inner.lock().hold_syncs = hold;
         self.0.changed.notify_all();
+    }
+
+    /// From now on readings do not return, or do again.
+    pub fn hold_reads(&self, hold: bool) {
+        self.0.inner.lock().hold_reads = hold;
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until a reading is held.
+    pub fn wait_for_held_read(&self) {
+        let mut inner = self.0.inner.lock();
+        while inner.reads_waiting == 0 {
+            let timeout = std::time::Duration::from_secs(30);
+            assert!(!self.0.changed.wait_for(&mut inner, timeout).timed_out(), "nothing was read");
+        }
     }
 
     /// Waits until a sync is held.
@@ -531,7 +556,17 @@ struct SimulatedFile {
 
 impl DiskFile for SimulatedFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        let inner = self.disk.0.inner.lock();
+        let mut inner = self.disk.0.inner.lock();
+        inner.reads_waiting += 1;
+        self.disk.0.changed.notify_all();
+        while inner.hold_reads {
+            self.disk.0.changed.wait(&mut inner);
+        }
+        inner.reads_waiting -= 1;
+        inner.reads += 1;
+        if inner.fault == Some(Fault::Read(inner.reads)) {
+            return Err(io::Error::other("the disk cannot read this"));
+        }
         let bytes = &inner.contents[self.number].volatile;
         let from = (offset as usize).min(bytes.len());
         let count = into.len().min(bytes.len() - from);

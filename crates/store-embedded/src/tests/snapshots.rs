@@ -51,7 +51,7 @@ pub async fn drive_as(store: &EmbeddedStore, workload: &mut Workload, requests: 
 const DIRECTORIES: u64 = 200;
 
 /// Every entry by where it is kept, in the tree and below the trash.
-async fn entries(store: &EmbeddedStore) -> BTreeMap<(u64, Vec<u8>), Entry> {
+pub async fn entries(store: &EmbeddedStore) -> BTreeMap<(u64, Vec<u8>), Entry> {
     let mut all = BTreeMap::new();
     let root = store.walk(&[exacat_model::Lfn::root()]).await.unwrap().remove(0);
     let WalkEnd::Found(root) = root.end else { panic!("there is a root") };

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use exacat_model::{Error, ErrorKind, Result};
 
-use super::super::label::{check_checksum, check_version, with_checksum};
+use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, read_text};
 use crate::history::cannot_read;
 use crate::identity::parse_hex;

@@ -24,7 +24,8 @@ use std::path::{Path, PathBuf};
 
 use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
 
-use super::label::{Label, check_checksum, check_version, with_checksum};
+use super::label::Label;
+use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, list_if_there, read_text, replace_small};
 use crate::history::cannot_read;
 use crate::identity::{hex, parse_hex};
@@ -121,6 +122,33 @@ impl Shelter {
         labels.sort_by_key(|label| (label.time, label.revision));
         Ok(labels)
     }
+}
+
+/// What one of the texts here says, written again; none if nothing here is called so.
+pub(super) fn read_again(name: &str, text: &str) -> Option<Result<String>> {
+    match name {
+        FILE => Some(decode(text).map(encode)),
+        files::NAME => Some(files::decode(text).map(|files| files::encode(&files))),
+        _ => None,
+    }
+}
+
+/// What a backup is made of, by the names of the files: runs by number, segments by first revision.
+pub(crate) struct BackupFiles {
+    pub runs: Vec<(u64, String)>,
+    pub log: Vec<(u64, String)>,
+}
+
+/// The files of the backup in this directory; none if they cannot be read.
+pub(crate) fn files_of_backup(disk: &dyn Disk, directory: &Path) -> Option<BackupFiles> {
+    let mut of = BackupFiles { runs: Vec::new(), log: Vec::new() };
+    for file in files::load(disk, directory).ok()? {
+        match file.part {
+            files::Part::Run(number) => of.runs.push((number, file.name)),
+            files::Part::Log(first) => of.log.push((first, file.name)),
+        }
+    }
+    Some(of)
 }
 
 /// Held by who writes into a directory of backups.

@@ -1,0 +1,159 @@
+//! `fsck --offline`: checking a data directory without a server, and repairing it.
+
+use std::path::PathBuf;
+
+use exacat_model::{Error, ErrorKind};
+use exacat_store::SystemClock;
+use exacat_store_embedded::{
+    EmbeddedSettings, EmbeddedStore, Inspection, RepairOptions, RepairProgress, Repaired,
+};
+use serde_json::json;
+
+use super::service::{audit_json, audit_text, findings_json};
+use crate::args::{FsckArgs, Global};
+use crate::connect::data_directory;
+use crate::failure::Failure;
+use crate::offline::lock;
+use crate::output::human::plural;
+use crate::output::{Out, Style};
+use crate::progress::Bar;
+
+/// `exacat fsck --offline`
+pub async fn offline(args: FsckArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+    let directory = data_directory(&global.connection)?;
+    let about = |error: Error| Failure::about(directory.display().to_string(), error);
+    let store = directory.join("store");
+    if !store.is_dir() {
+        return Err(about(Error::not_found("no catalogue is here")));
+    }
+    let _lock = lock(&directory, "stop it, or ask it with 'exacat fsck' without --offline")?;
+    let mut out = Out::new(style);
+    let shown = match args.repair {
+        true => repair(args, store, global, &mut out).await,
+        false => {
+            let inspected = aside(move || EmbeddedStore::inspect(&store)).await.map_err(about)?;
+            show_inspection(&mut out, &inspected)
+        }
+    };
+    out.flush()?;
+    shown.map(|()| 0)
+}
+
+/// Does what reads and writes files where nothing else waits for it.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> exacat_model::Result<T> + Send + 'static,
+) -> exacat_model::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::new(ErrorKind::Internal, format!("it failed: {error}")))?
+}
+
+/// What an inspection found; an error if something is wrong.
+fn show_inspection(out: &mut Out, found: &Inspection) -> Result<(), Failure> {
+    let wrong = found.audit.findings_total + found.problems.len() as u64;
+    if out.style.json {
+        let mut shown = audit_json(&found.audit);
+        if let Some(fields) = shown.as_object_mut() {
+            fields.insert("revision".to_owned(), json!(found.revision.0));
+            fields.insert("problems".to_owned(), json!(found.problems));
+            fields.insert("segments".to_owned(), json!(found.segments));
+            fields.insert("records".to_owned(), json!(found.records));
+            fields.insert("runs".to_owned(), json!(found.runs));
+            fields.insert("rows".to_owned(), json!(found.rows));
+            fields.insert("torn".to_owned(), json!(found.torn));
+            fields.insert("replayed".to_owned(), json!(found.replayed));
+        }
+        out.json(&shown)?;
+    } else {
+        audit_text(out, &found.audit)?;
+        for problem in &found.problems {
+            let line = format!("WRONG {}", out.name(problem));
+            out.line(line)?;
+        }
+    }
+    if wrong > 0 {
+        let message =
+            format!("{} at revision {}: repair it with --repair", plural(wrong, "finding"), found.revision.0);
+        return Err(Error::new(ErrorKind::Corrupt, message).into());
+    }
+    if !out.style.json && !out.style.quiet {
+        out.line(format!("everything agrees at revision {}", found.revision.0))?;
+    }
+    Ok(())
+}
+
+/// `exacat fsck --offline --repair`
+async fn repair(args: FsckArgs, store: PathBuf, global: &Global, out: &mut Out) -> Result<(), Failure> {
+    let settings = EmbeddedSettings { archive: false, ..EmbeddedSettings::at(store.clone()) };
+    let options = RepairOptions { from: args.from, accept_loss: args.accept_loss };
+    let mut bar = Bar::new(global, "changes");
+    let repaired = aside(move || {
+        let repaired = EmbeddedStore::repair(&settings, &options, &SystemClock, &mut |step| match step {
+            RepairProgress::Checking { file } => bar.show_text(&format!("checking {file}")),
+            RepairProgress::Reading { revision } => bar.show_text(&format!("change {}", revision.0)),
+            RepairProgress::Gathering { rows } => bar.show_text(&plural(*rows, "row")),
+        });
+        bar.end();
+        repaired
+    })
+    .await;
+    let repaired = repaired.map_err(|error| Failure::about(store.display().to_string(), error))?;
+    show_repaired(out, &repaired)
+}
+
+fn show_repaired(out: &mut Out, repaired: &Repaired) -> Result<(), Failure> {
+    let set_aside = repaired.set_aside.as_ref().map(|path| path.display().to_string());
+    if out.style.json {
+        out.json(&json!({
+            "problems": repaired.problems,
+            "mended": repaired.mended,
+            "losses": findings_json(&repaired.losses),
+            "losses_total": repaired.losses_total,
+            "done": repaired.done,
+            "revision": repaired.revision.0,
+            "time": repaired.time.to_string(),
+            "entries": repaired.entries,
+            "digest": format!("{:032x}", repaired.digest),
+            "oldest": repaired.oldest.0,
+            "set_aside": set_aside,
+        }))?;
+    } else {
+        let would = repaired.losses_total > 0 && !repaired.done;
+        let (mend, lose) = if would { ("WOULD MEND", "WOULD LOSE") } else { ("MENDED", "LOST") };
+        for problem in &repaired.problems {
+            let line = format!("WRONG {}", out.name(problem));
+            out.line(line)?;
+        }
+        for how in &repaired.mended {
+            let line = format!("{mend} {}", out.name(how));
+            out.line(line)?;
+        }
+        for loss in &repaired.losses {
+            let line = format!("{lose} {}: {}: {}", loss.what, out.name(&loss.which), out.name(&loss.detail));
+            out.line(line)?;
+        }
+        let more = repaired.losses_total.saturating_sub(repaired.losses.len() as u64);
+        if more > 0 {
+            out.line(format!("{lose} {more} more"))?;
+        }
+    }
+    if repaired.losses_total > 0 && !repaired.done {
+        let message = "what is listed would be lost, so nothing was changed: give a backup that has it with --from DIR, \
+                       or accept the loss with --accept-loss";
+        return Err(Error::new(ErrorKind::Corrupt, message).into());
+    }
+    if out.style.json || out.style.quiet {
+        return Ok(());
+    }
+    let (entries, revision) = (plural(repaired.entries, "entry"), repaired.revision.0);
+    match set_aside {
+        None => out.line(format!("nothing is wrong: {entries} at revision {revision}")),
+        Some(aside) => {
+            out.line(format!(
+                "repaired: {entries} at revision {revision}, history from {} on",
+                repaired.oldest.0
+            ))?;
+            let aside = out.name(&aside).to_string();
+            out.line(format!("what was there before is in {aside}"))
+        }
+    }
+}

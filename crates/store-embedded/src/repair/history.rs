@@ -1,0 +1,475 @@
+//! The log of a damaged catalogue, put together from what is good: each segment as it is, or a copy of it, or its own bytes
+//! with those of a copy where the copy has any.
+//!
+//! A copy of a segment is of the same line if it has the same first revision and salt; then it has the same bytes as far as
+//! it goes.
+
+use std::path::{Path, PathBuf};
+
+use exacat_model::{ErrorKind, Result, Revision};
+
+use super::sources::{SegmentCopy, Sources, segment_of};
+use super::{Ground, RepairProgress, Tell, names_in};
+use crate::archive::{Archive, ENDING as ARCHIVED, is_archived};
+use crate::disk::{Disk, read_whole};
+use crate::history::cannot_read;
+use crate::record::{read_changes, read_head};
+use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, VERSION};
+
+/// Where the bytes of a segment are.
+#[derive(Clone, Debug)]
+pub(super) enum Bytes {
+    /// In this file, all of them; it is somebody else's if it is not in its place.
+    File { path: PathBuf, own: bool },
+    /// Put together.
+    Made(Vec<u8>),
+}
+
+/// A segment that can be had, from its first change to its last.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub first: Revision,
+    /// The last change; the one before the first, if there is none.
+    pub last: Revision,
+    pub salt: u64,
+    pub archived: bool,
+    pub bytes: Bytes,
+}
+
+/// Changes that nobody has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hole {
+    pub from: Revision,
+    /// None: to the end of the log, which nobody knows.
+    pub to: Option<Revision>,
+    pub why: String,
+}
+
+/// The log, as far as it can be had.
+#[derive(Debug, Default)]
+pub(super) struct MendedLog {
+    pub problems: Vec<String>,
+    pub mended: Vec<String>,
+    pub parts: Vec<Part>,
+    pub holes: Vec<Hole>,
+}
+
+/// What one reading of a segment's bytes found.
+struct Seen {
+    header: Header,
+    archived: bool,
+    last: Revision,
+    /// It is damaged from there on.
+    damage: Option<String>,
+    /// Another was begun after it.
+    is_sealed: bool,
+    /// Its end is torn, as a power cut leaves it.
+    is_torn: bool,
+}
+
+impl MendedLog {
+    /// Reads every segment, and finds copies of what is damaged.
+    pub fn put_together(ground: &Ground<'_>, sources: &Sources, tell: &mut Tell<'_>) -> Result<Self> {
+        let disk = &**ground.disk;
+        let directory = ground.data.log();
+        let mut own: Vec<(Revision, PathBuf)> = Vec::new();
+        for name in names_in(disk, &directory)? {
+            if let Some(first) = segment_of(&name) {
+                // Of one that is there in both forms the plain one counts, and comes first.
+                if own.last().is_none_or(|(other, _)| *other != first) {
+                    own.push((first, directory.join(name)));
+                }
+            }
+        }
+        let mut log = MendedLog::default();
+        let Some((begin, _)) = own.first() else {
+            log.problems.push("there is no log".to_owned());
+            let from = Revision(1);
+            log.holes.push(Hole { from, to: None, why: "there is no segment of the log".to_owned() });
+            return Ok(log);
+        };
+        let mut work = Work {
+            disk,
+            catalogue: ground.catalogue(),
+            sources,
+            same_line: same_line(disk, &own, sources),
+            log,
+        };
+        let mut next = *begin;
+        for (at, (first, path)) in own.iter().enumerate() {
+            tell(&RepairProgress::Checking { file: path.display().to_string() });
+            if *first > next {
+                work.log.problems.push(format!(
+                    "{}: changes {} to {} are missing before it",
+                    path.display(),
+                    next.0,
+                    first.0 - 1
+                ));
+                work.fill(next, Some(*first))?;
+            }
+            let after = own.get(at + 1).map(|(after, _)| *after);
+            next = work.segment(*first, path, after)?;
+        }
+        Ok(work.log)
+    }
+
+    /// The oldest change of the last stretch without a hole.
+    pub fn oldest(&self) -> Revision {
+        self.stretch().first().map_or(Revision(1), |part| part.first)
+    }
+
+    /// The parts after the last hole.
+    pub fn stretch(&self) -> &[Part] {
+        stretch_up_to(&self.parts)
+    }
+
+    /// The stretch that goes on from a state at this revision, from the part with the change after it; and up to where.
+    pub fn after(&self, revision: Revision) -> Option<(&[Part], Revision)> {
+        let next = revision.0.saturating_add(1);
+        let begin = self.parts.partition_point(|part| part.first.0 <= next).checked_sub(1)?;
+        if self.parts[begin].last < revision {
+            return None;
+        }
+        let mut end = begin + 1;
+        while end < self.parts.len() && self.parts[end].first.0 == self.parts[end - 1].last.0 + 1 {
+            end += 1;
+        }
+        // What comes before it without a hole is its history.
+        let mut first = begin;
+        while first > 0 && self.parts[first].first.0 == self.parts[first - 1].last.0 + 1 {
+            first -= 1;
+        }
+        Some((&self.parts[first..end], self.parts[end - 1].last))
+    }
+
+    /// Does it lead from a state at a revision to the last change that there was, of which runs have those up to `in_runs`?
+    pub fn is_whole_after(&self, revision: Revision, in_runs: Revision) -> bool {
+        if !self.holes.iter().all(|hole| hole.to.is_some_and(|to| to <= revision)) {
+            return false;
+        }
+        let last = self.parts.last().map_or(in_runs, |part| part.last.max(in_runs));
+        revision >= last || self.after(revision).is_some_and(|(_, end)| end >= last)
+    }
+}
+
+/// Of parts in order, those after the last hole.
+fn stretch_up_to(parts: &[Part]) -> &[Part] {
+    let mut first = parts.len().saturating_sub(1);
+    while first > 0 && parts[first].first.0 == parts[first - 1].last.0 + 1 {
+        first -= 1;
+    }
+    parts.get(first..).unwrap_or_default()
+}
+
+/// Up to which first revision the copies are known to be of this line: that of the last segment that has the same salt in
+/// both; and where they are known to be of another.
+fn same_line(disk: &dyn Disk, own: &[(Revision, PathBuf)], sources: &Sources) -> (Revision, Revision) {
+    let (mut same, mut other) = (Revision(0), Revision(u64::MAX));
+    for (first, path) in own {
+        let Ok(header) = crate::snapshot::header_of_file(disk, path) else { continue };
+        for copy in sources.segments.iter().filter(|copy| copy.first == *first) {
+            match crate::snapshot::header_of_file(disk, &copy.path) {
+                Ok(copied) if copied.salt == header.salt => same = same.max(*first),
+                Ok(_) => other = other.min(*first),
+                Err(_) => {}
+            }
+        }
+    }
+    (same, other)
+}
+
+/// Putting a log together.
+struct Work<'w> {
+    disk: &'w dyn Disk,
+    catalogue: CatalogueId,
+    sources: &'w Sources,
+    same_line: (Revision, Revision),
+    log: MendedLog,
+}
+
+impl Work<'_> {
+    /// Takes copies of what is missing from a change on, up to another; gives what comes next.
+    fn fill(&mut self, from: Revision, to: Option<Revision>) -> Result<Revision> {
+        let mut next = from;
+        while to.is_none_or(|to| next < to) {
+            let reaches = |part: &Part| part.last >= next && to.is_none_or(|to| part.last < to);
+            // Only what goes on to a segment that is here is certain to be of this line.
+            let best = self.copies(next, None)?.into_iter().filter(reaches).max_by_key(|part| part.last);
+            let Some(part) = best else { break };
+            self.log.mended.push(format!(
+                "changes {} to {} of the log: copied from {}",
+                part.first.0,
+                part.last.0,
+                shown(&part.bytes)
+            ));
+            next = Revision(part.last.0 + 1);
+            self.log.parts.push(part);
+        }
+        if to != Some(next) {
+            let to = to.map(|to| Revision(to.0 - 1));
+            self.log.holes.push(Hole { from: next, to, why: "no file has them".to_owned() });
+        }
+        Ok(to.unwrap_or(next))
+    }
+
+    /// The copies of a segment that are of this line, as far as they are good.
+    fn copies(&self, first: Revision, salt: Option<u64>) -> Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        for copy in self.sources.segments.iter().filter(|copy| copy.first == first) {
+            let Some(bytes) = self.bytes_of(copy) else { continue };
+            let Ok(seen) = look(&copy.path.display().to_string(), &bytes, self.catalogue, first, false)
+            else {
+                continue;
+            };
+            let is_of_line = salt.map_or(first <= self.same_line.0 || first < self.same_line.1, |salt| {
+                salt == seen.header.salt
+            });
+            if is_of_line {
+                // What is behind the last record that is good is not taken.
+                let whole = seen.damage.is_none();
+                let bytes = match whole {
+                    true => Bytes::File { path: copy.path.clone(), own: false },
+                    false if seen.archived => continue,
+                    false => Bytes::Made(up_to(&bytes, seen.header.salt)),
+                };
+                parts.push(part_of(&seen, bytes));
+            }
+        }
+        Ok(parts)
+    }
+
+    fn bytes_of(&self, copy: &SegmentCopy) -> Option<Vec<u8>> {
+        let file = self.disk.open_to_read(&copy.path).ok()?;
+        read_whole(&*file).ok()
+    }
+
+    /// Takes a segment; `after` is the first revision of the next. Gives what comes next.
+    fn segment(&mut self, first: Revision, path: &Path, after: Option<Revision>) -> Result<Revision> {
+        let name = path.display().to_string();
+        let file = self.disk.open_to_read(path).map_err(|error| cannot_read(&name, &error))?;
+        let bytes = read_whole(&*file);
+        let mut seen = match &bytes {
+            Ok(bytes) => look(&name, bytes, self.catalogue, first, after.is_none()),
+            Err(error) => Err(cannot_read(&name, error)),
+        };
+        if let Ok(seen) = &mut seen
+            && seen.is_torn
+        {
+            let further = self.copies(first, Some(seen.header.salt))?.iter().map(|part| part.last).max();
+            if let Some(further) = further.filter(|further| *further > seen.last) {
+                let last = seen.last.0;
+                seen.damage =
+                    Some(format!("{name}: it ends with change {last}, and a copy has up to {}", further.0));
+            }
+        }
+        let reaches = |last: Revision| after.is_none_or(|after| last.0 + 1 == after.0);
+        if let Ok(seen) = &seen
+            && seen.damage.is_none()
+            && !reaches(seen.last)
+        {
+            // What comes after it may have been in it, or in a segment that is missing.
+            let copies = self.copies(first, Some(seen.header.salt))?;
+            if !copies.iter().any(|part| part.last > seen.last) {
+                let part = part_of(seen, Bytes::File { path: path.to_owned(), own: true });
+                let next = Revision(part.last.0 + 1);
+                self.log.parts.push(part);
+                return Ok(next);
+            }
+        }
+        let problem = match &seen {
+            Ok(seen) if seen.damage.is_none() && reaches(seen.last) => {
+                let part = part_of(seen, Bytes::File { path: path.to_owned(), own: true });
+                let next = Revision(part.last.0 + 1);
+                self.log.parts.push(part);
+                if after.is_none() && (seen.is_sealed || seen.archived) {
+                    self.log.problems.push(format!(
+                        "{name}: the segment after it, which begins with change {}, is missing",
+                        next.0
+                    ));
+                    return self.fill(next, None);
+                }
+                return Ok(next);
+            }
+            Ok(seen) => seen.damage.clone().unwrap_or_else(|| {
+                format!("{name}: it ends with change {}, and the next begins with another", seen.last.0)
+            }),
+            Err(error) if error.kind == ErrorKind::Invalid => return Err(error.clone()),
+            Err(error) => error.message.clone(),
+        };
+        self.log.problems.push(problem.clone());
+        let salt = seen.as_ref().ok().map(|seen| seen.header.salt);
+        let mut ways: Vec<Mended> = Vec::new();
+        for part in self.copies(first, salt)? {
+            ways.push(Mended { how: format!("copied from {}", shown(&part.bytes)), part, is_all: false });
+        }
+        if let Ok(own) = &bytes {
+            ways.extend(self.overlaid(&name, own, first, after.is_none()));
+        }
+        if let (Ok(seen), Ok(bytes)) = (&seen, &bytes)
+            && !seen.archived
+            && seen.last >= first
+        {
+            let part = part_of(seen, Bytes::Made(up_to(bytes, seen.header.salt)));
+            ways.push(Mended { how: format!("kept up to change {}", part.last.0), part, is_all: false });
+        }
+        let ways = ways.into_iter().filter(|way| after.is_none_or(|after| way.part.last < after));
+        let (mut next, mut is_all) = (first, false);
+        if let Some(best) = furthest(ways) {
+            (next, is_all) = (Revision(best.part.last.0 + 1), best.is_all);
+            self.log.mended.push(format!("{name}: {}", best.how));
+            if best.part.last >= first {
+                self.log.parts.push(best.part);
+            }
+        }
+        // How far the last one went nobody knows, unless all that was damaged of it was had again.
+        if !after.map_or(is_all, |after| next == after) {
+            let to = after.map(|after| Revision(after.0 - 1));
+            self.log.holes.push(Hole { from: next, to, why: problem });
+        }
+        Ok(after.unwrap_or(next))
+    }
+
+    /// The segment's own bytes with those of copies over them: where they are damaged, a copy of the beginning may be good.
+    fn overlaid(&self, name: &str, own: &[u8], first: Revision, is_last: bool) -> Vec<Mended> {
+        let mut ways = Vec::new();
+        for copy in self.sources.segments.iter().filter(|copy| copy.first == first) {
+            let Some(copied) = self.bytes_of(copy).filter(|bytes| !is_archived(bytes)) else { continue };
+            if is_archived(own) || copied.len() < HEADER_BYTES {
+                continue;
+            }
+            for length in [copied.len(), HEADER_BYTES] {
+                let mut bytes = copied[..length.min(copied.len())].to_vec();
+                bytes.extend_from_slice(own.get(bytes.len()..).unwrap_or_default());
+                if let Ok(seen) = look(name, &bytes, self.catalogue, first, is_last)
+                    && seen.damage.is_none()
+                    && seen.last >= first
+                {
+                    let how = format!("its beginning from {}, the rest as it was", copy.path.display());
+                    let part = part_of(&seen, Bytes::Made(bytes));
+                    ways.push(Mended { how, part, is_all: own.len() >= copied.len() });
+                    break;
+                }
+            }
+        }
+        ways
+    }
+}
+
+/// A way to have a damaged segment.
+struct Mended {
+    how: String,
+    part: Part,
+    /// It goes as far as the segment did.
+    is_all: bool,
+}
+
+/// Of those that reach furthest one that has all, if there is one, or the first: a copy is the simplest.
+fn furthest(ways: impl Iterator<Item = Mended>) -> Option<Mended> {
+    ways.fold(None, |best: Option<Mended>, way| match best {
+        Some(best) if (best.part.last, best.is_all) >= (way.part.last, way.is_all) => Some(best),
+        _ => Some(way),
+    })
+}
+
+fn shown(bytes: &Bytes) -> String {
+    match bytes {
+        Bytes::File { path, .. } => path.display().to_string(),
+        Bytes::Made(_) => "what a copy has".to_owned(),
+    }
+}
+
+fn part_of(seen: &Seen, bytes: Bytes) -> Part {
+    let Seen { header, archived, last, .. } = seen;
+    Part { first: header.first_revision, last: *last, salt: header.salt, archived: *archived, bytes }
+}
+
+/// The bytes of a plain segment up to the end of the last record before whatever is damaged.
+fn up_to(bytes: &[u8], salt: u64) -> Vec<u8> {
+    let mut records = Records::new(bytes, salt, HEADER_BYTES);
+    while records.next_record().is_some() {}
+    bytes[..records.offset()].to_vec()
+}
+
+/// Reads all of a segment. An error says that nothing of it can be told.
+fn look(name: &str, bytes: &[u8], catalogue: CatalogueId, first: Revision, is_last: bool) -> Result<Seen> {
+    let other =
+        || crate::segment::corrupt(name, 16, "the segment is another catalogue's, or has another's name");
+    let before = Revision(first.0.saturating_sub(1));
+    if is_archived(bytes) || name.ends_with(ARCHIVED) {
+        let mut archive = Archive::open(Box::new(crate::inspect::InMemory(bytes.to_vec())), name.to_owned())?;
+        let header = *archive.header();
+        if header.catalogue != catalogue || header.first_revision != first {
+            return Err(other());
+        }
+        let mut seen = Seen {
+            header,
+            archived: true,
+            last: before,
+            damage: archive.index_damage().map(|damage| damage.message.clone()),
+            is_sealed: true,
+            is_torn: false,
+        };
+        for number in 0..archive.blocks().len() {
+            let mut reached = seen.last;
+            let read = archive.records(number, 0, |at, body| take_record(name, at, body, &mut reached));
+            if let Err(error) = read {
+                seen.damage = Some(error.message);
+                break;
+            }
+            seen.last = reached;
+        }
+        return Ok(seen);
+    }
+    let header = header_in(name, bytes)?;
+    if header.catalogue != catalogue || header.first_revision != first {
+        return Err(other());
+    }
+    let mut seen = Seen {
+        header,
+        archived: false,
+        last: before,
+        damage: (Header::decode(name, bytes).is_err())
+            .then(|| format!("{name} at byte 8: the version of the segment is damaged")),
+        is_sealed: false,
+        is_torn: false,
+    };
+    let mut records = Records::new(bytes, header.salt, HEADER_BYTES);
+    while let Some((at, body)) = records.next_record() {
+        if let Err(error) = take_record(name, at as u64, body, &mut seen.last) {
+            seen.damage = Some(error.message);
+            return Ok(seen);
+        }
+    }
+    match records.ending(name, is_last) {
+        Ok(Ending::Sealed) => seen.is_sealed = true,
+        Ok(Ending::Torn) => seen.is_torn = true,
+        Ok(Ending::Clean) => {}
+        Err(error) => seen.damage = Some(error.message),
+    }
+    Ok(seen)
+}
+
+/// The header, also if nothing but its version is damaged.
+fn header_in(name: &str, bytes: &[u8]) -> Result<Header> {
+    Header::decode(name, bytes).or_else(|newer| {
+        if newer.kind != ErrorKind::Invalid {
+            return Err(newer);
+        }
+        let mut other = bytes.get(..HEADER_BYTES).unwrap_or_default().to_vec();
+        other[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        Header::decode(name, &other).map_err(|_| newer)
+    })
+}
+
+/// A record must follow the last one, and hold changes that can be decoded.
+fn take_record(name: &str, at: u64, body: &[u8], last: &mut Revision) -> Result<()> {
+    let bad = |what: String| crate::segment::corrupt(name, at, what);
+    let head = read_head(body).map_err(|error| bad(error.to_string()))?;
+    if head.first_revision.0 != last.0 + 1 || head.count == 0 {
+        return Err(bad(format!("change {} follows where {} should", head.first_revision.0, last.0 + 1)));
+    }
+    read_changes(body, head.first_revision, |_| Ok::<bool, exacat_model::codec::DecodeError>(true))
+        .map_err(|error| bad(error.to_string()))?;
+    *last = head.last_revision();
+    Ok(())
+}

@@ -1,0 +1,500 @@
+//! What is to take the place of a damaged catalogue's log and runs: made beside, audited, and only then to be had.
+//!
+//! Several ways may lead to it; the first that gives the whole state counts. Ways that lose something come last.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use exacat_model::{Error, ErrorKind, Result, Revision, TimeMs};
+use exacat_store::Clock;
+
+use super::history::{Bytes, MendedLog, Part};
+use super::runs::{Runs, Way, check};
+use super::salvage;
+use super::sources::{OlderState, Sources};
+use super::{Ground, Losses, RepairProgress, Tell, segments_in};
+use crate::archive::ENDING as ARCHIVED;
+use crate::disk::{remove_tree, write_small};
+use crate::history::cannot_read;
+use crate::log::{Log, cannot_write};
+use crate::manifest::{Manifest, RunNamed};
+use crate::open::Builder;
+use crate::segment::{self, put_seal};
+use crate::settings::SNAPSHOT_CACHE_BYTES;
+use crate::snapshot::cut::cut;
+use crate::snapshot::view::{End, build, flush_built};
+use crate::state::State;
+use crate::table::{Shelf, begin_run, next_number, run_file_name, scratch_name};
+
+/// Bytes copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// What a state is told by.
+pub(super) struct Described {
+    pub revision: Revision,
+    pub time: TimeMs,
+    pub entries: u64,
+    pub digest: u128,
+}
+
+impl Described {
+    pub fn of(state: &State) -> Self {
+        Described {
+            revision: state.revision,
+            time: state.time,
+            entries: state.entries,
+            digest: state.digest(),
+        }
+    }
+}
+
+/// What was made.
+pub(super) struct Made {
+    pub state: Described,
+    /// The oldest change in its history.
+    pub oldest: Revision,
+    pub how: Vec<String>,
+    pub losses: Losses,
+}
+
+/// A state to go on from.
+enum Base<'b> {
+    /// So many of the oldest of the runs that count.
+    Oldest(usize),
+    Older(&'b OlderState),
+    Nothing,
+}
+
+/// All that is known of how to repair.
+pub(super) struct Plan<'p> {
+    pub ground: &'p Ground<'p>,
+    pub sources: &'p Sources,
+    pub log: &'p MendedLog,
+    pub runs: &'p Runs,
+    pub clock: &'p dyn Clock,
+}
+
+impl Plan<'_> {
+    /// Makes what is to be, by the way that loses least.
+    pub fn make(&self, tell: &mut Tell<'_>) -> Result<Made> {
+        let mut why_not = Vec::new();
+        // Whole: nothing is missing of the state, nor of the history that was kept.
+        for base in self.bases()? {
+            let revision = self.revision_of(&base)?;
+            if !self.log.is_whole_after(revision, self.runs.manifest.revision) {
+                why_not.push(format!("{}: the log after it is not whole", self.name(&base)));
+                continue;
+            }
+            match self.made_from(&base, tell) {
+                Ok(made) => return Ok(made),
+                Err(error) if is_about_files(&error) => {
+                    why_not.push(format!("{}: {}", self.name(&base), error.message));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        why_not.iter().for_each(|why| tracing::info!(why, "a way to repair is none"));
+        // Changes after what can be had are lost, but what is there is a state that once was.
+        if self.runs.runs.iter().all(super::runs::RunSeen::is_whole) {
+            match self.made_from(&Base::Oldest(self.runs.runs.len()), tell) {
+                Err(error) if is_about_files(&error) => why_not.push(error.message),
+                made => return made,
+            }
+        }
+        if self.runs.runs.iter().any(|run| !matches!(run.way, Way::Not)) {
+            match self.salvaged(tell) {
+                Err(error) if is_about_files(&error) => why_not.push(error.message),
+                made => return made,
+            }
+        }
+        // Nothing of the runs can be read: the newest state that there is, with what follows it. None at all is no state.
+        let is_state = |base: &Base<'_>| {
+            let begins = self.log.parts.first().is_some_and(|part| part.first == Revision(1));
+            !matches!(base, Base::Oldest(0) | Base::Nothing) || begins
+        };
+        for base in self.bases()?.into_iter().filter(is_state) {
+            match self.made_from(&base, tell) {
+                Err(error) if is_about_files(&error) => why_not.push(error.message),
+                made => return made,
+            }
+        }
+        let why = why_not.last().map_or_else(String::new, |why| format!(": {why}"));
+        let what = format!(
+            "it cannot be repaired with what there is; restore a backup, or give one with --from{why}"
+        );
+        Err(Error::new(ErrorKind::Corrupt, what))
+    }
+
+    /// The states to go on from, the newest first.
+    fn bases(&self) -> Result<Vec<Base<'_>>> {
+        let mut bases = Vec::new();
+        let whole = self.runs.whole_from_the_oldest();
+        if whole == self.runs.runs.len() {
+            bases.push(Base::Oldest(whole));
+        }
+        let mut older: Vec<Base<'_>> = self.sources.states.iter().map(Base::Older).collect();
+        older.extend((1..=whole.min(self.runs.runs.len().saturating_sub(1))).map(Base::Oldest));
+        let mut dated = Vec::new();
+        for base in older {
+            // What cannot even say of when it is, is none.
+            if let Ok(revision) = self.revision_of(&base) {
+                dated.push((std::cmp::Reverse(revision), base));
+            }
+        }
+        dated.sort_by_key(|(revision, _)| *revision);
+        bases.extend(dated.into_iter().map(|(_, base)| base));
+        bases.push(Base::Nothing);
+        Ok(bases)
+    }
+
+    fn name(&self, base: &Base<'_>) -> String {
+        match base {
+            Base::Oldest(count) if *count == self.runs.runs.len() => "the runs".to_owned(),
+            Base::Oldest(count) => format!("the {count} oldest runs"),
+            Base::Older(state) => state.what.clone(),
+            Base::Nothing => "the log alone".to_owned(),
+        }
+    }
+
+    /// The last change in a state.
+    fn revision_of(&self, base: &Base<'_>) -> Result<Revision> {
+        match base {
+            Base::Oldest(count) if *count == self.runs.runs.len() => Ok(self.runs.manifest.revision),
+            Base::Oldest(count) => {
+                let disk = self.ground.disk;
+                let newest = &self.runs.runs[self.runs.runs.len() - count];
+                let unknown = || Error::new(ErrorKind::Corrupt, "a run does not say of when it is");
+                let Way::File { path, .. } = &newest.way else { return Err(unknown()) };
+                let name = path.display().to_string();
+                let file = disk.open_to_read(path).map_err(|error| cannot_read(&name, &error))?;
+                let run = crate::run::Run::open_of(&name, Arc::from(file), |_| true)?;
+                State::revision_in(&[Arc::new(run)]).ok_or_else(unknown)
+            }
+            Base::Older(state) => Ok(state.manifest.revision),
+            Base::Nothing => Ok(Revision(0)),
+        }
+    }
+
+    /// Prepares a state and the log after it. What of the log is missing is lost.
+    fn made_from(&self, base: &Base<'_>, tell: &mut Tell<'_>) -> Result<Made> {
+        let disk = &**self.ground.disk;
+        self.begin()?;
+        let mut how = Vec::new();
+        let manifest = match base {
+            Base::Oldest(count) => {
+                how.extend(self.runs.mended.iter().cloned());
+                self.put_runs(*count)?
+            }
+            Base::Older(state) => self.put_older(state)?,
+            Base::Nothing => Manifest { next_run: self.next_run()?, ..Manifest::default() },
+        };
+        let is_all = matches!(base, Base::Oldest(count) if *count == self.runs.runs.len());
+        if !is_all {
+            // What is said of the runs that are not taken does not matter.
+            how.clear();
+            how.push(format!("the runs: made anew of {} and the log after it", self.name(base)));
+        }
+        manifest.save(disk, &self.runs_place(), self.ground.catalogue())?;
+        let revision = manifest.revision;
+        let (parts, end) = match self.log.after(revision) {
+            Some((parts, end)) => (parts, end),
+            None => (&[][..], revision),
+        };
+        let log = self.log_place();
+        for part in parts {
+            self.put_part(part, &log)?;
+        }
+        if let Base::Older(state) = base {
+            check_line(state, parts)?;
+        }
+        let shelf =
+            Shelf::open(Arc::clone(self.ground.disk), &self.runs_place(), self.ground.identity.clone())?;
+        let segments = segments_in(disk, &log)?;
+        let settings = (SNAPSHOT_CACHE_BYTES, self.ground.settings.memtable_rows);
+        let mut told = |revision: Revision| tell(&RepairProgress::Reading { revision });
+        let id = self.ground.catalogue();
+        let end = End::Revision(end.max(revision));
+        let mut built = build(disk, shelf, (id, &segments), end, settings, &mut told)?;
+        if end != End::Revision(built.state.revision) {
+            let what = format!("its log ends with change {}", built.state.revision.0);
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
+        if built.shelf.revision().0 < built.state.revision {
+            flush_built(&mut built)?;
+        }
+        self.audit(&built)?;
+        let mut losses = Losses::default();
+        self.lost_changes(built.state.revision, parts, &mut losses);
+        let oldest = self.end_log(&built.state, parts)?;
+        Ok(Made { state: Described::of(&built.state), oldest, how, losses })
+    }
+
+    /// Prepares what can be read of the runs, and the log after it.
+    fn salvaged(&self, tell: &mut Tell<'_>) -> Result<Made> {
+        self.begin()?;
+        let mut losses = Losses::default();
+        let built = salvage::salvage(self, &mut losses, tell)?;
+        self.audit(&built)?;
+        self.lost_changes(built.state.revision, &[], &mut losses);
+        // The state does not follow from any history: so that whoever follows the changes notices, none leads up to it.
+        let oldest = self.end_log(&built.state, &[])?;
+        let how = vec!["the runs: what can be read of them, every counter and index made anew".to_owned()];
+        Ok(Made { state: Described::of(&built.state), oldest, how, losses })
+    }
+
+    /// Names the changes that are lost: of the history up to the state, and after it.
+    fn lost_changes(&self, revision: Revision, kept: &[Part], losses: &mut Losses) {
+        for hole in &self.log.holes {
+            match hole.to {
+                Some(to) if to <= revision => losses.add(
+                    "history",
+                    format!("changes {} to {}", hole.from.0, to.0),
+                    format!("what they did is in the catalogue, but no longer told: {}", hole.why),
+                ),
+                Some(to) => losses.add(
+                    "changes",
+                    format!("{} to {}", hole.from.0.max(revision.0 + 1), to.0),
+                    format!("they are undone: {}", hole.why),
+                ),
+                None => losses.add(
+                    "changes",
+                    format!("from {} on", hole.from.0.max(revision.0 + 1)),
+                    format!("they are undone, if there were any: {}", hole.why),
+                ),
+            }
+        }
+        let oldest = kept.first().map_or(revision.0 + 1, |part| part.first.0);
+        let before = self.log.parts.iter().filter(|part| part.first.0 < oldest);
+        let (first, last) = before
+            .fold((u64::MAX, 0), |(first, last), part| (first.min(part.first.0), last.max(part.last.0)));
+        if first < oldest && first <= last {
+            let last = last.min(oldest - 1).min(revision.0);
+            losses.add(
+                "history",
+                format!("changes {first} to {last}"),
+                "what they did is in the catalogue, but no longer told: the history begins behind what is missing",
+            );
+        }
+        let after = self.log.parts.iter().filter(|part| part.last > revision);
+        let end = after.map(|part| part.last.0).max();
+        let is_named = self.log.holes.iter().any(|hole| hole.to.is_none_or(|to| to > revision));
+        if let Some(end) = end.filter(|_| !kept.iter().any(|part| part.last > revision)) {
+            let from = revision.0 + 1;
+            let why =
+                if is_named { "they follow what is missing" } else { "they do not follow from what is left" };
+            losses.add("changes", format!("{from} to {end}"), format!("they are undone: {why}"));
+        }
+    }
+
+    /// Nothing in what was prepared may contradict anything else.
+    fn audit(&self, built: &Builder) -> Result<()> {
+        for run in &built.state.table.version().runs {
+            if let Some(problem) = run.check().into_iter().next() {
+                return Err(Error::new(ErrorKind::Corrupt, problem));
+            }
+        }
+        let audit = built.state.audit().map_err(Error::from)?;
+        match audit.findings.first() {
+            None => Ok(()),
+            Some(item) => {
+                let what =
+                    format!("its state contradicts itself: {}: {}: {}", item.what, item.which, item.detail);
+                Err(Error::new(ErrorKind::Corrupt, what))
+            }
+        }
+    }
+
+    // ---- files ----
+
+    pub fn runs_place(&self) -> PathBuf {
+        self.ground.data.prepared().join("runs")
+    }
+
+    fn log_place(&self) -> PathBuf {
+        self.ground.data.prepared().join("log")
+    }
+
+    /// Begins with nothing.
+    fn begin(&self) -> Result<()> {
+        let disk = &**self.ground.disk;
+        let prepared = self.ground.data.prepared();
+        let begun = remove_tree(disk, &prepared)
+            .and_then(|()| disk.create_directory(&self.runs_place()))
+            .and_then(|()| disk.create_directory(&self.log_place()));
+        begun.map_err(|error| cannot_write(&prepared, &error))
+    }
+
+    /// A number that no run has, here or in any snapshot.
+    pub fn next_run(&self) -> Result<u64> {
+        let of_copies = self.sources.runs.iter().map(|copy| copy.number + 1).max().unwrap_or(0);
+        let of_states = self.sources.states.iter().map(|state| state.manifest.next_run).max().unwrap_or(0);
+        let of_files = next_number(&**self.ground.disk, &self.ground.data.runs())?;
+        Ok(of_copies.max(of_states).max(of_files).max(self.runs.manifest.next_run))
+    }
+
+    /// Puts some of the oldest runs that count in their new place.
+    fn put_runs(&self, count: usize) -> Result<Manifest> {
+        let skipped = self.runs.runs.len() - count;
+        let mut manifest =
+            Manifest { next_run: self.next_run()?, runs: Vec::new(), ..self.runs.manifest.clone() };
+        for run in &self.runs.runs[skipped..] {
+            let named = match &run.way {
+                Way::File { path, far } => {
+                    self.put_file(path, &self.runs_place().join(run_file_name(run.named.number)), *far)?;
+                    run.named
+                }
+                Way::Anew(scanned) => {
+                    let number = manifest.next_run;
+                    manifest.next_run += 1;
+                    let rows = self.write_anew(number, run.named.rows, |writer| scanned.copy_into(writer))?;
+                    RunNamed { number, rows }
+                }
+                Way::InPart(_) | Way::Not => {
+                    return Err(Error::new(ErrorKind::Internal, "a run that is not whole was taken"));
+                }
+            };
+            manifest.runs.push(named);
+        }
+        if skipped > 0 {
+            self.date(&mut manifest)?;
+        }
+        Ok(manifest)
+    }
+
+    /// Writes a run.
+    pub fn write_anew(
+        &self,
+        number: u64,
+        rows_max: u64,
+        rows: impl FnOnce(&mut crate::run::RunWriter) -> Result<()>,
+    ) -> Result<u64> {
+        let disk = &**self.ground.disk;
+        let place = self.runs_place();
+        let catalogue = self.ground.identity.writes_runs_of();
+        let mut writer = begin_run(disk, &place, catalogue, number, rows_max)?;
+        rows(&mut writer)?;
+        let count = writer.rows();
+        writer.finish().map_err(|error| crate::table::cannot_write_run(&error))?;
+        let scratch = place.join(scratch_name(number));
+        disk.remove(&scratch).map_err(|error| cannot_write(&scratch, &error))?;
+        Ok(count)
+    }
+
+    /// Says of when the runs in their new place are.
+    fn date(&self, manifest: &mut Manifest) -> Result<()> {
+        let mut runs = Vec::new();
+        for named in &manifest.runs {
+            let path = self.runs_place().join(run_file_name(named.number));
+            let name = path.display().to_string();
+            let file = self.ground.disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
+            runs.push(Arc::new(crate::run::Run::open_of(&name, Arc::from(file), |_| true)?));
+        }
+        let moment = State::moment_in(&runs);
+        (manifest.revision, manifest.time) =
+            moment.ok_or_else(|| Error::new(ErrorKind::Corrupt, "the runs do not say of when they are"))?;
+        Ok(())
+    }
+
+    /// Puts the runs of an older state in their new place. One that is damaged there may be whole here.
+    fn put_older(&self, state: &OlderState) -> Result<Manifest> {
+        let disk = &**self.ground.disk;
+        for (named, path) in state.manifest.runs.iter().zip(&state.runs) {
+            let to = self.runs_place().join(run_file_name(named.number));
+            if let Err(problems) = check(disk, path, &state.identity, *named, None)? {
+                let own = self.runs.runs.iter().find(|run| run.named == *named);
+                let Some(Way::File { path, far }) = own.map(|run| &run.way) else {
+                    return Err(Error::new(ErrorKind::Corrupt, problems.join("; ")));
+                };
+                self.put_file(path, &to, *far)?;
+            } else {
+                self.put_file(path, &to, state.far)?;
+            }
+        }
+        Ok(Manifest { next_run: self.next_run()?.max(state.manifest.next_run), ..state.manifest.clone() })
+    }
+
+    /// Gives a file a further name, or copies it if it is somebody else's.
+    fn put_file(&self, from: &Path, to: &Path, far: bool) -> Result<()> {
+        let disk = &**self.ground.disk;
+        if !far {
+            match disk.hard_link(from, to) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {}
+                Err(error) => return Err(cannot_write(to, &error)),
+            }
+        }
+        let unreadable = |error: std::io::Error| cannot_read(&from.display().to_string(), &error);
+        let unwritable = |error: std::io::Error| cannot_write(to, &error);
+        let source = disk.open_to_read(from).map_err(unreadable)?;
+        let file = disk.create(to).map_err(unwritable)?;
+        let (mut buffer, mut at) = (vec![0; COPY_BYTES], 0);
+        loop {
+            let read = source.read_at(&mut buffer, at).map_err(unreadable)?;
+            if read == 0 {
+                break;
+            }
+            file.write_at(&buffer[..read], at).map_err(unwritable)?;
+            at += read as u64;
+        }
+        file.sync().map_err(unwritable)
+    }
+
+    /// Puts a segment in its new place.
+    pub fn put_part(&self, part: &Part, log: &Path) -> Result<()> {
+        let disk = &**self.ground.disk;
+        let mut to = log.join(segment::file_name(part.first));
+        if part.archived {
+            to.set_extension(&ARCHIVED[1..]);
+        }
+        match &part.bytes {
+            Bytes::File { path, own } => self.put_file(path, &to, !own),
+            Bytes::Made(bytes) => write_small(disk, &to, bytes).map_err(|error| cannot_write(&to, &error)),
+        }
+    }
+
+    /// Ends the log that was prepared: what was written last is cut behind its last change, in a file of its own, for the old
+    /// one stays as it was; and a segment begins with the next change. Gives the oldest change.
+    fn end_log(&self, state: &State, parts: &[Part]) -> Result<Revision> {
+        let disk = &**self.ground.disk;
+        let (log, id) = (self.log_place(), self.ground.catalogue());
+        let next = Revision(state.revision.0 + 1);
+        if let Some(last) = parts.last() {
+            let path = log.join(segment::file_name(last.first));
+            if last.last < last.first {
+                // Nothing is in it; it is begun anew.
+                disk.remove(&path).map_err(|error| cannot_write(&path, &error))?;
+            } else if !last.archived {
+                let segments = segments_in(disk, &log)?;
+                let from = segments.len().saturating_sub(1);
+                let mut bytes = cut(disk, id, &segments[from..], state.revision)?;
+                put_seal(&mut bytes, last.salt, next);
+                disk.remove(&path).map_err(|error| cannot_write(&path, &error))?;
+                write_small(disk, &path, &bytes).map_err(|error| cannot_write(&path, &error))?;
+            }
+        }
+        let (bytes, created) = (self.ground.settings.segment_bytes, self.clock.now().max(state.time));
+        let digest = state.digest();
+        Log::create(Arc::clone(self.ground.disk), &log, id, bytes, next, created, digest)?;
+        for directory in [&self.runs_place(), &log] {
+            disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error))?;
+        }
+        let oldest = parts.first().filter(|part| part.last >= part.first);
+        Ok(oldest.map_or(next, |part| part.first))
+    }
+}
+
+/// Does the log go on from this state? Otherwise it is on another line: the catalogue was restored since.
+fn check_line(state: &OlderState, parts: &[Part]) -> Result<()> {
+    let Some((first, salt)) = state.goes_on else {
+        return Err(Error::new(ErrorKind::Corrupt, "nobody can say where the log goes on from it"));
+    };
+    match parts.iter().find(|part| part.first == first) {
+        Some(part) if part.salt == salt => Ok(()),
+        _ => Err(Error::new(ErrorKind::Corrupt, "the log does not go on from it")),
+    }
+}
+
+/// Is it the files that are to blame, and not the machine?
+fn is_about_files(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Internal)
+}

@@ -1,0 +1,239 @@
+//! The runs of a damaged catalogue: which of them count, and how each can be had again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use exacat_model::{ErrorKind, Result, Revision};
+
+use super::sources::{Sources, has_manifest};
+use super::{Ground, RepairProgress, Tell, names_in};
+use crate::disk::Disk;
+use crate::history::cannot_read;
+use crate::identity::Identity;
+use crate::manifest::{Manifest, RunNamed};
+use crate::run::{Run, Scanned};
+use crate::state::State;
+use crate::table::{number_of, run_file_name};
+
+/// How a run can be had.
+pub(super) enum Way {
+    /// As this file is; it is somebody else's, and to be copied, if it is `far`.
+    File { path: PathBuf, far: bool },
+    /// By writing its rows anew, all of which can be read.
+    Anew(Scanned),
+    /// Some of its rows can be read.
+    InPart(Scanned),
+    /// Nothing of it can.
+    Not,
+}
+
+/// A run that counts.
+pub(super) struct RunSeen {
+    pub named: RunNamed,
+    pub way: Way,
+}
+
+impl RunSeen {
+    /// Can all of it be had?
+    pub fn is_whole(&self) -> bool {
+        matches!(self.way, Way::File { .. } | Way::Anew(_))
+    }
+}
+
+/// The runs that count.
+pub(super) struct Runs {
+    pub problems: Vec<String>,
+    /// How what is damaged is mended, if the runs are taken.
+    pub mended: Vec<String>,
+    pub manifest: Manifest,
+    /// The manifest is made anew: whether it is right, only an audit of what it gives tells.
+    pub is_guessed: bool,
+    /// In the order of the manifest.
+    pub runs: Vec<RunSeen>,
+}
+
+impl Runs {
+    /// Reads everything of every run that the manifest names.
+    pub fn survey(ground: &Ground<'_>, sources: &Sources, tell: &mut Tell<'_>) -> Result<Self> {
+        let disk = &**ground.disk;
+        let directory = ground.data.runs();
+        let mut runs = Runs {
+            problems: Vec::new(),
+            mended: Vec::new(),
+            manifest: Manifest::default(),
+            is_guessed: false,
+            runs: Vec::new(),
+        };
+        match Manifest::load(disk, &directory, ground.catalogue()) {
+            Ok(Some(manifest)) => runs.manifest = manifest,
+            Ok(None) if !any_run(disk, &directory)? => return Ok(runs),
+            Err(error)
+                if error.kind == ErrorKind::Invalid && !is_version_flipped(disk, &directory, ground)? =>
+            {
+                return Err(error);
+            }
+            other => {
+                let missing = || format!("{}: there are runs, but no manifest", directory.display());
+                runs.problems.push(
+                    other
+                        .err()
+                        .map_or_else(missing, |error| format!("{}: {}", directory.display(), error.message)),
+                );
+                runs.manifest = guess(disk, &directory, &ground.identity, tell)?;
+                runs.is_guessed = true;
+                runs.mended.push(format!(
+                    "manifest: made anew of {} runs that are there, which have everything up to change {}",
+                    runs.manifest.runs.len(),
+                    runs.manifest.revision.0
+                ));
+            }
+        }
+        for named in runs.manifest.runs.clone() {
+            let path = directory.join(run_file_name(named.number));
+            tell(&RepairProgress::Checking { file: path.display().to_string() });
+            let way = match check(disk, &path, &ground.identity, named, None)? {
+                Ok(()) => Way::File { path, far: false },
+                Err(problems) => {
+                    runs.problems.extend(problems);
+                    let (way, how, also) = mend(disk, &path, ground, sources, named)?;
+                    runs.problems.extend(also);
+                    runs.mended.extend(how.map(|how| format!("{}: {how}", run_file_name(named.number))));
+                    way
+                }
+            };
+            runs.runs.push(RunSeen { named, way });
+        }
+        Ok(runs)
+    }
+
+    /// How many of the oldest runs are whole, one behind the other.
+    pub fn whole_from_the_oldest(&self) -> usize {
+        self.runs.iter().rev().take_while(|run| run.is_whole()).count()
+    }
+}
+
+/// Is a directory with no manifest one with runs?
+fn any_run(disk: &dyn Disk, directory: &Path) -> Result<bool> {
+    Ok(names_in(disk, directory)?.iter().any(|name| number_of(name).is_some()))
+}
+
+fn is_version_flipped(disk: &dyn Disk, directory: &Path, ground: &Ground<'_>) -> Result<bool> {
+    if !has_manifest(disk, directory) {
+        return Ok(false);
+    }
+    let path = directory.join(crate::manifest::NAME);
+    let unreadable = |error: std::io::Error| cannot_read(&path.display().to_string(), &error);
+    let file = disk.open_to_read(&path).map_err(unreadable)?;
+    let bytes = crate::disk::read_whole(&*file).map_err(unreadable)?;
+    Ok(Manifest::is_of_this_version_but_for_its_number(&bytes, ground.catalogue()))
+}
+
+/// Reads all of a run; what is wrong with it, if anything is. One of another `salt` is another run.
+pub(super) fn check(
+    disk: &dyn Disk,
+    path: &Path,
+    identity: &Identity,
+    named: RunNamed,
+    salt: Option<u64>,
+) -> Result<std::result::Result<(), Vec<String>>> {
+    let name = path.display().to_string();
+    let file = match disk.open_to_read(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Err(vec![format!("the run {name}, which the manifest names, is missing")]));
+        }
+        Err(error) => return Ok(Err(vec![cannot_read(&name, &error).message])),
+    };
+    let run = match Run::open_of(&name, Arc::from(file), |catalogue| identity.has_runs_of(catalogue)) {
+        Ok(run) => run,
+        Err(error) => return Ok(Err(vec![error.message])),
+    };
+    if run.number() != named.number
+        || run.rows().0 != named.rows
+        || salt.is_some_and(|salt| salt != run.salt())
+    {
+        return Ok(Err(vec![format!("{name} is another run than the manifest names")]));
+    }
+    let problems = run.check();
+    Ok(if problems.is_empty() { Ok(()) } else { Err(problems) })
+}
+
+/// Finds out how a damaged run can be had; and which snapshots have the same damage, if no copy is good.
+fn mend(
+    disk: &dyn Disk,
+    path: &Path,
+    ground: &Ground<'_>,
+    sources: &Sources,
+    named: RunNamed,
+) -> Result<(Way, Option<String>, Vec<String>)> {
+    let mut also = Vec::new();
+    let scanned = match disk.open_to_read(path) {
+        Ok(file) => match Scanned::read(&path.display().to_string(), Arc::from(file)) {
+            Ok(scanned) => scanned,
+            // Of a later release.
+            Err(error) if error.kind == ErrorKind::Invalid => return Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "a damaged run cannot be read page by page");
+                None
+            }
+        },
+        Err(_) => None,
+    };
+    // A name or a number of another run than is named says nothing.
+    let scanned = scanned.filter(|scanned| {
+        scanned.head.number == named.number && ground.identity.has_runs_of(scanned.head.catalogue)
+    });
+    let salt = scanned.as_ref().map(|scanned| scanned.head.salt);
+    for copy in sources.runs.iter().filter(|copy| copy.number == named.number) {
+        if check(disk, &copy.path, &ground.identity, named, salt)?.is_ok() {
+            let how = format!("taken from {}", copy.path.display());
+            return Ok((Way::File { path: copy.path.clone(), far: copy.far }, Some(how), also));
+        }
+        if !copy.far {
+            also.push(format!(
+                "{}: the snapshot has the same damaged file, and keeps it: take another one, and drop this",
+                copy.path.display()
+            ));
+        }
+    }
+    let (way, how) = match scanned {
+        Some(scanned) if scanned.has_all_of(named.rows) => {
+            let how = format!("written anew, all its {} rows can be read", named.rows);
+            (Way::Anew(scanned), Some(how))
+        }
+        Some(scanned) if scanned.rows > 0 => (Way::InPart(scanned), None),
+        _ => (Way::Not, None),
+    };
+    Ok((way, how, also))
+}
+
+/// A manifest of the runs that are there. Each says up to which change its state is; one that has another's last change and
+/// a higher number was merged of it.
+fn guess(disk: &dyn Disk, directory: &Path, identity: &Identity, tell: &mut Tell<'_>) -> Result<Manifest> {
+    struct Found {
+        named: RunNamed,
+        revision: Revision,
+        time: exacat_model::TimeMs,
+    }
+    let mut found: Vec<Found> = Vec::new();
+    let mut next_run = 0;
+    for name in names_in(disk, directory)? {
+        let Some(number) = number_of(&name) else { continue };
+        next_run = next_run.max(number + 1);
+        let path = directory.join(&name);
+        tell(&RepairProgress::Checking { file: path.display().to_string() });
+        let file = disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
+        let run = Run::open_of(&name, Arc::from(file), |catalogue| identity.has_runs_of(catalogue));
+        // One that was being written is none.
+        let Ok(run) = run else { continue };
+        let named = RunNamed { number, rows: run.rows().0 };
+        let said = State::moment_in(&[Arc::new(run)]);
+        if let Some((revision, time)) = said {
+            found.push(Found { named, revision, time });
+        }
+    }
+    found.sort_by_key(|run| std::cmp::Reverse((run.revision, run.named.number)));
+    found.dedup_by_key(|run| run.revision);
+    let (revision, time) = found.first().map(|run| (run.revision, run.time)).unwrap_or_default();
+    Ok(Manifest { revision, time, next_run, runs: found.into_iter().map(|run| run.named).collect() })
+}

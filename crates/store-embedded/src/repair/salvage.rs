@@ -1,0 +1,739 @@
+//! A state from the rows that can be read, when no older state and no log lead to the whole one.
+//!
+//! Entries are what counts: every counter, every index, and what a directory is known by, are made anew of them. What was
+//! lost with a page is listed by the names that can have stood there. Where only an older run tells of such a name, that is
+//! kept, as it was, and listed too: it may have changed or gone since. Of an entry that is told of twice the newest word
+//! counts. A directory of which nothing is left but what is in it stands in `/lost+found`, for the admin only, under its
+//! number.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use exacat_model::limits::OPERATIONS_REMEMBERED;
+use exacat_model::{
+    At, Body, Booking, Change, DirId, Effect, Entry, Error, ErrorKind, GroupId, Mode, Name, OperationId,
+    Record, RecordKey, Result, Revision, TimeMs, UserId,
+};
+
+use super::prepare::Plan;
+use super::runs::Way;
+use super::{Losses, RepairProgress, Tell, segments_in};
+use crate::defect::Defect;
+use crate::history::cannot_read;
+use crate::keyspace;
+use crate::log::{self, Replay, cannot_write, random_u64};
+use crate::manifest::Manifest;
+use crate::open::{Builder, flush};
+use crate::page::{Row, Trashed};
+use crate::record::Head;
+use crate::run::{Cache, Gap, Reading, Run};
+use crate::segment::Header;
+use crate::settings::SNAPSHOT_CACHE_BYTES;
+use crate::state::{Above, Directory, Operations, State, decoded, deletion_of};
+use crate::table::{From, Shelf, Version, View, run_file_name};
+
+/// What directories are called in `/`, of which nothing else is known.
+const LOST_AND_FOUND: &str = "lost+found";
+/// Rows between two words on how far it is.
+const TELL_EVERY: u64 = 1 << 16;
+
+/// A run that counted: what can be read of it, and where something is missing.
+struct Source {
+    gaps: Vec<Gap>,
+    /// Its place among those that can be read.
+    place: Option<usize>,
+}
+
+/// A directory, as far as it is known.
+struct Found {
+    entry: Entry,
+    trashed: Option<Trashed>,
+}
+
+/// What was found in a first walk.
+#[derive(Default)]
+struct Directories {
+    found: BTreeMap<DirId, Found>,
+    /// What was kept of them beside their entries.
+    kept: BTreeMap<DirId, Directory>,
+    /// Those with something in them.
+    used: BTreeSet<DirId>,
+    newest: Revision,
+}
+
+/// The work.
+struct Gatherer<'g, 't> {
+    plan: &'g Plan<'g>,
+    sources: Vec<Source>,
+    version: Version,
+    cache: Cache,
+    into: Builder,
+    losses: &'g mut Losses,
+    tell: &'g mut Tell<'t>,
+    rows: u64,
+    /// When it is, for what has no time any more.
+    time: TimeMs,
+}
+
+/// Makes a state of what can be read, with the log after it as far as that can be had; all of it in runs.
+pub(super) fn salvage(plan: &Plan<'_>, losses: &mut Losses, tell: &mut Tell<'_>) -> Result<Builder> {
+    let disk = plan.ground.disk;
+    let (sources, version, mut next_run) = read_what_is_left(plan)?;
+    let said = State::said_in(&version.runs);
+    let (seed, cache) = (random_u64()?, Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)));
+    next_run = next_run.max(plan.next_run()?);
+    let place = plan.runs_place();
+    Manifest { next_run, ..Manifest::default() }.save(&**disk, &place, plan.ground.identity.id)?;
+    let shelf = Shelf::look_at(Arc::clone(disk), &place, plan.ground.identity.clone())?;
+    let operations = Operations::new(OPERATIONS_REMEMBERED);
+    let rows_max = plan.ground.settings.memtable_rows;
+    let into = Builder { state: State::bare(seed, cache), operations, shelf, rows_max };
+    let manifest = &plan.runs.manifest;
+    let (revision, time) = (manifest.revision, manifest.time);
+    let cache = Cache::new(SNAPSHOT_CACHE_BYTES);
+    let mut work = Gatherer { plan, sources, version, cache, into, losses, tell, rows: 0, time };
+    let mut directories = work.find_directories()?;
+    let revision = revision.max(directories.newest).max(said.map(|said| said.revision).unwrap_or_default());
+    work.time = time.max(said.map(|said| said.time).unwrap_or_default());
+    (work.into.state.revision, work.into.state.time) = (revision, work.time);
+    work.name_gaps(&directories);
+    let changes = work.changes_after(revision)?;
+    let numbers = directories.found.keys().chain(directories.kept.keys()).chain(&directories.used);
+    let highest = numbers.max().map_or(DirId::ROOT.0, |id| id.0);
+    let next = (highest + 1).max(said.map_or(0, |said| said.next_directory));
+    // What the log makes has its number already.
+    let lost_and_found = DirId(next.max(changes.next_directory));
+    work.into.state.next_directory = lost_and_found.0 + 1;
+    work.put_directories(&mut directories, lost_and_found)?;
+    let used = work.into.state.directory(lost_and_found).is_some();
+    work.put_rest(said.map(|said| said.operations_from))?;
+    work.into.state.next_directory = next;
+    work.replay(revision)?;
+    let state = &mut work.into.state;
+    state.next_directory = state.next_directory.max(if used { lost_and_found.0 + 1 } else { 0 });
+    // The repair itself, which no history tells.
+    state.revision = Revision(state.revision.0 + 1);
+    let mut into = work.into;
+    flush(&mut into.state, &into.operations, &mut into.shelf)?;
+    into.shelf.sweep()?;
+    let gathered = gathered_place(plan);
+    crate::disk::remove_tree(&**disk, &gathered).map_err(|error| cannot_write(&gathered, &error))?;
+    Ok(into)
+}
+
+fn gathered_place(plan: &Plan<'_>) -> std::path::PathBuf {
+    plan.ground.data.prepared().join("gathered")
+}
+
+/// Opens what is whole, and puts what can be read of the others into runs of their own, beside.
+fn read_what_is_left(plan: &Plan<'_>) -> Result<(Vec<Source>, Version, u64)> {
+    let disk = &**plan.ground.disk;
+    let (mut sources, mut runs) = (Vec::new(), Vec::new());
+    let mut next_run = plan.next_run()?;
+    for run in &plan.runs.runs {
+        let (path, gaps) = match &run.way {
+            Way::File { path, .. } => (Some(path.clone()), Vec::new()),
+            Way::Anew(scanned) | Way::InPart(scanned) => {
+                let number = next_run;
+                next_run += 1;
+                plan.write_anew(number, scanned.rows, |writer| scanned.copy_into(writer))?;
+                let is_whole = matches!(run.way, Way::Anew(_));
+                let gaps = if is_whole { Vec::new() } else { scanned.gaps.clone() };
+                (Some(plan.runs_place().join(run_file_name(number))), gaps)
+            }
+            Way::Not => (None, vec![Gap { at: 0, bytes: 0, after: None, before: None }]),
+        };
+        let place = match path {
+            Some(path) => {
+                let name = path.display().to_string();
+                let file = disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
+                runs.push(Arc::new(Run::open_of(&name, Arc::from(file), |_| true)?));
+                Some(runs.len() - 1)
+            }
+            None => None,
+        };
+        sources.push(Source { gaps, place });
+    }
+    Ok((sources, Version { runs }, next_run))
+}
+
+/// Do newer sources lack something where this key is, which stands in the readable run at `place`?
+fn is_doubtful(sources: &[Source], place: Option<usize>, key: (DirId, &[u8])) -> bool {
+    let newer = sources.iter().take_while(|source| source.place.is_none() || source.place != place);
+    newer.flat_map(|source| &source.gaps).any(|gap| gap.may_have_had(key))
+}
+
+impl Gatherer<'_, '_> {
+    /// Goes through all rows, the newest of each key; `take` is told whether it is doubtful.
+    fn walk(&mut self, mut take: impl FnMut(&mut Self, &Row<'_>, bool) -> Result<()>) -> Result<()> {
+        let version = self.version.clone();
+        let view = View { active: None, frozen: &[], version: &version, reading: Reading::in_passing() };
+        let mut rows = view.from(From::START).map_err(Error::from)?;
+        loop {
+            // What is borrowed of the walk is copied: taking may go to the same runs.
+            let (row, place) = match rows.next_there().map_err(Error::from)? {
+                Some(row) => (OwnRow::of(&row), None::<usize>),
+                None => return Ok(()),
+            };
+            let place = place.or(rows.source());
+            self.rows += 1;
+            if self.rows.is_multiple_of(TELL_EVERY) {
+                (self.tell)(&RepairProgress::Gathering { rows: self.rows });
+            }
+            let doubtful = is_doubtful(&self.sources, place, (row.parent, &row.name));
+            take(self, &row.row(), doubtful)?;
+        }
+    }
+
+    /// All directories there are, few beside files.
+    fn find_directories(&mut self) -> Result<Directories> {
+        let mut all = Directories::default();
+        self.walk(|work, row, doubtful| {
+            if row.parent != keyspace::SUMMARY {
+                all.newest = all.newest.max(Revision(row.revision));
+            }
+            if row.parent == keyspace::DIRECTORIES {
+                let number = keyspace::number(row.name).map(DirId);
+                match number.map(|number| (number, decoded::<Directory>(row.rest))) {
+                    Some((number, Ok(kept))) => drop(all.kept.insert(number, kept)),
+                    _ => work.losses.add(
+                        "directory",
+                        format!("{number:?}"),
+                        "what is kept of it is unreadable",
+                    ),
+                }
+                return Ok(());
+            }
+            let in_tree = keyspace::is_directory(row.parent);
+            if in_tree {
+                all.used.insert(row.parent);
+            }
+            if !(in_tree || row.parent == keyspace::TRASH || row.parent == keyspace::ROOT_IN) {
+                return Ok(());
+            }
+            let Some(entry) = row.entry().map_err(unreadable)? else { return Ok(()) };
+            let Some(id) = entry.directory() else { return Ok(()) };
+            let trashed = row.trashed().map_err(unreadable)?;
+            if doubtful {
+                let which =
+                    format!("directory {} ({} in directory {})", id.0, entry.at.name, entry.at.parent.0);
+                work.losses.add("directory as it was", which, older(&entry));
+            }
+            match all.found.get(&id) {
+                Some(other) if other.entry.revision >= entry.revision => {}
+                _ => drop(all.found.insert(id, Found { entry, trashed })),
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Lists what can have stood where nothing can be read.
+    fn name_gaps(&mut self, directories: &Directories) {
+        for (run, source) in self.plan.runs.runs.iter().zip(&self.sources) {
+            let file = run_file_name(run.named.number);
+            let Some(place) = source.place else {
+                let what = format!(
+                    "all {} rows: everything that changed before change {} may be missing, or be as it was before",
+                    run.named.rows, self.into.state.revision.0
+                );
+                self.losses.add("run", file, what);
+                continue;
+            };
+            if source.gaps.is_empty() {
+                continue;
+            }
+            let read = self.version.runs[place].rows().0;
+            let missing = run.named.rows.saturating_sub(read);
+            self.losses.add("run", &file, format!("{missing} of {} rows cannot be read", run.named.rows));
+            for gap in &source.gaps {
+                let key = |key: &Option<(DirId, Vec<u8>)>, end: &str| match key {
+                    Some((directory, name)) => in_words(*directory, name, directories),
+                    None => end.to_owned(),
+                };
+                let (after, before) = (key(&gap.after, "the start"), key(&gap.before, "the end"));
+                let which = format!("{file}, bytes {} to {}", gap.at, gap.at + gap.bytes);
+                self.losses.add("names at risk", which, format!("what stands between {after} and {before}"));
+            }
+        }
+    }
+
+    /// Puts all directories, from the root down.
+    fn put_directories(&mut self, all: &mut Directories, lost_and_found: DirId) -> Result<()> {
+        let root = match all.found.remove(&DirId::ROOT) {
+            Some(found) => found.entry,
+            None => {
+                self.losses.add("directory", "/", "its owner, mode and tags: it is as in a new catalogue");
+                State::new_root()
+            }
+        };
+        self.put(&root, None)?;
+        self.complete(all);
+        let mut below: BTreeMap<DirId, Vec<DirId>> = BTreeMap::new();
+        let mut begin: Vec<DirId> = Vec::new();
+        for (id, found) in &all.found {
+            match found.trashed {
+                Some(_) => begin.push(*id),
+                None => below.entry(found.entry.at.parent).or_default().push(*id),
+            }
+        }
+        let mut next: Vec<DirId> = below.remove(&DirId::ROOT).unwrap_or_default();
+        next.extend(begin);
+        loop {
+            while let Some(id) = next.pop() {
+                let Some(Found { entry, trashed }) = all.found.remove(&id) else { continue };
+                if self.put(&entry, trashed.as_ref()).is_err() {
+                    // Something else has its name.
+                    self.put_in_lost_and_found(&entry, lost_and_found)?;
+                }
+                next.extend(below.remove(&id).unwrap_or_default());
+            }
+            // What is left leads nowhere: up to a directory that is not there, or round in a ring.
+            let Some((id, found)) = all.found.pop_first() else { return Ok(()) };
+            self.put_in_lost_and_found(&found.entry, lost_and_found)?;
+            next.extend(below.remove(&id).unwrap_or_default());
+        }
+    }
+
+    /// Makes up, as far as that can be, for entries of directories that are lost.
+    fn complete(&mut self, all: &mut Directories) {
+        for (id, kept) in std::mem::take(&mut all.kept) {
+            if id == DirId::ROOT || all.found.contains_key(&id) {
+                continue;
+            }
+            let (Above::Directory(parent), Ok(name)) = (kept.above, Name::parse(&kept.name)) else {
+                continue;
+            };
+            let which = format!("directory {} ({} in directory {})", id.0, kept.name, parent.0);
+            self.losses.add("directory", which, "its times and tags");
+            let entry = self.directory(At { parent, name }, id, kept.owner, kept.group, kept.mode);
+            all.found.insert(id, Found { entry, trashed: None });
+            all.used.insert(parent);
+        }
+        for id in std::mem::take(&mut all.used) {
+            if id != DirId::ROOT && !all.found.contains_key(&id) {
+                // Its place is where nothing is: it goes to /lost+found.
+                let at = At { parent: id, name: nameless(id) };
+                let entry = self.directory(at, id, UserId::ADMIN, GroupId::ADMIN, private());
+                all.found.insert(id, Found { entry, trashed: None });
+            }
+        }
+    }
+
+    fn directory(&self, at: At, id: DirId, owner: UserId, group: GroupId, mode: Mode) -> Entry {
+        Entry {
+            at,
+            owner,
+            group,
+            mode,
+            created: self.time,
+            modified: self.time,
+            revision: self.into.state.revision,
+            expires: None,
+            tags: Vec::new(),
+            body: Body::Directory(id),
+        }
+    }
+
+    fn put_in_lost_and_found(&mut self, entry: &Entry, lost_and_found: DirId) -> Result<()> {
+        let Some(id) = entry.directory() else { return Ok(()) };
+        if self.into.state.directory(lost_and_found).is_none() {
+            for further in 1.. {
+                let name = if further == 1 {
+                    LOST_AND_FOUND.to_owned()
+                } else {
+                    format!("{LOST_AND_FOUND}-{further}")
+                };
+                let at = At { parent: DirId::ROOT, name: Name::parse(&name)? };
+                // A file may have this name that is put later.
+                if self.has(&at)? {
+                    continue;
+                }
+                let made = self.directory(at, lost_and_found, UserId::ADMIN, GroupId::ADMIN, private());
+                self.put(&made, None)?;
+                break;
+            }
+        }
+        self.losses.add(
+            "directory",
+            format!("directory {} ({} in directory {})", id.0, entry.at.name, entry.at.parent.0),
+            format!("its place: it is in /{LOST_AND_FOUND} now, as {}", nameless(id)),
+        );
+        let at = At { parent: lost_and_found, name: nameless(id) };
+        self.put(&Entry { at, revision: self.into.state.revision, ..entry.clone() }, None)
+    }
+
+    /// Does anything stand there, in what was put and in what is left?
+    fn has(&self, at: &At) -> Result<bool> {
+        let reading = Reading::waiting(&self.cache);
+        let view = View { active: None, frozen: &[], version: &self.version, reading };
+        let left = view.has(at.parent, at.name.as_str().as_bytes()).map_err(Error::from)?;
+        Ok(left || self.into.state.look().has(at).map_err(Error::from)?)
+    }
+
+    fn put(&mut self, entry: &Entry, trashed: Option<&Trashed>) -> Result<()> {
+        let state = &mut self.into.state;
+        if state.table.active().rows() + state.resident_changed() >= self.into.rows_max {
+            flush(state, &self.into.operations, &mut self.into.shelf)?;
+        }
+        state.insert_entry(entry, trashed, None).map_err(Error::from)
+    }
+
+    /// Puts everything that is no directory.
+    fn put_rest(&mut self, operations_from: Option<Revision>) -> Result<()> {
+        self.walk(|work, row, doubtful| {
+            if work.into.state.table.active().rows() >= work.into.rows_max {
+                flush(&mut work.into.state, &work.into.operations, &mut work.into.shelf)?;
+            }
+            let put = match row.parent {
+                keyspace::RECORDS => {
+                    decoded::<(Record, Revision)>(row.rest).and_then(|(record, revision)| {
+                        let is_token = matches!(record, Record::Token(_));
+                        if doubtful {
+                            let what = if is_token {
+                                "it may have been revoked, and is left out"
+                            } else {
+                                "it may have changed"
+                            };
+                            work.losses.add("record as it was", format!("{:?}", record.key()), what);
+                        }
+                        if doubtful && is_token {
+                            Ok(())
+                        } else {
+                            work.into.state.set_record(record, revision)
+                        }
+                    })
+                }
+                keyspace::BOOKINGS => decoded::<Booking>(row.rest)
+                    .and_then(|booking| work.into.state.set_booking(booking.guid, Some(booking))),
+                // What may have been taken off the queue since is in use perhaps.
+                keyspace::DELETIONS if doubtful => {
+                    work.losses.add(
+                        "deletion",
+                        format!("{:02x?}", row.name),
+                        "the copy is not deleted, and stays",
+                    );
+                    Ok(())
+                }
+                keyspace::DELETIONS => match keyspace::se_of(row.name) {
+                    Some(se) => {
+                        deletion_of(row.rest).and_then(|deletion| work.into.state.put_deletion(se, deletion))
+                    }
+                    None => Err(Defect::new("a deletion of no SE")),
+                },
+                keyspace::OPERATIONS => match keyspace::number(row.name).map(Revision) {
+                    Some(first) if operations_from.is_none_or(|from| first >= from) => {
+                        decoded(row.rest).map(|id| work.into.operations.remember(OperationId(id), first))
+                    }
+                    _ => Ok(()),
+                },
+                parent if keyspace::is_directory(parent) || parent == keyspace::TRASH => {
+                    return work.put_object(row, doubtful);
+                }
+                // Members come after all collections; the rest follows from what is put.
+                _ => Ok(()),
+            };
+            if let Err(defect) = put {
+                work.losses.add("row", format!("of table {:x}", row.parent.0), defect);
+            }
+            Ok(())
+        })?;
+        self.put_members()?;
+        let state = &mut self.into.state;
+        let (user, group) = (RecordKey::User(UserId::ADMIN), RecordKey::Group(GroupId::ADMIN));
+        if state.record(user).is_none() || state.record(group).is_none() {
+            self.losses.add("record", "admin", "the admin is as in a new catalogue");
+            state.add_admin()?;
+        }
+        Ok(())
+    }
+
+    /// Puts a file, a collection or a link, unless a newer word tells of it elsewhere.
+    fn put_object(&mut self, row: &Row<'_>, doubtful: bool) -> Result<()> {
+        let (entry, trashed) = match (row.entry(), row.trashed()) {
+            (Ok(Some(entry)), Ok(trashed)) => (entry, trashed),
+            _ => {
+                self.losses.add("entry", format!("in directory {}", row.parent.0), "its row cannot be read");
+                return Ok(());
+            }
+        };
+        let Some(guid) = entry.guid() else { return Ok(()) };
+        let which = || format!("{} in directory {}", entry.at.name, entry.at.parent.0);
+        if doubtful {
+            let reading = Reading::waiting(&self.cache);
+            let view = View { active: None, frozen: &[], version: &self.version, reading };
+            let here = |found: Option<&Row<'_>>| {
+                found.is_some_and(|found| (found.parent, found.name) == (row.parent, row.name))
+            };
+            if !view.find_guid(guid, here).map_err(Error::from)? {
+                // It is told of elsewhere, or was purged, since.
+                return Ok(());
+            }
+            self.losses.add("entry as it was", which(), older(&entry));
+        }
+        let mut entry = entry;
+        if let Body::Collection { members, .. } = &mut entry.body {
+            let count = count_members(&self.version, &self.cache, guid)?;
+            if *members != count {
+                let (had, name) = (*members, format!("{} in directory {}", entry.at.name, entry.at.parent.0));
+                self.losses.add("members", name, format!("{} of {had} are left", count.min(had)));
+                *members = count;
+            }
+        }
+        if trashed.is_none() && self.into.state.directory(entry.at.parent).is_none() {
+            self.losses.add("entry", guid, format!("directory {} is not there", entry.at.parent.0));
+            return Ok(());
+        }
+        if let Err(error) = self.put(&entry, trashed.as_ref()) {
+            match error.kind {
+                ErrorKind::Internal => self.losses.add("entry", guid, error.message),
+                _ => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn put_members(&mut self) -> Result<()> {
+        self.walk(|work, row, _| {
+            let Some((collection, member)) =
+                keyspace::member(row.name).filter(|_| row.parent == keyspace::MEMBERS)
+            else {
+                return Ok(());
+            };
+            let found = work.into.state.look().find_guid(collection).map_err(Error::from)?;
+            if !found.is_some_and(|found| matches!(found.entry.body, Body::Collection { .. })) {
+                work.losses.add("member", member, format!("the collection {collection} is not there"));
+                return Ok(());
+            }
+            if work.into.state.table.active().rows() >= work.into.rows_max {
+                flush(&mut work.into.state, &work.into.operations, &mut work.into.shelf)?;
+            }
+            work.into.state.set_member(collection, member, true).map_err(Error::from)
+        })
+    }
+
+    // ---- the log ----
+
+    /// What the log after a revision makes, without doing it. Its segments are put beside.
+    fn changes_after(&mut self, revision: Revision) -> Result<Made> {
+        let disk = &**self.plan.ground.disk;
+        let place = gathered_place(self.plan);
+        disk.create_directory(&place).map_err(|error| cannot_write(&place, &error))?;
+        let mut made = Made::default();
+        if let Some((parts, _)) = self.plan.log.after(revision) {
+            for part in parts {
+                self.plan.put_part(part, &place)?;
+            }
+            log::replay(
+                disk,
+                self.plan.ground.identity.id,
+                &segments_in(disk, &place)?,
+                revision,
+                &mut made,
+            )?;
+        }
+        Ok(made)
+    }
+
+    /// Applies the log after a revision, but for what is about something that is lost.
+    fn replay(&mut self, revision: Revision) -> Result<()> {
+        let disk = &**self.plan.ground.disk;
+        let segments = segments_in(disk, &gathered_place(self.plan))?;
+        let mut lenient = Lenient { into: &mut self.into, losses: self.losses };
+        log::replay(disk, self.plan.ground.identity.id, &segments, revision, &mut lenient).map(|_| ())
+    }
+}
+
+/// What a log makes.
+#[derive(Default)]
+struct Made {
+    next_directory: u64,
+}
+
+impl Replay for Made {
+    fn segment(&mut self, _: &str, _: &Header) -> Result<()> {
+        Ok(())
+    }
+
+    fn record(&mut self, _: &str, _: u64, _: Head, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn change(&mut self, _: &str, _: u64, change: Change) -> Result<()> {
+        if let Some(id) = made_directory(&change) {
+            self.next_directory = self.next_directory.max(id.0 + 1);
+        }
+        Ok(())
+    }
+}
+
+fn made_directory(change: &Change) -> Option<DirId> {
+    match &change.effect {
+        Effect::Created { entry } => entry.directory(),
+        _ => None,
+    }
+}
+
+/// Applies what can be applied.
+struct Lenient<'l> {
+    into: &'l mut Builder,
+    losses: &'l mut Losses,
+}
+
+impl Lenient<'_> {
+    /// Is what the change needs there? Then nothing of it can go wrong half way.
+    fn can_be(&self, change: &Change) -> bool {
+        let there = |at: &At| self.into.state.directory(at.parent).is_some();
+        match &change.effect {
+            Effect::Created { entry } => there(&entry.at),
+            Effect::Moved { to, .. } | Effect::Restored { to, .. } => there(to),
+            Effect::Committed { at, .. } => there(at),
+            _ => true,
+        }
+    }
+}
+
+impl Replay for Lenient<'_> {
+    fn segment(&mut self, _: &str, _: &Header) -> Result<()> {
+        Ok(())
+    }
+
+    fn record(&mut self, _: &str, _: u64, head: Head, _: usize) -> Result<()> {
+        let state = &mut self.into.state;
+        if state.table.active().rows() + state.resident_changed() >= self.into.rows_max {
+            flush(state, &self.into.operations, &mut self.into.shelf)?;
+        }
+        self.into.operations.remember(head.operation, head.first_revision);
+        Ok(())
+    }
+
+    fn change(&mut self, _: &str, _: u64, change: Change) -> Result<()> {
+        let can_be = self.can_be(&change);
+        let state = &mut self.into.state;
+        // Those that were passed over count as well.
+        state.revision = Revision(change.revision.0 - 1);
+        if let Some(id) = made_directory(&change) {
+            state.next_directory = id.0;
+        }
+        let applied = match can_be {
+            true => state.apply_change(&change).map_err(|defect| defect.to_string()),
+            false => Err("the directory that it is about is not there".to_owned()),
+        };
+        if let Err(why) = applied {
+            (state.revision, state.time) = (change.revision, state.time.max(change.time));
+            self.losses.add(
+                "change",
+                change.revision.0,
+                format!("it is about something that is lost: {why}"),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A row, its parts its own.
+struct OwnRow {
+    parent: DirId,
+    name: Vec<u8>,
+    shape: Vec<u8>,
+    checksum: Vec<u8>,
+    rest: Vec<u8>,
+    id: [u8; 16],
+    numbers: [u64; 5],
+}
+
+impl OwnRow {
+    fn of(row: &Row<'_>) -> Self {
+        OwnRow {
+            parent: row.parent,
+            name: row.name.to_vec(),
+            shape: row.shape.to_vec(),
+            checksum: row.checksum.to_vec(),
+            rest: row.rest.to_vec(),
+            id: row.id,
+            numbers: [row.size, row.job, row.created, row.modified, row.revision],
+        }
+    }
+
+    fn row(&self) -> Row<'_> {
+        let [size, job, created, modified, revision] = self.numbers;
+        Row {
+            parent: self.parent,
+            name: &self.name,
+            shape: &self.shape,
+            id: self.id,
+            size,
+            job,
+            created,
+            modified,
+            revision,
+            checksum: &self.checksum,
+            rest: &self.rest,
+        }
+    }
+}
+
+/// Members of a collection that are left.
+fn count_members(version: &Version, cache: &Cache, collection: exacat_model::Guid) -> Result<u64> {
+    let view = View { active: None, frozen: &[], version, reading: Reading::waiting(cache) };
+    let from = From { directory: keyspace::MEMBERS, name: &collection.0, after: false };
+    let mut rows = view.within(from).map_err(Error::from)?;
+    let mut count = 0;
+    while let Some(row) = rows.next_there().map_err(Error::from)? {
+        if !row.name.starts_with(&collection.0) {
+            break;
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn unreadable(error: exacat_model::codec::DecodeError) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("a row cannot be read: {error}"))
+}
+
+fn older(entry: &Entry) -> String {
+    format!("of revision {}: it may have changed, moved or gone since", entry.revision.0)
+}
+
+fn nameless(id: DirId) -> Name {
+    // Digits are a name.
+    Name::parse(&format!("directory-{}", id.0)).unwrap_or_else(|_| Name::root())
+}
+
+fn private() -> Mode {
+    Mode::new(0o700).unwrap_or(Mode::DIRECTORY)
+}
+
+/// A key, for an operator.
+fn in_words(directory: DirId, name: &[u8], all: &Directories) -> String {
+    let what = match directory {
+        keyspace::ROOT_IN => return "the root".to_owned(),
+        keyspace::TRASH => "items of the trash",
+        keyspace::EXPIRY => "the index of what expires",
+        keyspace::MEMBERS => "members of collections",
+        keyspace::DELETIONS => "deletions",
+        keyspace::DELETION_PLACES => "the index of deletions",
+        keyspace::PURGED => "what was purged",
+        keyspace::RECORDS => "users, groups, storage elements, quotas and tokens",
+        keyspace::BOOKINGS => "bookings",
+        keyspace::DIRECTORIES => "what is kept of directories",
+        keyspace::ACCOUNTS => "usage",
+        keyspace::OPERATIONS => "requests that are remembered",
+        keyspace::SUMMARY => "what the state says of itself",
+        _ => {
+            let mut path = String::from_utf8_lossy(name).into_owned();
+            let (mut at, mut steps) = (directory, 0);
+            while at != DirId::ROOT && steps < 1000 {
+                let Some(found) = all.found.get(&at).filter(|found| found.trashed.is_none()) else {
+                    return format!("{path:?} of directory {}", at.0);
+                };
+                path = format!("{}/{path}", found.entry.at.name);
+                at = found.entry.at.parent;
+                steps += 1;
+            }
+            return format!("/{path}");
+        }
+    };
+    what.to_owned()
+}

@@ -1,0 +1,126 @@
+//! Merges chosen at random: whatever is merged when, and wherever that is interrupted, the state is the same.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use exacat_model::{DirId, SeNumber, UserId};
+use exacat_store::memory::MemoryStore;
+use exacat_store::{Store, UsageOf};
+use parking_lot::Mutex;
+
+use super::simulated::{Random, SimulatedDisk};
+use super::workload::Workload;
+use super::{TestClock, assert_sound, seeds, settings};
+use crate::run::Run;
+use crate::table::Shelf;
+use crate::writer::Command;
+use crate::{EmbeddedSettings, EmbeddedStore};
+
+/// What the merger does next: as the shelf says, or by dice.
+pub struct Schedule(Option<Mutex<Random>>);
+
+impl Schedule {
+    pub fn of(settings: &EmbeddedSettings) -> Self {
+        Schedule(settings.merges_from_seed.map(|seed| Mutex::new(Random(seed))))
+    }
+
+    pub fn next(&self, shelf: &Shelf, merging: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
+        let Some(dice) = &self.0 else { return shelf.mergeable(merging) };
+        let mut dice = dice.lock();
+        shelf.any_neighbours(merging, |free| {
+            if free < 2 || dice.chance(3) {
+                return None;
+            }
+            let begin = dice.next(free as u64 - 1) as usize;
+            let count = 2 + dice.next((free - begin) as u64 - 1) as usize;
+            Some(begin..begin + count)
+        })
+    }
+
+    /// Something urgent is done first, though nothing waits.
+    pub fn interrupts(&self) -> bool {
+        self.0.as_ref().is_some_and(|dice| dice.lock().chance(40))
+    }
+
+    /// Nothing comes of the merge.
+    pub fn gives_up(&self) -> bool {
+        self.0.as_ref().is_some_and(|dice| dice.lock().chance(300))
+    }
+}
+
+/// Everything that can be asked of a store about its state.
+async fn seen(store: &dyn Store) -> Vec<String> {
+    let mut all = Vec::new();
+    for number in 1..60 {
+        if let Some(page) = store.list(DirId(number), None, 1000).await.unwrap() {
+            all.extend(page.items.iter().map(|entry| format!("{entry:?}")));
+        }
+    }
+    all.extend(store.trash(None, 1000).await.unwrap().items.iter().map(|item| format!("{item:?}")));
+    all.extend(store.bookings(None, 1000).await.unwrap().items.iter().map(|booking| format!("{booking:?}")));
+    let mut of = vec![UsageOf::Directory(DirId::ROOT)];
+    of.extend((0..4).map(|user| UsageOf::User(UserId(user))));
+    for se in (1..4).map(SeNumber) {
+        let deletions = store.deletions(se, None, 1000).await.unwrap().items;
+        all.extend(deletions.iter().map(|deletion| format!("{se:?} {deletion:?}")));
+        of.extend([UsageOf::Se(se), UsageOf::Deletions(se)]);
+    }
+    all.extend(store.usage(&of).await.unwrap().iter().map(|account| format!("{account:?}")));
+    all
+}
+
+/// Goal: merging is never seen. Method: the same requests to the reference and to a store whose memtables are ended, and whose
+/// runs are merged, interrupted and given up, by dice; in step, so that a seed says everything; the whole state compared
+/// again and again, and after opening again.
+#[tokio::test]
+async fn whatever_is_merged_when_the_state_is_that_of_the_reference() {
+    let mut merged = 0;
+    for chosen in seeds(12) {
+        let seed = chosen.0;
+        let mut dice = Random(seed ^ 0x5eed);
+        let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(seed));
+        let settings =
+            || EmbeddedSettings { merges_from_seed: Some(seed), memtable_rows: 1 << 20, ..settings() };
+        let open =
+            || EmbeddedStore::open_on(disk.shared(), settings(), Arc::new(TestClock::default())).unwrap();
+        let (mut store, reference) = (open(), MemoryStore::new(Arc::new(TestClock::default())));
+        for number in 0..60 {
+            let request = workload.request();
+            let outcomes = store.apply(request.clone()).await.unwrap();
+            // Their clocks go on by themselves; what is decided does not depend on that.
+            assert_eq!(outcomes, reference.apply(request).await.unwrap(), "request {number}");
+            if dice.chance(3) {
+                let pending = store.ask(|reply| Command::Freeze { reply }).await.unwrap().unwrap();
+                tokio::task::spawn_blocking(move || pending.wait_until_resting()).await.unwrap();
+            }
+            if dice.chance(8) {
+                compare(&*store, &reference).await;
+            }
+            if dice.chance(25) {
+                store.close().await.unwrap();
+                drop(store);
+                store = open();
+            }
+        }
+        compare(&*store, &reference).await;
+        assert_sound(&store).await;
+        let status = store.status().await.unwrap();
+        merged +=
+            status.figures.iter().find(|(name, _)| name == "merges_total").map_or(0, |(_, count)| *count);
+        let digest = store.digest().await.unwrap();
+        drop(store);
+        assert_eq!(open().digest().await.unwrap(), digest);
+    }
+    assert!(merged > 0, "nothing was merged");
+}
+
+/// The same but for times, which each takes from a clock of its own.
+async fn compare(store: &dyn Store, reference: &dyn Store) {
+    let without_times = |all: Vec<String>| -> Vec<String> {
+        let is_time = |word: &str| word.contains("TimeMs(179");
+        all.iter()
+            .map(|text| text.split(", ").filter(|word| !is_time(word)).collect::<Vec<_>>().join(", "))
+            .collect()
+    };
+    assert_eq!(without_times(seen(store).await), without_times(seen(reference).await));
+}
