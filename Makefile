@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-peers test-long test-crash test-faults test-real clean prerequisites
+.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-peers cluster-up cluster-down test-cluster test-long test-crash test-faults test-real clean prerequisites
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -67,6 +67,18 @@ test-faults: prerequisites ## failing disks, flipped bits, power cuts, repairs, 
 
 test-real: prerequisites ## whole real listings through the binary; EXACAT_REAL_DATA=DIR
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test real_data -- --nocapture
+
+CLUSTER_DIR ?= target/cluster
+cluster-up: ## a Cassandra ring of CLUSTER_NODES (3 or 1) on loopback, see cluster/README.md
+	@cluster/up.sh $(CLUSTER_DIR)
+
+cluster-down: ## stops that ring
+	@cluster/down.sh $(CLUSTER_DIR)
+
+test-cluster: prerequisites ## the Cassandra store on a ring that it starts and stops; CLUSTER_NODES
+	@cluster/up.sh $(CLUSTER_DIR); code=0; \
+	    EXACAT_CASSANDRA=$$(cat $(CLUSTER_DIR)/hosts) $(CARGO) test --locked -p exacat-testkit --test cassandra -- --nocapture || code=$$?; \
+	    cluster/down.sh $(CLUSTER_DIR); exit $$code
 
 clean:
 	$(CARGO) clean

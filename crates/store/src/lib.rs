@@ -1,7 +1,8 @@
 //! The one boundary: what a store offers, and what it promises.
 //!
 //! Start with [`contract`]: the clauses every store keeps and the table of mutations. Then [`Store`], the
-//! trait. [`memory`] is the reference: slow, obvious, the oracle of every test.
+//! trait. [`rules`] are the table's rows as functions of any state; [`memory`] is the reference: slow, obvious, the
+//! oracle of every test.
 //!
 //! A store knows entries, not paths' meaning, sessions, faces or wire formats. What must hold at the instant of
 //! commit is decided here; what may be judged a moment before (permission, policy) in the catalogue.
@@ -10,6 +11,7 @@ pub mod contract;
 pub mod memory;
 mod outcome;
 mod read;
+pub mod rules;
 mod snapshots;
 
 pub use outcome::{ApplyError, Outcome, Refusal, Request};

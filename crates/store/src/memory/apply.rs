@@ -1,16 +1,15 @@
-//! What a change does to the state. Needs nothing but the change and the state before: so a history gives the
-//! state again (clause H3). What does not fit the state is refused as corrupt, for it cannot be a history.
+//! What a change does to the state, as the rules say ([`crate::rules::perform`]); and what these ask of it, found by scans.
 
 use std::collections::btree_map::Entry as Slot;
 
 use exacat_model::{
-    At, Body, Booking, Change, Deletion, DeletionId, Effect, Entry, Error, ErrorKind, FieldChange, Guid,
-    Location, PurgeTarget, QuotaOf, Record, RecordKey, Replica, Result, SeNumber, TrashId,
+    At, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, GroupId, Guid,
+    QuotaOf, Record, RecordKey, RecordKind, Result, Revision, SeNumber, TrashId, Usage, UserId,
 };
 
-use super::edits::Edited;
-use super::state::{State, Trashed};
+use super::state::State;
 use crate::Outcome;
+use crate::rules::{self, Trashed, View};
 
 fn corrupt(change: &Change, what: &str) -> Error {
     Error::new(
@@ -19,7 +18,7 @@ fn corrupt(change: &Change, what: &str) -> Error {
     )
 }
 
-/// Does what the change says.
+/// Does what the change says. What does not fit the state is refused as corrupt, for it cannot be a history.
 pub(super) fn apply(state: &mut State, change: Change) -> Result<()> {
     if change.revision.0 != state.revision.0 + 1 {
         return Err(corrupt(&change, "it is not the next"));
@@ -27,7 +26,7 @@ pub(super) fn apply(state: &mut State, change: Change) -> Result<()> {
     if change.time < state.time {
         return Err(corrupt(&change, "its time is before the last one's"));
     }
-    perform(state, &change).ok_or_else(|| corrupt(&change, "what it names is not as it was"))?;
+    rules::perform(state, &change).ok_or_else(|| corrupt(&change, "what it names is not as it was"))?;
     state.revision = change.revision;
     state.time = change.time;
     let outcome = Outcome::Applied { revision: change.revision, id: change.effect.entry_id() };
@@ -36,243 +35,176 @@ pub(super) fn apply(state: &mut State, change: Change) -> Result<()> {
     Ok(())
 }
 
-/// None if something the effect names is not there.
-fn perform(state: &mut State, change: &Change) -> Option<()> {
-    let revision = change.revision;
-    match &change.effect {
-        Effect::Created { entry } => {
-            if let Body::Directory(id) = entry.body {
-                state.next_directory = id.0 + 1;
-            }
-            if let Body::Collection { guid, .. } = entry.body {
-                state.members.insert(guid, Default::default());
-            }
-            place(state, (**entry).clone())?;
-            for replica in entry.file().into_iter().flat_map(|file| &file.replicas) {
-                wanted(state, entry.guid()?, replica);
-            }
-            Some(())
+impl View for State {
+    fn next_directory(&self) -> u64 {
+        self.next_directory
+    }
+
+    fn find(&self, id: EntryId) -> Option<(Entry, Option<TrashId>)> {
+        let entry = State::find(self, id)?;
+        Some((entry.clone(), self.trash_of(id)))
+    }
+
+    fn at(&self, at: &At) -> Option<Entry> {
+        State::at(self, at).cloned()
+    }
+
+    fn is_empty(&self, directory: DirId) -> bool {
+        self.children(directory).next().is_none()
+    }
+
+    fn trashed(&self, trash: TrashId) -> Option<Trashed> {
+        self.trash.get(&trash).cloned()
+    }
+
+    fn is_member(&self, collection: Guid, guid: Guid) -> bool {
+        self.members.get(&collection).is_some_and(|members| members.contains(&guid))
+    }
+
+    fn booking(&self, guid: Guid) -> Option<Booking> {
+        self.bookings.get(&guid).cloned()
+    }
+
+    fn bookings_of(&self, user: UserId) -> usize {
+        self.bookings.values().filter(|booking| booking.owner == user).count()
+    }
+
+    fn record(&self, key: RecordKey) -> Option<(Record, Revision)> {
+        self.records.get(&key).cloned()
+    }
+
+    fn record_named(&self, kind: RecordKind, name: &str) -> Option<RecordKey> {
+        let mut of_kind = self.records.iter().filter(|(key, _)| key.kind() == kind);
+        of_kind.find(|(_, (record, _))| record.unique_name() == Some(name)).map(|(key, _)| *key)
+    }
+
+    fn has_users(&self, group: GroupId) -> bool {
+        self.records.values().any(|(record, _)| match record {
+            Record::User(user) => user.group == group || user.groups.contains(&group),
+            _ => false,
+        })
+    }
+
+    fn counted(&self, of: QuotaOf) -> Usage {
+        let (mut sum, reserved) = match of {
+            QuotaOf::User(user) => (
+                self.usage_where(|entry| entry.owner == user),
+                self.reserved_where(|booking| booking.owner == user),
+            ),
+            QuotaOf::Group(group) => (
+                self.usage_where(|entry| entry.group == group),
+                self.reserved_where(|booking| booking.group == group),
+            ),
+        };
+        sum.add(&reserved);
+        sum
+    }
+
+    fn deletion(&self, se: SeNumber, id: DeletionId) -> Option<Deletion> {
+        self.deletions.get(&(se, id)).cloned()
+    }
+
+    fn se_holds(&self, se: SeNumber) -> Option<&'static str> {
+        if self.all().filter_map(Entry::file).any(|file| file.replica(se).is_some()) {
+            return Some("holds replicas");
         }
-        Effect::Updated { at, id, fields } => {
-            let entry = state.at(at).filter(|entry| entry.id() == *id)?.clone();
-            let guid = entry.guid().filter(|guid| state.members.contains_key(guid));
-            let members = guid.and_then(|guid| state.members.remove(&guid)).unwrap_or_default();
-            let mut edited = Edited { entry, members };
-            // Sizes are those known when a replica was dropped.
-            let mut gone = Vec::new();
-            for field in fields {
-                if let FieldChange::Replica { before: Some(replica), deletion: Some(id), .. } = field {
-                    gone.push((*id, replica, edited.entry.file()?.size));
-                }
-                edited.change(field);
-            }
-            edited.entry.revision = revision;
-            if let Some(guid) = guid {
-                state.members.insert(guid, edited.members);
-            }
-            *state.at_mut(at)? = edited.entry;
-            for field in fields {
-                if let FieldChange::Replica { after: Some(replica), .. } = field {
-                    wanted(state, id.object()?, replica);
-                }
-            }
-            for (deletion, replica, size) in gone {
-                queue(state, change, deletion, replica.se, id.object()?, size, &replica.location);
-            }
-            Some(())
+        if self.deletions.keys().any(|(of, _)| *of == se) {
+            return Some("has deletions to do");
         }
-        Effect::Moved { id, from, to } => {
-            let entry = take(state, from).filter(|entry| entry.id() == *id)?;
-            place(state, Entry { at: to.clone(), revision, ..entry })
-        }
-        Effect::Removed { id, at, lfn } => {
-            let entry = take(state, at).filter(|entry| entry.id() == *id)?;
-            let entry = Entry { revision, ..entry };
-            let item = Trashed { lfn: lfn.clone(), entry, removed_by: change.who, removed: change.time };
-            state.trash.insert(TrashId(revision), item);
-            Some(())
-        }
-        Effect::Restored { trash, id, to } => {
-            let item = state.trash.remove(trash).filter(|item| item.entry.id() == *id)?;
-            place(state, Entry { at: to.clone(), revision, ..item.entry })
-        }
-        Effect::Purged { target, entry } => {
-            match target {
-                PurgeTarget::Item(trash) => state.trash.remove(trash).map(|item| item.entry),
-                PurgeTarget::Below { at, .. } => take(state, at),
-            }
-            .filter(|there| there.id() == entry.id())?;
-            if let Some(guid) = entry.guid() {
-                state.members.remove(&guid);
-            }
-            if let Some(file) = entry.file() {
-                let kept = file.replicas.iter().filter(|replica| replica.takes_space());
-                for (replica, index) in kept.zip(0..) {
-                    let id = DeletionId { revision, index };
-                    queue(state, change, id, replica.se, file.guid, file.size, &replica.location);
-                }
-            }
-            Some(())
-        }
-        Effect::Booked { booking, before } => {
-            state.bookings.insert(booking.guid, (**booking).clone());
-            for pending in &booking.pending {
-                take_off_queue(state, pending.se, booking.guid, &pending.location);
-            }
-            if let Some(before) = before {
-                give_up(state, change, before, None);
-            }
-            Some(())
-        }
-        Effect::Committed { guid, at, created, replica, checksums } => {
-            match created {
-                Some(entry) => place(state, (**entry).clone())?,
-                None => {
-                    let entry = state.at_mut(at).filter(|entry| entry.guid() == Some(*guid))?;
-                    entry.revision = revision;
-                    let Body::File(file) = &mut entry.body else { return None };
-                    file.replicas.retain(|other| other.se != replica.se);
-                    file.replicas.push(replica.clone());
-                    file.replicas.sort_by_key(|replica| replica.se);
-                    for checksum in checksums.iter() {
-                        file.checksums.add(*checksum).ok()?;
-                    }
-                }
-            }
-            wanted(state, *guid, replica);
-            let booking = state.bookings.get_mut(guid)?;
-            booking.exists = true;
-            end_pending(state, *guid, Some(replica.se))
-        }
-        Effect::Released { booking, se } => {
-            end_pending(state, booking.guid, *se)?;
-            give_up(state, change, booking, *se);
-            Some(())
-        }
-        Effect::Dequeued { se, done } => {
-            for id in done {
-                state.deletions.remove(&(*se, *id))?;
-            }
-            Some(())
-        }
-        Effect::Recorded { key, before, after } => {
-            match after {
-                Some(record) => {
-                    state.records.insert(*key, ((**record).clone(), revision));
-                }
-                None => drop_record(state, *key),
-            }
-            if let (Some(Record::Se(before)), Some(Record::Se(after))) = (before.as_deref(), after.as_deref())
-                && before.prefix != after.prefix
-            {
-                // Derived PFNs are others now.
-                let queued: Vec<_> =
-                    state.deletions.keys().filter(|(se, _)| *se == after.number).copied().collect();
-                for key in queued {
-                    let deletion = state.deletions.get(&key)?;
-                    if state.in_use(key.0, deletion.guid, &deletion.location) {
-                        state.deletions.remove(&key);
-                    }
-                }
-            }
-            Some(())
-        }
+        let booked = |booking: &Booking| booking.pending.iter().any(|pending| pending.se == se);
+        self.bookings.values().any(booked).then_some("has uploads in flight")
     }
 }
 
-/// Puts an entry where it says; none if the name is taken.
-fn place(state: &mut State, entry: Entry) -> Option<()> {
-    let At { parent, name } = entry.at.clone();
-    match state.entries.entry(parent).or_default().entry(name) {
-        Slot::Vacant(slot) => {
-            slot.insert(entry);
-            Some(())
+impl rules::State for State {
+    fn set_next_directory(&mut self, number: u64) {
+        self.next_directory = number;
+    }
+
+    fn put_entry(&mut self, entry: Entry) {
+        if entry.at == self.root.at {
+            self.root = entry;
+            return;
         }
-        Slot::Occupied(_) => None,
-    }
-}
-
-/// Takes away what stands there.
-fn take(state: &mut State, at: &At) -> Option<Entry> {
-    let children = state.entries.get_mut(&at.parent)?;
-    let entry = children.remove(&at.name);
-    if children.is_empty() {
-        state.entries.remove(&at.parent);
-    }
-    entry
-}
-
-/// Queues a copy for deletion, unless the file or a booking of the GUID has it still.
-fn queue(
-    state: &mut State,
-    change: &Change,
-    id: DeletionId,
-    se: SeNumber,
-    guid: Guid,
-    size: Option<u64>,
-    location: &Location,
-) {
-    if state.in_use(se, guid, location) {
-        return;
-    }
-    let deletion = Deletion { id, guid, size, location: location.clone(), queued: change.time };
-    state.deletions.insert((se, id), deletion);
-}
-
-/// Queues what a booking that was had pending, on one SE or on all.
-fn give_up(state: &mut State, change: &Change, was: &Booking, se: Option<SeNumber>) {
-    let ended = was.pending.iter().filter(|pending| se.is_none_or(|se| se == pending.se));
-    for (pending, index) in ended.zip(0..) {
-        let id = DeletionId { revision: change.revision, index };
-        queue(state, change, id, pending.se, was.guid, Some(was.size), &pending.location);
-    }
-}
-
-/// A file has this replica now: nobody shall delete it.
-fn wanted(state: &mut State, guid: Guid, replica: &Replica) {
-    if replica.takes_space() {
-        take_off_queue(state, replica.se, guid, &replica.location);
-    }
-}
-
-/// Takes every deletion of this physical copy off the SE's queue, whichever file it was of.
-fn take_off_queue(state: &mut State, se: SeNumber, guid: Guid, location: &Location) {
-    let pfn = state.pfn(se, guid, location);
-    let same = |deletion: &Deletion| state.pfn(se, deletion.guid, &deletion.location) == pfn;
-    let found: Vec<_> = state
-        .deletions
-        .iter()
-        .filter(|((of, _), deletion)| *of == se && same(deletion))
-        .map(|(key, _)| *key)
-        .collect();
-    for key in found {
-        state.deletions.remove(&key);
-    }
-}
-
-/// Ends one pending replica of a booking, or all; and the booking with the last.
-fn end_pending(state: &mut State, guid: Guid, se: Option<SeNumber>) -> Option<()> {
-    let booking = state.bookings.get_mut(&guid)?;
-    booking.pending.retain(|pending| se.is_some_and(|se| pending.se != se));
-    if booking.pending.is_empty() {
-        state.bookings.remove(&guid);
-    }
-    Some(())
-}
-
-/// Drops a record, and with a user or a group what belongs to it alone.
-fn drop_record(state: &mut State, key: RecordKey) {
-    state.records.remove(&key);
-    match key {
-        RecordKey::User(user) => {
-            state.records.remove(&RecordKey::Quota(QuotaOf::User(user)));
-            state
-                .records
-                .retain(|_, (record, _)| !matches!(record, Record::Token(token) if token.user == user));
+        let At { parent, name } = entry.at.clone();
+        match self.entries.entry(parent).or_default().entry(name) {
+            Slot::Vacant(slot) => drop(slot.insert(entry)),
+            Slot::Occupied(mut slot) => drop(slot.insert(entry)),
         }
-        RecordKey::Group(group) => {
-            state.records.remove(&RecordKey::Quota(QuotaOf::Group(group)));
+    }
+
+    fn take_entry(&mut self, at: &At) -> Option<Entry> {
+        let children = self.entries.get_mut(&at.parent)?;
+        let entry = children.remove(&at.name);
+        if children.is_empty() {
+            self.entries.remove(&at.parent);
         }
-        RecordKey::Se(_) | RecordKey::Quota(_) | RecordKey::Token(_) => {}
+        entry
+    }
+
+    fn put_trashed(&mut self, trash: TrashId, item: Trashed) {
+        self.trash.insert(trash, item);
+    }
+
+    fn take_trashed(&mut self, trash: TrashId) -> Option<Trashed> {
+        self.trash.remove(&trash)
+    }
+
+    fn begin_members(&mut self, collection: Guid) {
+        self.members.insert(collection, Default::default());
+    }
+
+    fn forget_members(&mut self, collection: Guid) {
+        self.members.remove(&collection);
+    }
+
+    fn set_member(&mut self, collection: Guid, guid: Guid, is: bool) {
+        let members = self.members.entry(collection).or_default();
+        if is {
+            members.insert(guid);
+        } else {
+            members.remove(&guid);
+        }
+    }
+
+    fn put_booking(&mut self, booking: Booking) {
+        self.bookings.insert(booking.guid, booking);
+    }
+
+    fn drop_booking(&mut self, guid: Guid) {
+        self.bookings.remove(&guid);
+    }
+
+    fn put_record(&mut self, key: RecordKey, record: Option<Record>, revision: Revision) {
+        match record {
+            Some(record) => drop(self.records.insert(key, (record, revision))),
+            None => drop(self.records.remove(&key)),
+        }
+    }
+
+    fn tokens_of(&self, user: UserId) -> Vec<RecordKey> {
+        let tokens = self.records.iter().filter(
+            |(_, (record, _))| matches!(record, Record::Token(token) if token.user == user),
+        );
+        tokens.map(|(key, _)| *key).collect()
+    }
+
+    fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) {
+        self.deletions.insert((se, deletion.id), deletion);
+    }
+
+    fn take_deletion(&mut self, se: SeNumber, id: DeletionId) -> Option<Deletion> {
+        self.deletions.remove(&(se, id))
+    }
+
+    fn deletions_of(&self, se: SeNumber, pfn: &str) -> Vec<DeletionId> {
+        let same = |deletion: &Deletion| self.pfn(se, deletion.guid, &deletion.location) == pfn;
+        let of_se = self.deletions.iter().filter(|((of, _), deletion)| *of == se && same(deletion));
+        of_se.map(|((_, id), _)| *id).collect()
+    }
+
+    fn deletions_on(&self, se: SeNumber) -> Vec<Deletion> {
+        let of_se = self.deletions.iter().filter(|((of, _), _)| *of == se);
+        of_se.map(|(_, deletion)| deletion.clone()).collect()
     }
 }

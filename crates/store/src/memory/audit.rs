@@ -9,7 +9,8 @@ use exacat_model::{
 
 use super::apply;
 use super::reads::place_text;
-use super::state::{State, Top};
+use super::state::State;
+use crate::rules::Top;
 
 /// Checks everything, and that the changes give the same state again.
 pub(super) fn audit(state: &State) -> Audit {

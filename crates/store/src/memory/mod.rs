@@ -4,14 +4,12 @@
 //! deletions, changes - and computes everything else by a scan whenever it is asked: usage, the way up, GUIDs,
 //! what is on a storage element, what is due. So it can judge a store that keeps counters and indices.
 //!
-//! A mutation is first *decided* (`decide`, `edits`): a pure function of the state to an effect. Then the
-//! effect, as a change, is *applied* (`apply`). The state is a function of the changes alone:
+//! A mutation is first *decided*, a pure function of the state to an effect; then the effect, as a change, is *applied*
+//! (`apply`): both by the rules ([`crate::rules`]), which stand apart so that another store can share them. The state is a function of the changes alone:
 //! [`MemoryStore::replay`] builds a store from them.
 
 mod apply;
 mod audit;
-mod decide;
-mod edits;
 mod reads;
 mod state;
 
@@ -29,7 +27,7 @@ use tokio::sync::Notify;
 
 use crate::{
     Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
-    StoreStatus, UsageOf, Walk,
+    StoreStatus, UsageOf, Walk, rules,
 };
 use state::State;
 
@@ -95,7 +93,7 @@ fn perform(
     }
     let time = now.max(state.time);
     let revision = Revision(state.revision.0 + 1);
-    let effect = match decide::decide(state, &request.mutations[index], revision, time) {
+    let effect = match rules::decide(state, &request.mutations[index], revision, time) {
         Ok(Some(effect)) => effect,
         Ok(None) => return Ok(Outcome::Unchanged),
         Err(refusal) => return Ok(Outcome::Refused(refusal)),

@@ -8,7 +8,8 @@ use exacat_model::{
     Result, Revision, SeNumber, TimeMs, TrashId, TrashItem, Usage,
 };
 
-use super::state::{State, Top, Trashed};
+use super::state::State;
+use crate::rules::{Top, Trashed};
 use crate::{
     Account, ChangePage, Due, Gate, Gates, Located, Page, Place, RecordEntry, StoreStatus, UsageOf, Walk,
     WalkEnd,

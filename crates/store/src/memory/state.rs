@@ -5,31 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{
     AccountName, At, Body, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Group, GroupId,
-    Guid, Lfn, Location, Mode, Name, OperationId, Record, RecordKey, Replica, ReplicaState, Revision, Role,
+    Guid, Location, Mode, Name, OperationId, Record, RecordKey, Replica, ReplicaState, Revision, Role,
     SeNumber, TimeMs, TrashId, Usage, User, UserId,
 };
 
 use crate::Outcome;
-
-/// An item of the trash; what it counts is computed.
-#[derive(Clone, PartialEq)]
-pub(super) struct Trashed {
-    pub lfn: Lfn,
-    pub entry: Entry,
-    pub removed_by: UserId,
-    pub removed: TimeMs,
-}
-
-/// Where the way up from a directory ends.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Top {
-    /// At the root: the directory is alive.
-    Root,
-    /// At this item of the trash.
-    Trash(TrashId),
-    /// There is no such directory.
-    Nowhere,
-}
+use crate::rules::{Top, Trashed};
 
 /// Everything that cannot be derived.
 pub(super) struct State {
@@ -132,14 +113,6 @@ impl State {
             return Some(&self.root);
         }
         self.entries.get(&at.parent)?.get(&at.name)
-    }
-
-    /// What stands there, to be changed.
-    pub fn at_mut(&mut self, at: &At) -> Option<&mut Entry> {
-        if *at == self.root.at {
-            return Some(&mut self.root);
-        }
-        self.entries.get_mut(&at.parent)?.get_mut(&at.name)
     }
 
     /// Every entry but the root and the items of the trash.

@@ -13,15 +13,11 @@ use exacat_model::{
     RecordKey, Replica, ReplicaState, Revision, SeNumber, SeStatus, TimeMs, TrashId, Usage,
 };
 
-use super::edits;
-use super::state::{State, Top};
+use super::{Decided, Top, View, edits};
 use crate::Refusal;
 
-/// An effect; none if all is so already; or why not.
-pub(super) type Decided = Result<Option<Effect>, Refusal>;
-
 /// Decides `mutation`; `revision` and `time` are those its change would have.
-pub(super) fn decide(state: &State, mutation: &Mutation, revision: Revision, time: TimeMs) -> Decided {
+pub fn decide(state: &dyn View, mutation: &Mutation, revision: Revision, time: TimeMs) -> Decided {
     match mutation {
         Mutation::Create(new) => create(state, new, revision, time),
         Mutation::Update { at, expect, edits } => edits::update(state, at, *expect, edits, revision),
@@ -73,12 +69,12 @@ fn not_the_roots(name: &Name) -> Result<(), Refusal> {
 }
 
 /// Something stands at a place whose directory is alive, and it is what was expected.
-pub(super) fn target<'a>(state: &'a State, at: &At, expect: Expect) -> Result<&'a Entry, Refusal> {
+pub(super) fn target(state: &dyn View, at: &At, expect: Expect) -> Result<Entry, Refusal> {
     if !state.alive(at.parent) {
         return Err(Refusal::ParentGone);
     }
     let entry = state.at(at).ok_or(Refusal::NotFound)?;
-    expected(entry, expect)?;
+    expected(&entry, expect)?;
     Ok(entry)
 }
 
@@ -89,7 +85,7 @@ fn expected(entry: &Entry, expect: Expect) -> Result<(), Refusal> {
 }
 
 /// The directory is alive and not too deep to hold something.
-fn parent_takes(state: &State, parent: DirId) -> Result<(), Refusal> {
+fn parent_takes(state: &dyn View, parent: DirId) -> Result<(), Refusal> {
     let (way, top) = state.way_up(parent);
     if top != Top::Root {
         return Err(Refusal::ParentGone);
@@ -98,15 +94,15 @@ fn parent_takes(state: &State, parent: DirId) -> Result<(), Refusal> {
     limit("the number of components of an LFN", way.len(), DEPTH_MAX)
 }
 
-fn name_free(state: &State, at: &At) -> Result<(), Refusal> {
+fn name_free(state: &dyn View, at: &At) -> Result<(), Refusal> {
     match state.at(at) {
         Some(entry) => Err(Refusal::Exists(entry.id())),
         None => Ok(()),
     }
 }
 
-pub(super) fn se_registered(state: &State, replica: &Replica) -> Result<(), Refusal> {
-    if replica.is_member() || state.records.contains_key(&RecordKey::Se(replica.se)) {
+pub(super) fn se_registered(state: &dyn View, replica: &Replica) -> Result<(), Refusal> {
+    if replica.is_member() || state.record(RecordKey::Se(replica.se)).is_some() {
         return Ok(());
     }
     Err(Refusal::NoSuchSe)
@@ -114,19 +110,25 @@ pub(super) fn se_registered(state: &State, replica: &Replica) -> Result<(), Refu
 
 /// What counts towards a quota without this entry and without this booking: usage and reservations.
 pub(super) fn counted_without(
-    state: &State,
+    state: &dyn View,
     of: QuotaOf,
     entry: Option<EntryId>,
     booking: Option<Guid>,
 ) -> Usage {
-    let mut sum = state.usage_where(|other| {
+    let mut sum = state.counted(of);
+    // Counters are right, so what is taken from them is in them.
+    if let Some((entry, _)) = entry.and_then(|id| state.find(id)) {
         let owned = match of {
-            QuotaOf::User(user) => other.owner == user,
-            QuotaOf::Group(group) => other.group == group,
+            QuotaOf::User(user) => entry.owner == user,
+            QuotaOf::Group(group) => entry.group == group,
         };
-        owned && Some(other.id()) != entry
-    });
-    sum.add(&state.reserved_where(|other| reserves_from(other, of) && Some(other.guid) != booking));
+        if owned {
+            sum = sum.minus(&Usage::of(&entry)).unwrap_or_default();
+        }
+    }
+    if let Some(booking) = booking.and_then(|guid| state.booking(guid)).filter(|one| reserves_from(one, of)) {
+        sum = sum.minus(&booking.reserved()).unwrap_or_default();
+    }
     sum
 }
 
@@ -138,8 +140,8 @@ fn reserves_from(booking: &Booking, of: QuotaOf) -> bool {
 }
 
 /// No figure grows beyond its limit.
-pub(super) fn quota_allows(state: &State, of: QuotaOf, before: &Usage, after: &Usage) -> Result<(), Refusal> {
-    let Some((Record::Quota(quota), _)) = state.records.get(&RecordKey::Quota(of)) else {
+pub(super) fn quota_allows(state: &dyn View, of: QuotaOf, before: &Usage, after: &Usage) -> Result<(), Refusal> {
+    let Some((Record::Quota(quota), _)) = state.record(RecordKey::Quota(of)) else {
         return Ok(());
     };
     let figures = [
@@ -160,12 +162,12 @@ pub(super) fn quota_allows(state: &State, of: QuotaOf, before: &Usage, after: &U
 
 // ---- entries ----
 
-fn create(state: &State, new: &NewEntry, revision: Revision, time: TimeMs) -> Decided {
+fn create(state: &dyn View, new: &NewEntry, revision: Revision, time: TimeMs) -> Decided {
     well_formed(new)?;
     parent_takes(state, new.at.parent)?;
     name_free(state, &new.at)?;
     let body = match &new.body {
-        NewBody::Directory => Body::Directory(DirId(state.next_directory)),
+        NewBody::Directory => Body::Directory(DirId(state.next_directory())),
         NewBody::File(file) => {
             let mut file = file.clone();
             file.replicas.sort_by_key(|replica| replica.se);
@@ -187,7 +189,7 @@ fn create(state: &State, new: &NewEntry, revision: Revision, time: TimeMs) -> De
         body,
     };
     if let Some(guid) = entry.guid()
-        && (state.find(EntryId::Object(guid)).is_some() || state.bookings.contains_key(&guid))
+        && (state.find(EntryId::Object(guid)).is_some() || state.booking(guid).is_some())
     {
         return Err(Refusal::GuidInUse);
     }
@@ -229,7 +231,7 @@ fn well_formed(new: &NewEntry) -> Result<(), Refusal> {
     size_limit(file.size.unwrap_or(0))
 }
 
-fn move_entry(state: &State, from: &At, expect: Expect, to: &At) -> Decided {
+fn move_entry(state: &dyn View, from: &At, expect: Expect, to: &At) -> Decided {
     let entry = target(state, from, expect)?;
     if from == to {
         return Ok(None);
@@ -246,49 +248,49 @@ fn move_entry(state: &State, from: &At, expect: Expect, to: &At) -> Decided {
     Ok(Some(Effect::Moved { id: entry.id(), from: from.clone(), to: to.clone() }))
 }
 
-fn remove<'a>(state: &'a State, at: &At, expect: Expect, only_empty: bool) -> Result<&'a Entry, Refusal> {
+fn remove(state: &dyn View, at: &At, expect: Expect, only_empty: bool) -> Result<Entry, Refusal> {
     let entry = target(state, at, expect)?;
     if entry.directory() == Some(DirId::ROOT) {
         return Err(Refusal::Invalid("the root cannot be removed".to_owned()));
     }
     if only_empty {
         let directory = entry.directory().ok_or(Refusal::WrongKind)?;
-        if state.children(directory).next().is_some() {
+        if !state.is_empty(directory) {
             return Err(Refusal::NotEmpty);
         }
     }
     Ok(entry)
 }
 
-fn restore(state: &State, trash: TrashId, to: &At) -> Decided {
-    let item = state.trash.get(&trash).ok_or(Refusal::NotFound)?;
+fn restore(state: &dyn View, trash: TrashId, to: &At) -> Decided {
+    let item = state.trashed(trash).ok_or(Refusal::NotFound)?;
     not_the_roots(&to.name)?;
     parent_takes(state, to.parent)?;
     name_free(state, to)?;
     Ok(Some(Effect::Restored { trash, id: item.entry.id(), to: to.clone() }))
 }
 
-fn purge(state: &State, target: &PurgeTarget) -> Decided {
+fn purge(state: &dyn View, target: &PurgeTarget) -> Decided {
     let entry = match target {
-        PurgeTarget::Item(trash) => &state.trash.get(trash).ok_or(Refusal::NotFound)?.entry,
+        PurgeTarget::Item(trash) => state.trashed(*trash).ok_or(Refusal::NotFound)?.entry,
         PurgeTarget::Below { at, expect } => {
             if !matches!(state.way_up(at.parent).1, Top::Trash(_)) {
                 return Err(Refusal::ParentGone);
             }
             let entry = state.at(at).ok_or(Refusal::NotFound)?;
-            expected(entry, *expect)?;
+            expected(&entry, *expect)?;
             entry
         }
     };
-    if entry.directory().is_some_and(|directory| state.children(directory).next().is_some()) {
+    if entry.directory().is_some_and(|directory| !state.is_empty(directory)) {
         return Err(Refusal::NotEmpty);
     }
-    Ok(Some(Effect::Purged { target: target.clone(), entry: Box::new(entry.clone()) }))
+    Ok(Some(Effect::Purged { target: target.clone(), entry: Box::new(entry) }))
 }
 
 // ---- uploads ----
 
-fn book(state: &State, wish: &Booking, time: TimeMs) -> Decided {
+fn book(state: &dyn View, wish: &Booking, time: TimeMs) -> Decided {
     if wish.pending.is_empty() {
         return Err(Refusal::Invalid("a booking is for at least one replica".to_owned()));
     }
@@ -304,13 +306,13 @@ fn book(state: &State, wish: &Booking, time: TimeMs) -> Decided {
         return Err(Refusal::Invalid("a part of an archive cannot be booked".to_owned()));
     }
     size_limit(wish.size)?;
-    let before = state.bookings.get(&wish.guid);
-    if before.is_some_and(|before| before.owner != wish.owner) {
+    let before = state.booking(wish.guid);
+    if before.as_ref().is_some_and(|before| before.owner != wish.owner) {
         return Err(Refusal::GuidInUse);
     }
     let there = state.find(EntryId::Object(wish.guid));
-    if let Some(entry) = there {
-        let file = entry.file().filter(|_| in_tree(state, entry)).ok_or(Refusal::GuidInUse)?;
+    if let Some((entry, trash)) = &there {
+        let file = entry.file().filter(|_| in_tree(state, entry, *trash)).ok_or(Refusal::GuidInUse)?;
         if file.size != Some(wish.size) || file.checksums.contradicts(&wish.checksums) {
             return Err(Refusal::Mismatch("the file has another or an unknown size, or checksum".to_owned()));
         }
@@ -319,13 +321,13 @@ fn book(state: &State, wish: &Booking, time: TimeMs) -> Decided {
         }
     }
     for pending in &wish.pending {
-        match state.records.get(&RecordKey::Se(pending.se)) {
+        match state.record(RecordKey::Se(pending.se)) {
             Some((Record::Se(se), _)) if se.status == SeStatus::Online => {}
             _ => return Err(Refusal::NoSuchSe),
         }
     }
-    let others = |other: &&Booking| other.owner == wish.owner && other.guid != wish.guid;
-    let others = state.bookings.values().filter(others).count();
+    // A replaced one is the same owner's.
+    let others = state.bookings_of(wish.owner).saturating_sub(usize::from(before.is_some()));
     limit("the number of unfinished uploads of a user", others + 1, BOOKINGS_PER_USER_MAX)?;
     let mut booking = wish.clone();
     booking.exists = there.is_some();
@@ -334,17 +336,17 @@ fn book(state: &State, wish: &Booking, time: TimeMs) -> Decided {
     for of in [QuotaOf::User(booking.owner), QuotaOf::Group(booking.group)] {
         let rest = counted_without(state, of, None, Some(booking.guid));
         let (mut was, mut will_be) = (rest, rest);
-        if let Some(before) = before.filter(|before| reserves_from(before, of)) {
+        if let Some(before) = before.as_ref().filter(|before| reserves_from(before, of)) {
             was.add(&before.reserved());
         }
         will_be.add(&booking.reserved());
         quota_allows(state, of, &was, &will_be)?;
     }
-    Ok(Some(Effect::Booked { booking: Box::new(booking), before: before.cloned().map(Box::new) }))
+    Ok(Some(Effect::Booked { booking: Box::new(booking), before: before.map(Box::new) }))
 }
 
-fn in_tree(state: &State, entry: &Entry) -> bool {
-    state.trash_of(entry.id()).is_none() && state.alive(entry.at.parent)
+fn in_tree(state: &dyn View, entry: &Entry, trash: Option<TrashId>) -> bool {
+    trash.is_none() && state.alive(entry.at.parent)
 }
 
 /// What a commit asks for.
@@ -356,8 +358,8 @@ struct CommitWish<'a> {
     checksums: &'a Checksums,
 }
 
-fn commit(state: &State, wish: &CommitWish<'_>, revision: Revision, time: TimeMs) -> Decided {
-    let booking = state.bookings.get(&wish.guid).ok_or(Refusal::NotFound)?;
+fn commit(state: &dyn View, wish: &CommitWish<'_>, revision: Revision, time: TimeMs) -> Decided {
+    let booking = state.booking(wish.guid).ok_or(Refusal::NotFound)?;
     let pending = booking.pending.iter().find(|pending| pending.se == wish.se).ok_or(Refusal::NotFound)?;
     if booking.expires <= time {
         return Err(Refusal::Expired);
@@ -374,8 +376,8 @@ fn commit(state: &State, wish: &CommitWish<'_>, revision: Revision, time: TimeMs
     }
     let replica = Replica { se: wish.se, state: ReplicaState::Available, location: pending.location.clone() };
     let (created, checksums) = match state.find(EntryId::Object(wish.guid)) {
-        Some(entry) => {
-            if entry.at != *wish.at || !in_tree(state, entry) {
+        Some((entry, trash)) => {
+            if entry.at != *wish.at || !in_tree(state, &entry, trash) {
                 return Err(Refusal::Stale);
             }
             let file = entry.file().ok_or(Refusal::Stale)?;
@@ -428,22 +430,22 @@ fn commit(state: &State, wish: &CommitWish<'_>, revision: Revision, time: TimeMs
     Ok(Some(Effect::Committed { guid: wish.guid, at: wish.at.clone(), created, replica, checksums }))
 }
 
-fn release(state: &State, guid: Guid, se: Option<SeNumber>, only_expired: bool, time: TimeMs) -> Decided {
-    let booking = state.bookings.get(&guid).ok_or(Refusal::NotFound)?;
+fn release(state: &dyn View, guid: Guid, se: Option<SeNumber>, only_expired: bool, time: TimeMs) -> Decided {
+    let booking = state.booking(guid).ok_or(Refusal::NotFound)?;
     if se.is_some_and(|se| booking.pending.iter().all(|pending| pending.se != se)) {
         return Err(Refusal::NotFound);
     }
     if only_expired && booking.expires > time {
         return Err(Refusal::Stale);
     }
-    Ok(Some(Effect::Released { booking: Box::new(booking.clone()), se }))
+    Ok(Some(Effect::Released { booking: Box::new(booking), se }))
 }
 
-fn dequeue(state: &State, se: SeNumber, done: &[DeletionId]) -> Decided {
+fn dequeue(state: &dyn View, se: SeNumber, done: &[DeletionId]) -> Decided {
     limit("the number of deletions in a request", done.len(), EDITS_PER_UPDATE_MAX)?;
-    let mut found: Vec<DeletionId> = Vec::new();
+    let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
     for id in done {
-        if state.deletions.contains_key(&(se, *id)) && !found.contains(id) {
+        if seen.insert(*id) && state.deletion(se, *id).is_some() {
             found.push(*id);
         }
     }
@@ -464,20 +466,17 @@ fn record_expected(there: Option<&(Record, Revision)>, expect: ExpectRecord) -> 
     if as_expected { Ok(()) } else { Err(Refusal::Stale) }
 }
 
-fn set_record(state: &State, record: &Record, expect: ExpectRecord) -> Decided {
+fn set_record(state: &dyn View, record: &Record, expect: ExpectRecord) -> Decided {
     match record {
         Record::Se(se) => se.check().map_err(refusal)?,
         Record::User(user) => limit("the number of a user's groups", user.groups.len(), GROUPS_PER_USER_MAX)?,
         Record::Group(_) | Record::Quota(_) | Record::Token(_) => {}
     }
     let key = record.key();
-    let there = state.records.get(&key);
-    record_expected(there, expect)?;
+    let there = state.record(key);
+    record_expected(there.as_ref(), expect)?;
     if let Some(name) = record.unique_name() {
-        let taken = state.records.iter().any(|(other, (held, _))| {
-            *other != key && other.kind() == key.kind() && held.unique_name() == Some(name)
-        });
-        if taken {
+        if state.record_named(key.kind(), name).is_some_and(|other| other != key) {
             return Err(Refusal::InUse(format!("another {} has the name {name}", key.kind().name())));
         }
     }
@@ -492,54 +491,39 @@ fn set_record(state: &State, record: &Record, expect: ExpectRecord) -> Decided {
         }],
         Record::Group(_) | Record::Se(_) => Vec::new(),
     };
-    if !needs.iter().all(|need| state.records.contains_key(need)) {
+    if !needs.iter().all(|need| state.record(*need).is_some()) {
         return Err(Refusal::NotFound);
     }
-    let before = there.map(|(before, _)| before);
-    if before == Some(record) {
+    let before = there.map(|(before, _)| Box::new(before));
+    if before.as_deref() == Some(record) {
         return Ok(None);
     }
-    let before = before.cloned().map(Box::new);
     Ok(Some(Effect::Recorded { key, before, after: Some(Box::new(record.clone())) }))
 }
 
-fn drop_record(state: &State, key: RecordKey, expect: ExpectRecord) -> Decided {
-    let there = state.records.get(&key).ok_or(Refusal::NotFound)?;
-    record_expected(Some(there), expect)?;
+fn drop_record(state: &dyn View, key: RecordKey, expect: ExpectRecord) -> Decided {
+    let there = state.record(key).ok_or(Refusal::NotFound)?;
+    record_expected(Some(&there), expect)?;
     if let Some(why) = in_use(state, key) {
         return Err(Refusal::InUse(format!("the {} {why}", key.kind().name())));
     }
-    Ok(Some(Effect::Recorded { key, before: Some(Box::new(there.0.clone())), after: None }))
+    Ok(Some(Effect::Recorded { key, before: Some(Box::new(there.0)), after: None }))
 }
 
-fn in_use(state: &State, key: RecordKey) -> Option<&'static str> {
-    let owns = |of: QuotaOf| !counted_without(state, of, None, None).is_empty();
+fn in_use(state: &dyn View, key: RecordKey) -> Option<&'static str> {
+    let owns = |of: QuotaOf| !state.counted(of).is_empty();
     match key {
         RecordKey::User(id) if id == exacat_model::UserId::ADMIN => Some("administers the catalogue"),
         RecordKey::Group(id) if id == exacat_model::GroupId::ADMIN => Some("administers the catalogue"),
         RecordKey::User(id) => owns(QuotaOf::User(id)).then_some("owns entries or has uploads in flight"),
         RecordKey::Group(id) => {
-            let has_users = state.records.values().any(|(record, _)| match record {
-                Record::User(user) => user.group == id || user.groups.contains(&id),
-                _ => false,
-            });
             if owns(QuotaOf::Group(id)) {
                 Some("owns entries or has uploads in flight")
             } else {
-                has_users.then_some("has users")
+                state.has_users(id).then_some("has users")
             }
         }
-        RecordKey::Se(se) => {
-            let mut files = state.all().filter_map(Entry::file);
-            if files.any(|file| file.replica(se).is_some()) {
-                Some("holds replicas")
-            } else if state.deletions.keys().any(|(of, _)| *of == se) {
-                Some("has deletions to do")
-            } else {
-                let booked = |booking: &Booking| booking.pending.iter().any(|pending| pending.se == se);
-                state.bookings.values().any(booked).then_some("has uploads in flight")
-            }
-        }
+        RecordKey::Se(se) => state.se_holds(se),
         RecordKey::Quota(_) | RecordKey::Token(_) => None,
     }
 }

@@ -1,6 +1,6 @@
 //! What comes of an update: each edit is decided on what the edits before it left, all or none.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use exacat_model::limits::{EDITS_PER_UPDATE_MAX, FILE_BYTES_MAX, REPLICAS_PER_FILE_MAX, TAGS_PER_ENTRY_MAX};
 use exacat_model::{
@@ -8,18 +8,28 @@ use exacat_model::{
     Revision, Usage,
 };
 
-use super::decide::{Decided, counted_without, limit, quota_allows, refusal, se_registered, target};
-use super::state::State;
+use super::decide::{counted_without, limit, quota_allows, refusal, se_registered, target};
+use super::{Decided, View};
 use crate::Refusal;
 
 /// An entry as the edits so far left it.
 pub(super) struct Edited {
     pub entry: Entry,
-    /// Of a collection.
-    pub members: BTreeSet<Guid>,
+    /// Of a collection: who became a member and who no longer is one.
+    pub members: BTreeMap<Guid, bool>,
 }
 
 impl Edited {
+    pub fn new(entry: Entry) -> Self {
+        Edited { entry, members: BTreeMap::new() }
+    }
+
+    fn is_member(&self, state: &dyn View, guid: Guid) -> bool {
+        let collection = self.entry.guid();
+        let was = || collection.is_some_and(|collection| state.is_member(collection, guid));
+        self.members.get(&guid).copied().unwrap_or_else(was)
+    }
+
     fn file(&self) -> Result<&exacat_model::File, Refusal> {
         self.entry.file().ok_or(Refusal::WrongKind)
     }
@@ -54,12 +64,8 @@ impl Edited {
                 file.replicas.sort_by_key(|replica| replica.se);
             }
             (FieldChange::Member { guid, added }, Body::Collection { members: count, .. }) => {
-                if *added {
-                    members.insert(*guid);
-                } else {
-                    members.remove(guid);
-                }
-                *count = members.len() as u64;
+                members.insert(*guid, *added);
+                *count = if *added { *count + 1 } else { count.saturating_sub(1) };
             }
             // An edit of a file's or collection's field was refused for other kinds.
             _ => {}
@@ -68,11 +74,10 @@ impl Edited {
 }
 
 /// Decides the row `Update`.
-pub(super) fn update(state: &State, at: &At, expect: Expect, edits: &[Edit], revision: Revision) -> Decided {
+pub(super) fn update(state: &dyn View, at: &At, expect: Expect, edits: &[Edit], revision: Revision) -> Decided {
     limit("the number of edits of an update", edits.len(), EDITS_PER_UPDATE_MAX)?;
     let entry = target(state, at, expect)?;
-    let members = entry.guid().and_then(|guid| state.members.get(&guid)).cloned().unwrap_or_default();
-    let mut edited = Edited { entry: entry.clone(), members };
+    let mut edited = Edited::new(entry.clone());
     let mut fields = Vec::new();
     let mut deletions = 0;
     for edit in edits {
@@ -95,7 +100,7 @@ pub(super) fn update(state: &State, at: &At, expect: Expect, edits: &[Edit], rev
 }
 
 /// The owner and the group as they will be have room for what the entry will count.
-fn check_quotas(state: &State, before: &Entry, after: &Entry) -> Result<(), Refusal> {
+fn check_quotas(state: &dyn View, before: &Entry, after: &Entry) -> Result<(), Refusal> {
     let user = (QuotaOf::User(after.owner), before.owner == after.owner);
     let group = (QuotaOf::Group(after.group), before.group == after.group);
     for (of, had_it) in [user, group] {
@@ -112,7 +117,7 @@ fn check_quotas(state: &State, before: &Entry, after: &Entry) -> Result<(), Refu
 
 /// What one edit changes; none if nothing. Quotas are checked by the caller, last, as in every row. A deletion is
 /// numbered by the caller too.
-fn decide_edit(state: &State, edited: &Edited, edit: &Edit) -> Result<Option<FieldChange>, Refusal> {
+fn decide_edit(state: &dyn View, edited: &Edited, edit: &Edit) -> Result<Option<FieldChange>, Refusal> {
     let entry = &edited.entry;
     Ok(match edit {
         Edit::Owner(owner) => {
@@ -195,14 +200,14 @@ fn decide_edit(state: &State, edited: &Edited, edit: &Edit) -> Result<Option<Fie
         Edit::AddMember(guid) => {
             a_collection(entry)?;
             let found = state.find(EntryId::Object(*guid));
-            if found.and_then(Entry::file).is_none() {
+            if found.is_none_or(|(entry, _)| entry.file().is_none()) {
                 return Err(Refusal::NotFound);
             }
-            (!edited.members.contains(guid)).then_some(FieldChange::Member { guid: *guid, added: true })
+            (!edited.is_member(state, *guid)).then_some(FieldChange::Member { guid: *guid, added: true })
         }
         Edit::RemoveMember(guid) => {
             a_collection(entry)?;
-            edited.members.contains(guid).then_some(FieldChange::Member { guid: *guid, added: false })
+            edited.is_member(state, *guid).then_some(FieldChange::Member { guid: *guid, added: false })
         }
     })
 }
@@ -212,7 +217,7 @@ fn a_collection(entry: &Entry) -> Result<(), Refusal> {
 }
 
 fn put_replica(
-    state: &State,
+    state: &dyn View,
     file: &exacat_model::File,
     replica: &Replica,
 ) -> Result<Option<FieldChange>, Refusal> {

@@ -1,0 +1,1 @@
+//! The catalogue on a Cassandra or ScyllaDB cluster.
