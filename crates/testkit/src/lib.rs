@@ -17,6 +17,7 @@
     reason = "this crate is tests: a panic is how a test says what it found"
 )]
 
+pub mod cassandra;
 pub mod clock;
 pub mod conformance;
 pub mod dump;

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{
-    AccountName, At, Body, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Group, GroupId,
-    Guid, Location, Mode, Name, OperationId, Record, RecordKey, Replica, ReplicaState, Revision, Role,
-    SeNumber, TimeMs, TrashId, Usage, User, UserId,
+    At, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Location, Name, OperationId,
+    Record, RecordKey, Replica, ReplicaState, Revision, SeNumber, TimeMs, TrashId, Usage,
 };
 
 use crate::Outcome;
-use crate::rules::{Top, Trashed};
+use crate::rules::{self, Top, Trashed};
 
 /// Everything that cannot be derived.
 pub(super) struct State {
@@ -40,44 +39,17 @@ pub(super) struct State {
 
 impl State {
     /// Clause N1.
-    #[allow(clippy::expect_used, reason = "the constant is a valid account name")]
     pub fn new() -> Self {
-        let admin = AccountName::parse("admin").expect("admin is a valid name");
-        let root = Entry {
-            at: At { parent: DirId::ROOT, name: Name::root() },
-            owner: UserId::ADMIN,
-            group: GroupId::ADMIN,
-            mode: Mode::DIRECTORY,
-            created: TimeMs(0),
-            modified: TimeMs(0),
-            revision: Revision(0),
-            expires: None,
-            tags: Vec::new(),
-            body: Body::Directory(DirId::ROOT),
-        };
-        let user = User {
-            id: UserId::ADMIN,
-            name: admin.clone(),
-            group: GroupId::ADMIN,
-            groups: Vec::new(),
-            roles: vec![Role::Admin],
-            may_become: Vec::new(),
-            subjects: Vec::new(),
-            home: None,
-            disabled: false,
-        };
-        let group = Group { id: GroupId::ADMIN, name: admin };
-        let records = [Record::User(user), Record::Group(group)];
         State {
             revision: Revision(0),
             time: TimeMs(0),
             next_directory: DirId::ROOT.0 + 1,
-            root,
+            root: rules::new_root(),
             entries: BTreeMap::new(),
             trash: BTreeMap::new(),
             members: BTreeMap::new(),
             bookings: BTreeMap::new(),
-            records: records.into_iter().map(|record| (record.key(), (record, Revision(0)))).collect(),
+            records: rules::new_records().into_iter().map(|record| (record.key(), (record, Revision(0)))).collect(),
             deletions: BTreeMap::new(),
             changes: Vec::new(),
             operations: BTreeMap::new(),

@@ -10,8 +10,10 @@ mod edits;
 mod effects;
 
 use exacat_model::{
-    At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Location, QuotaOf, Record,
-    RecordKey, RecordKind, Replica, ReplicaState, Revision, SeNumber, TimeMs, TrashId, Usage, UserId,
+    AccountName, At, Body, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Group, GroupId, Guid, Lfn, Location,
+    Mode, Name, QuotaOf, Record,
+    RecordKey, RecordKind, Replica, ReplicaState, Revision, Role, SeNumber, TimeMs, TrashId, Usage, User,
+    UserId, canonical_struct,
 };
 
 use crate::Refusal;
@@ -33,6 +35,42 @@ pub struct Trashed {
     pub removed_by: UserId,
     /// When.
     pub removed: TimeMs,
+}
+
+canonical_struct!(Trashed { lfn, entry, removed_by, removed });
+
+/// The root of a new store (clause N1).
+pub fn new_root() -> Entry {
+    Entry {
+        at: At { parent: DirId::ROOT, name: Name::root() },
+        owner: UserId::ADMIN,
+        group: GroupId::ADMIN,
+        mode: Mode::DIRECTORY,
+        created: TimeMs(0),
+        modified: TimeMs(0),
+        revision: Revision(0),
+        expires: None,
+        tags: Vec::new(),
+        body: Body::Directory(DirId::ROOT),
+    }
+}
+
+/// The records of a new store (clause N1), of revision 0.
+#[allow(clippy::expect_used, reason = "the constant is a valid account name")]
+pub fn new_records() -> [Record; 2] {
+    let admin = AccountName::parse("admin").expect("admin is a valid name");
+    let user = User {
+        id: UserId::ADMIN,
+        name: admin.clone(),
+        group: GroupId::ADMIN,
+        groups: Vec::new(),
+        roles: vec![Role::Admin],
+        may_become: Vec::new(),
+        subjects: Vec::new(),
+        home: None,
+        disabled: false,
+    };
+    [Record::User(user), Record::Group(Group { id: GroupId::ADMIN, name: admin })]
 }
 
 /// Where the way up from a directory ends.
@@ -79,7 +117,7 @@ pub trait View {
     fn record_named(&self, kind: RecordKind, name: &str) -> Option<RecordKey>;
 
     /// Is a user in the group?
-    fn has_users(&self, group: exacat_model::GroupId) -> bool;
+    fn has_users(&self, group: GroupId) -> bool;
 
     /// What counts towards a quota: usage and reservations.
     fn counted(&self, of: QuotaOf) -> Usage;

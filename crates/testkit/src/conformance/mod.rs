@@ -125,6 +125,22 @@ macro_rules! conformance_instantiate {
     };
 }
 
+/// Makes a test of each, which does nothing where there is no factory.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_instantiate_if {
+    ([$factory:expr] $($module:ident::$name:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                if let Some(factory) = $factory {
+                    $crate::conformance::$module::$name(&factory).await;
+                }
+            }
+        )*
+    };
+}
+
 /// Makes a list of their names.
 #[doc(hidden)]
 #[macro_export]
@@ -134,11 +150,15 @@ macro_rules! conformance_names {
     };
 }
 
-/// Makes a `#[tokio::test]` of every test of the suite, on stores of the factory given.
+/// Makes a `#[tokio::test]` of every test of the suite, on stores of the factory given; with `if there is one` after it, of the
+/// factory that is optional: without it they are skipped.
 #[macro_export]
 macro_rules! conformance_suite {
     ($factory:expr) => {
         $crate::conformance_list! { conformance_instantiate, $factory }
+    };
+    ($factory:expr, if there is one) => {
+        $crate::conformance_list! { conformance_instantiate_if, $factory }
     };
 }
 

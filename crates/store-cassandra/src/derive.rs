@@ -1,0 +1,272 @@
+//! What follows from a change of rows: accounts, indices, totals. It is worked out from the rows before and after alone, whatever
+//! the mutation was; so there is one place that says what counts where.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use exacat_model::{Booking, Deletion, DirId, Entry, EntryId, SeNumber, Usage};
+use exacat_store::UsageOf;
+
+use crate::rows::{Counted, Key, Row, Totals, usage_of_deletion};
+use crate::working::{Rows, Working, counted, directories_up, totals};
+
+/// One side of a change of an entry.
+struct Side {
+    entry: Entry,
+    /// The directories above it, if it is no item of the trash.
+    above: Vec<DirId>,
+    in_trash: bool,
+}
+
+/// Something before and after.
+struct Pair<T> {
+    before: Option<T>,
+    after: Option<T>,
+}
+
+impl<T> Default for Pair<T> {
+    fn default() -> Self {
+        Pair { before: None, after: None }
+    }
+}
+
+/// Adds to `working` the rows that follow from those it changed.
+pub(crate) fn derive(working: &mut Working<'_>) {
+    let changed: Vec<(Key, Option<Arc<Row>>)> =
+        working.own.iter().map(|(key, row)| (key.clone(), row.clone())).collect();
+    let mut entries: BTreeMap<EntryId, Pair<Side>> = BTreeMap::new();
+    let mut deletions: Vec<(SeNumber, Pair<Deletion>)> = Vec::new();
+    let mut bookings: Vec<Pair<Booking>> = Vec::new();
+    let (mut trash_before, mut trash_after) = (0u64, 0u64);
+    for (key, after) in changed {
+        match &key {
+            Key::Entry(_) | Key::Trash(_) => {
+                let before = working.look.get(&key);
+                trash_before += u64::from(matches!(before.as_deref(), Some(Row::Trash(_))));
+                trash_after += u64::from(matches!(after.as_deref(), Some(Row::Trash(_))));
+                if let Some(side) = before.as_deref().and_then(|row| side(&working.look, row)) {
+                    let id = side.entry.id();
+                    entries.entry(id).or_default().before = Some(side);
+                }
+                if let Some(side) = after.as_deref().and_then(|row| side(working, row)) {
+                    let id = side.entry.id();
+                    entries.entry(id).or_default().after = Some(side);
+                }
+            }
+            Key::Deletion { se, .. } => {
+                let of = |row: Option<Arc<Row>>| match row.as_deref() {
+                    Some(Row::Deletion(deletion)) => Some(deletion.clone()),
+                    _ => None,
+                };
+                deletions.push((*se, Pair { before: of(working.look.get(&key)), after: of(after) }));
+            }
+            Key::Booking(_) => {
+                let of = |row: Option<Arc<Row>>| match row.as_deref() {
+                    Some(Row::Booking(booking)) => Some(booking.clone()),
+                    _ => None,
+                };
+                bookings.push(Pair { before: of(working.look.get(&key)), after: of(after) });
+            }
+            _ => {}
+        }
+    }
+    let mut sums = Sums::default();
+    for (id, pair) in &entries {
+        count_entry(working, &mut sums, *id, pair);
+        index_entry(working, *id, pair);
+    }
+    for (se, pair) in &deletions {
+        for (deletion, sign) in both(pair) {
+            sums.account(UsageOf::Se(*se), |sum| &mut sum.deletions, &usage_of_deletion(deletion), sign);
+            sums.totals.deletions += sign;
+        }
+    }
+    for pair in &bookings {
+        for (booking, sign) in both(pair) {
+            count_booking(&mut sums, booking, sign);
+        }
+        index_booking(working, pair);
+    }
+    sums.totals.trash += trash_after as i64 - trash_before as i64;
+    sums.put(working);
+}
+
+fn both<T>(pair: &Pair<T>) -> impl Iterator<Item = (&T, i64)> {
+    pair.before.iter().map(|one| (one, -1)).chain(pair.after.iter().map(|one| (one, 1)))
+}
+
+fn side(rows: &dyn Rows, row: &Row) -> Option<Side> {
+    match row {
+        Row::Entry(entry) if entry.directory() == Some(DirId::ROOT) => {
+            Some(Side { entry: entry.clone(), above: Vec::new(), in_trash: false })
+        }
+        Row::Entry(entry) => {
+            let above = directories_up(rows, entry.at.parent);
+            Some(Side { entry: entry.clone(), above, in_trash: false })
+        }
+        Row::Trash(item) => Some(Side { entry: item.entry.clone(), above: Vec::new(), in_trash: true }),
+        _ => None,
+    }
+}
+
+fn count_entry(working: &Working<'_>, sums: &mut Sums, id: EntryId, pair: &Pair<Side>) {
+    for (side, sign) in both(pair) {
+        let own = Usage::of(&side.entry);
+        sums.account(UsageOf::User(side.entry.owner), |sum| &mut sum.usage, &own, sign);
+        sums.account(UsageOf::Group(side.entry.group), |sum| &mut sum.usage, &own, sign);
+        for replica in side.entry.file().into_iter().flat_map(|file| &file.replicas) {
+            if replica.se != SeNumber::NONE {
+                let usage = Usage::of_replica(replica, side.entry.size());
+                sums.account(UsageOf::Se(replica.se), |sum| &mut sum.usage, &usage, sign);
+                sums.change(UsageOf::Se(replica.se)).replicas += sign;
+            }
+        }
+        if id != EntryId::Directory(DirId::ROOT) {
+            sums.totals.entries += sign;
+        }
+    }
+    // With a directory goes what is below it. Where nothing of that changes the two sides cancel out, but the counters need
+    // not be looked at then.
+    let above = |side: &Option<Side>| side.as_ref().map(|side| side.above.clone()).unwrap_or_default();
+    let usage = |side: &Option<Side>| side.as_ref().map(|side| Usage::of(&side.entry));
+    if above(&pair.before) == above(&pair.after) && usage(&pair.before) == usage(&pair.after) {
+        return;
+    }
+    let below = match id {
+        EntryId::Directory(directory) => counted(&working.look, UsageOf::Directory(directory)).usage,
+        EntryId::Object(_) => Usage::default(),
+    };
+    for (side, sign) in both(pair) {
+        let mut whole = Usage::of(&side.entry);
+        whole.add(&below);
+        for directory in &side.above {
+            sums.account(UsageOf::Directory(*directory), |sum| &mut sum.usage, &whole, sign);
+        }
+    }
+}
+
+fn index_entry(working: &mut Working<'_>, id: EntryId, pair: &Pair<Side>) {
+    let ses = |side: &Option<Side>| -> Vec<Key> {
+        let file = side.as_ref().and_then(|side| side.entry.file());
+        let replicas = file.into_iter().flat_map(|file| file.replicas.iter().map(move |one| (one.se, file.guid)));
+        replicas.filter(|(se, _)| *se != SeNumber::NONE).map(|(se, guid)| Key::on_se(se, guid)).collect()
+    };
+    let due = |side: &Option<Side>| -> Vec<Key> {
+        let side = side.as_ref().filter(|side| !side.in_trash);
+        side.and_then(|side| side.entry.expires).map(|expires| Key::due(expires, id)).into_iter().collect()
+    };
+    replace(working, ses(&pair.before), ses(&pair.after));
+    replace(working, due(&pair.before), due(&pair.after));
+}
+
+fn index_booking(working: &mut Working<'_>, pair: &Pair<Booking>) {
+    let due = |booking: &Option<Booking>| -> Vec<Key> {
+        booking.as_ref().map(Key::booking_due).into_iter().collect()
+    };
+    replace(working, due(&pair.before), due(&pair.after));
+}
+
+fn replace(working: &mut Working<'_>, before: Vec<Key>, after: Vec<Key>) {
+    for key in before.iter().filter(|key| !after.contains(key)) {
+        working.put(key.clone(), None);
+    }
+    for key in after.into_iter().filter(|key| !before.contains(key)) {
+        working.put(key, Some(Row::There));
+    }
+}
+
+fn count_booking(sums: &mut Sums, booking: &Booking, sign: i64) {
+    let reserved = booking.reserved();
+    sums.account(UsageOf::User(booking.owner), |sum| &mut sum.reserved, &reserved, sign);
+    sums.account(UsageOf::Group(booking.group), |sum| &mut sum.reserved, &reserved, sign);
+    sums.change(UsageOf::User(booking.owner)).bookings += sign;
+    for pending in &booking.pending {
+        sums.change(UsageOf::Se(pending.se)).bookings += sign;
+    }
+    sums.totals.bookings += sign;
+}
+
+/// Differences of one account: what comes and what goes.
+#[derive(Default)]
+struct Difference {
+    usage: [Usage; 2],
+    reserved: [Usage; 2],
+    deletions: [Usage; 2],
+    bookings: i64,
+    replicas: i64,
+}
+
+#[derive(Default)]
+struct TotalsDifference {
+    entries: i64,
+    trash: i64,
+    bookings: i64,
+    deletions: i64,
+}
+
+/// Differences of accounts and totals.
+#[derive(Default)]
+struct Sums {
+    accounts: BTreeMap<UsageOf, Difference>,
+    totals: TotalsDifference,
+}
+
+impl Sums {
+    fn change(&mut self, of: UsageOf) -> &mut Difference {
+        self.accounts.entry(of).or_default()
+    }
+
+    fn account(
+        &mut self,
+        of: UsageOf,
+        which: fn(&mut Difference) -> &mut [Usage; 2],
+        usage: &Usage,
+        sign: i64,
+    ) {
+        which(self.change(of))[usize::from(sign < 0)].add(usage);
+    }
+
+    fn put(self, working: &mut Working<'_>) {
+        for (of, difference) in self.accounts {
+            let before = counted(working, of);
+            let after = (|| {
+                Some(Counted {
+                    usage: moved(&before.usage, &difference.usage)?,
+                    reserved: moved(&before.reserved, &difference.reserved)?,
+                    deletions: moved(&before.deletions, &difference.deletions)?,
+                    bookings: before.bookings.checked_add_signed(difference.bookings)?,
+                    replicas: before.replicas.checked_add_signed(difference.replicas)?,
+                })
+            })();
+            match after {
+                Some(after) if after == before => {}
+                Some(after) => {
+                    let row = (after != Counted::default()).then_some(Row::Account(after));
+                    working.put(Key::Account(of), row);
+                }
+                None => working.defect = Some(format!("the counter of {of:?} would go below zero")),
+            }
+        }
+        let before = totals(working);
+        let by = &self.totals;
+        let after = (|| {
+            Some(Totals {
+                entries: before.entries.checked_add_signed(by.entries)?,
+                trash: before.trash.checked_add_signed(by.trash)?,
+                bookings: before.bookings.checked_add_signed(by.bookings)?,
+                deletions: before.deletions.checked_add_signed(by.deletions)?,
+                ..before
+            })
+        })();
+        match after {
+            Some(after) => working.put(Key::Totals, Some(Row::Totals(after))),
+            None => working.defect = Some("the totals would go below zero".to_owned()),
+        }
+    }
+}
+
+fn moved(before: &Usage, [comes, goes]: &[Usage; 2]) -> Option<Usage> {
+    let mut sum = *before;
+    sum.add(comes);
+    sum.minus(goes)
+}

@@ -1,0 +1,70 @@
+//! Figures for an operator: statements by kind, and what became of appends.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counters since this server was started.
+#[derive(Default)]
+pub(crate) struct Figures {
+    reads: AtomicU64,
+    writes: AtomicU64,
+    conditional: AtomicU64,
+    lost: AtomicU64,
+    unknown: AtomicU64,
+    groups: AtomicU64,
+    changes: AtomicU64,
+    foreign: AtomicU64,
+}
+
+impl Figures {
+    /// A read was sent.
+    pub fn read(&self) {
+        self.reads.fetch_add(1, Relaxed);
+    }
+
+    /// A plain write was sent.
+    pub fn write(&self) {
+        self.writes.fetch_add(1, Relaxed);
+    }
+
+    /// A conditional batch was sent.
+    pub fn conditional(&self) {
+        self.conditional.fetch_add(1, Relaxed);
+    }
+
+    /// Another server's append came first.
+    pub fn lost(&self) {
+        self.lost.fetch_add(1, Relaxed);
+    }
+
+    /// It was not known what became of an append, and had to be found out.
+    pub fn unknown(&self) {
+        self.unknown.fetch_add(1, Relaxed);
+    }
+
+    /// A group of so many changes is in the log.
+    pub fn group(&self, changes: usize) {
+        self.groups.fetch_add(1, Relaxed);
+        self.changes.fetch_add(changes as u64, Relaxed);
+    }
+
+    /// The rows of another server's group were written.
+    pub fn foreign(&self) {
+        self.foreign.fetch_add(1, Relaxed);
+    }
+
+    /// All of them by name.
+    pub fn list(&self) -> Vec<(String, u64)> {
+        [
+            ("reads", &self.reads),
+            ("writes", &self.writes),
+            ("conditional_batches", &self.conditional),
+            ("appends_lost", &self.lost),
+            ("appends_unknown", &self.unknown),
+            ("groups", &self.groups),
+            ("changes", &self.changes),
+            ("groups_of_others_written", &self.foreign),
+        ]
+        .map(|(name, counter)| (name.to_owned(), counter.load(Relaxed)))
+        .to_vec()
+    }
+}

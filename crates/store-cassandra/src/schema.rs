@@ -1,0 +1,201 @@
+//! The tables of a catalogue: made, checked, brought up to date. Their versions are the files of `schema/`.
+
+use exacat_model::{Body, DirId, Error, ErrorKind, Result, Revision, Usage};
+use exacat_store::{UsageOf, rules};
+use scylla::client::session::Session;
+use scylla::value::{CqlValue, Row as CqlRow};
+
+use crate::cluster::{Cluster, connect, failed};
+use crate::known::Group;
+use crate::rows::{Counted, Image, Key, Row, Totals, Where};
+use crate::settings::CassandraSettings;
+use crate::{log, settle};
+
+/// Each version's statements, the first being version 1.
+const VERSIONS: [&str; 1] = [include_str!("../schema/1.cql")];
+
+/// Bytes of what an operator may say of replication.
+const REPLICATION_BYTES_MAX: usize = 1024;
+
+/// What is found of a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchemaStatus {
+    /// The version of the tables; none if there is no catalogue.
+    pub found: Option<u32>,
+    /// The version this program knows.
+    pub known: u32,
+}
+
+/// The statements of a file: comments taken out, parted at semicolons.
+fn statements(file: &str) -> Vec<String> {
+    let lines = file.lines().map(|line| line.split("--").next().unwrap_or_default());
+    let text: Vec<&str> = lines.collect();
+    let parts = text.join("\n");
+    parts.split(';').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+}
+
+async fn run(session: &Session, statement: &str) -> Result<()> {
+    let done = session.query_unpaged(statement, ()).await;
+    done.map(drop).map_err(|error| failed(&format!("do: {statement:.60}…"), error))
+}
+
+async fn version_of(session: &Session, keyspace: &str) -> Result<Option<u32>> {
+    let question = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
+    let found = session.query_unpaged(question, (keyspace, "schema_version")).await;
+    let found = found.and_then(|result| Ok(result.into_rows_result().map(|rows| rows.rows_num())));
+    if found.map_err(|error| failed("be asked for the tables", error))?.unwrap_or(0) == 0 {
+        return Ok(None);
+    }
+    let question = format!("SELECT version FROM \"{keyspace}\".schema_version WHERE id = 0");
+    let result = session.query_unpaged(question, ()).await.map_err(|error| failed("read the version", error))?;
+    let rows = result.into_rows_result().map_err(|error| failed("read the version", error))?;
+    let row: Option<CqlRow> = rows.maybe_first_row().map_err(|error| failed("read the version", error))?;
+    match row.and_then(|row| row.columns.into_iter().next()).flatten() {
+        Some(CqlValue::Int(version)) => Ok(Some(version as u32)),
+        _ => Ok(None),
+    }
+}
+
+/// Which version of the tables there is.
+pub async fn check_schema(settings: &CassandraSettings) -> Result<SchemaStatus> {
+    let session = connect(settings).await?;
+    let found = version_of(&session, &settings.keyspace).await?;
+    Ok(SchemaStatus { found, known: VERSIONS.len() as u32 })
+}
+
+/// Makes keyspace and tables, with the catalogue of clause N1 in it. `replication` is what CQL takes, as
+/// `{'class': 'NetworkTopologyStrategy', 'dc1': 3}`. What an attempt before left half done is completed.
+pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> Result<()> {
+    let map = replication.trim();
+    let plain = map.len() <= REPLICATION_BYTES_MAX
+        && map.starts_with('{')
+        && map.ends_with('}')
+        && map.chars().all(|one| one.is_ascii_alphanumeric() || " {}':,_-.".contains(one));
+    if !plain {
+        return Err(Error::invalid(format!(
+            "not a replication: {map:.100?}; give it as {{'class': 'NetworkTopologyStrategy', 'DATACENTER': 3}}"
+        )));
+    }
+    let session = connect(settings).await?;
+    let keyspace = &settings.keyspace;
+    if let Some(version) = version_of(&session, keyspace).await? {
+        return Err(Error::new(
+            ErrorKind::Exists,
+            format!("keyspace {keyspace} has a catalogue already, of schema version {version}"),
+        ));
+    }
+    run(
+        &session,
+        &format!(
+            "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = {map} AND durable_writes = true"
+        ),
+    )
+    .await?;
+    session.use_keyspace(keyspace, true).await.map_err(|error| failed("open the keyspace", error))?;
+    for statement in statements(VERSIONS[0]) {
+        run(&session, &statement.replacen("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1)).await?;
+    }
+    fill(&Cluster::open(settings).await?).await?;
+    let version = VERSIONS.len();
+    // Last: who finds it finds all of it.
+    run(&session, &format!("INSERT INTO schema_version (id, version) VALUES (0, {version})")).await
+}
+
+/// The rows of a new catalogue, of revision 0.
+async fn fill(cluster: &Cluster) -> Result<()> {
+    let root = rules::new_root();
+    let directories = Usage { directories: 1, ..Usage::default() };
+    let account = |of| Image {
+        key: Key::Account(of),
+        row: Some(Row::Account(Counted { usage: directories, ..Counted::default() })),
+    };
+    let mut images = vec![
+        account(UsageOf::User(root.owner)),
+        account(UsageOf::Group(root.group)),
+        Image { key: Key::Place(root.id()), row: Some(Row::Place(Where::At(root.at.clone()))) },
+        Image {
+            key: Key::Totals,
+            row: Some(Row::Totals(Totals { next_directory: DirId::ROOT.0 + 1, ..Totals::default() })),
+        },
+    ];
+    debug_assert!(matches!(root.body, Body::Directory(DirId::ROOT)));
+    images.push(Image { key: Key::root(), row: Some(Row::Entry(root)) });
+    images.extend(rules::new_records().map(|record| Image {
+        key: Key::Record(record.key()),
+        row: Some(Row::Record { record, revision: Revision(0) }),
+    }));
+    settle::settle(cluster, &Group { first: Revision(0), last: Revision(0), images }).await?;
+    log::begin(cluster, 1).await
+}
+
+/// Brings the tables to the version this program knows. Gives the version they had.
+pub async fn upgrade_schema(settings: &CassandraSettings) -> Result<SchemaStatus> {
+    let status = check_schema(settings).await?;
+    usable(settings, status)?;
+    // There is one version yet, so whatever is usable is up to date.
+    Ok(status)
+}
+
+/// Refuses tables that this program does not know.
+pub(crate) fn usable(settings: &CassandraSettings, status: SchemaStatus) -> Result<()> {
+    let keyspace = &settings.keyspace;
+    match status.found {
+        None => Err(Error::not_found(format!(
+            "there is no catalogue in keyspace {keyspace}: exacat schema create makes one"
+        ))),
+        Some(found) if found > status.known || found == 0 => Err(Error::invalid(format!(
+            "the tables of keyspace {keyspace} are of version {found}, this program knows up to {}: use a later release",
+            status.known
+        ))),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Makes the catalogue new again: everything in it is lost. For tests.
+pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
+    let session = connect(settings).await?;
+    session.use_keyspace(&settings.keyspace, true).await.map_err(|error| failed("open the keyspace", error))?;
+    for statement in statements(VERSIONS[0]) {
+        let table = statement.split_whitespace().nth(2).unwrap_or_default();
+        if table != "schema_version" {
+            run(&session, &format!("TRUNCATE {table}")).await?;
+        }
+    }
+    fill(&Cluster::open(settings).await?).await
+}
+
+/// Takes keyspace and all away. For tests: there is no way back.
+pub async fn drop_schema(settings: &CassandraSettings) -> Result<()> {
+    let session = connect(settings).await?;
+    run(&session, &format!("DROP KEYSPACE IF EXISTS \"{}\"", settings.keyspace)).await
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn files_are_parted_into_statements() {
+        let parts = statements(VERSIONS[0]);
+        assert_eq!(parts.len(), 18);
+        assert!(parts.iter().all(|part| part.starts_with("CREATE TABLE ") && part.ends_with([')', '}'])));
+        // Names that ScyllaDB takes as well.
+        for part in parts {
+            let name = part.split_whitespace().nth(2).unwrap().to_owned();
+            assert!(name.len() <= 48, "{name}");
+        }
+    }
+
+    #[test]
+    fn tables_that_are_not_known_are_refused() {
+        let settings = CassandraSettings::new("h", "k").unwrap();
+        let status = |found| SchemaStatus { found, known: 1 };
+        assert!(usable(&settings, status(Some(1))).is_ok());
+        for (found, kind) in
+            [(None, ErrorKind::NotFound), (Some(2), ErrorKind::Invalid), (Some(0), ErrorKind::Invalid)]
+        {
+            assert_eq!(usable(&settings, status(found)).unwrap_err().kind, kind);
+        }
+    }
+}

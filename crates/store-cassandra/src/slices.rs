@@ -1,0 +1,319 @@
+//! Slices: what is listed in order. A slice is read from its table and then corrected by what is known, which is exact: so it is of the
+//! same one state as everything else an answer says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use exacat_model::limits::PAGE_ITEMS_MAX;
+use exacat_model::{DeletionId, DirId, EntryId, Guid, Name, Result, Revision, SeNumber, TimeMs, TrashId};
+use scylla::response::PagingState;
+use scylla::value::Row as CqlRow;
+
+use crate::cluster::{Cluster, failed};
+use crate::engine::Engine;
+use crate::limits::ROUNDS_MAX;
+use crate::rows::{Key, Row, SE_SHARDS};
+use crate::tables::{self, Bound, Columns, DUE_BOOKING, DUE_ENTRY, big, blob, bucket, text, uuid};
+use crate::working::{Changed, Look, queue_bounds};
+
+/// What is listed, and after which key.
+#[derive(Clone, Debug)]
+pub(crate) enum Slice {
+    Children(DirId, Option<Name>),
+    Members(Guid, Option<Guid>),
+    Trash(Option<TrashId>),
+    Deletions(SeNumber, Option<DeletionId>),
+    Bookings(Option<Guid>),
+    OnSe(SeNumber, Option<(u8, Guid)>),
+    /// Entries that expire by then.
+    Due(TimeMs),
+    /// Bookings that expire by then.
+    BookingsDue(TimeMs),
+}
+
+const LEAST: Guid = Guid([0; 16]);
+const GREATEST: Guid = Guid([0xff; 16]);
+
+impl Slice {
+    /// The key after which it begins, if there is one; the least and the greatest it can have.
+    fn bounds(&self) -> (Option<Key>, Key, Key) {
+        match self {
+            Slice::Children(parent, after) => {
+                let key = |name: &Name| Key::Entry(exacat_model::At { parent: *parent, name: name.clone() });
+                let least = after.as_ref().map_or_else(|| least_child(*parent), key);
+                (after.as_ref().map(key), least, least_child(DirId(parent.0.saturating_add(1))))
+            }
+            Slice::Members(collection, after) => {
+                let key = |guid| Key::Member { collection: *collection, guid };
+                (after.map(key), key(LEAST), key(GREATEST))
+            }
+            Slice::Trash(after) => {
+                let key = |revision| Key::Trash(TrashId(Revision(revision)));
+                (after.map(Key::Trash), key(0), key(u64::MAX))
+            }
+            Slice::Deletions(se, after) => {
+                let (least, greatest) = queue_bounds(*se);
+                (after.map(|id| Key::Deletion { se: *se, id }), least, greatest)
+            }
+            Slice::Bookings(after) => (after.map(Key::Booking), Key::Booking(LEAST), Key::Booking(GREATEST)),
+            Slice::OnSe(se, after) => {
+                let key = |(shard, guid)| Key::OnSe { se: *se, shard, guid };
+                (after.map(key), key((0, LEAST)), key((u8::MAX, GREATEST)))
+            }
+            Slice::Due(now) => {
+                let id = |directory| EntryId::Directory(DirId(directory));
+                let least = Key::Due { expires: TimeMs(0), id: id(0) };
+                (None, least, Key::Due { expires: *now, id: EntryId::Object(GREATEST) })
+            }
+            Slice::BookingsDue(now) => {
+                let key = |expires, guid| Key::BookingDue { expires, guid };
+                (None, key(TimeMs(0), LEAST), key(*now, GREATEST))
+            }
+        }
+    }
+
+    /// Is this key of this slice?
+    fn has(&self, key: &Key) -> bool {
+        match (self, key) {
+            (Slice::Children(parent, _), Key::Entry(at)) => at.parent == *parent && at.name != Name::root(),
+            (Slice::Children(..), _) => false,
+            _ => true,
+        }
+    }
+}
+
+/// The least key a child of this directory can have; after all children of the one before.
+fn least_child(parent: DirId) -> Key {
+    // No name is less: none is empty, and none has a NUL.
+    let name = Name::parse("\u{1}").unwrap_or_else(|_| Name::root());
+    Key::Entry(exacat_model::At { parent, name })
+}
+
+/// One partition of a slice: what is asked, and how its rows are read.
+struct Part {
+    bound: Bound,
+    read: fn(Columns) -> Result<(Key, Row)>,
+}
+
+const CHILDREN: &str = "SELECT parent, bucket, name, kind, directory, guid, owner, group_id, mode, created, \
+    modified, revision, expires, size, job, checksums, replicas, tags, target, members FROM entries \
+    WHERE parent = ? AND bucket = ? AND name > ?";
+
+async fn parts(engine: &Engine, slice: &Slice) -> Result<Vec<Part>> {
+    let int = |number: u32| scylla::value::CqlValue::Int(number as i32);
+    let guid = |after: &Option<Guid>| blob(after.map(|guid| guid.0.to_vec()).unwrap_or_default());
+    let head = bucket(engine.known(|known| known.head()));
+    let one = |words, values, read| vec![Part { bound: Bound { text: words, values }, read }];
+    Ok(match slice {
+        Slice::Children(parent, after) => {
+            let name = after.as_ref().map(|name| name.as_str().to_owned()).unwrap_or_default();
+            one(CHILDREN, vec![big(parent.0), int(0), text(&name)], tables::entry_row_of)
+        }
+        Slice::Members(collection, after) => one(
+            "SELECT collection, guid FROM members WHERE collection = ? AND guid > ?",
+            vec![uuid(*collection), guid(after)],
+            tables::member_of,
+        ),
+        Slice::Bookings(after) => one(
+            "SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid > ?",
+            vec![int(0), guid(after)],
+            tables::booking_of,
+        ),
+        Slice::Trash(after) => {
+            let after = after.map_or(Revision(0), |id| id.0);
+            let part = |bucket: u64| Part {
+                bound: Bound {
+                    text: "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE bucket = ? AND trash > ?",
+                    values: vec![big(bucket), big(after.0)],
+                },
+                read: tables::trash_of,
+            };
+            (bucket(after)..=head).map(part).collect()
+        }
+        Slice::Deletions(se, after) => {
+            let after = after.unwrap_or(DeletionId { revision: Revision(0), index: 0 });
+            let part = |bucket: u64| Part {
+                bound: Bound {
+                    text: "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE se = ? AND bucket = ? AND (revision, position) > (?, ?)",
+                    values: vec![int(u32::from(se.0)), big(bucket), big(after.revision.0), int(after.index)],
+                },
+                read: tables::deletion_of,
+            };
+            (bucket(after.revision)..=head).map(part).collect()
+        }
+        Slice::OnSe(se, after) => {
+            let first = after.map_or(0, |(shard, _)| shard);
+            let part = |shard: u8| Part {
+                bound: Bound {
+                    text: "SELECT se, shard, guid FROM on_se WHERE se = ? AND shard = ? AND guid > ?",
+                    values: vec![
+                        int(u32::from(se.0)),
+                        int(u32::from(shard)),
+                        guid(&after.filter(|(of, _)| *of == shard).map(|(_, guid)| guid)),
+                    ],
+                },
+                read: tables::on_se_of,
+            };
+            (first..SE_SHARDS).map(part).collect()
+        }
+        Slice::Due(now) => due_parts(&engine.cluster, DUE_ENTRY, *now).await?,
+        Slice::BookingsDue(now) => due_parts(&engine.cluster, DUE_BOOKING, *now).await?,
+    })
+}
+
+async fn due_parts(cluster: &Cluster, kind: &str, now: TimeMs) -> Result<Vec<Part>> {
+    let now = now.0.min(i64::MAX as u64);
+    let days = Bound {
+        text: "SELECT day FROM due_days WHERE kind = ? AND day <= ?",
+        values: vec![text(kind), big(now / tables::DAY_MS)],
+    };
+    let mut parts = Vec::new();
+    for row in cluster.read(&days).await? {
+        let day = Columns::new(row).big()?;
+        parts.push(Part {
+            bound: Bound {
+                text: "SELECT kind, day, expires, id FROM due WHERE kind = ? AND day = ? AND expires <= ?",
+                values: vec![text(kind), big(day), big(now)],
+            },
+            read: tables::due_of,
+        });
+    }
+    Ok(parts)
+}
+
+/// Reads a slice part by part, page by page, in the order of its keys.
+struct Reading {
+    parts: std::vec::IntoIter<Part>,
+    now: Option<(Part, Option<PagingState>)>,
+}
+
+impl Reading {
+    /// The next rows; none at the end.
+    async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<(Key, Row)>>> {
+        let (part, state) = match self.now.take() {
+            Some(now) => now,
+            None => match self.parts.next() {
+                Some(part) => (part, None),
+                None => return Ok(None),
+            },
+        };
+        let page = cluster.slice(&part.bound, state).await?;
+        let rows: Result<Vec<(Key, Row)>> =
+            page.rows.into_iter().map(|row: CqlRow| (part.read)(Columns::new(row))).collect();
+        self.now = page.next.map(|state| (part, Some(state)));
+        rows.map(Some)
+    }
+
+    fn ended(&self) -> bool {
+        self.now.is_none() && self.parts.len() == 0
+    }
+}
+
+/// A row of a slice.
+pub(crate) type Item = (Key, Arc<Row>);
+
+/// What a question of a slice says to the rows so far: an answer, or that it needs more.
+pub(crate) enum Enough<T> {
+    Yes(T),
+    No,
+}
+
+/// Asks `ask` of the rows of a slice and whether these are all, with more and more of them until they are enough. At least `limit` and one more are
+/// there, or all.
+pub(crate) async fn ask<T>(
+    engine: &Engine,
+    slice: &Slice,
+    limit: usize,
+    ask: impl Fn(&Look<'_>, &[Item], bool) -> Result<Enough<T>>,
+) -> Result<T> {
+    let limit = limit.min(PAGE_ITEMS_MAX);
+    let (after, least, greatest) = slice.bounds();
+    'again: for _ in 0..ROUNDS_MAX {
+        let epoch = engine.known(|known| known.epoch());
+        let mut reading = Reading { parts: parts(engine, slice).await?.into_iter(), now: None };
+        let mut table: BTreeMap<Key, Arc<Row>> = BTreeMap::new();
+        let mut wanted = limit + 1;
+        loop {
+            while table.len() < wanted
+                && let Some(rows) = reading.next(&engine.cluster).await?
+            {
+                table.extend(rows.into_iter().map(|(key, row)| (key, Arc::new(row))));
+            }
+            let ended = reading.ended();
+            // What is known beyond the last row that was read says nothing about what is not known before it.
+            let until = match table.last_key_value() {
+                Some((last, _)) if !ended => last.clone(),
+                _ => greatest.clone(),
+            };
+            let answer = engine.answer_slice(epoch, |look| {
+                let items = merged(look, slice, &table, (&after, &least, &until));
+                if items.len() <= limit && !ended {
+                    return Ok(None);
+                }
+                match ask(look, &items, ended)? {
+                    Enough::Yes(answer) => Ok(Some(answer)),
+                    Enough::No if ended => Err(failed("be read", "an answer needs more rows than there are")),
+                    Enough::No => Ok(None),
+                }
+            });
+            match answer.await? {
+                Err(_) => continue 'again,
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) => wanted = table.len() + limit.max(16) + 1,
+            }
+        }
+    }
+    Err(failed("be read", "what was asked for changes too fast, ask again"))
+}
+
+/// The rows of the table, as what is known corrects them.
+fn merged(
+    look: &Look<'_>,
+    slice: &Slice,
+    table: &BTreeMap<Key, Arc<Row>>,
+    (after, least, until): (&Option<Key>, &Key, &Key),
+) -> Vec<Item> {
+    let known: Changed = look.known.range(least, until);
+    let gone = |key: &Key| match key {
+        // All members known are all there are, once the others were taken away together.
+        Key::Member { .. } => matches!(look.known.get(key), Some(None)),
+        _ => false,
+    };
+    let mut all: BTreeMap<&Key, &Arc<Row>> = table.iter().filter(|(key, _)| !gone(key)).collect();
+    for (key, row) in &known {
+        match row {
+            Some(row) => drop(all.insert(key, row)),
+            None => drop(all.remove(key)),
+        }
+    }
+    let wanted = all.into_iter().filter(|(key, _)| {
+        slice.has(key) && after.as_ref().is_none_or(|after| *key > after) && *key <= until
+    });
+    wanted.map(|(key, row)| (key.clone(), row.clone())).collect()
+}
+
+/// All rows of an SE's deletion queue, as the table has them.
+pub(crate) async fn whole_queue(engine: &Engine, se: SeNumber) -> Result<Vec<(Key, Option<Row>)>> {
+    let slice = Slice::Deletions(se, None);
+    let mut reading = Reading { parts: parts(engine, &slice).await?.into_iter(), now: None };
+    let mut all = Vec::new();
+    while let Some(rows) = reading.next(&engine.cluster).await? {
+        all.extend(rows.into_iter().map(|(key, row)| (key, Some(row))));
+    }
+    Ok(all)
+}
+
+/// All records, as the table has them.
+pub(crate) async fn all_records(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
+    let mut all = Vec::new();
+    for kind in exacat_model::RecordKind::ALL {
+        let bound = Bound {
+            text: "SELECT kind, key, revision, record FROM records WHERE kind = ?",
+            values: vec![text(kind.name())],
+        };
+        for row in cluster.read(&bound).await? {
+            all.push(tables::record_of(Columns::new(row))?);
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,368 @@
+//! The store: the contract, on an engine.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use exacat_model::codec::Encode;
+use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX, PAGE_ITEMS_MAX};
+use exacat_model::{
+    Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Record,
+    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+};
+use exacat_store::rules::View;
+use exacat_store::{
+    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
+    StoreStatus, UsageOf, Walk,
+};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::audit;
+use crate::deciding::Waiting;
+use crate::engine::Engine;
+use crate::limits::{LOOK_EVERY, QUEUE_REQUESTS_MAX};
+use crate::rows::{Key, Row, SE_SHARDS};
+use crate::schema::{check_schema, usable};
+use crate::settings::CassandraSettings;
+use crate::slices::{self, Enough, Item, Slice};
+use crate::working::{Look, booking, item, totals};
+use crate::{log, reads};
+
+/// A catalogue on a cluster, as one server of any number of them has it.
+pub struct CassandraStore {
+    engine: Arc<Engine>,
+    /// None once it is closed.
+    requests: Mutex<Option<mpsc::Sender<Waiting>>>,
+    running: Mutex<Option<tokio::task::JoinHandle<()>>>,
+}
+
+impl CassandraStore {
+    /// Opens the catalogue in a keyspace: refused if there is none, or of a version this program does not know.
+    pub async fn open(settings: CassandraSettings, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
+        usable(&settings, check_schema(&settings).await?)?;
+        let engine = Arc::new(Engine::open(&settings, clock).await?);
+        let (requests, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
+        let running = tokio::spawn(engine.clone().run(queue));
+        Ok(Arc::new(CassandraStore {
+            engine,
+            requests: Mutex::new(Some(requests)),
+            running: Mutex::new(Some(running)),
+        }))
+    }
+
+    /// Hands a request over; what is given back is its answer to come.
+    async fn send(
+        &self,
+        request: Request,
+    ) -> std::result::Result<oneshot::Receiver<std::result::Result<Vec<Outcome>, ApplyError>>, ApplyError> {
+        if request.mutations.len() > BATCH_MUTATIONS_MAX {
+            return Err(ApplyError::TooLarge(format!(
+                "a request has {} mutations, the limit is {BATCH_MUTATIONS_MAX}: send it in parts",
+                request.mutations.len()
+            )));
+        }
+        let bytes = request.to_bytes().len();
+        if bytes > BATCH_BYTES_MAX {
+            return Err(ApplyError::TooLarge(format!(
+                "a request has {bytes} bytes, the limit is {BATCH_BYTES_MAX}: send it in parts"
+            )));
+        }
+        let closed = || {
+            let why = self.engine.closed().unwrap_or_else(|| "the store is closed".to_owned());
+            ApplyError::Unavailable(why)
+        };
+        let queue = self.requests.lock().clone().ok_or_else(closed)?;
+        if self.engine.closed().is_some() {
+            return Err(closed());
+        }
+        let (answer, answered) = oneshot::channel();
+        queue.send(Waiting { request, outcomes: Vec::new(), answer }).await.map_err(|_| closed())?;
+        Ok(answered)
+    }
+}
+
+fn lost() -> ApplyError {
+    ApplyError::Unknown("the answer is lost: ask again with the same operation id".to_owned())
+}
+
+/// The first `limit` of a slice's items, as something else.
+fn page<T>(items: &[Item], limit: usize, each: impl FnMut(&Item) -> Option<T>) -> Page<T> {
+    let limit = limit.min(PAGE_ITEMS_MAX);
+    Page { items: items.iter().take(limit).filter_map(each).collect(), more: items.len() > limit }
+}
+
+fn bad_cursor() -> Error {
+    Error::invalid("not a cursor of a listing of replicas")
+}
+
+#[async_trait]
+impl Store for CassandraStore {
+    async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
+        self.send(request).await?.await.unwrap_or_else(|_| Err(lost()))
+    }
+
+    async fn apply_each(
+        &self,
+        requests: Vec<Request>,
+    ) -> Vec<std::result::Result<Vec<Outcome>, ApplyError>> {
+        let mut sent = Vec::with_capacity(requests.len());
+        for request in requests {
+            sent.push(self.send(request).await);
+        }
+        let mut answers = Vec::with_capacity(sent.len());
+        for answer in sent {
+            answers.push(match answer {
+                Ok(answered) => answered.await.unwrap_or_else(|_| Err(lost())),
+                Err(error) => Err(error),
+            });
+        }
+        answers
+    }
+
+    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
+        reads::within_batch(paths.len())?;
+        self.engine.answer(|look| Ok(paths.iter().map(|path| reads::walk(look, path)).collect())).await
+    }
+
+    async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
+        reads::within_batch(ids.len())?;
+        self.engine.answer(|look| Ok(ids.iter().map(|id| reads::locate(look, *id)).collect())).await
+    }
+
+    async fn list(
+        &self,
+        directory: DirId,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Option<Page<Entry>>> {
+        let slice = Slice::Children(directory, after.cloned());
+        let ask = |look: &Look<'_>, items: &[Item], _| {
+            if !reads::is_directory(look, directory) {
+                return Ok(Enough::Yes(None));
+            }
+            let entry = |(_, row): &Item| match &**row {
+                Row::Entry(entry) => Some(entry.clone()),
+                _ => None,
+            };
+            Ok(Enough::Yes(Some(page(items, limit, entry))))
+        };
+        slices::ask(&self.engine, &slice, limit, ask).await
+    }
+
+    async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
+        reads::within_batch(of.len())?;
+        self.engine.answer(|look| Ok(of.iter().map(|of| reads::account(look, *of)).collect())).await
+    }
+
+    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
+        let after = match cursor {
+            [] => None,
+            [shard, guid @ ..] if *shard < SE_SHARDS => {
+                Some((*shard, Guid(guid.try_into().map_err(|_| bad_cursor())?)))
+            }
+            _ => return Err(bad_cursor()),
+        };
+        let slice = Slice::OnSe(se, after);
+        let ask = |look: &Look<'_>, items: &[Item], _| {
+            let mut next = cursor.to_vec();
+            let entry = |(key, _): &Item| {
+                let Key::OnSe { shard, guid, .. } = key else { return None };
+                next = [&[*shard][..], &guid.0].concat();
+                look.find(EntryId::Object(*guid)).map(|(entry, _)| entry)
+            };
+            let page = page(items, limit, entry);
+            Ok(Enough::Yes((page, next)))
+        };
+        slices::ask(&self.engine, &slice, limit, ask).await
+    }
+
+    async fn members(
+        &self,
+        collection: Guid,
+        after: Option<Guid>,
+        limit: usize,
+    ) -> Result<Option<Page<Guid>>> {
+        let slice = Slice::Members(collection, after);
+        let ask = |look: &Look<'_>, items: &[Item], _| {
+            let found = look.find(EntryId::Object(collection));
+            let is_one = found.is_some_and(|(entry, _)| entry.kind() == exacat_model::Kind::Collection);
+            let guid = |(key, _): &Item| match key {
+                Key::Member { guid, .. } => Some(*guid),
+                _ => None,
+            };
+            Ok(Enough::Yes(is_one.then(|| page(items, limit, guid))))
+        };
+        slices::ask(&self.engine, &slice, limit, ask).await
+    }
+
+    async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
+        let ask = |look: &Look<'_>, items: &[Item], _| {
+            let item = |(key, row): &Item| match (key, &**row) {
+                (Key::Trash(id), Row::Trash(item)) => Some(reads::trash_item(look, *id, item)),
+                _ => None,
+            };
+            Ok(Enough::Yes(page(items, limit, item)))
+        };
+        slices::ask(&self.engine, &Slice::Trash(after), limit, ask).await
+    }
+
+    async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
+        self.engine.answer(|look| Ok(item(look, id).map(|item| reads::trash_item(look, id, &item)))).await
+    }
+
+    async fn deletions(
+        &self,
+        se: SeNumber,
+        after: Option<DeletionId>,
+        limit: usize,
+    ) -> Result<Page<Deletion>> {
+        let ask = |_: &Look<'_>, items: &[Item], _| {
+            let deletion = |(_, row): &Item| match &**row {
+                Row::Deletion(deletion) => Some(deletion.clone()),
+                _ => None,
+            };
+            Ok(Enough::Yes(page(items, limit, deletion)))
+        };
+        slices::ask(&self.engine, &Slice::Deletions(se, after), limit, ask).await
+    }
+
+    async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
+        self.engine.answer(|look| Ok(booking(look, guid))).await
+    }
+
+    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
+        let ask = |_: &Look<'_>, items: &[Item], _| {
+            let booking = |(_, row): &Item| match &**row {
+                Row::Booking(booking) => Some(booking.clone()),
+                _ => None,
+            };
+            Ok(Enough::Yes(page(items, limit, booking)))
+        };
+        slices::ask(&self.engine, &Slice::Bookings(after), limit, ask).await
+    }
+
+    async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
+        let limit = limit.min(PAGE_ITEMS_MAX);
+        let bookings = |look: &Look<'_>, items: &[Item], _| {
+            let due = |(key, _): &Item| match key {
+                Key::BookingDue { guid, .. } => booking(look, *guid),
+                _ => None,
+            };
+            Ok(Enough::Yes(page(items, limit, due).items))
+        };
+        let bookings = slices::ask(&self.engine, &Slice::BookingsDue(now), limit, bookings).await?;
+        let entries = |look: &Look<'_>, items: &[Item], all: bool| {
+            let mut due = Vec::new();
+            for (key, _) in items {
+                let Key::Due { id, .. } = key else { continue };
+                // What is below an item of the trash is not due.
+                let found = look.find(*id).filter(|(entry, trash)| trash.is_none() && look.alive(entry.at.parent));
+                due.extend(found.map(|(entry, _)| entry));
+                if due.len() == limit {
+                    return Ok(Enough::Yes(due));
+                }
+            }
+            Ok(if all { Enough::Yes(due) } else { Enough::No })
+        };
+        let entries = slices::ask(&self.engine, &Slice::Due(now), limit, entries).await?;
+        Ok(Due { bookings, entries })
+    }
+
+    async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
+        self.engine.answer(|look| Ok(look.record(key))).await
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> Result<Page<RecordEntry>> {
+        let limit = limit.min(PAGE_ITEMS_MAX);
+        self.engine
+            .answer(|look| {
+                let keys = reads::records_after(look, kind, after);
+                let entry = |key: &RecordKey| {
+                    let (record, revision) = look.record(*key)?;
+                    Some(RecordEntry { key: *key, record, revision })
+                };
+                let items = keys.iter().take(limit).filter_map(entry).collect();
+                Ok(Page { items, more: keys.len() > limit })
+            })
+            .await
+    }
+
+    async fn revision(&self) -> Result<Revision> {
+        self.engine.answer(|look| Ok(look.known.head())).await
+    }
+
+    async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
+        let limit = limit.min(PAGE_ITEMS_MAX);
+        let head = self.revision().await?;
+        let mut changes: Vec<exacat_model::Change> = Vec::new();
+        let stretches = log::stretches(&self.engine.cluster).await?;
+        let oldest = Revision(stretches.first().copied().unwrap_or(1));
+        let first = reads::stretch_of(&stretches, after).unwrap_or(0);
+        for stretch in stretches.get(first..).unwrap_or_default() {
+            let last = changes.last().map_or(after, |change| change.revision);
+            if changes.len() >= limit || last >= head {
+                break;
+            }
+            let left = limit - changes.len();
+            changes.extend(log::changes(&self.engine.cluster, *stretch, last, left).await?);
+        }
+        // What came meanwhile is for the next page: nothing is beyond the head that was looked at.
+        changes.retain(|change| change.revision <= head);
+        let up_to = changes.last().map_or(head.min(after), |change| change.revision);
+        Ok(ChangePage { changes, up_to, oldest })
+    }
+
+    async fn changed(&self, after: Revision) -> Result<()> {
+        loop {
+            // Registered before the look, so that a change between the two is not missed.
+            let moved = self.engine.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            if self.revision().await? > after {
+                return Ok(());
+            }
+            // Another server's change is only seen by looking.
+            let _ = tokio::time::timeout(LOOK_EVERY, moved).await;
+        }
+    }
+
+    async fn audit(&self) -> Result<Audit> {
+        audit::audit(&self.engine).await
+    }
+
+    async fn status(&self) -> Result<StoreStatus> {
+        let (head, totals, known) =
+            self.engine.answer(|look| Ok((look.known.head(), totals(look), look.known.len()))).await?;
+        let mut figures = vec![
+            ("trash_items".to_owned(), totals.trash),
+            ("bookings".to_owned(), totals.bookings),
+            ("deletions".to_owned(), totals.deletions),
+            ("rows_known".to_owned(), known as u64),
+        ];
+        figures.extend(self.engine.cluster.figures.list());
+        Ok(StoreStatus {
+            kind: "cassandra".to_owned(),
+            revision: head,
+            entries: totals.entries,
+            figures,
+            warnings: Vec::new(),
+        })
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.engine.close("the store is closed");
+        drop(self.requests.lock().take());
+        let running = self.running.lock().take();
+        if let Some(running) = running {
+            running.await.map_err(|error| {
+                Error::new(ErrorKind::Internal, format!("what carries out requests ended badly: {error}"))
+            })?;
+        }
+        Ok(())
+    }
+}

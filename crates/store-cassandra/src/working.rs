@@ -1,0 +1,491 @@
+//! Deciding: the rules of the contract over rows, some of which are not known yet.
+//!
+//! [`Look`] shows the rules what is known. What is not known it notes as a need, and answers as if it were not there; whoever
+//! asked throws the result away, fetches what is needed and asks again. [`Working`] keeps what a change does to rows on top of that.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use exacat_model::{
+    At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, GroupId, Guid, QuotaOf, Record, RecordKey,
+    RecordKind, Revision, Se, SeNumber, TrashId, Usage, UserId,
+};
+use exacat_store::UsageOf;
+use exacat_store::rules::{self, Trashed, View};
+
+use crate::known::Known;
+use crate::rows::{
+    Counted, Key, Remembered, Row, Totals, Where, copy_of, derived_copy, explicit_copy,
+};
+
+/// Rows that changed, and are not in the log yet.
+pub(crate) type Changed = BTreeMap<Key, Option<Arc<Row>>>;
+
+/// What has to be fetched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// One row.
+    Row(Key),
+    /// All of an SE's deletion queue.
+    Queue(SeNumber),
+}
+
+/// What is known, under what a group changed so far.
+pub(crate) struct Look<'a> {
+    pub known: &'a Known,
+    pub group: Option<&'a Changed>,
+    pub needs: RefCell<BTreeSet<Need>>,
+}
+
+impl<'a> Look<'a> {
+    pub fn new(known: &'a Known, group: Option<&'a Changed>) -> Self {
+        Look { known, group, needs: RefCell::default() }
+    }
+
+    pub fn needs(self) -> BTreeSet<Need> {
+        self.needs.into_inner()
+    }
+
+    /// A row as it is, or none; also none if it is needed.
+    pub fn get(&self, key: &Key) -> Option<Arc<Row>> {
+        if let Some(found) = self.group.and_then(|group| group.get(key)) {
+            return found.clone();
+        }
+        if let Key::Member { collection, .. } = key
+            && self.group.is_some_and(|group| group.contains_key(&Key::Members(*collection)))
+        {
+            return None;
+        }
+        match self.known.get(key) {
+            Some(found) => found,
+            None => {
+                self.needs.borrow_mut().insert(Need::Row(key.clone()));
+                None
+            }
+        }
+    }
+}
+
+/// Rows to look things up in.
+pub(crate) trait Rows {
+    fn row(&self, key: &Key) -> Option<Arc<Row>>;
+    /// Every record.
+    fn each_record(&self, then: &mut dyn FnMut(RecordKey, &Record));
+    /// All deletions of an SE.
+    fn queue(&self, se: SeNumber) -> Vec<Deletion>;
+}
+
+fn each_record_of(changed: &Changed) -> impl Iterator<Item = (RecordKey, Option<&Record>)> {
+    let from = Key::Record(RecordKey::User(UserId(0)));
+    changed.range(from..).map_while(|(key, row)| match (key, row.as_deref()) {
+        (Key::Record(key), Some(Row::Record { record, .. })) => Some((*key, Some(record))),
+        (Key::Record(key), _) => Some((*key, None)),
+        _ => None,
+    })
+}
+
+impl Rows for Look<'_> {
+    fn row(&self, key: &Key) -> Option<Arc<Row>> {
+        self.get(key)
+    }
+
+    fn each_record(&self, then: &mut dyn FnMut(RecordKey, &Record)) {
+        for (key, record) in self.known.records() {
+            if self.group.is_none_or(|group| !group.contains_key(&Key::Record(key))) {
+                then(key, record);
+            }
+        }
+        for (key, record) in self.group.into_iter().flat_map(each_record_of) {
+            if let Some(record) = record {
+                then(key, record);
+            }
+        }
+    }
+
+    fn queue(&self, se: SeNumber) -> Vec<Deletion> {
+        if !self.known.has_queue(se) {
+            self.needs.borrow_mut().insert(Need::Queue(se));
+        }
+        let (from, until) = queue_bounds(se);
+        let mut all: Changed = self.known.range(&from, &until);
+        for (key, row) in self.group.into_iter().flat_map(|group| group.range(from.clone()..=until.clone())) {
+            all.insert(key.clone(), row.clone());
+        }
+        deletions_in(all)
+    }
+}
+
+/// The first and last key an SE's queue can have.
+pub(crate) fn queue_bounds(se: SeNumber) -> (Key, Key) {
+    let id = |revision, index| DeletionId { revision: Revision(revision), index };
+    (Key::Deletion { se, id: id(0, 0) }, Key::Deletion { se, id: id(u64::MAX, u32::MAX) })
+}
+
+fn deletions_in(rows: Changed) -> Vec<Deletion> {
+    let deletions = rows.into_values().filter_map(|row| match row.as_deref() {
+        Some(Row::Deletion(deletion)) => Some(deletion.clone()),
+        _ => None,
+    });
+    deletions.collect()
+}
+
+/// A change in the making: what it did to rows so far.
+pub(crate) struct Working<'a> {
+    pub look: Look<'a>,
+    pub own: Changed,
+    /// Why the rows do not fit together, if they do not.
+    pub defect: Option<String>,
+}
+
+impl Rows for Working<'_> {
+    fn row(&self, key: &Key) -> Option<Arc<Row>> {
+        if let Some(found) = self.own.get(key) {
+            return found.clone();
+        }
+        if let Key::Member { collection, .. } = key
+            && self.own.contains_key(&Key::Members(*collection))
+        {
+            return None;
+        }
+        self.look.get(key)
+    }
+
+    fn each_record(&self, then: &mut dyn FnMut(RecordKey, &Record)) {
+        self.look.each_record(&mut |key, record| {
+            if !self.own.contains_key(&Key::Record(key)) {
+                then(key, record);
+            }
+        });
+        for (key, record) in each_record_of(&self.own) {
+            if let Some(record) = record {
+                then(key, record);
+            }
+        }
+    }
+
+    fn queue(&self, se: SeNumber) -> Vec<Deletion> {
+        let (from, until) = queue_bounds(se);
+        let mut all = Changed::new();
+        for deletion in self.look.queue(se) {
+            all.insert(Key::Deletion { se, id: deletion.id }, Some(Arc::new(Row::Deletion(deletion))));
+        }
+        for (key, row) in self.own.range(from..=until) {
+            all.insert(key.clone(), row.clone());
+        }
+        deletions_in(all)
+    }
+}
+
+pub(crate) fn totals(rows: &dyn Rows) -> Totals {
+    match rows.row(&Key::Totals).as_deref() {
+        Some(Row::Totals(totals)) => *totals,
+        _ => Totals::default(),
+    }
+}
+
+pub(crate) fn entry_at(rows: &dyn Rows, at: &At) -> Option<Entry> {
+    match rows.row(&Key::Entry(at.clone())).as_deref() {
+        Some(Row::Entry(entry)) => Some(entry.clone()),
+        _ => None,
+    }
+}
+
+pub(crate) fn place_of(rows: &dyn Rows, id: EntryId) -> Option<Where> {
+    match rows.row(&Key::Place(id)).as_deref() {
+        Some(Row::Place(place)) => Some(place.clone()),
+        _ => None,
+    }
+}
+
+pub(crate) fn item(rows: &dyn Rows, trash: TrashId) -> Option<Trashed> {
+    match rows.row(&Key::Trash(trash)).as_deref() {
+        Some(Row::Trash(item)) => Some(item.clone()),
+        _ => None,
+    }
+}
+
+pub(crate) fn counted(rows: &dyn Rows, of: UsageOf) -> Counted {
+    match rows.row(&Key::Account(of)).as_deref() {
+        Some(Row::Account(counted)) => *counted,
+        _ => Counted::default(),
+    }
+}
+
+pub(crate) fn booking(rows: &dyn Rows, guid: Guid) -> Option<Booking> {
+    match rows.row(&Key::Booking(guid)).as_deref() {
+        Some(Row::Booking(booking)) => Some(booking.clone()),
+        _ => None,
+    }
+}
+
+pub(crate) fn remembered(rows: &dyn Rows, id: exacat_model::OperationId) -> Option<Remembered> {
+    match rows.row(&Key::Operation(id)).as_deref() {
+        Some(Row::Operation(remembered)) => Some(remembered.clone()),
+        _ => None,
+    }
+}
+
+/// Directories from this one upwards, by their places alone.
+pub(crate) fn directories_up(rows: &dyn Rows, directory: DirId) -> Vec<DirId> {
+    let mut way = vec![directory];
+    let mut here = directory;
+    while here != DirId::ROOT {
+        match place_of(rows, EntryId::Directory(here)) {
+            Some(Where::At(at)) => {
+                here = at.parent;
+                way.push(here);
+            }
+            Some(Where::Trash(_)) | None => break,
+        }
+    }
+    way
+}
+
+/// What the rules ask, asked of rows.
+macro_rules! view_of_rows {
+    ($type:ty) => {
+        impl View for $type {
+            fn next_directory(&self) -> u64 {
+                totals(self).next_directory
+            }
+
+            fn find(&self, id: EntryId) -> Option<(Entry, Option<TrashId>)> {
+                match place_of(self, id)? {
+                    Where::At(at) => Some((entry_at(self, &at)?, None)),
+                    Where::Trash(trash) => Some((item(self, trash)?.entry, Some(trash))),
+                }
+            }
+
+            fn at(&self, at: &At) -> Option<Entry> {
+                entry_at(self, at)
+            }
+
+            fn is_empty(&self, directory: DirId) -> bool {
+                counted(self, UsageOf::Directory(directory)).usage.is_empty()
+            }
+
+            fn trashed(&self, trash: TrashId) -> Option<Trashed> {
+                item(self, trash)
+            }
+
+            fn is_member(&self, collection: Guid, guid: Guid) -> bool {
+                self.row(&Key::Member { collection, guid }).is_some()
+            }
+
+            fn booking(&self, guid: Guid) -> Option<Booking> {
+                booking(self, guid)
+            }
+
+            fn bookings_of(&self, user: UserId) -> usize {
+                usize::try_from(counted(self, UsageOf::User(user)).bookings).unwrap_or(usize::MAX)
+            }
+
+            fn record(&self, key: RecordKey) -> Option<(Record, Revision)> {
+                match self.row(&Key::Record(key)).as_deref() {
+                    Some(Row::Record { record, revision }) => Some((record.clone(), *revision)),
+                    _ => None,
+                }
+            }
+
+            fn record_named(&self, kind: RecordKind, name: &str) -> Option<RecordKey> {
+                let mut found = None;
+                self.each_record(&mut |key, record| {
+                    if key.kind() == kind && record.unique_name() == Some(name) {
+                        found = Some(key);
+                    }
+                });
+                found
+            }
+
+            fn has_users(&self, group: GroupId) -> bool {
+                let mut found = false;
+                self.each_record(&mut |_, record| {
+                    if let Record::User(user) = record {
+                        found |= user.group == group || user.groups.contains(&group);
+                    }
+                });
+                found
+            }
+
+            fn counted(&self, of: QuotaOf) -> Usage {
+                let counted = counted(
+                    self,
+                    match of {
+                        QuotaOf::User(user) => UsageOf::User(user),
+                        QuotaOf::Group(group) => UsageOf::Group(group),
+                    },
+                );
+                let mut sum = counted.usage;
+                sum.add(&counted.reserved);
+                sum
+            }
+
+            fn deletion(&self, se: SeNumber, id: DeletionId) -> Option<Deletion> {
+                match self.row(&Key::Deletion { se, id }).as_deref() {
+                    Some(Row::Deletion(deletion)) => Some(deletion.clone()),
+                    _ => None,
+                }
+            }
+
+            fn se_holds(&self, se: SeNumber) -> Option<&'static str> {
+                let counted = counted(self, UsageOf::Se(se));
+                if counted.replicas > 0 {
+                    Some("holds replicas")
+                } else if counted.deletions.files > 0 {
+                    Some("has deletions to do")
+                } else {
+                    (counted.bookings > 0).then_some("has uploads in flight")
+                }
+            }
+        }
+    };
+}
+
+view_of_rows!(Look<'_>);
+view_of_rows!(Working<'_>);
+
+impl Working<'_> {
+    pub fn put(&mut self, key: Key, row: Option<Row>) {
+        self.own.insert(key, row.map(Arc::new));
+    }
+
+    fn change_copies(&mut self, se: SeNumber, copy: String, change: impl FnOnce(&mut Vec<DeletionId>)) {
+        let key = Key::Copy { se, copy };
+        let mut ids = match self.row(&key).as_deref() {
+            Some(Row::Copies(ids)) => ids.clone(),
+            _ => Vec::new(),
+        };
+        change(&mut ids);
+        let row = (!ids.is_empty()).then_some(Row::Copies(ids));
+        self.put(key, row);
+    }
+
+    fn se_record(&self, se: SeNumber) -> Option<Se> {
+        match self.record(RecordKey::Se(se)) {
+            Some((Record::Se(se), _)) => Some(se),
+            _ => None,
+        }
+    }
+}
+
+impl rules::State for Working<'_> {
+    fn set_next_directory(&mut self, number: u64) {
+        let totals = Totals { next_directory: number, ..totals(self) };
+        self.put(Key::Totals, Some(Row::Totals(totals)));
+    }
+
+    fn put_entry(&mut self, entry: Entry) {
+        self.put(Key::Place(entry.id()), Some(Row::Place(Where::At(entry.at.clone()))));
+        self.put(Key::Entry(entry.at.clone()), Some(Row::Entry(entry)));
+    }
+
+    fn take_entry(&mut self, at: &At) -> Option<Entry> {
+        let entry = entry_at(self, at)?;
+        self.put(Key::Place(entry.id()), None);
+        self.put(Key::Entry(at.clone()), None);
+        Some(entry)
+    }
+
+    fn put_trashed(&mut self, trash: TrashId, item: Trashed) {
+        self.put(Key::Place(item.entry.id()), Some(Row::Place(Where::Trash(trash))));
+        self.put(Key::Trash(trash), Some(Row::Trash(item)));
+    }
+
+    fn take_trashed(&mut self, trash: TrashId) -> Option<Trashed> {
+        let item = item(self, trash)?;
+        self.put(Key::Place(item.entry.id()), None);
+        self.put(Key::Trash(trash), None);
+        Some(item)
+    }
+
+    fn begin_members(&mut self, _collection: Guid) {
+        // None are kept for what is not a collection: they went when the last of this GUID was purged.
+    }
+
+    fn forget_members(&mut self, collection: Guid) {
+        let bounds = member_bounds(collection);
+        let range = (Bound::Included(bounds.0), Bound::Included(bounds.1));
+        let in_group = self.look.group.into_iter().flat_map(|group| group.range(range.clone()));
+        let members: Vec<Key> =
+            in_group.map(|(key, _)| key).chain(self.own.range(range.clone()).map(|(key, _)| key)).cloned().collect();
+        for key in members {
+            self.own.insert(key, None);
+        }
+        self.own.insert(Key::Members(collection), None);
+    }
+
+    fn set_member(&mut self, collection: Guid, guid: Guid, is: bool) {
+        self.put(Key::Member { collection, guid }, is.then_some(Row::There));
+    }
+
+    fn put_booking(&mut self, booking: Booking) {
+        self.put(Key::Booking(booking.guid), Some(Row::Booking(booking)));
+    }
+
+    fn drop_booking(&mut self, guid: Guid) {
+        self.put(Key::Booking(guid), None);
+    }
+
+    fn put_record(&mut self, key: RecordKey, record: Option<Record>, revision: Revision) {
+        // Dropping what is not there changes no row.
+        if record.is_some() || self.record(key).is_some() {
+            self.put(Key::Record(key), record.map(|record| Row::Record { record, revision }));
+        }
+    }
+
+    fn tokens_of(&self, user: UserId) -> Vec<RecordKey> {
+        let mut tokens = Vec::new();
+        self.each_record(&mut |key, record| {
+            if matches!(record, Record::Token(token) if token.user == user) {
+                tokens.push(key);
+            }
+        });
+        tokens
+    }
+
+    fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) {
+        if let Some(copy) = copy_of(&deletion) {
+            self.change_copies(se, copy, |ids| ids.push(deletion.id));
+        }
+        self.put(Key::Deletion { se, id: deletion.id }, Some(Row::Deletion(deletion)));
+    }
+
+    fn take_deletion(&mut self, se: SeNumber, id: DeletionId) -> Option<Deletion> {
+        let deletion = self.deletion(se, id)?;
+        if let Some(copy) = copy_of(&deletion) {
+            self.change_copies(se, copy, |ids| ids.retain(|other| *other != id));
+        }
+        self.put(Key::Deletion { se, id }, None);
+        Some(deletion)
+    }
+
+    fn deletions_of(&self, se: SeNumber, pfn: &str) -> Vec<DeletionId> {
+        // At this PFN can be what says so itself, and the derived copy of the file whose path it is.
+        let mut copies = vec![explicit_copy(pfn)];
+        let prefix = self.se_record(se).map(|se| se.prefix.as_str().to_owned()).unwrap_or_default();
+        if let Some(guid) = pfn.strip_prefix(prefix.as_str()).and_then(Guid::of_storage_path) {
+            copies.push(derived_copy(guid));
+        }
+        let mut found = Vec::new();
+        for copy in copies {
+            if let Some(Row::Copies(ids)) = self.row(&Key::Copy { se, copy }).as_deref() {
+                found.extend(ids);
+            }
+        }
+        found
+    }
+
+    fn deletions_on(&self, se: SeNumber) -> Vec<Deletion> {
+        self.queue(se)
+    }
+}
+
+/// The first and last key a member of this collection can have.
+pub(crate) fn member_bounds(collection: Guid) -> (Key, Key) {
+    (
+        Key::Member { collection, guid: Guid([0; 16]) },
+        Key::Member { collection, guid: Guid([0xff; 16]) },
+    )
+}

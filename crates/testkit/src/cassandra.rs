@@ -1,0 +1,136 @@
+//! Stores on a ring that the environment names: `EXACAT_CASSANDRA=127.0.0.1,127.0.0.2`. Without it tests of it are skipped.
+//!
+//! Making tables takes seconds, so keyspaces are used again: emptied, once whatever used them before has ended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use exacat_store::Store;
+use exacat_store_cassandra::{CassandraSettings, CassandraStore, clear_schema, create_schema, drop_schema};
+use parking_lot::Mutex;
+
+use crate::clock::TestClock;
+use crate::factory::{End, StoreFactory, UnderTest};
+
+/// The ring's nodes, if there is one; otherwise says that a test is skipped.
+pub fn ring() -> Option<String> {
+    let hosts = std::env::var("EXACAT_CASSANDRA").ok().filter(|hosts| !hosts.is_empty());
+    if hosts.is_none() {
+        skipped();
+    }
+    hosts
+}
+
+#[allow(clippy::print_stderr, reason = "a test that does nothing says so")]
+fn skipped() {
+    eprintln!("skipped: EXACAT_CASSANDRA names no ring (make test-cluster starts one)");
+}
+
+/// A keyspace, and the stores that used it.
+struct Used {
+    settings: CassandraSettings,
+    stores: Vec<Arc<CassandraStore>>,
+}
+
+/// Keyspaces that are free to be used again.
+static FREE: Mutex<Vec<Used>> = Mutex::new(Vec::new());
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// Cassandra stores, each in a keyspace that nobody else uses meanwhile.
+#[derive(Clone, Debug)]
+pub struct CassandraFactory {
+    /// Nodes to begin with.
+    pub hosts: String,
+    /// Rows a server knows, about; few, so that it forgets often.
+    pub rows_known: usize,
+}
+
+impl CassandraFactory {
+    /// On the ring of the environment.
+    pub fn on(hosts: String) -> Self {
+        let rows_known = 100_000;
+        CassandraFactory { hosts, rows_known }
+    }
+
+    async fn keyspace(&self) -> Used {
+        let free = FREE.lock().pop();
+        if let Some(mut used) = free {
+            for store in used.stores.drain(..) {
+                store.close().await.expect("a store closes");
+            }
+            used.settings.rows_known = self.rows_known;
+            clear_schema(&used.settings).await.expect("a keyspace is emptied");
+            return used;
+        }
+        let number = MADE.fetch_add(1, Ordering::SeqCst);
+        let keyspace = format!("exacat_test_{}_{number}", std::process::id());
+        let mut settings = CassandraSettings::new(&self.hosts, &keyspace).expect("settings");
+        settings.rows_known = self.rows_known;
+        let copies = self.hosts.split(',').count().min(3);
+        let replication = format!("{{'class': 'NetworkTopologyStrategy', 'datacenter1': {copies}}}");
+        // What a process of this number left some other day.
+        drop_schema(&settings).await.expect("a keyspace is dropped");
+        create_schema(&settings, &replication).await.expect("a keyspace is made");
+        Used { settings, stores: Vec::new() }
+    }
+}
+
+/// A catalogue on the ring, and the servers that have had it.
+pub struct Servers {
+    used: Option<Used>,
+    store: Arc<CassandraStore>,
+    clock: TestClock,
+}
+
+impl Servers {
+    /// A new catalogue, with one server.
+    pub async fn start(factory: &CassandraFactory, clock: &TestClock) -> Servers {
+        let mut used = factory.keyspace().await;
+        let store = CassandraStore::open(used.settings.clone(), clock.shared()).await.expect("a store opens");
+        used.stores.push(store.clone());
+        Servers { used: Some(used), store, clock: clock.clone() }
+    }
+
+    /// One more server of the same catalogue.
+    pub async fn one_more(&mut self) -> Arc<CassandraStore> {
+        let used = self.used.as_mut().expect("it is in use");
+        let opened = CassandraStore::open(used.settings.clone(), self.clock.shared()).await;
+        let store = opened.expect("a store opens on what others use");
+        used.stores.push(store.clone());
+        store
+    }
+
+    /// Where the catalogue is.
+    pub fn settings(&self) -> &CassandraSettings {
+        &self.used.as_ref().expect("it is in use").settings
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        FREE.lock().extend(self.used.take());
+    }
+}
+
+#[async_trait]
+impl StoreFactory for CassandraFactory {
+    async fn open(&self, clock: &TestClock) -> Box<dyn UnderTest> {
+        Box::new(Servers::start(self, clock).await)
+    }
+}
+
+#[async_trait]
+impl UnderTest for Servers {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    /// Ended without being closed, a server goes on in the background with what it was given: another takes over beside it.
+    async fn reopen(&mut self, end: End) {
+        if end == End::Close {
+            self.store.close().await.expect("a store closes");
+        }
+        self.store = self.one_more().await;
+    }
+}

@@ -1,0 +1,14 @@
+//! The store on a Cassandra ring held to the contract: clause by clause, against the reference at random, with many clients, with
+//! answers lost, and with several servers at once. Skipped without a ring; `make test-cluster` starts one.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a panic is how a test says what it found"
+)]
+
+mod conformance;
+mod histories;
+mod random;
+mod servers;
