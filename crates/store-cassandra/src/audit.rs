@@ -22,7 +22,7 @@ type Whole = (&'static str, fn(Columns) -> Result<(Key, Row)>);
 const TABLES: [Whole; 8] = [
     (
         "SELECT parent, bucket, name, kind, directory, guid, owner, group_id, mode, created, modified, revision, \
-         expires, size, job, checksums, replicas, tags, target, members FROM entries",
+         expires, size, job, checksums, replicas, tags, target, members FROM children",
         tables::entry_row_of,
     ),
     ("SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash", tables::trash_of),

@@ -96,7 +96,7 @@ struct Part {
 }
 
 const CHILDREN: &str = "SELECT parent, bucket, name, kind, directory, guid, owner, group_id, mode, created, \
-    modified, revision, expires, size, job, checksums, replicas, tags, target, members FROM entries \
+    modified, revision, expires, size, job, checksums, replicas, tags, target, members FROM children \
     WHERE parent = ? AND bucket = ? AND name > ?";
 
 async fn parts(engine: &Engine, slice: &Slice) -> Result<Vec<Part>> {

@@ -136,7 +136,7 @@ fn key_values(key: &Key) -> Values {
 /// Reads one row: none for what is never read alone.
 pub(crate) fn select(key: &Key) -> Option<Bound> {
     let text = match key {
-        Key::Totals => "SELECT id, next_directory, time, entries, requests, trash, bookings, deletions FROM totals WHERE id = ?",
+        Key::Totals => "SELECT id, next_directory, time, entries_all, requests, trash, bookings, deletions FROM totals WHERE id = ?",
         Key::Entry(_) => SELECT_ENTRY,
         Key::Place(EntryId::Directory(_)) => "SELECT directory, parent, name, trash FROM directories WHERE directory = ?",
         Key::Place(EntryId::Object(_)) => "SELECT guid, parent, name, trash FROM objects WHERE guid = ?",
@@ -154,10 +154,10 @@ pub(crate) fn select(key: &Key) -> Option<Bound> {
 }
 
 const SELECT_ENTRY: &str = "SELECT parent, bucket, name, kind, directory, guid, owner, group_id, mode, created, \
-    modified, revision, expires, size, job, checksums, replicas, tags, target, members FROM entries \
+    modified, revision, expires, size, job, checksums, replicas, tags, target, members FROM children \
     WHERE parent = ? AND bucket = ? AND name = ?";
 
-const INSERT_ENTRY: &str = "INSERT INTO entries (parent, bucket, name, kind, directory, guid, owner, group_id, mode, \
+const INSERT_ENTRY: &str = "INSERT INTO children (parent, bucket, name, kind, directory, guid, owner, group_id, mode, \
     created, modified, revision, expires, size, job, checksums, replicas, tags, target, members) \
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
@@ -171,7 +171,7 @@ pub(crate) fn write(key: &Key, row: Option<&Row>) -> Result<Vec<Bound>> {
             let Totals { next_directory, time: last, entries, requests, trash, bookings, deletions } = totals;
             values.extend([big(*next_directory), time(*last)]);
             values.extend([entries, requests, trash, bookings, deletions].map(|number| big(*number)));
-            "INSERT INTO totals (id, next_directory, time, entries, requests, trash, bookings, deletions) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            "INSERT INTO totals (id, next_directory, time, entries_all, requests, trash, bookings, deletions) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         }
         (Key::Entry(_), Row::Entry(entry)) => {
             values.extend(entry_values(entry));
@@ -246,7 +246,7 @@ pub(crate) fn write(key: &Key, row: Option<&Row>) -> Result<Vec<Bound>> {
 fn delete(key: &Key) -> Bound {
     let text = match key {
         Key::Totals => "DELETE FROM totals WHERE id = ?",
-        Key::Entry(_) => "DELETE FROM entries WHERE parent = ? AND bucket = ? AND name = ?",
+        Key::Entry(_) => "DELETE FROM children WHERE parent = ? AND bucket = ? AND name = ?",
         Key::Place(EntryId::Directory(_)) => "DELETE FROM directories WHERE directory = ?",
         Key::Place(EntryId::Object(_)) => "DELETE FROM objects WHERE guid = ?",
         Key::Trash(_) => "DELETE FROM trash WHERE bucket = ? AND trash = ?",
@@ -610,7 +610,7 @@ pub(crate) fn due_of(mut row: Columns) -> Result<(Key, Row)> {
     Ok((key, Row::There))
 }
 
-/// A row of `entries`.
+/// A row of `children`.
 pub(crate) fn entry_row_of(row: Columns) -> Result<(Key, Row)> {
     let entry = entry_of(row)?;
     Ok((Key::Entry(entry.at.clone()), Row::Entry(entry)))

@@ -57,7 +57,8 @@ impl CassandraFactory {
         let free = FREE.lock().pop();
         if let Some(mut used) = free {
             for store in used.stores.drain(..) {
-                store.close().await.expect("a store closes");
+                // It may have been cut off with the runtime of its test.
+                let _ = store.close().await;
             }
             used.settings.rows_known = self.rows_known;
             clear_schema(&used.settings).await.expect("a keyspace is emptied");
