@@ -62,7 +62,9 @@ pub(crate) async fn audit(engine: &Engine) -> Result<Audit> {
                     all.insert(key, Arc::new(row));
                 }
                 if all.len() > AUDIT_ROWS_MAX {
-                    let why = format!("the catalogue has more rows than the {AUDIT_ROWS_MAX} an audit reads into memory");
+                    let why = format!(
+                        "the catalogue has more rows than the {AUDIT_ROWS_MAX} an audit reads into memory"
+                    );
                     return Err(Error::new(ErrorKind::Limit, why));
                 }
                 state = page.next;
@@ -77,7 +79,8 @@ pub(crate) async fn audit(engine: &Engine) -> Result<Audit> {
             if known.epoch() != epoch {
                 return None;
             }
-            let last = Key::Due { expires: TimeMs(u64::MAX), id: EntryId::Object(exacat_model::Guid([0xff; 16])) };
+            let last =
+                Key::Due { expires: TimeMs(u64::MAX), id: EntryId::Object(exacat_model::Guid([0xff; 16])) };
             for (key, row) in known.range(&Key::Totals, &last) {
                 match row {
                     Some(row) => drop(all.insert(key, row)),
@@ -337,8 +340,13 @@ fn follows(key: &Key) -> bool {
 fn compare(all: &All, wanted: Wanted, audit: &mut Audit) {
     if let Some(Row::Totals(kept)) = all.get(&Key::Totals).map(|row| &**row) {
         let Totals { entries, trash, bookings, deletions, .. } = wanted.totals;
-        if (kept.entries, kept.trash, kept.bookings, kept.deletions) != (entries, trash, bookings, deletions) {
-            audit.find("totals", "the catalogue", format!("{kept:?} are kept, {:?} were found", wanted.totals));
+        if (kept.entries, kept.trash, kept.bookings, kept.deletions) != (entries, trash, bookings, deletions)
+        {
+            audit.find(
+                "totals",
+                "the catalogue",
+                format!("{kept:?} are kept, {:?} were found", wanted.totals),
+            );
         }
     } else {
         audit.find("totals", "the catalogue", "they are not there");
@@ -348,7 +356,9 @@ fn compare(all: &All, wanted: Wanted, audit: &mut Audit) {
         count += 1;
         match all.get(key) {
             Some(kept) if same(kept, row) => {}
-            Some(kept) => audit.find("index", format!("{key:?}"), format!("{kept:?} is kept, {row:?} was found")),
+            Some(kept) => {
+                audit.find("index", format!("{key:?}"), format!("{kept:?} is kept, {row:?} was found"))
+            }
             None => audit.find("index", format!("{key:?}"), "it is missing"),
         }
     }

@@ -168,7 +168,8 @@ impl Cluster {
         }
         let values: Vec<&Values> = bounds.iter().map(|bound| &bound.values).collect();
         self.figures.conditional();
-        let result = self.session.batch(&batch, values).await.map_err(|error| failed("append to the log", error))?;
+        let result =
+            self.session.batch(&batch, values).await.map_err(|error| failed("append to the log", error))?;
         let result = result.into_rows_result().map_err(|error| failed("append to the log", error))?;
         // What other columns come along differs between servers and outcomes.
         let place = result.column_specs().iter().position(|column| column.name() == "[applied]");

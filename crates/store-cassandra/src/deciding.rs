@@ -52,7 +52,11 @@ impl Decided {
 }
 
 /// Decides a group on what is known.
-pub(crate) fn decide_group(known: &Known, waiting: &VecDeque<Waiting>, now: TimeMs) -> Result<Decided, String> {
+pub(crate) fn decide_group(
+    known: &Known,
+    waiting: &VecDeque<Waiting>,
+    now: TimeMs,
+) -> Result<Decided, String> {
     let mut decided = Decided { head: known.head(), epoch: known.epoch(), ..Decided::default() };
     for one in waiting {
         let mut outcomes = Vec::new();
@@ -105,8 +109,14 @@ fn decide_one(
         Err(refusal) => Outcome::Refused(refusal),
         Ok(Some(effect)) => {
             let id = effect.entry_id();
-            let made =
-                Change { revision, time, who: request.who, operation: request.operation, index: position, effect };
+            let made = Change {
+                revision,
+                time,
+                who: request.who,
+                operation: request.operation,
+                index: position,
+                effect,
+            };
             if rules::perform(&mut working, &made).is_none() {
                 working.defect = Some("what was decided does not fit what is there".to_owned());
             }
@@ -126,7 +136,8 @@ fn decide_one(
         return Err(defect);
     }
     let Some(change) = change else { return Ok(Some(outcome)) };
-    let images: usize = own.values().map(|row| 32 + row.as_deref().map_or(0, |row| row.to_bytes().len())).sum();
+    let images: usize =
+        own.values().map(|row| 32 + row.as_deref().map_or(0, |row| row.to_bytes().len())).sum();
     let bytes = change.to_bytes().len() + images;
     if bytes > CHANGE_BYTES_MAX {
         return Ok(Some(Outcome::Refused(Refusal::Limit(format!(

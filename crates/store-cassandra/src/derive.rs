@@ -148,7 +148,8 @@ fn count_entry(working: &Working<'_>, sums: &mut Sums, id: EntryId, pair: &Pair<
 fn index_entry(working: &mut Working<'_>, id: EntryId, pair: &Pair<Side>) {
     let ses = |side: &Option<Side>| -> Vec<Key> {
         let file = side.as_ref().and_then(|side| side.entry.file());
-        let replicas = file.into_iter().flat_map(|file| file.replicas.iter().map(move |one| (one.se, file.guid)));
+        let replicas =
+            file.into_iter().flat_map(|file| file.replicas.iter().map(move |one| (one.se, file.guid)));
         replicas.filter(|(se, _)| *se != SeNumber::NONE).map(|(se, guid)| Key::on_se(se, guid)).collect()
     };
     let due = |side: &Option<Side>| -> Vec<Key> {

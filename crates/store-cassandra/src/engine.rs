@@ -200,7 +200,8 @@ impl Engine {
                 return Err(Error::new(ErrorKind::Corrupt, format!("{key:?} is never read alone")));
             };
             let rows = self.cluster.slice(&bound, None).await?.rows;
-            let row = rows.into_iter().next().map(|row| tables::row_of(&key, Columns::new(row))).transpose()?;
+            let row =
+                rows.into_iter().next().map(|row| tables::row_of(&key, Columns::new(row))).transpose()?;
             Ok((key, row))
         }))
         .await?;
@@ -363,8 +364,7 @@ impl Engine {
             self.settle_last(settling, decided.head).await.map_err(Failure::Before)?;
             let position = Position { head: decided.head, ..*self.position.lock() };
             let images = decided.images();
-            let appending =
-                Appending::new(position, &decided.changes, &images).map_err(Failure::Before)?;
+            let appending = Appending::new(position, &decided.changes, &images).map_err(Failure::Before)?;
             let appended = appending.append(&self.cluster).await;
             let requests = decided.outcomes.len();
             match appended.map_err(|error| Failure::Unknown { error, requests })? {
@@ -379,8 +379,7 @@ impl Engine {
                         return Ok(());
                     };
                     let group = Group { first: first.revision, last: last.revision, images };
-                    self.install(group.clone())
-                        .map_err(|error| Failure::Unknown { error, requests })?;
+                    self.install(group.clone()).map_err(|error| Failure::Unknown { error, requests })?;
                     self.moved.notify_waiters();
                     answer(waiting, decided.outcomes);
                     let engine = self.clone();
@@ -415,7 +414,9 @@ impl Engine {
                         position.stretch = settled.0 + 1;
                     }
                 }
-                Ok(Err(error)) => tracing::warn!(%error, "a group is not in the tables yet, it is written again"),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "a group is not in the tables yet, it is written again")
+                }
                 Err(error) => tracing::warn!(%error, "a group is not in the tables yet, it is written again"),
             }
         }

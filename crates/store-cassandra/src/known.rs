@@ -71,7 +71,9 @@ impl Known {
         match key {
             // All of them are.
             Key::Record(_) => Some(None),
-            Key::Member { collection, .. } if self.rows.contains_key(&Key::Members(*collection)) => Some(None),
+            Key::Member { collection, .. } if self.rows.contains_key(&Key::Members(*collection)) => {
+                Some(None)
+            }
             _ => None,
         }
     }

@@ -50,11 +50,9 @@ async fn statics(cluster: &Cluster, stretch: u64, serial: bool) -> Result<Static
         values: vec![big(stretch)],
     };
     Ok(match cluster.read_one(&bound, serial).await? {
-        Some(mut row) => Statics {
-            head: row.maybe_big()?,
-            next: row.maybe_big()?,
-            settled: row.maybe_big()?.unwrap_or(0),
-        },
+        Some(mut row) => {
+            Statics { head: row.maybe_big()?, next: row.maybe_big()?, settled: row.maybe_big()?.unwrap_or(0) }
+        }
         None => Statics { head: None, next: None, settled: 0 },
     })
 }

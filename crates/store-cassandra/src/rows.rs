@@ -146,7 +146,10 @@ pub(crate) enum Row {
     Place(Where),
     Trash(Trashed),
     Booking(Booking),
-    Record { record: Record, revision: Revision },
+    Record {
+        record: Record,
+        revision: Revision,
+    },
     /// All that is to say is in the key.
     There,
     Deletion(Deletion),

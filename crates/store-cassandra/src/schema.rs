@@ -1,6 +1,6 @@
 //! The tables of a catalogue: made, checked, brought up to date. Their versions are the files of `schema/`.
 
-use exacat_model::{Body, DirId, Error, ErrorKind, Result, Revision, Usage};
+use exacat_model::{Body, DirId, Error, ErrorKind, Guid, Result, Revision, Usage};
 use exacat_store::{UsageOf, rules};
 use scylla::client::session::Session;
 use scylla::value::{CqlValue, Row as CqlRow};
@@ -24,6 +24,8 @@ pub struct SchemaStatus {
     pub found: Option<u32>,
     /// The version this program knows.
     pub known: u32,
+    /// The catalogue's id, the same for all its servers.
+    pub catalogue: Option<Guid>,
 }
 
 /// The statements of a file: comments taken out, parted at semicolons.
@@ -39,19 +41,24 @@ async fn run(session: &Session, statement: &str) -> Result<()> {
     done.map(drop).map_err(|error| failed(&format!("do: {statement:.60}…"), error))
 }
 
-async fn version_of(session: &Session, keyspace: &str) -> Result<Option<u32>> {
+async fn version_of(session: &Session, keyspace: &str) -> Result<Option<(u32, Guid)>> {
     let question = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
     let found = session.query_unpaged(question, (keyspace, "schema_version")).await;
     let found = found.and_then(|result| Ok(result.into_rows_result().map(|rows| rows.rows_num())));
     if found.map_err(|error| failed("be asked for the tables", error))?.unwrap_or(0) == 0 {
         return Ok(None);
     }
-    let question = format!("SELECT version FROM \"{keyspace}\".schema_version WHERE id = 0");
-    let result = session.query_unpaged(question, ()).await.map_err(|error| failed("read the version", error))?;
+    let question = format!("SELECT version, catalogue FROM \"{keyspace}\".schema_version WHERE id = 0");
+    let result =
+        session.query_unpaged(question, ()).await.map_err(|error| failed("read the version", error))?;
     let rows = result.into_rows_result().map_err(|error| failed("read the version", error))?;
     let row: Option<CqlRow> = rows.maybe_first_row().map_err(|error| failed("read the version", error))?;
-    match row.and_then(|row| row.columns.into_iter().next()).flatten() {
-        Some(CqlValue::Int(version)) => Ok(Some(version as u32)),
+    let mut columns = row.map(|row| row.columns).unwrap_or_default().into_iter().flatten();
+    match (columns.next(), columns.next()) {
+        (Some(CqlValue::Int(version)), Some(CqlValue::Uuid(id))) => {
+            Ok(Some((version as u32, Guid(id.into_bytes()))))
+        }
+        // Begun, and not finished.
         _ => Ok(None),
     }
 }
@@ -60,7 +67,8 @@ async fn version_of(session: &Session, keyspace: &str) -> Result<Option<u32>> {
 pub async fn check_schema(settings: &CassandraSettings) -> Result<SchemaStatus> {
     let session = connect(settings).await?;
     let found = version_of(&session, &settings.keyspace).await?;
-    Ok(SchemaStatus { found, known: VERSIONS.len() as u32 })
+    let known = VERSIONS.len() as u32;
+    Ok(SchemaStatus { found: found.map(|(version, _)| version), known, catalogue: found.map(|(_, id)| id) })
 }
 
 /// Makes keyspace and tables, with the catalogue of clause N1 in it. `replication` is what CQL takes, as
@@ -78,7 +86,7 @@ pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> R
     }
     let session = connect(settings).await?;
     let keyspace = &settings.keyspace;
-    if let Some(version) = version_of(&session, keyspace).await? {
+    if let Some((version, _)) = version_of(&session, keyspace).await? {
         return Err(Error::new(
             ErrorKind::Exists,
             format!("keyspace {keyspace} has a catalogue already, of schema version {version}"),
@@ -97,8 +105,17 @@ pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> R
     }
     fill(&Cluster::open(settings).await?).await?;
     let version = VERSIONS.len();
-    // Last: who finds it finds all of it.
-    run(&session, &format!("INSERT INTO schema_version (id, version) VALUES (0, {version})")).await
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| failed("be given an id: no randomness", error))?;
+    let id = Guid(id);
+    // Last: who finds it finds all of it. Of two who make it at once one gives it its id.
+    run(
+        &session,
+        &format!(
+            "INSERT INTO schema_version (id, version, catalogue) VALUES (0, {version}, {id}) IF NOT EXISTS"
+        ),
+    )
+    .await
 }
 
 /// The rows of a new catalogue, of revision 0.
@@ -131,30 +148,35 @@ async fn fill(cluster: &Cluster) -> Result<()> {
 /// Brings the tables to the version this program knows. Gives the version they had.
 pub async fn upgrade_schema(settings: &CassandraSettings) -> Result<SchemaStatus> {
     let status = check_schema(settings).await?;
-    usable(settings, status)?;
+    status.usable(settings)?;
     // There is one version yet, so whatever is usable is up to date.
     Ok(status)
 }
 
-/// Refuses tables that this program does not know.
-pub(crate) fn usable(settings: &CassandraSettings, status: SchemaStatus) -> Result<()> {
-    let keyspace = &settings.keyspace;
-    match status.found {
-        None => Err(Error::not_found(format!(
-            "there is no catalogue in keyspace {keyspace}: exacat schema create makes one"
-        ))),
-        Some(found) if found > status.known || found == 0 => Err(Error::invalid(format!(
-            "the tables of keyspace {keyspace} are of version {found}, this program knows up to {}: use a later release",
-            status.known
-        ))),
-        Some(_) => Ok(()),
+impl SchemaStatus {
+    /// Refuses tables that this program does not know.
+    pub fn usable(&self, settings: &CassandraSettings) -> Result<()> {
+        let keyspace = &settings.keyspace;
+        match self.found {
+            None => Err(Error::not_found(format!(
+                "there is no catalogue in keyspace {keyspace}: exacat schema create makes one"
+            ))),
+            Some(found) if found > self.known || found == 0 => Err(Error::invalid(format!(
+                "the tables of keyspace {keyspace} are of version {found}, this program knows up to {}: use a later release",
+                self.known
+            ))),
+            Some(_) => Ok(()),
+        }
     }
 }
 
 /// Makes the catalogue new again: everything in it is lost. For tests.
 pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
     let session = connect(settings).await?;
-    session.use_keyspace(&settings.keyspace, true).await.map_err(|error| failed("open the keyspace", error))?;
+    session
+        .use_keyspace(&settings.keyspace, true)
+        .await
+        .map_err(|error| failed("open the keyspace", error))?;
     for statement in statements(VERSIONS[0]) {
         let table = statement.split_whitespace().nth(2).unwrap_or_default();
         if table != "schema_version" {
@@ -190,12 +212,12 @@ mod tests {
     #[test]
     fn tables_that_are_not_known_are_refused() {
         let settings = CassandraSettings::new("h", "k").unwrap();
-        let status = |found| SchemaStatus { found, known: 1 };
-        assert!(usable(&settings, status(Some(1))).is_ok());
+        let status = |found| SchemaStatus { found, known: 1, catalogue: None };
+        assert!(status(Some(1)).usable(&settings).is_ok());
         for (found, kind) in
             [(None, ErrorKind::NotFound), (Some(2), ErrorKind::Invalid), (Some(0), ErrorKind::Invalid)]
         {
-            assert_eq!(usable(&settings, status(found)).unwrap_err().kind, kind);
+            assert_eq!(status(found).usable(&settings).unwrap_err().kind, kind);
         }
     }
 }

@@ -31,8 +31,9 @@ impl CassandraSettings {
         };
         let mut list = Vec::new();
         for host in hosts.split(',') {
-            let well_formed =
-                host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'_'));
+            let well_formed = host
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'_'));
             if host.is_empty() || !well_formed {
                 return bad(&format!("not a host: {host:.100?}"));
             }
@@ -77,7 +78,9 @@ mod tests {
         let hosts = vec!["h"; HOSTS_MAX].join(",");
         assert!(CassandraSettings::new(&hosts, "k").is_ok());
         assert!(CassandraSettings::new(&format!("{hosts},h"), "k").is_err());
-        for bad in ["", "cassandra://", "cassandra://h", "cassandra://h/", "h/K", "h,/k", "h/1k", "h/k-k", "h h/k"] {
+        for bad in
+            ["", "cassandra://", "cassandra://h", "cassandra://h/", "h/K", "h,/k", "h/1k", "h/k-k", "h h/k"]
+        {
             assert!(CassandraSettings::parse(bad).is_err(), "{bad}");
         }
     }

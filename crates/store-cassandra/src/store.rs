@@ -22,7 +22,7 @@ use crate::deciding::Waiting;
 use crate::engine::Engine;
 use crate::limits::{LOOK_EVERY, QUEUE_REQUESTS_MAX};
 use crate::rows::{Key, Row, SE_SHARDS};
-use crate::schema::{check_schema, usable};
+use crate::schema::check_schema;
 use crate::settings::CassandraSettings;
 use crate::slices::{self, Enough, Item, Slice};
 use crate::working::{Look, booking, item, totals};
@@ -39,7 +39,7 @@ pub struct CassandraStore {
 impl CassandraStore {
     /// Opens the catalogue in a keyspace: refused if there is none, or of a version this program does not know.
     pub async fn open(settings: CassandraSettings, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
-        usable(&settings, check_schema(&settings).await?)?;
+        check_schema(&settings).await?.usable(&settings)?;
         let engine = Arc::new(Engine::open(&settings, clock).await?);
         let (requests, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
         let running = tokio::spawn(engine.clone().run(queue));
@@ -54,7 +54,8 @@ impl CassandraStore {
     async fn send(
         &self,
         request: Request,
-    ) -> std::result::Result<oneshot::Receiver<std::result::Result<Vec<Outcome>, ApplyError>>, ApplyError> {
+    ) -> std::result::Result<oneshot::Receiver<std::result::Result<Vec<Outcome>, ApplyError>>, ApplyError>
+    {
         if request.mutations.len() > BATCH_MUTATIONS_MAX {
             return Err(ApplyError::TooLarge(format!(
                 "a request has {} mutations, the limit is {BATCH_MUTATIONS_MAX}: send it in parts",
@@ -101,10 +102,7 @@ impl Store for CassandraStore {
         self.send(request).await?.await.unwrap_or_else(|_| Err(lost()))
     }
 
-    async fn apply_each(
-        &self,
-        requests: Vec<Request>,
-    ) -> Vec<std::result::Result<Vec<Outcome>, ApplyError>> {
+    async fn apply_each(&self, requests: Vec<Request>) -> Vec<std::result::Result<Vec<Outcome>, ApplyError>> {
         let mut sent = Vec::with_capacity(requests.len());
         for request in requests {
             sent.push(self.send(request).await);
@@ -256,7 +254,8 @@ impl Store for CassandraStore {
             for (key, _) in items {
                 let Key::Due { id, .. } = key else { continue };
                 // What is below an item of the trash is not due.
-                let found = look.find(*id).filter(|(entry, trash)| trash.is_none() && look.alive(entry.at.parent));
+                let found =
+                    look.find(*id).filter(|(entry, trash)| trash.is_none() && look.alive(entry.at.parent));
                 due.extend(found.map(|(entry, _)| entry));
                 if due.len() == limit {
                     return Ok(Enough::Yes(due));

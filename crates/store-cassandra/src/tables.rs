@@ -136,15 +136,23 @@ fn key_values(key: &Key) -> Values {
 /// Reads one row: none for what is never read alone.
 pub(crate) fn select(key: &Key) -> Option<Bound> {
     let text = match key {
-        Key::Totals => "SELECT id, next_directory, time, entries_all, requests, trash, bookings, deletions FROM totals WHERE id = ?",
+        Key::Totals => {
+            "SELECT id, next_directory, time, entries_all, requests, trash, bookings, deletions FROM totals WHERE id = ?"
+        }
         Key::Entry(_) => SELECT_ENTRY,
-        Key::Place(EntryId::Directory(_)) => "SELECT directory, parent, name, trash FROM directories WHERE directory = ?",
+        Key::Place(EntryId::Directory(_)) => {
+            "SELECT directory, parent, name, trash FROM directories WHERE directory = ?"
+        }
         Key::Place(EntryId::Object(_)) => "SELECT guid, parent, name, trash FROM objects WHERE guid = ?",
-        Key::Trash(_) => "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE bucket = ? AND trash = ?",
+        Key::Trash(_) => {
+            "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE bucket = ? AND trash = ?"
+        }
         Key::Booking(_) => "SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid = ?",
         Key::Record(_) => "SELECT kind, key, revision, record FROM records WHERE kind = ? AND key = ?",
         Key::Member { .. } => "SELECT collection, guid FROM members WHERE collection = ? AND guid = ?",
-        Key::Deletion { .. } => "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE se = ? AND bucket = ? AND revision = ? AND position = ?",
+        Key::Deletion { .. } => {
+            "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE se = ? AND bucket = ? AND revision = ? AND position = ?"
+        }
         Key::Copy { .. } => "SELECT se, copy, deletions FROM copies WHERE se = ? AND copy = ?",
         Key::Account(_) => "SELECT kind, id, counted FROM accounts WHERE kind = ? AND id = ?",
         Key::Operation(_) => "SELECT operation, ordinal, outcomes FROM operations WHERE operation = ?",
@@ -183,7 +191,9 @@ pub(crate) fn write(key: &Key, row: Option<&Row>) -> Result<Vec<Bound>> {
                 Where::Trash(trash) => [big(0), text(""), big(trash.0.0)],
             });
             match id {
-                EntryId::Directory(_) => "INSERT INTO directories (directory, parent, name, trash) VALUES (?, ?, ?, ?)",
+                EntryId::Directory(_) => {
+                    "INSERT INTO directories (directory, parent, name, trash) VALUES (?, ?, ?, ?)"
+                }
                 EntryId::Object(_) => "INSERT INTO objects (guid, parent, name, trash) VALUES (?, ?, ?, ?)",
             }
         }
@@ -254,12 +264,16 @@ fn delete(key: &Key) -> Bound {
         Key::Record(_) => "DELETE FROM records WHERE kind = ? AND key = ?",
         Key::Members(_) => "DELETE FROM members WHERE collection = ?",
         Key::Member { .. } => "DELETE FROM members WHERE collection = ? AND guid = ?",
-        Key::Deletion { .. } => "DELETE FROM deletions WHERE se = ? AND bucket = ? AND revision = ? AND position = ?",
+        Key::Deletion { .. } => {
+            "DELETE FROM deletions WHERE se = ? AND bucket = ? AND revision = ? AND position = ?"
+        }
         Key::Copy { .. } => "DELETE FROM copies WHERE se = ? AND copy = ?",
         Key::Account(_) => "DELETE FROM accounts WHERE kind = ? AND id = ?",
         Key::Operation(_) => "DELETE FROM operations WHERE operation = ?",
         Key::OnSe { .. } => "DELETE FROM on_se WHERE se = ? AND shard = ? AND guid = ?",
-        Key::BookingDue { .. } | Key::Due { .. } => "DELETE FROM due WHERE kind = ? AND day = ? AND expires = ? AND id = ?",
+        Key::BookingDue { .. } | Key::Due { .. } => {
+            "DELETE FROM due WHERE kind = ? AND day = ? AND expires = ? AND id = ?"
+        }
     };
     Bound { text, values: key_values(key) }
 }
@@ -294,7 +308,11 @@ fn entry_values(entry: &Entry) -> Values {
     }
     let tag = |tag: &Tag| {
         let shown = format!("{:?}", tag.value);
-        CqlValue::Tuple(vec![Some(text(tag.key.as_str())), Some(text(&shown)), Some(blob(tag.value.to_bytes()))])
+        CqlValue::Tuple(vec![
+            Some(text(tag.key.as_str())),
+            Some(text(&shown)),
+            Some(blob(tag.value.to_bytes())),
+        ])
     };
     vec![
         text(entry.kind().name()),
@@ -463,7 +481,18 @@ pub(crate) fn entry_of(mut row: Columns) -> Result<Entry> {
         other => return Err(corrupt(format!("an entry of kind {other}"))),
     };
     let tags = tags?;
-    Ok(Entry { at: At { parent, name }, owner, group, mode, created, modified, revision, expires, tags, body })
+    Ok(Entry {
+        at: At { parent, name },
+        owner,
+        group,
+        mode,
+        created,
+        modified,
+        revision,
+        expires,
+        tags,
+        body,
+    })
 }
 
 fn replica_of(value: CqlValue) -> Result<Replica> {

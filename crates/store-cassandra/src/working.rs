@@ -16,9 +16,7 @@ use exacat_store::UsageOf;
 use exacat_store::rules::{self, Trashed, View};
 
 use crate::known::Known;
-use crate::rows::{
-    Counted, Key, Remembered, Row, Totals, Where, copy_of, derived_copy, explicit_copy,
-};
+use crate::rows::{Counted, Key, Remembered, Row, Totals, Where, copy_of, derived_copy, explicit_copy};
 
 /// Rows that changed, and are not in the log yet.
 pub(crate) type Changed = BTreeMap<Key, Option<Arc<Row>>>;
@@ -408,8 +406,11 @@ impl rules::State for Working<'_> {
         let bounds = member_bounds(collection);
         let range = (Bound::Included(bounds.0), Bound::Included(bounds.1));
         let in_group = self.look.group.into_iter().flat_map(|group| group.range(range.clone()));
-        let members: Vec<Key> =
-            in_group.map(|(key, _)| key).chain(self.own.range(range.clone()).map(|(key, _)| key)).cloned().collect();
+        let members: Vec<Key> = in_group
+            .map(|(key, _)| key)
+            .chain(self.own.range(range.clone()).map(|(key, _)| key))
+            .cloned()
+            .collect();
         for key in members {
             self.own.insert(key, None);
         }
@@ -484,8 +485,5 @@ impl rules::State for Working<'_> {
 
 /// The first and last key a member of this collection can have.
 pub(crate) fn member_bounds(collection: Guid) -> (Key, Key) {
-    (
-        Key::Member { collection, guid: Guid([0; 16]) },
-        Key::Member { collection, guid: Guid([0xff; 16]) },
-    )
+    (Key::Member { collection, guid: Guid([0; 16]) }, Key::Member { collection, guid: Guid([0xff; 16]) })
 }

@@ -11,6 +11,7 @@ mod listing;
 mod lookup;
 mod moving;
 mod register;
+mod schema;
 mod serve;
 mod service;
 mod sets;
@@ -42,6 +43,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         // These need no server, or are one.
         Command::Completions(args) => return service::completions(&args),
         Command::Serve(args) => return apart(serve::serve(args, &global.connection, style)).await,
+        Command::Schema(command) => return apart(schema::schema(command, style)).await,
         Command::Bench(args) => return apart(service::bench(args, style)).await,
         Command::Snapshot(
             ref command @ (SnapshotCommand::Ls { offline: true }
@@ -129,6 +131,7 @@ async fn dispatch(
         Command::Snapshot(command) => apart(snapshots::snapshot(context, command)),
         Command::Backup(args) => apart(async move { snapshots::backup(context, &args, global).await }),
         Command::Serve(_)
+        | Command::Schema(_)
         | Command::Bench(_)
         | Command::Clone(_)
         | Command::Restore(_)

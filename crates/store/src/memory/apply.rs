@@ -183,9 +183,10 @@ impl rules::State for State {
     }
 
     fn tokens_of(&self, user: UserId) -> Vec<RecordKey> {
-        let tokens = self.records.iter().filter(
-            |(_, (record, _))| matches!(record, Record::Token(token) if token.user == user),
-        );
+        let tokens = self
+            .records
+            .iter()
+            .filter(|(_, (record, _))| matches!(record, Record::Token(token) if token.user == user));
         tokens.map(|(key, _)| *key).collect()
     }
 

@@ -49,7 +49,10 @@ impl State {
             trash: BTreeMap::new(),
             members: BTreeMap::new(),
             bookings: BTreeMap::new(),
-            records: rules::new_records().into_iter().map(|record| (record.key(), (record, Revision(0)))).collect(),
+            records: rules::new_records()
+                .into_iter()
+                .map(|record| (record.key(), (record, Revision(0))))
+                .collect(),
             deletions: BTreeMap::new(),
             changes: Vec::new(),
             operations: BTreeMap::new(),

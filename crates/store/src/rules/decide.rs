@@ -140,7 +140,12 @@ fn reserves_from(booking: &Booking, of: QuotaOf) -> bool {
 }
 
 /// No figure grows beyond its limit.
-pub(super) fn quota_allows(state: &dyn View, of: QuotaOf, before: &Usage, after: &Usage) -> Result<(), Refusal> {
+pub(super) fn quota_allows(
+    state: &dyn View,
+    of: QuotaOf,
+    before: &Usage,
+    after: &Usage,
+) -> Result<(), Refusal> {
     let Some((Record::Quota(quota), _)) = state.record(RecordKey::Quota(of)) else {
         return Ok(());
     };

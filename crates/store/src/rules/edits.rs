@@ -74,7 +74,13 @@ impl Edited {
 }
 
 /// Decides the row `Update`.
-pub(super) fn update(state: &dyn View, at: &At, expect: Expect, edits: &[Edit], revision: Revision) -> Decided {
+pub(super) fn update(
+    state: &dyn View,
+    at: &At,
+    expect: Expect,
+    edits: &[Edit],
+    revision: Revision,
+) -> Decided {
     limit("the number of edits of an update", edits.len(), EDITS_PER_UPDATE_MAX)?;
     let entry = target(state, at, expect)?;
     let mut edited = Edited::new(entry.clone());

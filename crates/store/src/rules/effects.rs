@@ -2,8 +2,8 @@
 //! state again (clause H3).
 
 use exacat_model::{
-    Body, Booking, Change, Deletion, DeletionId, Effect, Entry, FieldChange, Guid, Location,
-    PurgeTarget, QuotaOf, Record, RecordKey, Replica, SeNumber, TrashId,
+    Body, Booking, Change, Deletion, DeletionId, Effect, Entry, FieldChange, Guid, Location, PurgeTarget,
+    QuotaOf, Record, RecordKey, Replica, SeNumber, TrashId,
 };
 
 use super::edits::Edited;

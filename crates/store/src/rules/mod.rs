@@ -10,10 +10,9 @@ mod edits;
 mod effects;
 
 use exacat_model::{
-    AccountName, At, Body, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Group, GroupId, Guid, Lfn, Location,
-    Mode, Name, QuotaOf, Record,
-    RecordKey, RecordKind, Replica, ReplicaState, Revision, Role, SeNumber, TimeMs, TrashId, Usage, User,
-    UserId, canonical_struct,
+    AccountName, At, Body, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Group, GroupId, Guid, Lfn,
+    Location, Mode, Name, QuotaOf, Record, RecordKey, RecordKind, Replica, ReplicaState, Revision, Role,
+    SeNumber, TimeMs, TrashId, Usage, User, UserId, canonical_struct,
 };
 
 use crate::Refusal;

@@ -11,7 +11,9 @@ use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
 use exacat_testkit::fronted::{Before, Fronted};
 use exacat_testkit::history::{self, Clients};
 use exacat_testkit::random::{outcome_name, request};
-use exacat_testkit::scene::{at, create, guid, lfn, new_directory, new_file, remove, remove_empty, rename, top};
+use exacat_testkit::scene::{
+    at, create, guid, lfn, new_directory, new_file, remove, remove_empty, rename, top,
+};
 use exacat_testkit::{TestClock, UnderTest, winners};
 
 /// Three servers of a new catalogue.
@@ -288,7 +290,8 @@ async fn a_server_that_vanishes_leaves_a_whole_catalogue() {
                 answered
             })
         };
-        let answered = tokio::task::spawn_blocking(|| victim.join().expect("the victim")).await.expect("joined");
+        let answered =
+            tokio::task::spawn_blocking(|| victim.join().expect("the victim")).await.expect("joined");
         let other = catalogue.one_more().await;
         for number in 0..answered {
             let path = lfn(&format!("/v{turn}-{number}"));
@@ -297,7 +300,11 @@ async fn a_server_that_vanishes_leaves_a_whole_catalogue() {
             assert_eq!(entry.owner, UserId(1));
         }
         let outcome = other
-            .apply(request(u64::MAX - u64::from(turn), UserId::ADMIN, vec![create(new_directory(top(&format!("after{turn}"))))]))
+            .apply(request(
+                u64::MAX - u64::from(turn),
+                UserId::ADMIN,
+                vec![create(new_directory(top(&format!("after{turn}"))))],
+            ))
             .await
             .expect("answered");
         assert_eq!(outcome_name(&outcome[0]), "Applied");
