@@ -22,9 +22,38 @@ use crate::limits::{SLICE_ROWS, STATEMENT_TIMEOUT};
 use crate::settings::CassandraSettings;
 use crate::tables::{Bound, Columns, Values};
 
+/// What becomes of a statement, as a test wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is sent, and its answer comes back.
+    Answered,
+    /// It never arrives.
+    LostBefore,
+    /// It is carried out, and its answer is lost.
+    LostAfter,
+}
+
+/// What a statement does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatementKind {
+    /// It reads.
+    Read,
+    /// It writes to the tables, or says that this was done.
+    Write,
+    /// It is a conditional batch: an append to the log.
+    Conditional,
+}
+
+/// The way to the cluster, as far as a test can make it fail.
+pub trait Faults: Send + Sync + 'static {
+    /// What becomes of the next statement.
+    fn fate(&self, kind: StatementKind) -> Fate;
+}
+
 /// A session in the catalogue's keyspace.
 pub(crate) struct Cluster {
     session: Session,
+    faults: Option<Arc<dyn Faults>>,
     prepared: RwLock<HashMap<&'static str, PreparedStatement>>,
     pub figures: Arc<Figures>,
 }
@@ -59,13 +88,36 @@ pub(crate) struct Slice {
 }
 
 impl Cluster {
-    pub async fn open(settings: &CassandraSettings) -> Result<Self> {
+    pub async fn open(settings: &CassandraSettings, faults: Option<Arc<dyn Faults>>) -> Result<Self> {
         let session = connect(settings).await?;
         session
             .use_keyspace(settings.keyspace.as_str(), true)
             .await
             .map_err(|error| failed("open the keyspace (exacat schema create makes one)", error))?;
-        Ok(Cluster { session, prepared: RwLock::default(), figures: Arc::default() })
+        Ok(Cluster { session, faults, prepared: RwLock::default(), figures: Arc::default() })
+    }
+
+    /// Sends a statement, or loses it or its answer.
+    async fn sent<T>(
+        &self,
+        kind: StatementKind,
+        statement: impl Future<Output = std::result::Result<T, impl std::fmt::Display>>,
+    ) -> Result<T> {
+        let (what, counter): (_, fn(&Figures)) = match kind {
+            StatementKind::Read => ("read", Figures::read),
+            StatementKind::Write => ("write", Figures::write),
+            StatementKind::Conditional => ("append to the log", Figures::conditional),
+        };
+        let fate = self.faults.as_ref().map_or(Fate::Answered, |faults| faults.fate(kind));
+        if fate == Fate::LostBefore {
+            return Err(failed(what, "a test lost the statement"));
+        }
+        counter(&self.figures);
+        let answer = statement.await.map_err(|error| failed(what, error))?;
+        match fate {
+            Fate::LostAfter => Err(failed(what, "a test lost the answer")),
+            Fate::Answered | Fate::LostBefore => Ok(answer),
+        }
     }
 
     async fn prepared(&self, text: &'static str) -> Result<PreparedStatement> {
@@ -106,13 +158,9 @@ impl Cluster {
         values: &Values,
         from: Option<PagingState>,
     ) -> Result<Slice> {
-        self.figures.read();
         let from = from.unwrap_or_else(PagingState::start);
-        let (result, paging) = self
-            .session
-            .execute_single_page(statement, values, from)
-            .await
-            .map_err(|error| failed("read", error))?;
+        let question = self.session.execute_single_page(statement, values, from);
+        let (result, paging) = self.sent(StatementKind::Read, question).await?;
         let result = result.into_rows_result().map_err(|error| failed("read", error))?;
         let rows = result.rows::<CqlRow>().map_err(|error| failed("read", error))?;
         let rows = rows.collect::<std::result::Result<Vec<_>, _>>().map_err(|error| failed("read", error))?;
@@ -138,9 +186,8 @@ impl Cluster {
     pub async fn write(&self, bound: &Bound, moment: i64) -> Result<()> {
         let mut statement = self.prepared(bound.text).await?;
         statement.set_timestamp(Some(moment));
-        self.figures.write();
-        let done = self.session.execute_unpaged(&statement, &bound.values).await;
-        done.map(drop).map_err(|error| failed("write", error))
+        let write = self.session.execute_unpaged(&statement, &bound.values);
+        self.sent(StatementKind::Write, write).await.map(drop)
     }
 
     /// Writes rows of one partition together, as of this moment.
@@ -155,8 +202,7 @@ impl Cluster {
             batch.append_statement(self.prepared(bound.text).await?);
         }
         let values: Vec<&Values> = bounds.iter().map(|bound| &bound.values).collect();
-        self.figures.write();
-        self.session.batch(&batch, values).await.map(drop).map_err(|error| failed("write", error))
+        self.sent(StatementKind::Write, self.session.batch(&batch, values)).await.map(drop)
     }
 
     /// One conditional batch. Was it applied? An error says nothing about that.
@@ -167,9 +213,7 @@ impl Cluster {
             batch.append_statement(self.prepared(bound.text).await?);
         }
         let values: Vec<&Values> = bounds.iter().map(|bound| &bound.values).collect();
-        self.figures.conditional();
-        let result =
-            self.session.batch(&batch, values).await.map_err(|error| failed("append to the log", error))?;
+        let result = self.sent(StatementKind::Conditional, self.session.batch(&batch, values)).await?;
         let result = result.into_rows_result().map_err(|error| failed("append to the log", error))?;
         // What other columns come along differs between servers and outcomes.
         let place = result.column_specs().iter().position(|column| column.name() == "[applied]");

@@ -22,7 +22,7 @@ use exacat_store::{ApplyError, Clock};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
-use crate::cluster::{Cluster, failed};
+use crate::cluster::{Cluster, Faults, failed};
 use crate::deciding::{Waiting, decide_group};
 use crate::known::{Group, Known};
 use crate::limits::{ATTEMPT_PAUSE, GROUP_CHANGES_MAX, ROUNDS_MAX};
@@ -41,6 +41,9 @@ struct Fetched {
     queues: Vec<(exacat_model::SeNumber, Vec<(Key, Option<Row>)>)>,
 }
 
+/// A group on its way to the tables: its last change, and the stretch that begins after it, if it filled the one before.
+type Settling = tokio::task::JoinHandle<Result<(Revision, Option<u64>)>>;
+
 /// What this server is and knows.
 pub(crate) struct Engine {
     pub cluster: Cluster,
@@ -53,13 +56,18 @@ pub(crate) struct Engine {
     /// The last of them that succeeded.
     looking: tokio::sync::Mutex<u64>,
     pub moved: Notify,
+    stretch_changes: u64,
     closed: Mutex<Option<String>>,
 }
 
 impl Engine {
     /// Finds the end of the log and what must always be known.
-    pub async fn open(settings: &CassandraSettings, clock: Arc<dyn Clock>) -> Result<Self> {
-        let cluster = Cluster::open(settings).await?;
+    pub async fn open(
+        settings: &CassandraSettings,
+        clock: Arc<dyn Clock>,
+        faults: Option<Arc<dyn Faults>>,
+    ) -> Result<Self> {
+        let cluster = Cluster::open(settings, faults).await?;
         let stretches = log::stretches(&cluster).await?;
         let Some(stretch) = stretches.last().copied() else {
             return Err(Error::new(ErrorKind::Corrupt, "the log has no beginning"));
@@ -97,6 +105,7 @@ impl Engine {
             looks: AtomicU64::new(0),
             looking: tokio::sync::Mutex::new(0),
             moved: Notify::new(),
+            stretch_changes: settings.stretch_changes,
             closed: Mutex::new(None),
         };
         engine.check().await?;
@@ -274,7 +283,7 @@ impl Engine {
     /// Takes requests as they come, until nobody can send any more.
     pub async fn run(self: Arc<Self>, mut requests: mpsc::Receiver<Waiting>) {
         let mut waiting: VecDeque<Waiting> = VecDeque::new();
-        let mut settling: Option<tokio::task::JoinHandle<Result<Revision>>> = None;
+        let mut settling: Option<Settling> = None;
         loop {
             if waiting.is_empty() {
                 match requests.recv().await {
@@ -330,7 +339,7 @@ impl Engine {
     async fn group(
         self: Arc<Self>,
         waiting: &mut VecDeque<Waiting>,
-        settling: &mut Option<tokio::task::JoinHandle<Result<Revision>>>,
+        settling: &mut Option<Settling>,
     ) -> std::result::Result<(), Failure> {
         let mut checked = false;
         let mut rounds = 0;
@@ -364,7 +373,8 @@ impl Engine {
             self.settle_last(settling, decided.head).await.map_err(Failure::Before)?;
             let position = Position { head: decided.head, ..*self.position.lock() };
             let images = decided.images();
-            let appending = Appending::new(position, &decided.changes, &images).map_err(Failure::Before)?;
+            let appending = Appending::new(position, &decided.changes, &images, self.stretch_changes)
+                .map_err(Failure::Before)?;
             let appended = appending.append(&self.cluster).await;
             let requests = decided.outcomes.len();
             match appended.map_err(|error| Failure::Unknown { error, requests })? {
@@ -388,10 +398,11 @@ impl Engine {
                         let last = group.last;
                         settle(&engine.cluster, &group).await?;
                         log::settled(&engine.cluster, position.stretch, last).await?;
-                        if sealed {
-                            log::begin(&engine.cluster, last.0 + 1).await?;
+                        let next = sealed.then_some(last.0 + 1);
+                        if let Some(next) = next {
+                            log::begin(&engine.cluster, next).await?;
                         }
-                        Ok(last)
+                        Ok((last, next))
                     }));
                     return Ok(());
                 }
@@ -400,19 +411,13 @@ impl Engine {
     }
 
     /// Makes sure that everything up to `head` is in the tables: only the last group may not be, and nothing is appended before it is.
-    async fn settle_last(
-        &self,
-        settling: &mut Option<tokio::task::JoinHandle<Result<Revision>>>,
-        head: Revision,
-    ) -> Result<()> {
+    async fn settle_last(&self, settling: &mut Option<Settling>, head: Revision) -> Result<()> {
         if let Some(task) = settling.take() {
             match task.await {
-                Ok(Ok(settled)) => {
+                Ok(Ok((settled, next))) => {
                     let mut position = self.position.lock();
                     position.settled = position.settled.max(settled);
-                    if settled.0 + 1 > position.stretch + crate::limits::STRETCH_CHANGES - 1 {
-                        position.stretch = settled.0 + 1;
-                    }
+                    position.stretch = position.stretch.max(next.unwrap_or(0));
                 }
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "a group is not in the tables yet, it is written again")

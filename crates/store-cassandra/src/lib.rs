@@ -35,6 +35,10 @@ mod store;
 mod tables;
 mod working;
 
+pub use cluster::{Fate, Faults, StatementKind};
 pub use schema::{SchemaStatus, check_schema, clear_schema, create_schema, drop_schema, upgrade_schema};
 pub use settings::CassandraSettings;
 pub use store::CassandraStore;
+
+#[cfg(test)]
+mod tests;

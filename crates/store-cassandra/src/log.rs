@@ -10,7 +10,7 @@ use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 
 use crate::cluster::{Cluster, failed, moment};
 use crate::known::Group;
-use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX, STRETCH_CHANGES};
+use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX};
 use crate::rows::Image;
 use crate::tables::{Bound, Columns, big, blob, corrupt, text, time};
 
@@ -126,13 +126,18 @@ pub(crate) struct Appending {
 
 impl Appending {
     /// Puts a group into words: its changes, and what it makes of rows.
-    pub fn new(position: Position, changes: &[Change], images: &[Image]) -> Result<Self> {
+    pub fn new(
+        position: Position,
+        changes: &[Change],
+        images: &[Image],
+        stretch_changes: u64,
+    ) -> Result<Self> {
         let (Some(first), Some(last)) = (changes.first(), changes.last()) else {
             return Err(Error::new(ErrorKind::Invalid, "a group has changes"));
         };
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| failed("be asked: no randomness", error))?;
-        let sealed = last.revision.0 + 1 >= position.stretch + STRETCH_CHANGES;
+        let sealed = last.revision.0 + 1 >= position.stretch.saturating_add(stretch_changes);
         let condition = if sealed {
             Bound {
                 text: "UPDATE log SET head = ?, next = ? WHERE stretch = ? IF head = ? AND next = null",

@@ -103,7 +103,7 @@ pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> R
     for statement in statements(VERSIONS[0]) {
         run(&session, &statement.replacen("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1)).await?;
     }
-    fill(&Cluster::open(settings).await?).await?;
+    fill(&Cluster::open(settings, None).await?).await?;
     let version = VERSIONS.len();
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(|error| failed("be given an id: no randomness", error))?;
@@ -177,13 +177,17 @@ pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
         .use_keyspace(&settings.keyspace, true)
         .await
         .map_err(|error| failed("open the keyspace", error))?;
-    for statement in statements(VERSIONS[0]) {
-        let table = statement.split_whitespace().nth(2).unwrap_or_default();
-        if table != "schema_version" {
-            run(&session, &format!("TRUNCATE {table}")).await?;
-        }
-    }
-    fill(&Cluster::open(settings).await?).await
+    let tables: Vec<String> = statements(VERSIONS[0])
+        .iter()
+        .filter_map(|statement| statement.split_whitespace().nth(2).map(str::to_owned))
+        .filter(|table| table != "schema_version")
+        .collect();
+    Cluster::all(tables.into_iter().map(|table| {
+        let session = &session;
+        async move { run(session, &format!("TRUNCATE {table}")).await }
+    }))
+    .await?;
+    fill(&Cluster::open(settings, None).await?).await
 }
 
 /// Takes keyspace and all away. For tests: there is no way back.

@@ -2,6 +2,8 @@
 
 use exacat_model::{Error, Result};
 
+use crate::limits::{ROWS_KNOWN_MAX, STRETCH_CHANGES};
+
 /// Bytes of a keyspace's name that Cassandra takes.
 const KEYSPACE_BYTES_MAX: usize = 48;
 /// Nodes named to begin with; the others are found.
@@ -18,6 +20,8 @@ pub struct CassandraSettings {
     pub keyspace: String,
     /// Rows known in memory, about.
     pub rows_known: usize,
+    /// Changes of one stretch of the log, about. Servers of one catalogue need not agree on it.
+    pub stretch_changes: u64,
 }
 
 impl CassandraSettings {
@@ -50,8 +54,12 @@ impl CassandraSettings {
                 "not a keyspace (small letters, digits and _, at most {KEYSPACE_BYTES_MAX}): {keyspace:.100?}"
             ));
         }
-        let rows_known = crate::limits::ROWS_KNOWN_MAX;
-        Ok(CassandraSettings { hosts: list, keyspace: keyspace.to_owned(), rows_known })
+        Ok(CassandraSettings {
+            hosts: list,
+            keyspace: keyspace.to_owned(),
+            rows_known: ROWS_KNOWN_MAX,
+            stretch_changes: STRETCH_CHANGES,
+        })
     }
 
     /// Reads `cassandra://host1,host2/keyspace`.

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::audit;
+use crate::cluster::Faults;
 use crate::deciding::Waiting;
 use crate::engine::Engine;
 use crate::limits::{LOOK_EVERY, QUEUE_REQUESTS_MAX};
@@ -39,8 +40,17 @@ pub struct CassandraStore {
 impl CassandraStore {
     /// Opens the catalogue in a keyspace: refused if there is none, or of a version this program does not know.
     pub async fn open(settings: CassandraSettings, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
+        Self::open_with(settings, clock, None).await
+    }
+
+    /// The same, over a way to the cluster that a test can make fail.
+    pub async fn open_with(
+        settings: CassandraSettings,
+        clock: Arc<dyn Clock>,
+        faults: Option<Arc<dyn Faults>>,
+    ) -> Result<Arc<Self>> {
         check_schema(&settings).await?.usable(&settings)?;
-        let engine = Arc::new(Engine::open(&settings, clock).await?);
+        let engine = Arc::new(Engine::open(&settings, clock, faults).await?);
         let (requests, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
         let running = tokio::spawn(engine.clone().run(queue));
         Ok(Arc::new(CassandraStore {

@@ -26,7 +26,8 @@
 //! * **A7 unavailable means not done.** After `ApplyError::Unavailable` or `TooLarge` nothing of the request was
 //!   or will be done. Anything else that is not an outcome is `Unknown`.
 //! * **A8 limits.** A request with more than `BATCH_MUTATIONS_MAX` mutations, or whose encoded bytes exceed
-//!   `BATCH_BYTES_MAX`, is `TooLarge`. Limits of entries are refused by mutation, with `Limit`.
+//!   `BATCH_BYTES_MAX`, is `TooLarge`. Limits of entries are refused by mutation, with `Limit`; so is a mutation whose
+//!   change is larger than the store's log takes in one piece, which is 3 MiB or more.
 //! * **A9 refusals in order.** Where several refusals are due, the first in the mutation's row below is given.
 //! * **A10 nothing in use is queued for deletion.** A physical copy is an SE and a PFN, whether derived or explicit.
 //!   Whatever makes one a replica that takes space (`Create`, `Update`, `Commit`) or books one (`Book`) takes its

@@ -44,13 +44,14 @@ pub struct CassandraFactory {
     pub hosts: String,
     /// Rows a server knows, about; few, so that it forgets often.
     pub rows_known: usize,
+    /// Changes of one stretch of the log; few, so that there are many.
+    pub stretch_changes: u64,
 }
 
 impl CassandraFactory {
     /// On the ring of the environment.
     pub fn on(hosts: String) -> Self {
-        let rows_known = 100_000;
-        CassandraFactory { hosts, rows_known }
+        CassandraFactory { hosts, rows_known: 100_000, stretch_changes: 500 }
     }
 
     async fn keyspace(&self) -> Used {
@@ -61,6 +62,7 @@ impl CassandraFactory {
                 let _ = store.close().await;
             }
             used.settings.rows_known = self.rows_known;
+            used.settings.stretch_changes = self.stretch_changes;
             clear_schema(&used.settings).await.expect("a keyspace is emptied");
             return used;
         }
@@ -68,6 +70,7 @@ impl CassandraFactory {
         let keyspace = format!("exacat_test_{}_{number}", std::process::id());
         let mut settings = CassandraSettings::new(&self.hosts, &keyspace).expect("settings");
         settings.rows_known = self.rows_known;
+        settings.stretch_changes = self.stretch_changes;
         let copies = self.hosts.split(',').count().min(3);
         let replication = format!("{{'class': 'NetworkTopologyStrategy', 'datacenter1': {copies}}}");
         // What a process of this number left some other day.
@@ -100,6 +103,11 @@ impl Servers {
         let store = opened.expect("a store opens on what others use");
         used.stores.push(store.clone());
         store
+    }
+
+    /// Keeps a server of it that was opened elsewhere, to see it ended before the keyspace is used again.
+    pub fn keep(&mut self, store: Arc<CassandraStore>) {
+        self.used.as_mut().expect("it is in use").stores.push(store);
     }
 
     /// Where the catalogue is.

@@ -9,6 +9,7 @@
 )]
 
 mod conformance;
+mod faults;
 mod histories;
 mod random;
 mod servers;

@@ -1,5 +1,5 @@
 //! Random sequences on a ring and on the reference: all outcomes, all state, and what it left when it is opened again; with a server that
-//! knows much, and with one that forgets all the time.
+//! knows much, and with one that forgets all the time and whose log has many stretches.
 
 use exacat_testkit::cassandra::{CassandraFactory, ring};
 use exacat_testkit::random::{self, Settings, Tally};
@@ -31,6 +31,6 @@ async fn it_does_what_the_reference_does() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_does_so_when_it_forgets_all_the_time() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };
-    let forgetful = CassandraFactory { rows_known: 60, ..factory };
+    let forgetful = CassandraFactory { rows_known: 60, stretch_changes: 7, ..factory };
     run(&forgetful, 3500..3500 + 2 * rounds()).await;
 }

@@ -1,0 +1,108 @@
+//! Statements that get lost, or whose answers do: every one of every mutation. Whoever asks again under the same operation id gets what
+//! came of it, and nothing is lost or done twice.
+
+use std::sync::Arc;
+
+use exacat_store::Clock;
+use exacat_store::{ApplyError, Outcome, Request, Store};
+use exacat_store_cassandra::{CassandraStore, Fate, Faults, StatementKind};
+use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
+use exacat_testkit::random::{self, Generator, View, same_outcome};
+use exacat_testkit::{Dump, TestClock, rounds};
+use parking_lot::Mutex;
+
+/// Times a request is asked again, at most.
+const ASKED_AGAIN_MAX: usize = 60;
+
+/// Loses statements by a seed, or one of a number.
+struct Losing {
+    rng: Mutex<fastrand::Rng>,
+    /// Of a hundred.
+    percent: Mutex<u8>,
+    /// How many were lost, by kind and fate.
+    lost: Mutex<std::collections::BTreeMap<(String, String), usize>>,
+}
+
+impl Faults for Losing {
+    fn fate(&self, kind: StatementKind) -> Fate {
+        let mut rng = self.rng.lock();
+        if rng.u8(..100) >= *self.percent.lock() {
+            return Fate::Answered;
+        }
+        let fate = if rng.bool() { Fate::LostBefore } else { Fate::LostAfter };
+        *self.lost.lock().entry((format!("{kind:?}"), format!("{fate:?}"))).or_default() += 1;
+        fate
+    }
+}
+
+async fn answered(store: &dyn Store, request: &Request) -> Vec<Outcome> {
+    for _ in 0..ASKED_AGAIN_MAX {
+        match store.apply(request.clone()).await {
+            Ok(outcomes) => return outcomes,
+            Err(ApplyError::TooLarge(why)) => panic!("{why}"),
+            Err(ApplyError::Unknown(_) | ApplyError::Unavailable(_)) => {}
+        }
+    }
+    panic!("{ASKED_AGAIN_MAX} answers in a row were lost");
+}
+
+/// Goal: whatever statement is lost, on the way there or on the way back, outcomes and state are those of the reference. Method: random
+/// mutations, one each, through a way that loses some of a hundred statements; now and then another server takes over; at the end everything is
+/// compared over a way that loses nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_statement_is_lost_nothing_is_lost_or_doubled() {
+    let Some(factory) = ring().map(CassandraFactory::on) else { return };
+    for seed in 0..2 * rounds() {
+        let clock = TestClock::new();
+        let mut catalogue = Servers::start(&factory, &clock).await;
+        let losing = Arc::new(Losing {
+            rng: Mutex::new(fastrand::Rng::with_seed(seed)),
+            percent: Mutex::new(0),
+            lost: Mutex::default(),
+        });
+        let mut lossy = open(&mut catalogue, &clock, &losing).await;
+        let model = random::model(&clock);
+        let mut generator = Generator::new(9000 + seed);
+        let mut requests = generator.beginning();
+        *losing.percent.lock() = 4;
+        for step in 0..150 {
+            let request = match requests.pop() {
+                Some(request) => request,
+                None => {
+                    clock.turn(200);
+                    let view = View::of(&*model).await;
+                    let mut request = generator.request(&view, clock.now());
+                    request.mutations.truncate(1);
+                    request
+                }
+            };
+            let expected = model.apply(request.clone()).await.expect("the reference answers");
+            let got = answered(&*lossy, &request).await;
+            let same = expected.len() == got.len()
+                && expected.iter().zip(&got).all(|(one, other)| same_outcome(one, other));
+            assert!(same, "seed {seed}, step {step}: {got:?}, expected {expected:?}, of {request:?}");
+            if step % 40 == 39 {
+                // What the server before had under way it may still do: it is of a moment of the log, and harms nothing.
+                *losing.percent.lock() = 0;
+                lossy = open(&mut catalogue, &clock, &losing).await;
+                *losing.percent.lock() = 4;
+            }
+        }
+        *losing.percent.lock() = 0;
+        let lost = losing.lost.lock().clone();
+        assert!(lost.len() == 6, "each kind of statement is lost both ways: {lost:?}");
+        let other = catalogue.one_more().await;
+        let (expected, got) = (Dump::of(&*model, clock.now()).await, Dump::of(&*other, clock.now()).await);
+        let difference = expected.difference("expected", &got, "got     ");
+        assert!(difference.is_none(), "seed {seed}: the state differs\n{}", difference.expect("some"));
+    }
+}
+
+async fn open(catalogue: &mut Servers, clock: &TestClock, losing: &Arc<Losing>) -> Arc<CassandraStore> {
+    let faults: Arc<dyn Faults> = losing.clone();
+    let settings = catalogue.settings().clone();
+    let opened = CassandraStore::open_with(settings, clock.shared(), Some(faults)).await;
+    let store = opened.expect("a store opens");
+    catalogue.keep(store.clone());
+    store
+}
