@@ -33,7 +33,9 @@ use crate::merger::Pending;
 use crate::run::{Cache, Held};
 use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::snapshot::Keeper;
-use crate::state::{AsOf, Hints, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
+use crate::state::{
+    AsOf, Hints, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State,
+};
 use crate::writer::{Command, Weighed};
 
 /// What readers and the writer share.
@@ -211,7 +213,10 @@ impl EmbeddedStore {
 
     /// Answers from the state as it is, once what was seen is durable. The disk is waited for without the lock: what is
     /// not in memory is read, and the state, as it is then, asked again.
-    async fn look<T>(&self, mut answer: impl FnMut(Lookup<'_>) -> std::result::Result<T, Defect>) -> Result<T> {
+    async fn look<T>(
+        &self,
+        mut answer: impl FnMut(Lookup<'_>) -> std::result::Result<T, Defect>,
+    ) -> Result<T> {
         self.look_as_of(|look| Ok((answer(look)?, look.state.revision))).await
     }
 

@@ -3,9 +3,7 @@
 //! A look-up reads the state of a moment: directories, accounts and records in memory, everything else in the table. It
 //! waits for the disk where it must - or, for who holds the lock, it does not, see [`Held`].
 
-use exacat_model::{
-    At, DirId, Edit, Entry, EntryId, Guid, Mutation, PurgeTarget, Revision, TrashId,
-};
+use exacat_model::{At, DirId, Edit, Entry, EntryId, Guid, Mutation, PurgeTarget, Revision, TrashId};
 
 use super::{Above, State};
 use crate::defect::Defect;
