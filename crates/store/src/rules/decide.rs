@@ -480,10 +480,10 @@ fn set_record(state: &dyn View, record: &Record, expect: ExpectRecord) -> Decide
     let key = record.key();
     let there = state.record(key);
     record_expected(there.as_ref(), expect)?;
-    if let Some(name) = record.unique_name() {
-        if state.record_named(key.kind(), name).is_some_and(|other| other != key) {
-            return Err(Refusal::InUse(format!("another {} has the name {name}", key.kind().name())));
-        }
+    if let Some(name) = record.unique_name()
+        && state.record_named(key.kind(), name).is_some_and(|other| other != key)
+    {
+        return Err(Refusal::InUse(format!("another {} has the name {name}", key.kind().name())));
     }
     let needs: Vec<RecordKey> = match record {
         Record::User(user) => {
