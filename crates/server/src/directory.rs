@@ -109,25 +109,6 @@ impl DataDirectory {
         write(&path, format!("{guid}\n").as_bytes(), PUBLIC)?;
         Ok(guid)
     }
-
-    /// Keeps the id of a catalogue that is elsewhere. Refused if the directory is another's.
-    pub fn keep_catalogue_id(&self, id: Guid) -> Result<Guid> {
-        let path = self.data.join("catalogue.id");
-        match read(&path)? {
-            Some(text) if text.trim() == id.to_string() => {}
-            Some(text) => {
-                let (path, other) = (path.display(), text.trim().to_owned());
-                return Err(Error::new(
-                    ErrorKind::Conflict,
-                    format!(
-                        "{path}: this directory is of catalogue {other}, not {id}: give another with --data"
-                    ),
-                ));
-            }
-            None => write(&path, format!("{id}\n").as_bytes(), PUBLIC)?,
-        }
-        Ok(id)
-    }
 }
 
 /// A new GUID of this moment.

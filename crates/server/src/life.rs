@@ -10,7 +10,6 @@ use exacat_catalogue::Catalogue;
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result};
 use exacat_store::Store;
 use exacat_store::memory::MemoryStore;
-use exacat_store_cassandra::{CassandraStore, check_schema};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use futures::future::BoxFuture;
 use tokio::net::{TcpListener, UnixListener};
@@ -129,9 +128,8 @@ impl Server {
 
 async fn open_store(settings: &ServerSettings, directory: &DataDirectory) -> Result<Arc<dyn Store>> {
     let clock = Arc::clone(&settings.clock);
-    match &settings.store {
+    match settings.store {
         StoreChoice::Memory => Ok(Arc::new(MemoryStore::new(clock))),
-        StoreChoice::Cassandra(cluster) => Ok(CassandraStore::open(cluster.clone(), clock).await?),
         StoreChoice::Embedded => {
             let history = settings.history;
             let embedded = EmbeddedSettings { history, ..EmbeddedSettings::at(directory.store()) };
@@ -235,15 +233,8 @@ async fn first_start(
             _ => return Err(Error::new(ErrorKind::Internal, "no token was issued")),
         }
     }
-    match &settings.store {
-        StoreChoice::Memory => return directory::new_guid(&*settings.clock),
-        StoreChoice::Cassandra(cluster) => {
-            // The same for all servers of the catalogue: what one answered another may be asked.
-            let id = check_schema(cluster).await?.catalogue;
-            let id = id.ok_or_else(|| Error::not_found("the catalogue on the cluster has no id"))?;
-            return directory.keep_catalogue_id(id);
-        }
-        StoreChoice::Embedded => {}
+    if settings.store == StoreChoice::Memory {
+        return directory::new_guid(&*settings.clock);
     }
     directory.catalogue_id(&*settings.clock)
 }

@@ -9,20 +9,17 @@ use std::time::Duration;
 use exacat_model::limits::FRAME_BYTES_MAX;
 use exacat_model::{AccountName, Error, Result, SnapshotName};
 use exacat_store::{Clock, SystemClock};
-use exacat_store_cassandra::CassandraSettings;
 use exacat_store_embedded::HistoryKept;
 use exacat_wire::native::limits::{BATCH_OPERATIONS_MAX, FRAME_BYTES_MAX_LEAST};
 
 /// Where the catalogue's state is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreChoice {
     /// The embedded store, in the data directory.
     #[default]
     Embedded,
     /// The memory store: everything is gone when the server ends. For tests.
     Memory,
-    /// A Cassandra or ScyllaDB cluster, which any number of servers share.
-    Cassandra(CassandraSettings),
 }
 
 /// A certificate made by someone else.

@@ -247,9 +247,6 @@ pub enum Command {
     Bench(BenchArgs),
     /// Run the service
     Serve(ServeArgs),
-    /// Make and check the tables of a catalogue on a cluster
-    #[command(subcommand)]
-    Schema(SchemaCommand),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }

@@ -3,73 +3,16 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
-use exacat_store_cassandra::CassandraSettings;
+use clap::{Args, ValueEnum};
 
 /// Where the catalogue's state is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum StoreArg {
     /// In the data directory
     #[default]
     Embedded,
     /// In memory: everything is gone when the server ends
     Memory,
-    /// On a cluster
-    Cassandra(CassandraSettings),
-}
-
-impl std::str::FromStr for StoreArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "embedded" => Ok(StoreArg::Embedded),
-            "memory" => Ok(StoreArg::Memory),
-            address if address.starts_with(CassandraSettings::SCHEME) => {
-                CassandraSettings::parse(address).map(StoreArg::Cassandra).map_err(|error| error.message)
-            }
-            other => Err(format!("embedded, memory or cassandra://HOST,HOST/KEYSPACE, not {other:?}")),
-        }
-    }
-}
-
-/// `exacat schema`
-#[derive(Debug, Subcommand)]
-pub enum SchemaCommand {
-    /// Make the tables of a catalogue on a cluster, with an empty catalogue in them
-    #[command(after_help = "\
-REPLICATION is what CQL takes, with the names of the cluster's datacenters; three copies are right for nearly everyone.
-An attempt that was cut off can be made again.
-
-Examples:
-  exacat schema create cassandra://db1,db2,db3/exacat --replication \"{'class': 'NetworkTopologyStrategy', 'dc1': 3}\"")]
-    Create {
-        /// The cluster and the keyspace
-        #[arg(value_name = "cassandra://HOST,HOST/KEYSPACE", value_parser = CassandraSettings::parse)]
-        cluster: CassandraSettings,
-        /// How often, and where, everything is kept
-        #[arg(long, value_name = "REPLICATION")]
-        replication: String,
-    },
-    /// Show which version of the tables there is; exit status 0 if this program can serve them
-    #[command(after_help = "\
-Examples:
-  exacat schema check cassandra://db1,db2,db3/exacat
-  exacat --json schema check cassandra://db1/exacat | jq .found")]
-    Check {
-        /// The cluster and the keyspace
-        #[arg(value_name = "cassandra://HOST,HOST/KEYSPACE", value_parser = CassandraSettings::parse)]
-        cluster: CassandraSettings,
-    },
-    /// Bring the tables to the version of this program
-    #[command(after_help = "\
-Examples:
-  exacat schema upgrade cassandra://db1,db2,db3/exacat")]
-    Upgrade {
-        /// The cluster and the keyspace
-        #[arg(value_name = "cassandra://HOST,HOST/KEYSPACE", value_parser = CassandraSettings::parse)]
-        cluster: CassandraSettings,
-    },
 }
 
 /// How the log looks.
@@ -97,7 +40,6 @@ Examples:
   exacat serve --history-keep 100GiB
   exacat serve --listen 127.0.0.1:0 --metrics 127.0.0.1:9420 --log-format json
   exacat serve --snapshot before-upgrade
-  exacat serve --store cassandra://db1,db2,db3/exacat --data /srv/exacat
   EXACAT_LOG=debug exacat serve --store memory --data /tmp/try")]
 pub struct ServeArgs {
     /// Where to speak the native protocol over TLS; port 0 takes a free one; none for nowhere
@@ -111,9 +53,8 @@ pub struct ServeArgs {
     /// Where to serve Prometheus metrics and health over HTTP; port 0 takes a free one; none for nowhere
     #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]
     pub metrics: String,
-    /// Where the catalogue's state is: in the data directory, in memory (gone when the server ends), or on a Cassandra or
-    /// ScyllaDB cluster, which any number of servers share, each with a data directory of its own
-    #[arg(long, value_name = "embedded|memory|cassandra://HOST,HOST/KEYSPACE", default_value = "embedded")]
+    /// Where the catalogue's state is
+    #[arg(long, value_enum, default_value_t)]
     pub store: StoreArg,
     /// Serve a snapshot of the catalogue in the data directory, for reading, also while the catalogue itself is served; its
     /// socket is in views/NAME of the data directory, and it listens nowhere else unless --listen is given

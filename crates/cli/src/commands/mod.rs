@@ -11,7 +11,6 @@ mod listing;
 mod lookup;
 mod moving;
 mod register;
-mod schema;
 mod serve;
 mod service;
 mod sets;
@@ -44,7 +43,6 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         // These need no server, or are one.
         Command::Completions(args) => return service::completions(&args),
         Command::Serve(args) => return apart(serve::serve(args, &global.connection, style)).await,
-        Command::Schema(command) => return apart(schema::schema(command, style)).await,
         Command::Bench(args) => return apart(service::bench(args, style)).await,
         Command::Snapshot(
             ref command @ (SnapshotCommand::Ls { offline: true }
@@ -167,7 +165,6 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Snapshot(command) => apart(snapshots::snapshot(context, command)),
         Command::Backup(args) => apart(async move { snapshots::backup(context, &args, global).await }),
         Command::Serve(_)
-        | Command::Schema(_)
         | Command::Bench(_)
         | Command::Clone(_)
         | Command::Restore(_)

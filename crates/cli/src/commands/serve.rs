@@ -89,10 +89,9 @@ fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failur
         args::listener(&args.listen).map_err(|error| Failure::local(format!("--listen: {error}")))?;
     settings.metrics =
         args::listener(&args.metrics).map_err(|error| Failure::local(format!("--metrics: {error}")))?;
-    settings.store = match &args.store {
+    settings.store = match args.store {
         StoreArg::Embedded => StoreChoice::Embedded,
         StoreArg::Memory => StoreChoice::Memory,
-        StoreArg::Cassandra(cluster) => StoreChoice::Cassandra(cluster.clone()),
     };
     settings.history = parse::history_kept(&args.history_keep)
         .map_err(|error| Failure::local(format!("--history-keep: {error}")))?;
