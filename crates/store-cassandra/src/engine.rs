@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use exacat_model::{Error, ErrorKind, Result, Revision};
+use exacat_model::{Error, ErrorKind, Result, Revision, SeNumber};
 use exacat_store::{ApplyError, Clock};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
@@ -34,11 +34,14 @@ use crate::slices;
 use crate::tables::{self, Columns};
 use crate::working::{Look, Need};
 
+/// Rows as the tables have them; none where there is none.
+type FetchedRows = Vec<(Key, Option<Row>)>;
+
 /// What was fetched, and not compared with the log yet.
 struct Fetched {
     epoch: u64,
-    rows: Vec<(Key, Option<Row>)>,
-    queues: Vec<(exacat_model::SeNumber, Vec<(Key, Option<Row>)>)>,
+    rows: FetchedRows,
+    queues: Vec<(SeNumber, FetchedRows)>,
 }
 
 /// A group on its way to the tables: its last change, and the stretch that begins after it, if it filled the one before.

@@ -44,8 +44,8 @@ async fn run(session: &Session, statement: &str) -> Result<()> {
 async fn version_of(session: &Session, keyspace: &str) -> Result<Option<(u32, Guid)>> {
     let question = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
     let found = session.query_unpaged(question, (keyspace, "schema_version")).await;
-    let found = found.and_then(|result| Ok(result.into_rows_result().map(|rows| rows.rows_num())));
-    if found.map_err(|error| failed("be asked for the tables", error))?.unwrap_or(0) == 0 {
+    let found = found.map_err(|error| failed("be asked for the tables", error))?;
+    if found.into_rows_result().map_or(0, |rows| rows.rows_num()) == 0 {
         return Ok(None);
     }
     let question = format!("SELECT version, catalogue FROM \"{keyspace}\".schema_version WHERE id = 0");
