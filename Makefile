@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-peers test-long test-crash test-faults test-real clean prerequisites
+.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-peers test-clients test-long test-crash test-faults test-real clean prerequisites
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -64,6 +64,10 @@ test-crash: prerequisites ## kill -9 loops of the real server at length
 test-faults: prerequisites ## failing disks, flipped bits, power cuts, repairs, random merges at length; EXACAT_TEST_SEED repeats one
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-store-embedded --lib -- \
 	    fault crash damage repairing restoring schedules fuzzed
+
+CLIENTS_ARGS ?=
+test-clients: build ## the real alien.py against a server, with xrootd as storage where it is installed
+	python3 scripts/test-clients.py target/release/exacat $(CLIENTS_ARGS)
 
 test-real: prerequisites ## whole real listings through the binary; EXACAT_REAL_DATA=DIR
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test real_data -- --nocapture

@@ -21,8 +21,10 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// What stands for no limit. The client divides by it.
+/// What stands for no limit where one is set.
 const NO_LIMIT: &str = "-1";
+/// What stands for no limit where quotas are told: the client divides by it.
+const ENDLESS: i64 = i64::MAX;
 
 fn users(shell: &Shell, names: &[String]) -> Outcome<Vec<AccountName>> {
     if names.is_empty() {
@@ -59,7 +61,7 @@ async fn tell(shell: &mut Shell, user: &AccountName, quota: &QuotaInfo) -> Outco
     // What is booked counts.
     let bytes = quota.used.bytes + quota.used.member_bytes + quota.reserved.bytes;
     let files = quota.used.objects() + quota.reserved.objects();
-    let limit = |limit: Option<u64>| limit.map_or_else(|| NO_LIMIT.to_owned(), |limit| limit.to_string());
+    let limit = |limit: Option<u64>| limit.map_or_else(|| ENDLESS.to_string(), |limit| limit.to_string());
     let shown = |limit: Option<u64>| limit.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string());
     let text = format!(
         "FQuota: user: {user}\n  total size: {bytes} of {}\n  number of files: {files} of {}",
