@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-peers test-clients test-long test-crash test-faults test-real clean prerequisites
+.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-faces bench-peers test-clients test-long test-crash test-faults test-real clean prerequisites
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -49,6 +49,10 @@ bench-engine: build ## speed, steadiness and size of the embedded engine; BENCH_
 
 bench: build ## speed in process and over the network; BENCH_ARGS='--entries 1000000'
 	target/release/exacat bench $(BENCH_ARGS)
+
+FACES_ARGS ?=
+bench-faces: ## commands a second in sessions as alien.py holds them; FACES_ARGS='10 1000' (seconds, files listed)
+	$(CARGO) run --release --locked -p exacat-server --example bench-faces -- $(FACES_ARGS)
 
 PEERS_ARGS ?=
 bench-peers: build ## exacat beside RocksDB and MariaDB, which it installs; PEERS_ARGS='--entries 20M'

@@ -105,7 +105,9 @@ class Rig:
         self.run(ca)
         self.run(["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/O=Grid/CN=Jane Doe", "-keyout",
                   str(place / "user.key"), "-out", str(place / "user.csr")])
-        self.run(["openssl", "x509", "-req", "-in", str(place / "user.csr"), "-CA", str(place / "ca.pem"), "-CAkey",
+        extensions = place / "extensions"
+        extensions.write_text("keyUsage = digitalSignature, keyEncipherment\nextendedKeyUsage = clientAuth\n")
+        self.run(["openssl", "x509", "-req", "-extfile", str(extensions), "-in", str(place / "user.csr"), "-CA", str(place / "ca.pem"), "-CAkey",
                   str(place / "ca.key"), "-CAcreateserial", "-days", "2", "-out", str(place / "user.pem")])
         self.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/O=Grid/CN=Nobody",
                   "-keyout", str(place / "nobody.key"), "-out", str(place / "nobody.pem")])
@@ -187,7 +189,9 @@ scitokens.trace all
                 user = {"user": 65534, "group": 65534}
             self.start(command, f"xrootd{number}", env=environment, **user)
             wait_until(f"xrootd {number} listens", lambda: is_open(port))
-            self.admin("se", "add", name, "--prefix", f"root://127.0.0.1:{port}//data", "--qos", "disk")
+            self.admin("se", "add", name,
+                       # The client tells replicas apart by their hosts.
+                       "--prefix", f"root://127.0.0.{number}:{port}//data", "--qos", "disk")
         self.storage = True
 
     def keys_into(self, cache):
@@ -314,7 +318,7 @@ def session(rig):
     """Every command on who one is and where."""
     alien = rig.alien
     for words in [["whoami"], ["whoami", "-v"], ["groups"], ["quota"], ["fquota", "list"], ["jquota", "list"], ["listSEs"],
-                  ["listSEDistance"], ["version"], ["help"], ["ls", "-h"], ["time", "2", "pwd"], ["timing", "on"], ["echo", "x"],
+                  ["listSEDistance"], ["version"], ["help"], ["ls", "-h"], ["time", "pwd"], ["timing", "on"], ["echo", "x"],
                   ["motd"], ["commandlist"], ["setSite", "CERN"], ["user", "jdoe"], ["ping", "2"], ["home"]]:
         alien(*words)
     expect("home", alien("home").strip().rstrip("/") == HOME)
@@ -337,7 +341,10 @@ def own(rig):
     alien("trash", "restore", item)
     alien("stat", "own/f")
     expect("log", "removed" in alien("log", "own/f"))
-    alien("snapshot", "ls")
+    alien("snapshot", "ls", status=13)
+    admin = {"JALIEN_TOKEN_CERT": str(rig.data / "jalien/admin.crt"), "JALIEN_TOKEN_KEY": str(rig.data / "jalien/admin.key")}
+    rig.admin("snapshot", "create", "before")
+    expect("snapshots", "before" in alien("snapshot", "ls", **admin))
     alien("rm", "-rf", "own")
 
 
