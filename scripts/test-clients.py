@@ -383,13 +383,11 @@ def copies(rig):
     alien("cp", "c/rec/*.txt", f"file:{home}/down/")
     expect("two of them", len([path for path in (home / "down").rglob("*.txt")]) == 2)
     # One replica is gone from its storage element: the other is read.
-    broken = next(path for path in (rig.place / "se1/files/data").rglob("*") if path.is_file())
-    broken_content = broken.read_bytes()
+    se, pfn = where.split("SE => ")[1].split("pfn =>")
+    broken = rig.place / f"se{SES.index(se.strip()) + 1}" / "files/data" / pfn.split("//data/")[1].split()[0]
     broken.unlink()
-    guid = broken.name
-    lfn = alien("guid2lfn", guid).split()[-1]
-    alien("cp", "-f", lfn, f"file:{home}/failover.bin")
-    expect("the other replica", (home / "failover.bin").read_bytes() == broken_content)
+    alien("cp", "-f", "c/file.bin", f"file:{home}/failover.bin")
+    expect("the other replica", (home / "failover.bin").read_bytes() == content)
     se = where.split("SE => ")[1].split()[0]
     alien("deleteMirror", "c/file.bin", se)
     expect("one replica", alien("whereis", "c/file.bin").count("pfn =>") == 1)

@@ -147,7 +147,10 @@ async fn main() {
         ("access", r#"{"command": "access", "options": ["-nomsg", "read", "/bench/file000000.root"]}"#),
     ];
     println!("{seconds} s each; ls of {files}; {SESSIONS} sessions where there are many");
-    println!("{:<8} {:>10} {:>8} {:>8} {:>12} {:>12} {:>8}", "", "one by one", "p50 us", "p99 us", "64 ahead", "sessions", "p99 us");
+    println!(
+        "{:<8} {:>10} {:>8} {:>8} {:>12} {:>12} {:>8}",
+        "", "one by one", "p50 us", "p99 us", "64 ahead", "sessions", "p99 us"
+    );
     let mut client = connect(&server, &data).await;
     for (name, request) in requests {
         client.send(Message::text(request)).await.unwrap();

@@ -60,11 +60,12 @@ pub async fn world_with(set: impl FnOnce(&mut ServerSettings)) -> World {
 /// A user with a home of its own.
 pub async fn new_user(world: &World, name: &str, set: impl FnOnce(&mut UserSettings)) {
     let home = format!("/alice/cern.ch/user/{}/{name}", &name[..1]);
-    world.user(name, |user| {
-        user.home = Some(lfn(&home));
-        set(user);
-    })
-    .await;
+    world
+        .user(name, |user| {
+            user.home = Some(lfn(&home));
+            set(user);
+        })
+        .await;
     let mut admin = Alien::admin(world).await;
     admin.done("mkdir", &["-p", &home]).await;
     admin.done("chown", &[&format!("{name}.{name}"), &home]).await;
@@ -144,7 +145,8 @@ impl Alien {
     /// The next message that is no answer to a ping.
     pub async fn receive(&mut self) -> Option<Message> {
         loop {
-            let message = tokio::time::timeout(PATIENCE, self.websocket.next()).await.expect("an answer in time");
+            let message =
+                tokio::time::timeout(PATIENCE, self.websocket.next()).await.expect("an answer in time");
             match message {
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(message)) => return Some(message),

@@ -86,6 +86,9 @@ async fn a_stop_finishes_what_was_asked_and_says_goodbye() {
     while world.hooks.applies_begun.load(std::sync::atomic::Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
+    // Both were read when a ping behind them is answered.
+    alien.websocket.send(Message::Ping(Vec::new().into())).await.unwrap();
+    assert!(matches!(alien.websocket.next().await, Some(Ok(Message::Pong(_)))));
     world.server.shutdown();
     world.hooks.hold_applies.send_replace(false);
     assert_eq!(alien.answer().await["metadata"]["exitcode"], "0");
@@ -133,7 +136,10 @@ async fn a_client_whose_connection_broke_comes_back_and_nothing_is_done_twice() 
     assert!(world.figure("server", "jalien_resumed").await >= 1);
     // Another program of the same user begins anew.
     let mut other = connect().await;
-    assert_eq!(other.done("commandlist", &["-nomsg"]).await["metadata"]["currentdir"], "/alice/cern.ch/user/j/jdoe/");
+    assert_eq!(
+        other.done("commandlist", &["-nomsg"]).await["metadata"]["currentdir"],
+        "/alice/cern.ch/user/j/jdoe/"
+    );
     assert_eq!(other.fails("mv", &["x", "y"]).await, libc::ENOENT);
 }
 

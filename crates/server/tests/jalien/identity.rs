@@ -1,6 +1,5 @@
 //! Who is let in, as whom, and for how long.
 
-use exacat_model::ErrorKind;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -62,7 +61,8 @@ async fn those_who_are_known_are_let_in_and_others_are_told_no() {
         assert_eq!(Alien::connect(&world, Some(&of(who))).await.err(), Some(STRANGER), "{why}");
     }
     assert_eq!(Alien::connect(&world, None).await.err(), Some(STRANGER), "no certificate");
-    let elsewhere = issued(&authority(), &[(DnType::OrganizationName, "Grid"), (DnType::CommonName, "Jane Doe")]);
+    let elsewhere =
+        issued(&authority(), &[(DnType::OrganizationName, "Grid"), (DnType::CommonName, "Jane Doe")]);
     assert_eq!(Alien::connect(&world, Some(&elsewhere)).await.err(), Some(STRANGER), "another authority");
     // A subject like those of our tokens, from an authority that is trusted for something else.
     let common_name = DnType::CustomDnType(vec![2, 5, 4, 3]);
@@ -152,7 +152,6 @@ async fn one_acts_as_whom_one_may_and_as_oneself_again() {
     world.user("jdoe", |user| user.disabled = Some(true)).await;
     assert_eq!(jane.fails("pwd", &[]).await, libc::EPERM);
     assert_eq!(Alien::connect(&world, Some(&pair)).await.err(), Some(STRANGER));
-    let _ = ErrorKind::Unauthenticated;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -181,9 +180,14 @@ async fn a_certificate_that_was_revoked_lets_nobody_in() {
     };
     let list = list.signed_by(&grid).unwrap().pem().unwrap();
     std::fs::write(place.path().join("deadbeef.r0"), list).unwrap();
-    std::fs::write(place.path().join("broken.r1"), "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n").unwrap();
+    std::fs::write(
+        place.path().join("broken.r1"),
+        "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
+    )
+    .unwrap();
     let authorities = place.path().to_owned();
-    let world = world_with(|settings| settings.jalien.as_mut().unwrap().authorities = Some(authorities)).await;
+    let world =
+        world_with(|settings| settings.jalien.as_mut().unwrap().authorities = Some(authorities)).await;
     new_user(&world, "jdoe", |user| user.subjects = Some(vec!["/CN=Jane".to_owned()])).await;
     assert!(Alien::connect(&world, Some(&good)).await.is_ok());
     assert_eq!(Alien::connect(&world, Some(&bad)).await.err(), Some(STRANGER));
