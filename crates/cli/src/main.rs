@@ -12,6 +12,7 @@ mod offline;
 mod output;
 mod parse;
 mod progress;
+mod source;
 
 use std::process::ExitCode;
 

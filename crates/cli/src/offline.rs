@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exacat_model::{Error, ErrorKind};
+use exacat_model::{Error, ErrorKind, SnapshotName};
 use exacat_store::SystemClock;
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 
@@ -39,7 +39,8 @@ pub struct Offline {
     pub store: Arc<EmbeddedStore>,
     /// Where it lies, with what belongs to the server.
     directory: PathBuf,
-    _lock: File,
+    /// None of a snapshot: nobody changes that.
+    _lock: Option<File>,
 }
 
 impl Offline {
@@ -60,7 +61,23 @@ impl Offline {
             .await
             .map_err(|error| Failure::local(format!("opening the store failed: {error}")))?
             .map_err(about)?;
-        Ok(Offline { store, directory, _lock: lock })
+        Ok(Offline { store, directory, _lock: Some(lock) })
+    }
+
+    /// Opens a snapshot of it, which answers and cannot be changed; a server may use the directory meanwhile.
+    pub async fn snapshot(connection: &Connection, name: &str) -> Result<Self, Failure> {
+        let directory = data_directory(connection)?;
+        let about = |error: Error| Failure::about(directory.display().to_string(), error);
+        let name = SnapshotName::parse(name)?;
+        let settings = EmbeddedSettings::at(directory.join("store"));
+        let opened = tokio::task::spawn_blocking(move || {
+            EmbeddedStore::open_snapshot(settings, &name, Arc::new(SystemClock))
+        });
+        let store = opened
+            .await
+            .map_err(|error| Failure::local(format!("opening the snapshot failed: {error}")))?
+            .map_err(about)?;
+        Ok(Offline { store, directory, _lock: None })
     }
 
     /// An error about the directory.

@@ -8,7 +8,7 @@ use service::Service;
 
 #[test]
 fn a_copy_is_proven_and_its_differences_are_named() {
-    let service = Service::start();
+    let mut service = Service::start();
     service.ok("generate --entries 2000 --seed 3");
     service.ok("collection create /set");
     let file = service.ok("find /demo --type f --limit 1");
@@ -48,6 +48,24 @@ fn a_copy_is_proven_and_its_differences_are_named() {
     let ran = copy.run(&["digest", "--against", digests]);
     assert!(ran.out.contains("/only-in-the-copy: only here, with 1 entry\n"), "{}", ran.out);
     assert!(ran.fails(19).contains("3 differences"));
+
+    // The same in the data directory itself: a snapshot beside the server, and the catalogue once that has ended.
+    service.ok("snapshot create kept");
+    service.ok("mkdir /later");
+    assert_eq!(service.ok("digest --snapshot kept"), here);
+    let ran = service.run(&["digest", "--snapshot", "kept", "--against", digests]).ok();
+    assert!(ran.starts_with("the same, "), "{ran}");
+    let plain = service.place().join("plain.tsv");
+    let (plain, here_again) = (plain.to_str().unwrap(), service.place().join("again.tsv"));
+    service.run(&["export", "/", "--owner", "admin", "-o", plain]).ok();
+    service.fails("digest --snapshot none", 16);
+    assert!(service.fails("export / --offline", 23).contains("a server uses this data directory"));
+    assert_eq!(service.stop(), Some(0));
+    service.run(&["export", "/", "--offline", "--owner", "admin", "-o", here_again.to_str().unwrap()]).ok();
+    assert_eq!(std::fs::read(plain).unwrap(), std::fs::read(&here_again).unwrap());
+    let ran = service.run(&["digest", "--offline", "--against", digests]);
+    assert!(ran.out.contains("/later: only here, with 0 entries\n"), "{}", ran.out);
+    ran.fails(19);
 
     // What is no such file, or of another directory, is said before anything is done.
     copy.run(&["digest", "--against", saved]).fails(1);

@@ -17,15 +17,22 @@ pub trait Catalogue: Send + Sync + 'static {
     fn stream(&self, operation: Operation) -> impl Stream<Item = Result<Answer, Error>> + Send {
         futures::stream::unfold(Some(operation), move |next| async move {
             let operation = next?;
-            let again = operation.resumed(Cursor::default()).is_some().then(|| operation.clone());
+            let again = again(&operation);
             let answer = self.call(operation).await;
-            let following = match &answer {
-                Ok(answer) => answer.next().cloned().and_then(|next| again?.resumed(next)),
-                Err(_) => None,
-            };
+            let following = following(again, &answer);
             Some((answer, following))
         })
     }
+}
+
+/// The operation, if it is one that has pages.
+pub(crate) fn again(operation: &Operation) -> Option<Operation> {
+    operation.resumed(Cursor::default()).is_some().then(|| operation.clone())
+}
+
+/// What asks for the page after this one.
+pub(crate) fn following(again: Option<Operation>, answer: &Result<Answer, Error>) -> Option<Operation> {
+    answer.as_ref().ok()?.next().cloned().and_then(|next| again?.resumed(next))
 }
 
 impl Catalogue for exacat_client::Client {

@@ -8,6 +8,7 @@ use exacat_model::{Body, Entry, File, FileRef, Kind, Lfn, Location, Replica, Rep
 use serde_json::Value;
 
 use crate::columns::Role;
+use crate::days::Days;
 use crate::escape;
 use crate::json_tags;
 use crate::records::{Format, push_csv_field};
@@ -23,6 +24,7 @@ pub(crate) struct Cells {
     pub(crate) delimiter: u8,
     /// Written as `=` where the PFN is this and the LFN.
     pub(crate) pfn_same: Option<String>,
+    pub(crate) days: Days,
 }
 
 /// What becomes a row.
@@ -129,8 +131,8 @@ impl Cells {
             Role::Owner => out.push_str(stat.owner.as_str()),
             Role::Group => out.push_str(stat.group.as_str()),
             Role::Mode => push(out, entry.mode),
-            Role::Mtime => push(out, entry.modified),
-            Role::Expires => push(out, entry.expires?),
+            Role::Mtime => self.days.push(out, entry.modified),
+            Role::Expires => self.days.push(out, entry.expires?),
             Role::Job => push(out, file?.job?),
             Role::Pfn => {
                 let pfn = pfns(file?, ses).next()?;

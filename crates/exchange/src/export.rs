@@ -25,6 +25,7 @@ use tokio::sync::mpsc;
 use crate::catalogue::Catalogue;
 use crate::cells::{Cells, Line, Ses, full_columns};
 use crate::columns::Role;
+use crate::days::Days;
 use crate::error::Error;
 use crate::input::Compression;
 use crate::limits::{EXPORT_PAGE_ITEMS, EXPORT_PAGES_WAITING_MAX};
@@ -207,7 +208,8 @@ fn cells(options: &ExportOptions) -> Result<Cells, Error> {
     {
         return Err(Error::options("fields of TSV are separated by tabs, of CSV by one ASCII character"));
     }
-    Ok(Cells { columns, format: options.format, delimiter, pfn_same: options.pfn_same.clone() })
+    let days = Days::default();
+    Ok(Cells { columns, format: options.format, delimiter, pfn_same: options.pfn_same.clone(), days })
 }
 
 pub(crate) async fn known_ses<C: Catalogue>(catalogue: &C) -> Result<Arc<Ses>, Error> {

@@ -17,6 +17,7 @@ pub mod bulk;
 pub mod catalogue;
 mod cells;
 pub mod columns;
+mod days;
 pub mod digest;
 pub mod error;
 pub mod escape;

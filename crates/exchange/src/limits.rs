@@ -34,6 +34,8 @@ pub const RETRY_DELAY_MS: u64 = 100;
 pub const MEMBERS_CACHED_MAX: usize = 4 << 20;
 /// Entries of one page of an export.
 pub const EXPORT_PAGE_ITEMS: u32 = 4096;
+/// Pages that a catalogue opened in this process makes ahead of their use.
+pub const LOCAL_PAGES_AHEAD_MAX: usize = 4;
 /// Pages of an export that wait to be written.
 pub const EXPORT_PAGES_WAITING_MAX: usize = 4;
 /// Bytes of a reject file's copy of a bad row; a longer one is cut, and says so.

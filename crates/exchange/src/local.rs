@@ -8,10 +8,13 @@ use exacat_model::operation::NewFile;
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Operation, OperationId, UserId};
 use exacat_store::{Clock, Store};
 use exacat_store_embedded::{EmbeddedStore, LoadSettings, Loader};
+use futures::Stream;
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 
 use crate::bulk::Bulk;
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, again, following};
+use crate::limits::LOCAL_PAGES_AHEAD_MAX;
 
 /// The catalogue in an embedded store, and an admin who asks.
 pub struct Local {
@@ -66,6 +69,28 @@ fn new_id() -> Result<OperationId, Error> {
 impl Catalogue for Local {
     async fn call(&self, operation: Operation) -> Result<Answer, Error> {
         self.rules.execute(&self.caller, new_id()?, operation).await
+    }
+
+    /// Further pages are made while one is being used.
+    fn stream(&self, operation: Operation) -> impl Stream<Item = Result<Answer, Error>> + Send {
+        let (sender, pages) = mpsc::channel(LOCAL_PAGES_AHEAD_MAX);
+        let (rules, caller) = (Arc::clone(&self.rules), self.caller.clone());
+        tokio::spawn(async move {
+            let mut next = Some(operation);
+            while let Some(operation) = next {
+                let again = again(&operation);
+                let answer = match new_id() {
+                    Ok(id) => rules.execute(&caller, id, operation).await,
+                    Err(error) => Err(error),
+                };
+                next = following(again, &answer);
+                if sender.send(answer).await.is_err() {
+                    // Nobody wants the rest.
+                    return;
+                }
+            }
+        });
+        futures::stream::unfold(pages, |mut pages| async move { Some((pages.recv().await?, pages)) })
     }
 }
 

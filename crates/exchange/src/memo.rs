@@ -34,6 +34,8 @@ impl Hasher for QuickHasher {
 pub(crate) struct Memo {
     accounts: RefCell<HashMap<String, AccountName, Quick>>,
     ses: RefCell<HashMap<String, SeName, Quick>>,
+    /// Made up for locations.
+    locations: RefCell<HashMap<String, SeName, Quick>>,
     /// Made up for the hosts of PFNs.
     hosts: RefCell<HashMap<String, SeName, Quick>>,
 }
@@ -63,6 +65,11 @@ impl Memo {
         make: impl FnOnce() -> Result<AccountName, E>,
     ) -> Result<AccountName, E> {
         kept(&self.accounts, text, make)
+    }
+
+    /// The SE that `make` makes of this location, or made of it before.
+    pub fn location<E>(&self, text: &str, make: impl FnOnce() -> Result<SeName, E>) -> Result<SeName, E> {
+        kept(&self.locations, text, make)
     }
 
     /// The SE that `make` makes of this host, or made of it before.

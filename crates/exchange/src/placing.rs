@@ -138,8 +138,12 @@ impl<'p> Placing<'p> {
         }
         let bad = || Complaint::new(Reason::BadReplica, format!("not the name of an SE: {location:.200?}"));
         if self.assembler.se_auto {
-            let name = se_rules::name_of_location(location).ok_or_else(bad)?;
-            return Ok((self.registered(name.as_str())?, None));
+            let name =
+                self.memo.location(location, || se_rules::name_of_location(location).ok_or_else(bad))?;
+            if !self.assembler.known.contains_key(name.as_str()) {
+                self.placed.new_ses.push(name.clone());
+            }
+            return Ok((name, None));
         }
         SeName::parse(location).map_err(|_| bad())?;
         Ok((self.registered(location)?, None))

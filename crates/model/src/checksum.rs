@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::codec::{Decode, DecodeError, Encode, Reader};
 use crate::error::{Error, Result};
+use crate::hex;
 use crate::limits::CHECKSUMS_PER_FILE_MAX;
 
 /// A checksum algorithm. The number is stored: never reuse one.
@@ -67,15 +68,6 @@ impl ChecksumAlgorithm {
 /// Bytes of the longest digest, SHA-256's.
 const DIGEST_BYTES_MAX: usize = 32;
 
-fn hex_value(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
-    }
-}
-
 /// One checksum: an algorithm and its digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checksum {
@@ -130,16 +122,8 @@ impl Checksum {
 
     /// A checksum of exactly as many hex digits as its algorithm's have; none if they are not.
     fn of_hex(algorithm: ChecksumAlgorithm, digits: &[u8]) -> Option<Self> {
-        let mut digest = [0u8; 32];
-        let bytes = digest.get_mut(..algorithm.digest_bytes())?;
-        if digits.len() != 2 * bytes.len() {
-            return None;
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let (high, low) = (hex_value(pair[0])?, hex_value(pair[1])?);
-            *byte = high << 4 | low;
-        }
-        Some(Checksum { algorithm, digest })
+        let mut digest = [0u8; DIGEST_BYTES_MAX];
+        hex::read(digits, &mut digest[..algorithm.digest_bytes()]).then_some(Checksum { algorithm, digest })
     }
 
     fn parse_odd(text: &str) -> Result<Self> {

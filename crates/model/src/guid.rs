@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::canonical_newtype;
 use crate::error::{Error, Result};
+use crate::hex;
 use crate::time::TimeMs;
 
 /// 100 ns ticks between the Gregorian calendar's start (the epoch of version-1 UUIDs) and the Unix epoch.
@@ -27,25 +28,18 @@ impl Guid {
     /// Reads 32 hex digits, either case, with the four hyphens in their places or without any.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = || Error::invalid(format!("not a GUID: {text:.100?}"));
-        let bytes = text.as_bytes();
         let mut value = [0u8; 16];
-        let mut digits = 0;
-        match bytes.len() {
-            32 | 36 => {}
-            _ => return Err(bad()),
-        }
-        for (position, byte) in bytes.iter().enumerate() {
-            if bytes.len() == 36 && matches!(position, 8 | 13 | 18 | 23) {
-                if *byte != b'-' {
-                    return Err(bad());
-                }
-                continue;
+        let read = match text.as_bytes() {
+            digits if digits.len() == 32 => hex::read(digits, &mut value),
+            bytes if bytes.len() == 36 => {
+                // Its parts, each with the bytes it stands for.
+                let parts = [(0..8, 0..4), (9..13, 4..6), (14..18, 6..8), (19..23, 8..10), (24..36, 10..16)];
+                [8, 13, 18, 23].iter().all(|dash| bytes[*dash] == b'-')
+                    && parts.into_iter().all(|(from, to)| hex::read(&bytes[from], &mut value[to]))
             }
-            let digit = (*byte as char).to_digit(16).ok_or_else(bad)? as u8;
-            value[digits / 2] = value[digits / 2] << 4 | digit;
-            digits += 1;
-        }
-        Ok(Guid(value))
+            _ => false,
+        };
+        if read { Ok(Guid(value)) } else { Err(bad()) }
     }
 
     /// A version-7 GUID of this time; `random` fills what the time, version and variant leave.

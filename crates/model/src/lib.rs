@@ -11,6 +11,7 @@ pub mod codec;
 pub mod entry;
 pub mod error;
 pub mod guid;
+mod hex;
 pub mod lfn;
 pub mod limits;
 pub mod mutation;

@@ -10,6 +10,7 @@ mod directory;
 pub mod faces;
 mod instruments;
 mod life;
+mod paced;
 mod service;
 pub mod settings;
 mod tls;

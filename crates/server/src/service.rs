@@ -17,6 +17,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::admission::{Admission, Class, Held, Lane, Step, UserShare, busy};
 use crate::instruments::{Gauge, Instruments, OperationIndex, Scrape, count};
+use crate::paced::Paced;
 use crate::settings::Limits;
 use crate::workers::WorkerBook;
 
@@ -43,6 +44,7 @@ pub(crate) struct Service {
     pub started: Instant,
     phase: watch::Sender<Phase>,
     requests: AtomicU64,
+    slow_lines: Paced,
 }
 
 /// What can be told to stop while it waits or between two pages.
@@ -134,6 +136,7 @@ impl Service {
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Serving),
             requests: AtomicU64::new(0),
+            slow_lines: Paced::default(),
         })
     }
 
@@ -427,6 +430,8 @@ impl Service {
         self.instruments.record(operation, outcome, requests, items, time);
         if time >= self.limits.slow_request {
             count(&self.instruments.counts.slow);
+            // Whatever stalls one stalls many: the log is not to fill with that.
+            let Some(unwritten) = self.slow_lines.line(Instant::now()) else { return };
             tracing::warn!(
                 operation = operation.name(),
                 user = asker.caller.name().map_or("", |name| name.as_str()),
@@ -434,6 +439,7 @@ impl Service {
                 requests,
                 items,
                 ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+                others_not_logged = unwritten,
                 "slow request"
             );
         }

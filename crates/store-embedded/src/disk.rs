@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use parking_lot::Mutex;
+
 /// Directories and names. What a method changes is durable only after [`sync_directory`](Disk::sync_directory) of
 /// the directory it happened in.
 pub trait Disk: Send + Sync + 'static {
@@ -73,6 +75,10 @@ pub trait DiskFile: Send + Sync {
 
     /// Bytes in the file.
     fn length(&self) -> io::Result<u64>;
+
+    /// Has no name any more, and its space is to be had again: little by little, where it matters. Somebody else may be reading it
+    /// still; then nothing happens to it until the last has closed it.
+    fn give_back(&self) {}
 }
 
 /// Reads the whole of a file.
@@ -162,11 +168,11 @@ impl Disk for RealDisk {
     }
 
     fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RealFile(File::open(path)?)))
+        Ok(Box::new(RealFile::in_use(File::open(path)?)))
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RealFile(OpenOptions::new().read(true).write(true).open(path)?)))
+        Ok(Box::new(RealFile::in_use(OpenOptions::new().read(true).write(true).open(path)?)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -215,6 +221,33 @@ impl Disk for RealDisk {
 
 /// A file of the machine's disk.
 struct RealFile(File);
+
+impl RealFile {
+    /// Tells all processes that somebody uses it. Where the file system has no such locks, nothing is given back in parts.
+    fn in_use(file: File) -> Self {
+        if let Err(error) = file.try_lock_shared() {
+            tracing::debug!(%error, "a file cannot be marked as in use");
+        }
+        RealFile(file)
+    }
+}
+
+/// Bytes given back at once. A file system that tells the disk what is free does so when it commits, and whoever waits for
+/// that commit - each new segment of the log does - waits for all of it: seconds, for what a large merge leaves behind.
+const GIVEN_BACK_BYTES: u64 = 16 << 20;
+
+/// Cuts a file that has no name from its end, part by part, each committed before the next. One file at a time.
+fn give_back_in_parts(file: &File) -> io::Result<()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock();
+    let mut length = file.metadata()?.len();
+    while length > 0 {
+        length = length.saturating_sub(GIVEN_BACK_BYTES);
+        file.set_len(length)?;
+        file.sync_data()?;
+    }
+    Ok(())
+}
 
 /// Zeros written where the file system cannot reserve space.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -266,5 +299,55 @@ impl DiskFile for RealFile {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn give_back(&self) {
+        let worth_it = |file: std::fs::Metadata| file.nlink() == 0 && file.len() > GIVEN_BACK_BYTES;
+        // A process that reads a snapshot may have it open, though the snapshot is gone.
+        if !self.0.metadata().is_ok_and(worth_it) || self.0.try_lock().is_err() {
+            return;
+        }
+        let Ok(file) = self.0.try_clone() else { return };
+        let begun = std::thread::Builder::new().name("exacat-remover".to_owned()).spawn(move || {
+            if let Err(error) = give_back_in_parts(&file) {
+                tracing::debug!(%error, "the rest of a removed file is given back at once");
+            }
+        });
+        if let Err(error) = begun {
+            tracing::debug!(%error, "a removed file is given back at once");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Goal: what somebody reads stays whole, though it has no name; what nobody reads goes.
+    #[test]
+    fn a_removed_file_is_given_back_once_nobody_reads_it() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("large");
+        let length = 3 * GIVEN_BACK_BYTES + 5;
+        RealDisk.create(&path).unwrap().set_length(length).unwrap();
+        let (reader, removed) =
+            (RealDisk.open_to_read(&path).unwrap(), RealDisk.open_to_write(&path).unwrap());
+        let seen = File::open(&path).unwrap();
+        removed.give_back();
+        RealDisk.hard_link(&path, &place.path().join("snapshot")).unwrap();
+        RealDisk.remove(&path).unwrap();
+        removed.give_back();
+        RealDisk.remove(&place.path().join("snapshot")).unwrap();
+        removed.give_back();
+        assert_eq!(reader.length().unwrap(), length);
+        drop(reader);
+        removed.give_back();
+        let begun = Instant::now();
+        while seen.metadata().unwrap().len() > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it is not given back");
+            std::thread::yield_now();
+        }
     }
 }

@@ -33,7 +33,9 @@ use crate::merger::Pending;
 use crate::run::{Cache, Held};
 use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::snapshot::Keeper;
-use crate::state::{Hints, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
+use crate::state::{
+    AsOf, Hints, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State,
+};
 use crate::writer::{Command, Weighed};
 
 /// What readers and the writer share.
@@ -211,25 +213,32 @@ impl EmbeddedStore {
 
     /// Answers from the state as it is, once what was seen is durable. The disk is waited for without the lock: what is
     /// not in memory is read, and the state, as it is then, asked again.
-    async fn look<T>(&self, answer: impl FnMut(Lookup<'_>) -> std::result::Result<T, Defect>) -> Result<T> {
+    async fn look<T>(
+        &self,
+        mut answer: impl FnMut(Lookup<'_>) -> std::result::Result<T, Defect>,
+    ) -> Result<T> {
+        self.look_as_of(|look| Ok((answer(look)?, look.state.revision))).await
+    }
+
+    /// The same, waiting only until what the answer tells of is durable: it was true then, and is.
+    async fn look_as_of<T>(
+        &self,
+        answer: impl FnMut(Lookup<'_>) -> std::result::Result<AsOf<T>, Defect>,
+    ) -> Result<T> {
         self.shared.check_open()?;
-        let (answer, revision) = self.look_now(answer)?;
-        self.shared.durability.reached(revision).await?;
+        let (answer, as_of) = self.look_now(answer)?;
+        self.shared.durability.reached(as_of).await?;
         Ok(answer)
     }
 
-    /// The same, not waiting until it is durable; gives the revision it is of.
-    fn look_now<T>(
-        &self,
-        mut answer: impl FnMut(Lookup<'_>) -> std::result::Result<T, Defect>,
-    ) -> Result<(T, Revision)> {
+    fn look_now<T>(&self, mut answer: impl FnMut(Lookup<'_>) -> std::result::Result<T, Defect>) -> Result<T> {
         let held = Held::default();
         for _ in 0..ASK_AGAIN_MAX {
             {
                 let state = self.shared.state.read();
                 check_switched_on(&state)?;
                 match answer(state.look_with(Some(&held))) {
-                    Ok(answer) => return Ok((answer, state.revision)),
+                    Ok(answer) => return Ok(answer),
                     Err(Defect::NotInMemory) => {}
                     Err(other) => return Err(other.into()),
                 }
@@ -238,7 +247,7 @@ impl EmbeddedStore {
         }
         // It asks for ever more: better that others wait once.
         let state = self.shared.state.read();
-        Ok((answer(state.look())?, state.revision))
+        Ok(answer(state.look())?)
     }
 
     /// Changes of the log after one revision that are kept, up to another that is durable.
@@ -407,17 +416,17 @@ impl Store for EmbeddedStore {
 
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
         check_batch(paths.len())?;
-        self.look(|look| look.walk(&self.shared.hints, paths)).await
+        self.look_as_of(|look| look.walk(&self.shared.hints, paths)).await
     }
 
     async fn files(&self, paths: &[Lfn]) -> Result<Files> {
         check_batch(paths.len())?;
-        self.look(|look| look.files(&self.shared.hints, paths)).await
+        self.look_as_of(|look| look.files(&self.shared.hints, paths)).await
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         check_batch(ids.len())?;
-        self.look(|look| look.locate_all(ids)).await
+        self.look_as_of(|look| look.locate_all(ids)).await
     }
 
     async fn list(
@@ -426,7 +435,7 @@ impl Store for EmbeddedStore {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Option<Page<Entry>>> {
-        self.look(|look| look.list(directory, after, page(limit))).await
+        self.look_as_of(|look| look.list(directory, after, page(limit))).await
     }
 
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {

@@ -147,14 +147,36 @@ pub struct VerifyArgs {
     pub differences: Option<PathBuf>,
 }
 
+/// Where what is read as a whole lies, if not behind a server.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Place {
+    /// From the data directory itself; no server may be running on it
+    #[arg(long)]
+    pub offline: bool,
+    /// From a snapshot in the data directory, also while a server is running on it
+    #[arg(long, value_name = "NAME", conflicts_with = "offline")]
+    pub snapshot: Option<String>,
+}
+
+impl Place {
+    /// Is it on this machine?
+    pub fn is_here(&self) -> bool {
+        self.offline || self.snapshot.is_some()
+    }
+}
+
 /// `exacat export`
 #[derive(Args, Debug)]
 #[command(after_help = "\
 An export has everything about every entry, storage elements and accounts included, and can be imported again.
 With --columns it is a plain listing of what was asked for. A file appears under its name when it is whole.
 
+On the machine of the data directory --snapshot and --offline read it there, which is several times as fast and takes nothing
+from a server; a snapshot is of one moment, however long the export takes.
+
 Examples:
   exacat export / -o saved.tsv.zst
+  exacat export / -o saved.tsv.zst --snapshot before-upgrade --data /srv/exacat
   exacat export /demo --columns lfn,size,checksum,pfn > files.tsv
   exacat export /demo/data --format csv -o data.csv.gz --type f --tag run=246087")]
 pub struct ExportArgs {
@@ -186,6 +208,8 @@ pub struct ExportArgs {
     pub pfn_same: Option<String>,
     #[command(flatten)]
     pub conditions: Box<super::Conditions>,
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// `exacat digest`
@@ -193,13 +217,14 @@ pub struct ExportArgs {
 #[command(after_help = "\
 Two catalogues have the same below a directory exactly if their digests of it are the same, wherever it stands. A
 digest is of all that an export holds. Digests of a catalogue that changes meanwhile are of no one state: digest a
-snapshot (exacat serve --snapshot NAME) where that matters.
+snapshot (--snapshot NAME on the machine of the data directory, or exacat serve --snapshot NAME) where that matters.
 
 Examples:
   exacat digest                                   of everything
   exacat digest /demo --depth 2                   and of the directories two levels below
   exacat digest -o here.digests                   of every directory, into a file
-  exacat digest --against here.digests            at another catalogue: which directories differ?")]
+  exacat digest --against here.digests            at another catalogue: which directories differ?
+  exacat digest --snapshot before-upgrade --data /srv/exacat")]
 pub struct DigestArgs {
     /// What is below this directory
     #[arg(value_name = "DIR", default_value = "/")]
@@ -213,6 +238,8 @@ pub struct DigestArgs {
     /// Compare with the digests in a file, and name the directories that differ
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// `exacat generate`

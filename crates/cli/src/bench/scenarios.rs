@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use exacat_exchange::ImportOptions;
+use exacat_exchange::local::Local;
 use exacat_exchange::resume::StateAt;
 use exacat_model::operation::SeSettings;
-use exacat_model::{Answer, Cursor, Error, ErrorKind, Filter, Lfn, Operation, Pattern};
+use exacat_model::{Answer, Cursor, Error, ErrorKind, Filter, Lfn, Operation, Pattern, SnapshotName};
+use exacat_store::SystemClock;
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, LoadSettings};
 use futures::StreamExt;
 
 use super::Report;
@@ -219,30 +222,53 @@ pub async fn long_listing(target: &Arc<Target>, files: u64, report: &mut Report<
     Ok(())
 }
 
-/// Everything exported, and everything digested: as `exacat export` and `exacat digest` do, into nothing.
+/// Everything exported, and everything digested, as `exacat export` and `exacat digest` do, into nothing: from the server, and from
+/// a snapshot that this process opens.
 pub async fn exports(
     server: &StartedServer,
+    target: &Arc<Target>,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
+    let wanted = ["export of everything", "digest of everything"].iter().any(|what| report.wants(what));
+    if !wanted {
+        return Ok(());
+    }
+    let client = server.connect().await?;
+    export_and_digest(&client, "of everything (entries)", target, report).await?;
+    let name = SnapshotName::parse("bench")?;
+    client.call(Operation::SnapshotCreate { name: name.clone() }).await?;
+    let settings = EmbeddedSettings::at(server.data().join("store"));
+    let opened = move || EmbeddedStore::open_snapshot(settings, &name, Arc::new(SystemClock));
+    let store = tokio::task::spawn_blocking(opened)
+        .await
+        .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))??;
+    let local = Local::open(store, Arc::new(SystemClock), LoadSettings::default()).await?;
+    export_and_digest(&*local, "of a snapshot of everything, in process (entries)", target, report).await
+}
+
+async fn export_and_digest<C: exacat_exchange::catalogue::Catalogue>(
+    catalogue: &C,
+    of: &str,
     target: &Arc<Target>,
     report: &mut Report<'_>,
 ) -> Result<(), Error> {
     let internal = |error: exacat_exchange::Error| {
         Error::new(error.kind().unwrap_or(ErrorKind::Internal), error.to_string())
     };
-    let what = "export of everything (entries)";
+    let what = &format!("export {of}");
     if report.wants(what) {
         let (start, cpu) = (Instant::now(), target.cpu_s());
-        let client = server.connect().await?;
         let options = exacat_exchange::export::ExportOptions::default();
         let out = Box::new(std::io::sink());
-        let done = exacat_exchange::export::export(&client, out, &options, |_| ()).await.map_err(internal)?;
+        let done =
+            exacat_exchange::export::export(catalogue, out, &options, |_| ()).await.map_err(internal)?;
         let latency = histogram()?;
         report.show(&sample(target, what, done.entries, start.elapsed(), target.cpu_s() - cpu, &latency))?;
     }
-    let what = "digest of everything (entries)";
+    let what = &format!("digest {of}");
     if report.wants(what) {
         let (start, cpu) = (Instant::now(), target.cpu_s());
-        let client = server.connect().await?;
-        let done = exacat_exchange::digest::digest(&client, &Lfn::root(), |_| Ok(()), |_| ()).await;
+        let done = exacat_exchange::digest::digest(catalogue, &Lfn::root(), |_| Ok(()), |_| ()).await;
         let entries = done.map_err(internal)?.root.entries;
         let latency = histogram()?;
         report.show(&sample(target, what, entries, start.elapsed(), target.cpu_s() - cpu, &latency))?;

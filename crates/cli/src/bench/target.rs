@@ -128,6 +128,11 @@ impl StartedServer {
         Ok((server, start.elapsed()))
     }
 
+    /// Its data directory.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
     /// Where it listens on this machine.
     pub fn socket(&self) -> PathBuf {
         self.data.join("exacat.sock")

@@ -4,17 +4,19 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
+use exacat_exchange::catalogue::Catalogue;
 use exacat_exchange::digest::{self, Comparison, Difference, Subtree, file};
 use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation};
 use serde_json::json;
 
 use super::exchange::{failure, rate};
 use crate::args::{DigestArgs, Global};
-use crate::context::Context;
 use crate::failure::{Failure, say};
+use crate::output::Out;
 use crate::output::human::plural;
 use crate::parse;
 use crate::progress::Bar;
+use crate::source::Source;
 
 /// Directories that are shown, at most: more go into a file.
 const SHOWN_MAX: usize = 100_000;
@@ -25,7 +27,14 @@ fn cannot(what: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Failure
 }
 
 /// `exacat digest`
-pub async fn digest(context: &mut Context, args: DigestArgs, global: &Global) -> Result<(), Failure> {
+///
+/// Gives what differs from the digests it was compared with, as an error about the directory.
+pub async fn digest(
+    source: &Source,
+    out: &mut Out,
+    args: DigestArgs,
+    global: &Global,
+) -> Result<Option<(Lfn, Error)>, Failure> {
     let under = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
     // Whether it can be compared is seen before the work and not after it.
     let theirs = args.against.as_deref().map(|path| open(path, &under)).transpose()?;
@@ -35,10 +44,11 @@ pub async fn digest(context: &mut Context, args: DigestArgs, global: &Global) ->
         (None, true) => Some(Spool::somewhere()?),
         (None, false) => None,
     };
-    let before = revision(context).await?;
+    let before = revision(source).await?;
     let mut writing = spool.as_ref().map(Spool::writer).transpose()?;
-    if let Some(out) = &mut writing {
-        file::write_head(out, &under).map_err(cannot("write", &args.output.clone().unwrap_or_default()))?;
+    if let Some(writing) = &mut writing {
+        file::write_head(writing, &under)
+            .map_err(cannot("write", &args.output.clone().unwrap_or_default()))?;
     }
     let level = under.components().count();
     let mut shown: Vec<Subtree> = Vec::new();
@@ -49,15 +59,14 @@ pub async fn digest(context: &mut Context, args: DigestArgs, global: &Global) ->
         }
         writing.as_mut().map_or(Ok(()), |out| file::write_subtree(out, subtree))
     };
-    let client = context.session.client().clone();
     let mut bar = Bar::new(global, "entries");
-    let digested = digest::digest(&client, &under, each, |progress| bar.show(progress)).await;
+    let digested = digest::digest(source, &under, each, |progress| bar.show(progress)).await;
     bar.end();
     let report = digested.map_err(failure)?;
-    if let Some(out) = &mut writing {
-        out.flush().map_err(cannot("write", &args.output.clone().unwrap_or_default()))?;
+    if let Some(writing) = &mut writing {
+        writing.flush().map_err(cannot("write", &args.output.clone().unwrap_or_default()))?;
     }
-    let after = revision(context).await?;
+    let after = revision(source).await?;
     if before != after {
         say(&format!(
             "the catalogue changed meanwhile (revision {before} to {after}): this is of no one state; digest a \
@@ -76,24 +85,24 @@ pub async fn digest(context: &mut Context, args: DigestArgs, global: &Global) ->
     }
     if let Some(comparison) = comparison {
         let there = args.against.unwrap_or_default();
-        return show_comparison(context, &under, &there, &comparison);
+        return show_comparison(out, &under, &there, &comparison);
     }
     shown.sort_by(|a, b| a.lfn.components().cmp(b.lfn.components()));
     for subtree in &shown {
-        show(context, subtree)?;
+        show(out, subtree)?;
     }
     if left_out > 0 {
         say(&format!("{left_out} further directories are not shown: write them to a file (-o)"));
     }
-    if context.out.style.verbose {
-        context.out.line(format!(
+    if out.style.verbose {
+        out.line(format!(
             "{} in {} ({})",
             plural(report.root.entries, "entry"),
             plural(report.directories, "directory"),
             rate(report.root.entries, report.elapsed)
         ))?;
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Where digests go until all of them are there.
@@ -142,46 +151,46 @@ fn open(path: &Path, under: &Lfn) -> Result<file::Reader<BufReader<File>>, Failu
     Ok(reader)
 }
 
-async fn revision(context: &Context) -> Result<u64, Failure> {
-    let Answer::Status(parts) = context.session.client().call(Operation::Status).await? else {
+async fn revision(source: &Source) -> Result<u64, Failure> {
+    let Answer::Status(parts) = source.call(Operation::Status).await? else {
         return Err(Failure::local("the server gave no status"));
     };
     let mut figures = parts.into_iter().flat_map(|part| part.figures);
     Ok(figures.find(|(name, _)| name == "revision").map_or(0, |(_, value)| value))
 }
 
-fn show(context: &mut Context, subtree: &Subtree) -> Result<(), Failure> {
-    if context.out.style.json {
-        return context.out.json(&json!({
+fn show(out: &mut Out, subtree: &Subtree) -> Result<(), Failure> {
+    if out.style.json {
+        return out.json(&json!({
             "lfn": subtree.lfn.as_str(),
             "digest": subtree.whole.to_string(),
             "own": subtree.own.to_string(),
             "entries": subtree.entries,
         }));
     }
-    let name = context.out.name(subtree.lfn.as_str()).to_string();
-    context.out.line(format!("{} {:>12} {name}", subtree.whole, subtree.entries))
+    let name = out.name(subtree.lfn.as_str()).to_string();
+    out.line(format!("{} {:>12} {name}", subtree.whole, subtree.entries))
 }
 
 fn show_comparison(
-    context: &mut Context,
+    out: &mut Out,
     under: &Lfn,
     there: &Path,
     comparison: &Comparison,
-) -> Result<(), Failure> {
+) -> Result<Option<(Lfn, Error)>, Failure> {
     for difference in &comparison.differences {
         let lfn = difference.lfn();
-        if context.out.style.json {
+        if out.style.json {
             let (what, here, there) = match difference {
                 Difference::Entries(here, there) => ("entries", Some(here.entries), Some(there.entries)),
                 Difference::OnlyHere(here) => ("only-here", Some(here.entries), None),
                 Difference::OnlyThere(there) => ("only-there", None, Some(there.entries)),
             };
-            context.out.json(&json!({ "lfn": lfn.as_str(), "what": what, "here": here, "there": there }))?;
+            out.json(&json!({ "lfn": lfn.as_str(), "what": what, "here": here, "there": there }))?;
             continue;
         }
-        let name = context.out.name(lfn.as_str()).to_string();
-        context.out.line(match difference {
+        let name = out.name(lfn.as_str()).to_string();
+        out.line(match difference {
             Difference::Entries(..) => format!("{name}: entries in it differ"),
             Difference::OnlyHere(here) => {
                 format!("{name}: only here, with {}", plural(here.entries, "entry"))
@@ -193,13 +202,12 @@ fn show_comparison(
     }
     let directories = plural(comparison.directories, "directory");
     if comparison.differences.is_empty() {
-        if !context.out.style.json && !context.out.style.quiet {
-            context.out.line(format!("the same, {directories}"))?;
+        if !out.style.json && !out.style.quiet {
+            out.line(format!("the same, {directories}"))?;
         }
-        return Ok(());
+        return Ok(None);
     }
     let differ = plural(comparison.differences.len() as u64, "difference");
     let message = format!("{differ} to {} in {directories}", there.display());
-    context.fail(under.as_str(), &Error::new(ErrorKind::Conflict, message));
-    Ok(())
+    Ok(Some((under.clone(), Error::new(ErrorKind::Conflict, message))))
 }

@@ -32,6 +32,7 @@ use crate::output::human::plural;
 use crate::output::{Out, Style, harmless, quoted};
 use crate::parse;
 use crate::progress::Bar;
+use crate::source::Source;
 
 /// Bytes of a file with rules of an SE map.
 const SE_MAP_BYTES_MAX: u64 = 64 << 20;
@@ -429,7 +430,12 @@ fn show_verify(context: &mut Context, path: &Path, report: &VerifyReport) -> Res
 }
 
 /// `exacat export`
-pub async fn export(context: &mut Context, args: ExportArgs, global: &Global) -> Result<(), Failure> {
+pub async fn export(
+    source: &Source,
+    out: &mut Out,
+    args: ExportArgs,
+    global: &Global,
+) -> Result<(), Failure> {
     let under = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
     let compression = match (&args.compression, &args.output) {
         (Some(text), _) => Compression::parse(text).map_err(failure)?,
@@ -444,7 +450,7 @@ pub async fn export(context: &mut Context, args: ExportArgs, global: &Global) ->
     };
     let options = ExportOptions {
         under,
-        filter: find::filter(context, args.pattern.as_deref(), &args.conditions).await?,
+        filter: find::filter(source, args.pattern.as_deref(), &args.conditions).await?,
         format: args.format.map_or_else(|| format_of_name(args.output.as_deref()), format),
         compression,
         delimiter: delimiter(args.delimiter.as_deref())?,
@@ -453,19 +459,18 @@ pub async fn export(context: &mut Context, args: ExportArgs, global: &Global) ->
         header: !args.no_header,
         pfn_same: args.pfn_same.clone(),
     };
-    let client = context.session.client().clone();
     let mut bar = Bar::new(global, "entries");
     let exported = match &args.output {
-        Some(path) => export_file(&client, path, &options, |progress| bar.show(progress)).await,
+        Some(path) => export_file(source, path, &options, |progress| bar.show(progress)).await,
         None => {
-            let out = Box::new(std::io::stdout());
-            export_to(&client, out, &options, |progress| bar.show(progress)).await
+            let to = Box::new(std::io::stdout());
+            export_to(source, to, &options, |progress| bar.show(progress)).await
         }
     };
     bar.end();
     let report = exported.map_err(failure)?;
     if let Some(path) = &args.output {
-        show_export(context, path, &report)?;
+        show_export(out, path, &report)?;
     }
     Ok(())
 }
@@ -484,9 +489,9 @@ fn format_of_name(path: Option<&Path>) -> Format {
     }
 }
 
-fn show_export(context: &mut Context, path: &Path, report: &ExportReport) -> Result<(), Failure> {
-    if context.out.style.json {
-        return context.out.json(&serde_json::json!({
+fn show_export(out: &mut Out, path: &Path, report: &ExportReport) -> Result<(), Failure> {
+    if out.style.json {
+        return out.json(&serde_json::json!({
             "file": path.to_string_lossy(),
             "entries": report.entries,
             "files": report.files,
@@ -495,13 +500,13 @@ fn show_export(context: &mut Context, path: &Path, report: &ExportReport) -> Res
             "seconds": report.elapsed.as_secs_f64(),
         }));
     }
-    if context.out.style.quiet {
+    if out.style.quiet {
         return Ok(());
     }
     let entries = plural(report.entries, "entry");
     let rate = rate(report.entries, report.elapsed);
-    let name = context.out.name(&path.to_string_lossy()).to_string();
-    context.out.line(format!("{name}: {entries}, of these {} ({rate})", plural(report.files, "file")))
+    let name = out.name(&path.to_string_lossy()).to_string();
+    out.line(format!("{name}: {entries}, of these {} ({rate})", plural(report.files, "file")))
 }
 
 /// What tree is wanted.

@@ -1,5 +1,6 @@
 //! `find`: searching below a directory.
 
+use exacat_exchange::catalogue::Catalogue;
 use exacat_model::answer::Stat;
 use exacat_model::{
     AccountName, Answer, Cursor, Error, Filter, GroupId, Kind, Lfn, Operation, Pattern, SeName,
@@ -11,13 +12,14 @@ use crate::args::{Conditions, FindArgs};
 use crate::connect::Pages;
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::Failure;
+use crate::names_of_ses::SeNames;
 use crate::output::json;
 use crate::parse::{self, Direction};
 
 /// `exacat find`
 pub async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> {
     let directory = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
-    let filter = filter(context, args.pattern.as_deref(), &args.conditions).await?;
+    let filter = filter(context.session.client(), args.pattern.as_deref(), &args.conditions).await?;
     let mut found = Found::below(context, directory, filter, args.limit);
     if args.count {
         return count(context, found).await;
@@ -87,8 +89,8 @@ impl Found {
 }
 
 /// Reads the conditions; asks the server for the numbers of names.
-pub async fn filter(
-    context: &mut Context,
+pub async fn filter<C: Catalogue>(
+    catalogue: &C,
     pattern: Option<&str>,
     conditions: &Conditions,
 ) -> Result<Filter, Failure> {
@@ -133,34 +135,38 @@ pub async fn filter(
         }
     };
     if let Some(name) = &conditions.owner {
-        filter.owner = Some(UserId(number_of_user(context, &AccountName::parse(name)?).await?));
+        filter.owner = Some(UserId(number_of_user(catalogue, &AccountName::parse(name)?).await?));
     }
     if let Some(name) = &conditions.group {
-        filter.group = Some(GroupId(number_of_group(context, &AccountName::parse(name)?).await?));
+        filter.group = Some(GroupId(number_of_group(catalogue, &AccountName::parse(name)?).await?));
     }
     if let Some(name) = &conditions.se {
         let name = SeName::parse(name)?;
-        let number = context.ses().await?.number(&name);
+        let answer = catalogue.call(Operation::SeList).await?;
+        let Answer::Ses(ses) = answer else { return Err(Failure::unexpected(&answer)) };
+        let mut names = SeNames::default();
+        names.learn_all(&ses);
+        let number = names.number(&name);
         filter.se = Some(number.ok_or_else(|| Error::not_found(format!("there is no SE {name}")))?);
     }
     Ok(filter)
 }
 
-async fn number_of_user(context: &Context, name: &AccountName) -> Result<u32, Failure> {
+async fn number_of_user<C: Catalogue>(catalogue: &C, name: &AccountName) -> Result<u32, Failure> {
     // Anyone may know who they are; the list of all may not be for everyone.
-    if let Answer::Whoami { user: Some(user), .. } = context.call(Operation::Whoami).await?
+    if let Answer::Whoami { user: Some(user), .. } = catalogue.call(Operation::Whoami).await?
         && user.name == *name
     {
         return Ok(user.id);
     }
-    let answer = context.call(Operation::AccountList).await?;
+    let answer = catalogue.call(Operation::AccountList).await?;
     let Answer::Accounts { users, .. } = answer else { return Err(Failure::unexpected(&answer)) };
     let found = users.iter().find(|user| user.name == *name).map(|user| user.id);
     Ok(found.ok_or_else(|| Error::not_found(format!("there is no user {name}")))?)
 }
 
-async fn number_of_group(context: &Context, name: &AccountName) -> Result<u32, Failure> {
-    let answer = context.call(Operation::AccountList).await?;
+async fn number_of_group<C: Catalogue>(catalogue: &C, name: &AccountName) -> Result<u32, Failure> {
+    let answer = catalogue.call(Operation::AccountList).await?;
     let Answer::Accounts { groups, .. } = answer else { return Err(Failure::unexpected(&answer)) };
     let found = groups.iter().find(|(_, known)| known == name).map(|(number, _)| *number);
     Ok(found.ok_or_else(|| Error::not_found(format!("there is no group {name}")))?)

@@ -22,11 +22,12 @@ mod upload;
 
 use futures::future::LocalBoxFuture;
 
-use crate::args::{Cli, Command, SnapshotCommand};
+use crate::args::{Cli, Command, Global, SnapshotCommand};
 use crate::connect::Session;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, report};
 use crate::output::{Out, Style};
+use crate::source::Source;
 
 /// Runs a command and gives its exit status.
 pub async fn run(cli: Cli) -> Result<u8, Failure> {
@@ -58,6 +59,12 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Import(args) if args.offline => {
             return apart(exchange::import_offline(args, global, style)).await;
         }
+        Command::Export(ref args) if args.place.is_here() => {
+            return apart(whole(cli.command, cli.global, style)).await;
+        }
+        Command::Digest(ref args) if args.place.is_here() => {
+            return apart(whole(cli.command, cli.global, style)).await;
+        }
         Command::Generate(ref args) if let Some(path) = &args.listing => {
             return exchange::generate_listing(args, path, global, style);
         }
@@ -82,11 +89,31 @@ fn apart<'a, T>(work: impl Future<Output = T> + 'a) -> LocalBoxFuture<'a, T> {
     Box::pin(work)
 }
 
-async fn dispatch(
-    context: &mut Context,
-    command: Command,
-    global: &crate::args::Global,
-) -> Result<(), Failure> {
+/// Exports or digests what lies on this machine.
+async fn whole(command: Command, global: Global, style: Style) -> Result<u8, Failure> {
+    let place = match &command {
+        Command::Export(args) => &args.place,
+        Command::Digest(args) => &args.place,
+        _ => return Err(Failure::local("this takes a server")),
+    };
+    let source = Source::open(&global.connection, place).await?;
+    let mut out = Out::new(style);
+    let done = match command {
+        Command::Export(args) => exchange::export(&source, &mut out, args, &global).await.map(|()| None),
+        Command::Digest(args) => digest::digest(&source, &mut out, args, &global).await,
+        _ => Ok(None),
+    };
+    let closed = source.close().await;
+    out.flush()?;
+    let differs = done?;
+    closed?;
+    Ok(differs.map_or(0, |(lfn, error)| {
+        report(Some(lfn.as_str()), &error);
+        error.kind.exit_status()
+    }))
+}
+
+async fn dispatch(context: &mut Context, command: Command, global: &Global) -> Result<(), Failure> {
     let work: LocalBoxFuture<'_, Result<(), Failure>> = match command {
         Command::Ls(args) => apart(listing::ls(context, args)),
         Command::Stat(args) => apart(listing::stat(context, args)),
@@ -121,8 +148,17 @@ async fn dispatch(
         Command::Whoami(_) => apart(accounts::whoami(context)),
         Command::Import(args) => apart(exchange::import(context, args, global)),
         Command::Verify(args) => apart(exchange::verify(context, args, global)),
-        Command::Export(args) => apart(exchange::export(context, args, global)),
-        Command::Digest(args) => apart(digest::digest(context, args, global)),
+        Command::Export(args) => apart(async move {
+            let source = Source::Server(context.session.client().clone());
+            exchange::export(&source, &mut context.out, args, global).await
+        }),
+        Command::Digest(args) => apart(async move {
+            let source = Source::Server(context.session.client().clone());
+            if let Some((lfn, error)) = digest::digest(&source, &mut context.out, args, global).await? {
+                context.fail(lfn.as_str(), &error);
+            }
+            Ok(())
+        }),
         Command::Generate(args) => apart(exchange::generate(context, args, global)),
         Command::Fsck(_) => apart(service::fsck(context)),
         Command::Status(_) => apart(service::status(context)),

@@ -124,6 +124,12 @@ fn cut<'a>(left: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(head)
 }
 
+/// The name and the number of the packed file at the start of `bytes`, and nothing else of it: what sorting looks at.
+pub(super) fn name_and_number(bytes: &[u8]) -> Option<(&[u8], u64)> {
+    let length = usize::from(*bytes.get(89)?);
+    Some((bytes.get(HEAD_BYTES..HEAD_BYTES + length)?, u64_at(bytes, 24)))
+}
+
 impl<'a> Placed<'a> {
     /// The packed file at the start of `bytes`; none if there is no whole one.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
@@ -305,6 +311,7 @@ mod tests {
             assert_eq!(placed.row(revision, now), room.row(&entry));
             assert_eq!((placed.usage(), placed.number()), (Usage::of(&entry), number));
             assert_eq!(packed.usage, placed.usage());
+            assert_eq!(name_and_number(rows.bytes()), Some((placed.name, number)));
             assert_eq!((placed.owner(), placed.group()), (entry.owner, entry.group));
             let file = entry.file().unwrap();
             let places = file.replicas.iter().map(|replica| (replica.se, replica.takes_space()));

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::row::Placed;
+use super::row::{Placed, name_and_number};
 use crate::disk::{Disk, DiskFile};
 
 /// Bytes of a block of a part on disk, about: written and read at once.
@@ -80,7 +80,7 @@ fn row_of<'a>(chunks: &'a [Vec<u8>], row: &Ref) -> &'a [u8] {
 
 /// Of one name the smallest number comes first.
 fn compare(chunks: &[Vec<u8>], one: &Ref, other: &Ref) -> Ordering {
-    let more = |row: &Ref| Placed::read(row_of(chunks, row)).map(|placed| (placed.name, placed.number()));
+    let more = |row: &Ref| name_and_number(row_of(chunks, row));
     (one.directory, one.prefix)
         .cmp(&(other.directory, other.prefix))
         .then_with(|| more(one).cmp(&more(other)))

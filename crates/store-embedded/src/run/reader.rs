@@ -38,6 +38,20 @@ pub(crate) struct Run {
     hashes: Hashes,
     /// What of it is in memory, pages first: in the cache that was used first. There is one, but in tests.
     slots: OnceLock<Arc<Slots>>,
+    /// The last of its fields: when it goes, the file is closed.
+    removed: Removed,
+}
+
+/// The file of a run that was removed while it was in use, to be given back when nobody reads it any more.
+#[derive(Default)]
+struct Removed(OnceLock<Box<dyn DiskFile>>);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        if let Some(file) = self.0.get() {
+            file.give_back();
+        }
+    }
 }
 
 /// A row where it lies.
@@ -153,12 +167,31 @@ impl Run {
         let (names, guids) = (filter(0, "its filter of names")?, filter(1, "its filter of GUIDs")?);
         let (name, hashes) = (name.to_owned(), Hashes::of(head.catalogue));
         let slots = OnceLock::new();
-        Ok(Run { name, file, head, footer, names, guids, bytes: length, block_ends, index, hashes, slots })
+        Ok(Run {
+            name,
+            file,
+            head,
+            footer,
+            names,
+            guids,
+            bytes: length,
+            block_ends,
+            index,
+            hashes,
+            slots,
+            removed: Removed::default(),
+        })
     }
 
     /// Rows, those among them of what is gone, and the newest revision.
     pub fn rows(&self) -> (u64, u64, u64) {
         (self.footer.rows, self.footer.gone, self.footer.revision)
+    }
+
+    /// Its name is about to go; `file` is the same once more, writable.
+    pub fn remove(&self, file: Box<dyn DiskFile>) {
+        // Only the first time counts.
+        let _twice = self.removed.0.set(file);
     }
 
     /// Bytes of its file.

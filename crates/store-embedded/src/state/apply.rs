@@ -223,7 +223,7 @@ impl State {
         self.put_gone(from)?;
         self.put_entry(&new)?;
         if let Some(id) = old.directory() {
-            self.directories.relocate(id, Above::Directory(to.parent), to.name.as_str())?;
+            self.directories.relocate(id, Above::Directory(to.parent), to.name.as_str(), stamp.revision)?;
         }
         self.add_up(to.parent, &usage)?;
         self.digest.take(Item::Entry, &old);
@@ -248,7 +248,7 @@ impl State {
         }
         self.put_gone(at)?;
         if let Some(directory) = old.directory() {
-            self.directories.relocate(directory, Above::Trash(id), at.name.as_str())?;
+            self.directories.relocate(directory, Above::Trash(id), at.name.as_str(), stamp.revision)?;
         }
         self.digest.take(Item::Entry, &old);
         self.digest.add(Item::Entry, &new);
@@ -281,7 +281,7 @@ impl State {
         let new = Entry { at: to.clone(), revision: stamp.revision, ..old.clone() };
         self.put_entry(&new)?;
         if let Some(id) = old.directory() {
-            self.directories.relocate(id, Above::Directory(to.parent), to.name.as_str())?;
+            self.directories.relocate(id, Above::Directory(to.parent), to.name.as_str(), stamp.revision)?;
         }
         let usage = self.usage_with_below(&new)?;
         self.add_up(to.parent, &usage)?;
@@ -316,7 +316,7 @@ impl State {
         }
         self.accounts.use_by(entry.owner, entry.group, &NOTHING, &usage)?;
         match &entry.body {
-            Body::Directory(id) => self.directories.remove(*id)?,
+            Body::Directory(id) => self.directories.remove(*id, stamp.revision)?,
             Body::File(file) => {
                 let place = if trashed { None } else { Some(entry.at.parent) };
                 self.place_replicas(&file.replicas, file.size, place, false)?;
@@ -496,6 +496,7 @@ impl State {
     }
 
     fn put_entry(&mut self, entry: &Entry) -> Result<(), Defect> {
+        self.directories.content_changed(entry.at.parent, entry.revision);
         let State { room, table, .. } = self;
         table.put(&room.row(entry))
     }
@@ -503,6 +504,7 @@ impl State {
     /// Nothing stands there any more.
     fn put_gone(&mut self, at: &At) -> Result<(), Defect> {
         let revision = self.now();
+        self.directories.content_changed(at.parent, revision);
         self.table.put(&Row::gone(keyspace::directory_of(at), at.name.as_str().as_bytes(), revision))
     }
 
@@ -547,7 +549,9 @@ impl State {
                 return Err(Defect::new(format!("directory {} was never made", number.0)));
             }
             let (name, gate) = (entry.at.name.as_str(), (entry.owner, entry.group, entry.mode));
-            self.directories.insert(*number, Directory::new(above, name, gate.0, gate.1, gate.2))?;
+            let mut directory = Directory::new(above, name, gate.0, gate.1, gate.2);
+            directory.content = entry.revision;
+            self.directories.insert(*number, directory)?;
         } else if entry.guid().is_none() {
             return Err(Defect::new("an entry without identity"));
         }
@@ -613,6 +617,7 @@ impl State {
         {
             let directory = self.directories.get_mut(id)?;
             (directory.owner, directory.group, directory.mode) = (new.owner, new.group, new.mode);
+            self.directories.shape = new.revision;
         }
         self.put_entry(new)?;
         self.digest.take(Item::Entry, old);

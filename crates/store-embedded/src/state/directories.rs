@@ -42,14 +42,16 @@ pub(crate) struct Directory {
     pub usage: Usage,
     /// How many files in it have a replica on each SE, of any state.
     ses: Vec<(SeNumber, u32)>,
+    /// The last change of what is directly in it; 0 if there was none since the store was opened.
+    pub content: Revision,
     /// It is noted as changed.
     changed: bool,
 }
 
 impl Directory {
     pub fn new(above: Above, name: &str, owner: UserId, group: GroupId, mode: Mode) -> Self {
-        let (usage, ses) = (Usage::default(), Vec::new());
-        Directory { above, name: name.into(), owner, group, mode, usage, ses, changed: false }
+        let (usage, ses, content) = (Usage::default(), Vec::new(), Revision(0));
+        Directory { above, name: name.into(), owner, group, mode, usage, ses, content, changed: false }
     }
 
     /// The SEs that files in it are on, with how many.
@@ -137,7 +139,8 @@ impl Decode for Directory {
         for _ in 0..count {
             ses.push((SeNumber::decode(reader)?, u32::decode(reader)?));
         }
-        Ok(Directory { above, name, owner, group, mode, usage, ses, changed: false })
+        let content = Revision(0);
+        Ok(Directory { above, name, owner, group, mode, usage, ses, content, changed: false })
     }
 }
 
@@ -150,6 +153,8 @@ pub(crate) struct Directories {
     present: u64,
     /// Numbers of those that changed since they were written, each once; some may be gone.
     changed: Vec<u32>,
+    /// The last change of where one of them is, or of who may pass it; 0 if there was none since the store was opened.
+    pub shape: Revision,
     /// Random per process: nobody can choose names that fall together.
     seed: u64,
 }
@@ -169,7 +174,7 @@ fn no_such(id: DirId) -> Defect {
 impl Directories {
     pub fn new(seed: u64) -> Self {
         let (slots, names, changed) = (Vec::new(), HandleTable::default(), Vec::new());
-        Directories { slots, names, present: 0, changed, seed }
+        Directories { slots, names, present: 0, changed, shape: Revision(0), seed }
     }
 
     /// How many there are, the root among them.
@@ -206,6 +211,13 @@ impl Directories {
             self.changed.push(id.0 as u32);
         }
         Ok(directory)
+    }
+
+    /// What is directly in a directory changed. Nothing of that is written with it.
+    pub fn content_changed(&mut self, id: DirId, revision: Revision) {
+        if let Some(directory) = self.slots.get_mut(index_of(id)).and_then(Option::as_deref_mut) {
+            directory.content = revision;
+        }
     }
 
     fn hash(&self, parent: DirId, name: &[u8]) -> u64 {
@@ -267,7 +279,8 @@ impl Directories {
     }
 
     /// Takes one away.
-    pub fn remove(&mut self, id: DirId) -> Result<(), Defect> {
+    pub fn remove(&mut self, id: DirId, revision: Revision) -> Result<(), Defect> {
+        self.shape = revision;
         self.get_mut(id)?;
         self.unlink(id)?;
         self.slots[index_of(id)] = None;
@@ -276,7 +289,14 @@ impl Directories {
     }
 
     /// It is elsewhere now, or called otherwise.
-    pub fn relocate(&mut self, id: DirId, above: Above, name: &str) -> Result<(), Defect> {
+    pub fn relocate(
+        &mut self,
+        id: DirId,
+        above: Above,
+        name: &str,
+        revision: Revision,
+    ) -> Result<(), Defect> {
+        self.shape = revision;
         self.unlink(id)?;
         let directory = self.get_mut(id)?;
         directory.above = above;

@@ -3,7 +3,7 @@
 //! A look-up reads the state of a moment: directories, accounts and records in memory, everything else in the table. It
 //! waits for the disk where it must - or, for who holds the lock, it does not, see [`Held`].
 
-use exacat_model::{At, DirId, Edit, Entry, EntryId, Guid, Mutation, PurgeTarget, TrashId};
+use exacat_model::{At, DirId, Edit, Entry, EntryId, Guid, Mutation, PurgeTarget, Revision, TrashId};
 
 use super::{Above, State};
 use crate::defect::Defect;
@@ -18,6 +18,10 @@ pub(crate) struct Lookup<'s> {
     pub state: &'s State,
     pub view: View<'s>,
 }
+
+/// An answer, and the revision from which on it has been true: what it tells of has not changed since. So it may be given as
+/// soon as that is durable, whatever came after it.
+pub(crate) type AsOf<T> = (T, Revision);
 
 /// An entry that was found by what it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +81,11 @@ impl State {
 }
 
 impl Lookup<'_> {
+    /// Since when what is directly in a directory, and what is not, is as it is.
+    pub fn content_of(&self, directory: DirId) -> Revision {
+        self.state.directory(directory).map_or(self.state.revision, |directory| directory.content)
+    }
+
     /// What stands there, in the tree or below an item of the trash.
     pub fn find(&self, at: &At) -> Result<Option<Entry>, Defect> {
         self.at(at, entry_of)?

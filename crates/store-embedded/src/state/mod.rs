@@ -44,7 +44,7 @@ pub(crate) use digest::Digest;
 pub(crate) use digest::Item;
 pub(crate) use directories::{Above, Directories, Directory, Top};
 pub(crate) use gathered::Gathered;
-pub(crate) use lookup::Lookup;
+pub(crate) use lookup::{AsOf, Lookup};
 pub(crate) use operations::Operations;
 pub(crate) use read::{MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage};
 pub(crate) use resident::{Frozen, decoded};

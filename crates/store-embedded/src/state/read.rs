@@ -12,7 +12,7 @@ use exacat_model::{
 use exacat_store::{Account, Gate, Gates, Located, Page, Place, RecordEntry, UsageOf};
 
 use super::deletions::deletion_of;
-use super::lookup::AllOrNote;
+use super::lookup::{AllOrNote, AsOf};
 use super::{Lookup, State, Top};
 use crate::defect::Defect;
 use crate::keyspace;
@@ -177,10 +177,16 @@ impl Lookup<'_> {
     }
 
     /// The same for many.
-    pub fn locate_all(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>, Defect> {
+    pub fn locate_all(&self, ids: &[EntryId]) -> Result<AsOf<Vec<Option<Located>>>, Defect> {
         let mut located = AllOrNote::with_room(ids.len());
-        ids.iter().try_for_each(|id| located.take(self.locate(*id)))?;
-        located.end()
+        let mut as_of = self.state.directories.shape;
+        ids.iter().try_for_each(|id| {
+            located.take(self.locate(*id).inspect(|found| {
+                let found_as_of = found.as_ref().map_or(self.state.revision, |one| one.entry.revision);
+                as_of = as_of.max(found_as_of);
+            }))
+        })?;
+        Ok((located.end()?, as_of))
     }
 
     /// Children of a directory after a name; none if there is no such directory.
@@ -189,8 +195,8 @@ impl Lookup<'_> {
         directory: DirId,
         after: Option<&Name>,
         limit: usize,
-    ) -> Result<Option<Page<Entry>>, Defect> {
-        let Some(there) = self.state.directory(directory) else { return Ok(None) };
+    ) -> Result<AsOf<Option<Page<Entry>>>, Defect> {
+        let Some(there) = self.state.directory(directory) else { return Ok((None, self.state.revision)) };
         // No more than are below it.
         let below = usize::try_from(there.usage.objects() + there.usage.directories).unwrap_or(usize::MAX);
         let (mut items, mut more) = (Vec::with_capacity(limit.min(below).min(ITEMS_ABOUT)), false);
@@ -201,7 +207,7 @@ impl Lookup<'_> {
             }
             Ok(!more)
         })?;
-        Ok(Some(Page { items, more }))
+        Ok((Some(Page { items, more }), there.content))
     }
 
     /// A page of what a table keeps under keys that begin with `prefix`, each as `take` gives it.

@@ -3,7 +3,7 @@
 //! A run that a frozen memtable becomes has the state at one revision: the memtable's rows, and of what is in memory only
 //! whatever changed since the one before. So the runs together have all of it, and opening reads no more than that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_varint};
@@ -176,10 +176,15 @@ impl State {
             state.load_row(&row, &said, operations)?;
         }
         drop(rows);
-        for directory in state.directories.iter() {
-            for (se, _) in directory.1.ses() {
-                state.accounts.ses.entry(*se).or_default().directories.insert(directory.0);
+        // In order, so that each set is built at once.
+        let mut on_ses: HashMap<SeNumber, Vec<DirId>> = HashMap::new();
+        for (id, directory) in state.directories.iter() {
+            for (se, _) in directory.ses() {
+                on_ses.entry(*se).or_default().push(id);
             }
+        }
+        for (se, directories) in on_ses {
+            state.accounts.ses.entry(se).or_default().directories = directories.into_iter().collect();
         }
         if state.directories.get(DirId::ROOT).is_none_or(|root| root.above != Above::Nothing) {
             return Err(Defect::new("there is no root"));

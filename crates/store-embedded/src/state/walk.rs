@@ -8,11 +8,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use exacat_model::{DirId, Lfn};
+use exacat_model::{DirId, Lfn, Revision};
 use exacat_store::{Files, Gate, Gates, Walk, WalkEnd};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::lookup::AllOrNote;
+use super::lookup::{AllOrNote, AsOf};
 use super::{Above, Directory, Lookup, State};
 use crate::defect::Defect;
 use crate::keyspace;
@@ -92,20 +92,24 @@ fn last_of(ways: &[Gates], way: usize) -> DirId {
 
 impl Lookup<'_> {
     /// Follows each path from the root, as far as it goes.
-    pub fn walk(&self, hints: &Hints, paths: &[Lfn]) -> Result<Vec<Walk>, Defect> {
+    pub fn walk(&self, hints: &Hints, paths: &[Lfn]) -> Result<AsOf<Vec<Walk>>, Defect> {
         let mut walks = AllOrNote::with_room(paths.len());
         let mut ways = Vec::new();
+        let mut as_of = self.state.directories.shape;
         for paths in paths.chunks(CHUNK) {
             ways.clear();
             for step in self.state.follow(hints, paths, &mut ways) {
                 let gates = &ways[step.way];
-                walks.take(self.end_of(&step, gates).map(|end| Walk { gates: gates.clone(), end }))?;
+                walks.take(self.end_of(&step, gates).map(|(end, end_as_of)| {
+                    as_of = as_of.max(end_as_of);
+                    Walk { gates: gates.clone(), end }
+                }))?;
             }
         }
-        walks.end()
+        Ok((walks.end()?, as_of))
     }
 
-    fn end_of(&self, step: &Step<'_>, gates: &Gates) -> Result<WalkEnd, Defect> {
+    fn end_of(&self, step: &Step<'_>, gates: &Gates) -> Result<AsOf<WalkEnd>, Defect> {
         let (directory, name, components) = match step.end {
             StepEnd::Root => (keyspace::ROOT_IN, "/", 0),
             StepEnd::Open => (gates.last().map_or(DirId::ROOT, |gate| gate.id), step.name, gates.len() - 1),
@@ -117,17 +121,20 @@ impl Lookup<'_> {
         };
         let entry =
             self.view.find(directory, name.as_bytes(), |row| row.map(Row::entry).transpose())??.flatten();
-        Ok(match (entry, step.end) {
+        let as_of = entry.as_ref().map_or_else(|| self.content_of(directory), |entry| entry.revision);
+        let end = match (entry, step.end) {
             (None, _) => WalkEnd::Missing { components },
             (Some(entry), StepEnd::Short { .. }) => {
                 WalkEnd::Stopped { entry: Box::new(entry), components: components + 1 }
             }
             (Some(entry), _) => WalkEnd::Found(Box::new(entry)),
-        })
+        };
+        Ok((end, as_of))
     }
 
     /// The files at the ends of the paths.
-    pub fn files(&self, hints: &Hints, paths: &[Lfn]) -> Result<Files, Defect> {
+    pub fn files(&self, hints: &Hints, paths: &[Lfn]) -> Result<AsOf<Files>, Defect> {
+        let mut as_of = self.state.directories.shape;
         let mut files = Files { ways: Vec::new(), found: vec![None; paths.len()] };
         let (mut keys, mut places, mut missing) = (Vec::new(), Vec::new(), false);
         for (begin, paths) in (0..).step_by(CHUNK).zip(paths.chunks(CHUNK)) {
@@ -135,13 +142,19 @@ impl Lookup<'_> {
             places.clear();
             let steps = self.state.follow(hints, paths, &mut files.ways);
             for (place, step) in (begin..).zip(&steps) {
-                if matches!(step.end, StepEnd::Open) {
+                if !matches!(step.end, StepEnd::Open) {
+                    as_of = as_of.max(self.content_of(last_of(&files.ways, step.way)));
+                } else {
                     keys.push((last_of(&files.ways, step.way), step.name.as_bytes()));
                     places.push((place, step.way));
                 }
             }
             let found = self.view.find_many(&keys, |key, row| {
                 let (place, way) = places[key];
+                as_of = as_of.max(match row {
+                    Some(row) => Revision(row.revision),
+                    None => self.content_of(keys[key].0),
+                });
                 files.found[place] = row.map_or(Ok(None), |row| row.found_file(way))?;
                 Ok(())
             });
@@ -151,7 +164,7 @@ impl Lookup<'_> {
                 found => found?,
             }
         }
-        if missing { Err(Defect::NotInMemory) } else { Ok(files) }
+        if missing { Err(Defect::NotInMemory) } else { Ok((files, as_of)) }
     }
 }
 

@@ -58,6 +58,9 @@ pub(crate) fn name(number: u64) -> String {
     format!("{number:010}{RUN}")
 }
 
+/// Rows in all runs, below which no thread is worth starting to open one.
+const OPENED_ALONE_ROWS: u64 = 1 << 20;
+
 /// A number that is higher than that of any run in a directory.
 pub(crate) fn next_number(disk: &dyn Disk, directory: &Path) -> Result<u64, Error> {
     let names = list_if_there(disk, directory)
@@ -117,10 +120,21 @@ impl Shelf {
         };
         let (directory, version) = (directory.to_owned(), Arc::default());
         let mut shelf = Shelf { disk, directory, identity, manifest, version };
-        let runs: Result<Vec<Arc<Run>>, Error> =
-            shelf.manifest.runs.iter().map(|run| shelf.open_run(*run)).collect();
-        shelf.version = Arc::new(Version { runs: runs? });
+        shelf.version = Arc::new(Version { runs: shelf.open_runs()? });
         Ok(shelf)
+    }
+
+    /// Opens them all; large ones side by side, for each has filters to be read and checked.
+    fn open_runs(&self) -> Result<Vec<Arc<Run>>, Error> {
+        let runs = &self.manifest.runs;
+        if runs.iter().map(|run| run.rows).sum::<u64>() < OPENED_ALONE_ROWS {
+            return runs.iter().map(|run| self.open_run(*run)).collect();
+        }
+        let broken = |_| Err(Error::new(ErrorKind::Internal, "opening a run ended by a defect"));
+        std::thread::scope(|scope| {
+            let opening: Vec<_> = runs.iter().map(|run| scope.spawn(|| self.open_run(*run))).collect();
+            opening.into_iter().map(|run| run.join().unwrap_or_else(broken)).collect()
+        })
     }
 
     /// The runs as they are now.
@@ -220,16 +234,21 @@ impl Shelf {
             .and_then(|()| self.open_run(named))
             .inspect_err(|_| self.give_up(number))?;
         let mut manifest = Manifest { revision, time, ..self.manifest.clone() };
-        let gone: Vec<RunNamed> = manifest.runs.splice(places.clone(), [named]).collect();
+        manifest.runs.splice(places.clone(), [named]);
         // If this fails the one or the other counts, so the files of both stay until a later one, or an opening, decides.
         manifest.save(&*self.disk, &self.directory, self.identity.id)?;
         self.manifest = manifest;
         let mut runs = self.version.runs.clone();
-        runs.splice(places, [run]);
+        let unused: Vec<Arc<Run>> = runs.splice(places, [run]).collect();
         self.version = Arc::new(Version { runs });
         self.remove(&scratch_name(number));
-        // Whoever reads one has its file open still.
-        gone.iter().for_each(|run| self.remove(&name(run.number)));
+        for run in unused {
+            // Whoever reads one has its file open still.
+            if let Ok(file) = self.disk.open_to_write(&self.directory.join(name(run.number()))) {
+                run.remove(file);
+            }
+            self.remove(&name(run.number()));
+        }
         Ok(())
     }
 

@@ -288,7 +288,7 @@ fn look_up(files: Files, runs: &[Arc<Run>]) {
     let walk = |paths: &[Lfn], batch: usize| {
         for paths in paths.chunks(batch) {
             let found = hurried.files(&hints, paths).unwrap();
-            assert!(found.found.iter().all(Option::is_some));
+            assert!(found.0.found.iter().all(Option::is_some));
             black_box(found);
         }
     };
@@ -322,7 +322,7 @@ fn look_up(files: Files, runs: &[Arc<Run>]) {
     measure("list, the one directory by pages of 1000", files.in_one(), || {
         let (mut after, mut seen) = (None, 0);
         loop {
-            let page = look.list(Files::ONE, after.as_ref(), 1000).unwrap().unwrap();
+            let page = look.list(Files::ONE, after.as_ref(), 1000).unwrap().0.unwrap();
             seen += page.items.len() as u64;
             after = page.items.last().map(|entry| entry.at.name.clone());
             if !page.more {
@@ -334,7 +334,7 @@ fn look_up(files: Files, runs: &[Arc<Run>]) {
     measure("list, directories of 1000", files.rows - files.in_one(), || {
         for place in 0..files.many() {
             let directory = DirId(Files::BEFORE + 2 * place + 1);
-            black_box(look.list(directory, None, 1000).unwrap().unwrap());
+            black_box(look.list(directory, None, 1000).unwrap().0.unwrap());
         }
     });
     measure("rows in order, not made entries", files.rows, || {
@@ -346,7 +346,7 @@ fn look_up(files: Files, runs: &[Arc<Run>]) {
     measure("empty directory", 100_000, || {
         for number in 0..100_000u64 {
             let directory = DirId(Files::BEFORE + 2 * (number % files.many()));
-            black_box(look.list(directory, None, 1000).unwrap().unwrap());
+            black_box(look.list(directory, None, 1000).unwrap().0.unwrap());
         }
     });
     let cold = files.state(runs, 1 << 20);

@@ -11,6 +11,7 @@ mod faults;
 mod fuzzed;
 mod golden;
 mod loading;
+mod reading;
 mod repairing;
 mod restoring;
 mod retention;

@@ -212,6 +212,11 @@ impl SimulatedDisk {
         }
     }
 
+    /// Is a sync held?
+    pub fn is_syncing(&self) -> bool {
+        self.0.inner.lock().syncs_waiting > 0
+    }
+
     /// Waits until a sync is held.
     pub fn wait_for_held_sync(&self) {
         let mut inner = self.0.inner.lock();

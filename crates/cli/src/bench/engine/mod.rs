@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use exacat_model::{DirId, Error, ErrorKind, Lfn, Mutation, Name, Result};
+use exacat_model::{DirId, Error, ErrorKind, Lfn, Mutation, Name, OperationId, Result, SnapshotName};
 use exacat_store::{Store, SystemClock, WalkEnd};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use hdrhistogram::Histogram;
@@ -58,9 +58,7 @@ fn settings(data: &Path, settings: &BenchSettings) -> EmbeddedSettings {
 
 async fn open(data: &Path, bench: &BenchSettings) -> Result<Arc<EmbeddedStore>> {
     let settings = settings(data, bench);
-    tokio::task::spawn_blocking(move || EmbeddedStore::open(settings, Arc::new(SystemClock)))
-        .await
-        .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?
+    aside(move || EmbeddedStore::open(settings, Arc::new(SystemClock))).await
 }
 
 /// Bytes of the files in a directory.
@@ -95,6 +93,7 @@ pub async fn run(files: u64, data: &Path, report: &mut Report<'_>) -> Result<()>
     look_ups(&store, &filled, "before merging is done", report).await?;
     list(&store, report).await?;
     mixed(&store, &filled, report).await?;
+    snapshots(&store, data, report).await?;
     drop((store, embedded));
     let (start, cpu) = (Instant::now(), own_cpu_s());
     let embedded = open(data, &bench).await?;
@@ -119,6 +118,51 @@ async fn once(what: &str, report: &mut Report<'_>, work: impl Future<Output = Re
     let mut latency = histogram()?;
     record(&mut latency, start.elapsed());
     report.show(&sample(what, 1, start.elapsed().as_secs_f64(), own_cpu_s() - cpu, &latency))
+}
+
+/// Takes a snapshot of what was just written to, clones it, and opens both.
+async fn snapshots(store: &Arc<dyn Store>, data: &Path, report: &mut Report<'_>) -> Result<()> {
+    if !report.wants("snapshot") {
+        return Ok(());
+    }
+    let kept =
+        store.as_snapshots().ok_or_else(|| Error::new(ErrorKind::Internal, "the engine has no snapshots"))?;
+    let name = SnapshotName::parse("bench")?;
+    once("snapshot, create", report, async {
+        kept.snapshot(OperationId([1; 16]), &name).await.map(|_taken| ())
+    })
+    .await?;
+    let settings = settings(data, &report.settings.clone());
+    let into = data.with_file_name("clone");
+    let (from, named, place) = (settings.clone(), name.clone(), into.clone());
+    once(
+        "snapshot, clone",
+        report,
+        aside(move || EmbeddedStore::clone_snapshot(&from, &named, &place, &SystemClock).map(|_cloned| ())),
+    )
+    .await?;
+    let (from, named) = (settings, name.clone());
+    once(
+        "snapshot, open read-only",
+        report,
+        aside(move || EmbeddedStore::open_snapshot(from, &named, Arc::new(SystemClock)).map(|_opened| ())),
+    )
+    .await?;
+    let from = EmbeddedSettings::at(&into);
+    once(
+        "snapshot, open the clone",
+        report,
+        aside(move || EmbeddedStore::open(from, Arc::new(SystemClock)).map(|_opened| ())),
+    )
+    .await?;
+    std::fs::remove_dir_all(&into).map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
+    once("snapshot, drop", report, kept.drop_snapshot(OperationId([2; 16]), &name)).await
+}
+
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?
 }
 
 async fn sizes(store: &dyn Store, data: &Path, filled: &Filled, report: &mut Report<'_>) -> Result<()> {
@@ -381,6 +425,7 @@ mod tests {
             "uniform, batches of 128",
             "list a directory",
             "mixed",
+            "snapshot, clone",
             "open",
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");

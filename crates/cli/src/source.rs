@@ -1,0 +1,67 @@
+//! Where an export or a digest comes from: a server, or a data directory on this machine - as it is, or one of its snapshots.
+
+use std::sync::Arc;
+
+use exacat_exchange::catalogue::Catalogue;
+use exacat_exchange::local::Local;
+use exacat_model::{Answer, Error, Operation};
+use exacat_store::{Store, SystemClock};
+use exacat_store_embedded::LoadSettings;
+use futures::Stream;
+use futures::future::Either;
+
+use crate::args::{Connection, Place};
+use crate::failure::Failure;
+use crate::offline::Offline;
+
+/// A catalogue that is read as a whole.
+pub enum Source {
+    /// Behind a server.
+    Server(exacat_client::Client),
+    /// Opened in this process.
+    Here {
+        /// What is open, to be closed.
+        offline: Offline,
+        /// The rules over it.
+        local: Arc<Local>,
+    },
+}
+
+impl Source {
+    /// Opens what `place` says.
+    pub async fn open(connection: &Connection, place: &Place) -> Result<Self, Failure> {
+        let offline = match &place.snapshot {
+            Some(name) => Offline::snapshot(connection, name).await?,
+            None => Offline::open(connection, "without --offline it is asked; or stop it first").await?,
+        };
+        let store = Arc::clone(&offline.store);
+        let local = Local::open(store, Arc::new(SystemClock), LoadSettings::default())
+            .await
+            .map_err(|error| offline.about(error))?;
+        Ok(Source::Here { offline, local })
+    }
+
+    /// Ends it.
+    pub async fn close(self) -> Result<(), Failure> {
+        match self {
+            Source::Server(_) => Ok(()),
+            Source::Here { offline, .. } => offline.store.close().await.map_err(|error| offline.about(error)),
+        }
+    }
+}
+
+impl Catalogue for Source {
+    async fn call(&self, operation: Operation) -> Result<Answer, Error> {
+        match self {
+            Source::Server(client) => Catalogue::call(client, operation).await,
+            Source::Here { local, .. } => local.call(operation).await,
+        }
+    }
+
+    fn stream(&self, operation: Operation) -> impl Stream<Item = Result<Answer, Error>> + Send {
+        match self {
+            Source::Server(client) => Either::Left(Catalogue::stream(client, operation)),
+            Source::Here { local, .. } => Either::Right(local.stream(operation)),
+        }
+    }
+}
