@@ -172,7 +172,10 @@ async fn start_on(
         (Some(jalien), Some((listener, acceptor)), Some(address)) => {
             let clock = Arc::clone(&settings.clock);
             let face = jalien::Face::open(Arc::clone(&service), clock, jalien.clone(), address, &directory)?;
-            face.write_admin_token(&directory).await?;
+            // A snapshot has what the catalogue it is of has.
+            if catalogue.store().read_only().is_none() {
+                face.write_admin_token(&directory).await?;
+            }
             Some((face, listener, acceptor))
         }
         _ => None,

@@ -138,6 +138,15 @@ async fn one_acts_as_whom_one_may_and_as_oneself_again() {
     let mut role = Alien::connect(&world, Some(&token)).await.unwrap();
     assert_eq!(role.texts("whoami", &[]).await, ["prod"]);
     role.fails("user", &["admin"]).await;
+    role.fails("token", &["-u", "jdoe"]).await;
+    let answer = role.done("token", &[]).await;
+    let text = |field: &str| answer["results"][0][field].as_str().unwrap().to_owned();
+    let renewed = Pair { certificate: text("tokencert"), key: text("tokenkey") };
+    let mut again = Alien::connect(&world, Some(&renewed)).await.unwrap();
+    assert_eq!(
+        again.fields("certificate_dn", "whoami", &["-v"]).await,
+        ["/O=exacat/CN=Users/CN=jdoe/OU=prod"]
+    );
     jane.fails("user", &["admin"]).await;
     assert_eq!(jane.done("user", &["jdoe"]).await["metadata"]["user"], "jdoe");
     jane.done("user", &["prod"]).await;
@@ -147,7 +156,9 @@ async fn one_acts_as_whom_one_may_and_as_oneself_again() {
     assert_eq!(jane.fails("pwd", &[]).await, libc::EPERM);
     assert_eq!(jane.end().await, Some(1008));
     assert_eq!(role.fails("pwd", &[]).await, libc::EPERM);
-    assert_eq!(Alien::connect(&world, Some(&token)).await.err(), Some(STRANGER));
+    for token in [&token, &renewed] {
+        assert_eq!(Alien::connect(&world, Some(token)).await.err(), Some(STRANGER));
+    }
     let mut jane = Alien::connect(&world, Some(&pair)).await.unwrap();
     world.user("jdoe", |user| user.disabled = Some(true)).await;
     assert_eq!(jane.fails("pwd", &[]).await, libc::EPERM);

@@ -161,12 +161,13 @@ impl Connection {
         tokio::pin!(stopping);
         loop {
             let idle = self.asked_last + limits.jalien_idle_time;
-            let room = ask.capacity() > 0 && own.now() < own.max();
+            let room = ask.capacity() > 0 && own.now() < own.max() && self.face.service.is_serving();
+            if self.waiting == 0 && !self.face.service.is_serving() {
+                return End::Say(CloseCode::Restart, "the server stops");
+            }
             tokio::select! {
                 biased;
-                () = &mut stopping, if self.waiting == 0 => {
-                    return End::Say(CloseCode::Restart, "the server stops");
-                }
+                () = &mut stopping, if self.face.service.is_serving() => {}
                 Some(part) = parts.recv() => {
                     if let Some(end) = self.send(part, &mut parts).await {
                         return end;

@@ -57,6 +57,25 @@ pub(super) struct Issue<'a> {
     pub seconds: u64,
 }
 
+/// Is it where the file of this GUID, and nothing else, is kept? Only for that an envelope may be sealed: other places are what
+/// somebody once said, and may be those of another's file.
+pub(super) fn is_own_place(pfn: &str, prefix: &str, guid: Guid) -> bool {
+    let derived = format!("{prefix}{}", guid.storage_path().as_str());
+    match pfn.strip_prefix(&derived) {
+        None => false,
+        Some("") => !prefix.is_empty(),
+        // A copy written anew while an older one waits for its deletion has such an ending of its own.
+        Some(rest) => rest.strip_prefix('.').is_some_and(|ending| {
+            !prefix.is_empty()
+                && ending.len() == ENDING_DIGITS
+                && ending.bytes().all(|byte| byte.is_ascii_hexdigit())
+        }),
+    }
+}
+
+/// Digits of what a copy written anew ends in.
+const ENDING_DIGITS: usize = 12;
+
 /// Seals an envelope.
 pub(super) fn seal(keys: &Keys, issue: Issue<'_>, access: Access, of: &Subject<'_>) -> Result<String> {
     let now = issue.now.0 / 1000;
@@ -163,6 +182,23 @@ mod tests {
         let read = seal(&keys, issue, Access::Read, &of).unwrap();
         assert_eq!(keys.check(&read).unwrap()["scope"], "storage.read:/data/06/x");
         assert_eq!(open_written(&keys, &read), None, "it is no leave to register anything");
+    }
+
+    #[test]
+    fn only_the_place_that_follows_from_the_guid_is_the_files_own() {
+        let guid = Guid::parse("5d9a8f1e-5607-11ee-90f9-6c02e09897e9").unwrap();
+        let own = format!("root://h//data{}", guid.storage_path().as_str());
+        let prefix = "root://h//data";
+        assert!(is_own_place(&own, prefix, guid));
+        assert!(is_own_place(&format!("{own}.0123456789ab"), prefix, guid));
+        let other = Guid::parse("6d9a8f1e-5607-11ee-90f9-6c02e09897e9").unwrap();
+        assert!(!is_own_place(&own, prefix, other));
+        assert!(!is_own_place("root://h//data/secret", prefix, guid));
+        assert!(!is_own_place(&own, "root://elsewhere//data", guid));
+        for tail in ["/x", "/../secret", ".", ".0123", " storage.read:/", ".0123456789a/", "."] {
+            assert!(!is_own_place(&format!("{own}{tail}"), prefix, guid), "{tail}");
+        }
+        assert!(!is_own_place(guid.storage_path().as_str(), "", guid), "nowhere in particular");
     }
 
     #[test]

@@ -214,7 +214,7 @@ mod tests {
         let keys = Keys::open(directory.path().to_owned(), clock.shared()).unwrap();
         let first = signer(&keys);
         let token = keys.sign(&json!({})).unwrap();
-        assert_eq!(names(&keys), [first.clone()]);
+        assert_eq!(names(&keys), std::slice::from_ref(&first));
         clock.turn(i64::try_from(NEW_EACH_MS).unwrap());
         assert_eq!(names(&keys).len(), 2);
         assert_eq!(signer(&keys), first, "the new one is told, and not used yet");

@@ -193,6 +193,10 @@ impl Shell {
     /// Carries out requests until there will be no more.
     pub async fn work(&mut self, mut asked: mpsc::Receiver<Asked>, put: mpsc::Sender<Part>) {
         while let Some(asked) = asked.recv().await {
+            // The connection is gone: what was not begun is not done, and whoever comes back asks for it again.
+            if self.cancel.is_cancelled() {
+                break;
+            }
             self.current.put = Some(put.clone());
             self.answer(asked).await;
         }

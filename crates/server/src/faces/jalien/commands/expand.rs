@@ -65,7 +65,7 @@ async fn matching(shell: &mut Shell, directories: &[Lfn], pattern: &str) -> Outc
     for directory in directories {
         let stat = shell.stat_if_there(directory).await;
         // What is no directory has nothing in it, nor has what is closed to the caller.
-        if !stat.ok().flatten().is_some_and(|stat| stat.entry.directory().is_some()) {
+        if stat.ok().flatten().is_none_or(|stat| stat.entry.directory().is_none()) {
             continue;
         }
         let list = Operation::List { lfn: directory.clone(), cursor: Cursor::default(), limit: 0 };

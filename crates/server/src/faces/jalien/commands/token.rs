@@ -26,16 +26,30 @@ async fn token(shell: &mut Shell, given: Vec<String>) -> Outcome {
     if !options.rest.is_empty() {
         return Err(missing("token"));
     }
-    let own = shell.base.name().cloned().ok_or_else(|| Error::denied("nobody gets no token"))?;
-    let current = shell.caller().name().cloned().unwrap_or_else(|| own.clone());
+    let face = std::sync::Arc::clone(&shell.face);
+    let current = shell.caller().name().cloned().ok_or_else(|| Error::denied("nobody gets no token"))?;
     let role = match options.value("u") {
         None => current,
         Some(text) => AccountName::parse(text)?,
     };
-    // Who may act as another gets a token that says so: both names stand in it.
-    if role != own {
-        let face = std::sync::Arc::clone(&shell.face);
-        face.service.catalogue.become_user(&shell.base, &role).await?;
+    let catalogue = &face.service.catalogue;
+    // A token says who asked and whom it acts as. One for a role leads to others for that role, of the same account, only:
+    // so it ends with the right to the role, however often it was renewed.
+    let (account, caller) = match &shell.shown.holder {
+        Some(holder) if holder.role != holder.account => {
+            if role != holder.role {
+                let why = format!("this token is for the role {} only", holder.role);
+                return Err(Error::denied(why).into());
+            }
+            (holder.account.clone(), catalogue.caller_named(&holder.account).await?)
+        }
+        _ => {
+            let name = shell.base.name().cloned();
+            (name.ok_or_else(|| Error::denied("nobody gets no token"))?, (*shell.base).clone())
+        }
+    };
+    if role != account {
+        catalogue.become_user(&caller, &role).await?;
     }
     let days = match options.value("v") {
         None => DAYS,
@@ -49,8 +63,7 @@ async fn token(shell: &mut Shell, given: Vec<String>) -> Outcome {
     let lasts_ms = days.saturating_mul(DAY_MS).min(longest_ms);
     let now = shell.now();
     let expires = now.plus_ms(lasts_ms).min(shell.shown.expires);
-    let face = std::sync::Arc::clone(&shell.face);
-    let token = face.authority.issue(&Holder { account: own, role }, now, expires).await?;
+    let token = face.authority.issue(&Holder { account, role }, now, expires).await?;
     let text = format!("{}{}", token.certificate, token.key);
     shell.say(Item::new().with("tokencert", token.certificate).with("tokenkey", token.key).saying(text)).await
 }

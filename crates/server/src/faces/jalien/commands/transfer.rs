@@ -79,6 +79,8 @@ struct Place<'a> {
     guid: Guid,
     se: SeName,
     pfn: String,
+    /// Whose content is there: the file's, or its archive's.
+    stored: Guid,
     /// The name inside of the archive that the place is of.
     member: Option<String>,
     size: u64,
@@ -88,9 +90,10 @@ struct Place<'a> {
 
 async fn tell(shell: &mut Shell, place: Place<'_>) -> Outcome {
     let ses = shell.ses().await?;
-    let labels = ses.iter().find(|se| se.se.name == place.se).map_or_else(String::new, |se| {
-        se.se.qos.iter().map(AccountName::as_str).collect::<Vec<_>>().join(", ")
-    });
+    let se = ses.iter().find(|se| se.se.name == place.se).map(|se| &se.se);
+    let labels = se
+        .map_or_else(String::new, |se| se.qos.iter().map(AccountName::as_str).collect::<Vec<_>>().join(", "));
+    let prefix = se.map_or("", |se| se.prefix.as_str());
     let issue = Issue {
         issuer: shell.face.issuer.as_str(),
         user: shell.user(),
@@ -105,7 +108,10 @@ async fn tell(shell: &mut Shell, place: Place<'_>) -> Outcome {
         size: place.size,
         md5: place.md5.as_ref(),
     };
-    let envelope = envelope::seal(&shell.face.keys, issue, place.access, &subject)?;
+    let envelope = match envelope::is_own_place(&place.pfn, prefix, place.stored) {
+        true => envelope::seal(&shell.face.keys, issue, place.access, &subject)?,
+        false => String::new(),
+    };
     let url = match &place.member {
         Some(member) => format!("{}#{member}", place.pfn),
         None => place.pfn.clone(),
@@ -135,7 +141,11 @@ async fn read(shell: &mut Shell, text: &str, specs: &Specs, strict: bool) -> Out
     let Some(guid) = stat.entry.file().map(|file| file.guid) else {
         return Err(Failure::invalid(format!("{lfn} is not a file")));
     };
-    let inside = member(&stat).map(|(_, name)| name.to_owned());
+    let inside = member(&stat).map(|(archive, name)| (archive, name.to_owned()));
+    if let Some((archive, _)) = &inside {
+        // The envelope is for all of the archive, so that must be the caller's to read too.
+        places(shell, FileRef::Guid(*archive)).await?;
+    }
     let whereis = places(shell, FileRef::Guid(guid)).await?;
     let mut found: Vec<(SeName, String)> = Vec::new();
     for replica in whereis.replicas {
@@ -151,18 +161,20 @@ async fn read(shell: &mut Shell, text: &str, specs: &Specs, strict: bool) -> Out
         return Err(Failure::new(errno::EBADFD, format!("No read PFNs for {lfn}")));
     }
     let of = found.len();
-    let md5 = whereis.checksums.get(ChecksumAlgorithm::Md5).cloned();
+    let md5 = whereis.checksums.get(ChecksumAlgorithm::Md5).copied();
     for (se, pfn) in found {
+        let stored = inside.as_ref().map_or(guid, |(archive, _)| *archive);
         let (pfn, member) = match &inside {
-            Some(member) => {
+            Some((_, member)) => {
                 let tail = format!("?ZIP={member}");
                 (pfn.strip_suffix(&tail).unwrap_or(&pfn).to_owned(), Some(member.clone()))
             }
             None => (pfn, None),
         };
         let size = whereis.size.unwrap_or(0);
-        let (md5, lfn) = (md5.clone(), &stat.lfn);
-        tell(shell, Place { access: Access::Read, lfn, guid, se, pfn, member, size, md5, of }).await?;
+        let lfn = &stat.lfn;
+        tell(shell, Place { access: Access::Read, lfn, guid, se, pfn, stored, member, size, md5, of })
+            .await?;
     }
     Ok(())
 }
@@ -180,7 +192,7 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
     let md5 = options.value("m").map(md5_given).transpose()?;
     let job = options.value("j").map(|text| number("j", text)).transpose()?;
     let lfn = shell.path(text)?;
-    let checksums = md5.clone().map_or_else(Checksums::none, Checksums::one);
+    let checksums = md5.map_or_else(Checksums::none, Checksums::one);
     // A file that is there gets further replicas, if it is the same file.
     let guid = match shell.stat_if_there(&lfn).await? {
         None => None,
@@ -238,9 +250,10 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
             guid: upload.booking.guid,
             se: target.se,
             pfn: target.pfn,
+            stored: upload.booking.guid,
             member: None,
             size,
-            md5: md5.clone(),
+            md5,
             of,
         };
         tell(shell, place).await?;
