@@ -26,7 +26,7 @@ HOME = "/alice/cern.ch/user/j/jdoe"
 REFERENCE = "/alice/cern.ch/user/a/admin/referenceData"
 SES = ["ALICE::TEST::SE1", "ALICE::TEST::SE2", "ALICE::CERN::EOS"]
 UPSTREAM = "https://github.com/adriansev/jalien_py/archive/refs/heads/master.tar.gz"
-PATIENCE = 120
+PATIENCE = 300
 
 
 class Failed(Exception):
