@@ -58,7 +58,7 @@ fn a_copy_is_proven_and_its_differences_are_named() {
     let plain = service.place().join("plain.tsv");
     let (plain, here_again) = (plain.to_str().unwrap(), service.place().join("again.tsv"));
     service.run(&["export", "/", "--owner", "admin", "-o", plain]).ok();
-    service.fails("digest --snapshot none", 16);
+    service.fails("digest --snapshot none", 11);
     assert!(service.fails("export / --offline", 23).contains("a server uses this data directory"));
     assert_eq!(service.stop(), Some(0));
     service.run(&["export", "/", "--offline", "--owner", "admin", "-o", here_again.to_str().unwrap()]).ok();

@@ -43,6 +43,7 @@ mod defect;
 pub mod disk;
 mod durability;
 mod figures;
+mod header;
 mod history;
 mod identity;
 mod inspect;

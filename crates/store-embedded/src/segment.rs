@@ -5,6 +5,7 @@
 
 use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
+use crate::header;
 use crate::record::{self, ALIGNMENT, FRAME_BYTES, Frame, Salt, part};
 
 /// Bytes before a segment's first record.
@@ -56,19 +57,7 @@ impl Header {
         if bytes[0..8] != MAGIC {
             return Err(corrupt(file, 0, "this is no log segment"));
         }
-        let version = u16::from_le_bytes(part(bytes, 8));
-        if version > VERSION {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!(
-                    "{file} has format version {version}, this release reads up to {VERSION}: use a newer one"
-                ),
-            ));
-        }
-        let crc = u32::from_le_bytes(part(bytes, HEADER_BYTES - 4));
-        if crc != crc32fast::hash(&bytes[..HEADER_BYTES - 4]) {
-            return Err(corrupt(file, 0, "the segment's header fails its checksum"));
-        }
+        header::check(file, bytes, VERSION)?;
         let flags = u32::from_le_bytes(part(bytes, 12));
         if usize::from(u16::from_le_bytes(part(bytes, 10))) != HEADER_BYTES || flags != 0 {
             return Err(corrupt(file, 8, "the segment's header is of an unknown shape"));

@@ -1,8 +1,9 @@
 //! An archived segment's parts as bytes, and back: the header, the heads of blocks, the index and the footer. Pure.
 
-use exacat_model::{Error, ErrorKind, Revision, TimeMs};
+use exacat_model::{Error, Revision, TimeMs};
 
 use super::BLOCK_BYTES;
+use crate::header;
 use crate::record::{ALIGNMENT, FRAME_BYTES, Salt, part, u32_at, u64_at};
 use crate::segment::{self, Header, corrupt};
 use crate::settings::RECORD_BYTES_MAX;
@@ -47,18 +48,7 @@ pub(super) fn decode_header(file: &str, bytes: &[u8]) -> Result<Header, Error> {
     if bytes.len() < HEADER_BYTES || !is_archived(bytes) {
         return Err(corrupt(file, 0, "this is no archived log segment, or it is cut off"));
     }
-    let version = u16::from_le_bytes(part(bytes, 8));
-    if version > VERSION {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            format!(
-                "{file} has format version {version}, this release reads up to {VERSION}: use a newer one"
-            ),
-        ));
-    }
-    if u32_at(bytes, HEADER_BYTES - 4) != crc32fast::hash(&bytes[..HEADER_BYTES - 4]) {
-        return Err(corrupt(file, 0, "the header fails its checksum"));
-    }
+    header::check(file, &bytes[..HEADER_BYTES], VERSION)?;
     let rest = SEGMENT_AT + segment::HEADER_BYTES..HEADER_BYTES - 4;
     if usize::from(u16::from_le_bytes(part(bytes, 10))) != HEADER_BYTES
         || u32_at(bytes, 12) != 0

@@ -14,6 +14,7 @@ use super::writer::RunHead;
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, Hashes, MAGIC, Section, VERSION};
 use crate::defect::Defect;
 use crate::disk::DiskFile;
+use crate::header;
 use crate::history::cannot_read;
 use crate::page::{Damaged, Page, PageHead, Row, Walk};
 use crate::record::u64_at;
@@ -99,18 +100,7 @@ impl RunHead {
         if bytes[..8] != MAGIC {
             return Err(corrupt(name, "this is no run"));
         }
-        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
-        if version > VERSION {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!(
-                    "{name} has format version {version}, this release reads up to {VERSION}: use a newer one"
-                ),
-            ));
-        }
-        if bytes[HEADER_BYTES - 4..] != crc32fast::hash(&bytes[..HEADER_BYTES - 4]).to_le_bytes() {
-            return Err(corrupt(name, "its header fails its checksum"));
-        }
+        header::check(name, bytes, VERSION)?;
         let mut catalogue = [0; 16];
         catalogue.copy_from_slice(&bytes[16..32]);
         Ok(RunHead { catalogue, number: u64_at(bytes, 32), salt: u64_at(bytes, 40) })

@@ -67,7 +67,7 @@ async fn a_request_may_be_larger_than_a_segment() {
 /// way; whatever was answered must be there when it is opened again, and nothing that was `Unavailable`.
 #[tokio::test]
 async fn every_operation_of_the_disk_may_fail_once() {
-    let mut poisoned = 0;
+    let (mut poisoned, mut still_shown) = (0, 0);
     for number in 1.. {
         let mut past_the_end = false;
         let kinds = [
@@ -109,8 +109,19 @@ async fn every_operation_of_the_disk_may_fail_once() {
             }
             if unknown > 0 {
                 poisoned += 1;
-                let error = store.walk(&[Lfn::root()]).await.unwrap_err();
-                assert_eq!(error.kind, ErrorKind::Unavailable, "{fault:?}: what is not durable was shown");
+                let durable = store.revision().await.unwrap();
+                for number in 1..13 {
+                    match store.list(DirId(number), None, 100).await {
+                        Err(error) => assert_eq!(error.kind, ErrorKind::Unavailable, "{fault:?}"),
+                        // What did not change since is still as it was.
+                        Ok(page) => {
+                            let shown = page.map_or(Vec::new(), |page| page.items);
+                            let newest = shown.iter().map(|entry| entry.revision).max();
+                            assert!(newest <= Some(durable), "{fault:?}: what is not durable was shown");
+                            still_shown += 1;
+                        }
+                    }
+                }
             }
             drop(store);
             disk.set_fault(None);
@@ -134,6 +145,7 @@ async fn every_operation_of_the_disk_may_fail_once() {
         }
     }
     assert!(poisoned > 20, "writes and syncs failed in few places: {poisoned}");
+    assert!(still_shown > 10, "what did not change is not shown any more: {still_shown}");
 }
 
 /// Goal: no answer shows what could still be lost (decision D6). Method: a sync that does not return.

@@ -22,6 +22,9 @@ const BULK_UNDER_WAY_MAX: usize = 64;
 pub(super) const PARTS_UNDER_WAY_MAX: usize = 8;
 /// Items of one part of a stream, at most: a stream yields its slot after each.
 const PART_ITEMS_MAX: u32 = 1000;
+/// Items of a stream's first part, so that it comes at once; each further one has up to [`PART_GROWTH`] times as many.
+const PART_ITEMS_FIRST: u32 = 50;
+const PART_GROWTH: u32 = 4;
 
 /// Bounds what is made for a connection and not yet taken over by it: answers that may be long.
 #[derive(Clone)]
@@ -190,7 +193,9 @@ async fn pages(
     let stopped = || Error::new(ErrorKind::Unavailable, "cancelled before the stream was at its end");
     let Work { mut asker, id, operation, cancel, mut step, .. } = work;
     let mut checked = Instant::now();
-    let mut operation = with_limit(operation, PART_ITEMS_MAX);
+    // As it was asked: its parts are no larger than that either.
+    let mut asked = operation;
+    let (mut items, mut items_max) = (PART_ITEMS_FIRST, PART_ITEMS_MAX);
     let mut parts = 0u64;
     loop {
         let granted = tokio::select! {
@@ -216,7 +221,7 @@ async fn pages(
         let page = Work {
             asker: asker.clone(),
             id: step_id(id, parts),
-            operation: operation.clone(),
+            operation: with_limit(asked.clone(), items),
             deadline: page_deadline,
             cancel: Arc::clone(&cancel),
             step,
@@ -227,10 +232,10 @@ async fn pages(
         if let Err(error) = encode_part(&mut bytes, waiting.frame_bytes_max(), request, &answer) {
             // Fewer items may fit; a write has been done and cannot be asked again with another size.
             let fewer = page_items(&answer) / 2;
-            if fewer == 0 || operation.writes() {
+            if fewer == 0 || asked.writes() {
                 return Err(error);
             }
-            operation = with_limit(operation, fewer);
+            (items, items_max) = (fewer, fewer);
             credit.add_permits(1);
             continue;
         }
@@ -239,13 +244,14 @@ async fn pages(
         let Some(next) = answer.next().cloned() else {
             return Ok(parts);
         };
-        operation = operation.resumed(next).ok_or_else(|| {
+        asked = asked.resumed(next).ok_or_else(|| {
             Error::new(
                 ErrorKind::Internal,
                 "a defect of exacat: the answer goes on where the operation cannot",
             )
         })?;
         step = Step::Next;
+        items = (items * PART_GROWTH).min(items_max);
     }
 }
 

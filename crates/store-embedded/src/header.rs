@@ -1,0 +1,55 @@
+//! What the headers of segments, archived segments and runs have in common: a version at byte 8, and at their end a checksum of
+//! all before it.
+
+use exacat_model::{Error, ErrorKind};
+
+use crate::record::part;
+use crate::segment::corrupt;
+
+const VERSION_AT: usize = 8;
+
+fn fits(header: &[u8]) -> bool {
+    let Some((said, sum)) = header.split_last_chunk::<4>() else { return false };
+    *sum == crc32fast::hash(said).to_le_bytes()
+}
+
+/// An error unless the header of `file` is whole, and of a version up to `known`. One of a later version is refused, not
+/// called damaged: what is in it is for a newer release to say. But if all that is wrong with it is the version, that is damage.
+pub(crate) fn check(file: &str, header: &[u8], known: u16) -> Result<(), Error> {
+    let version = u16::from_le_bytes(part(header, VERSION_AT));
+    if version > known {
+        let mut as_known = header.to_vec();
+        as_known[VERSION_AT..VERSION_AT + 2].copy_from_slice(&known.to_le_bytes());
+        if fits(&as_known) {
+            return Err(corrupt(file, VERSION_AT as u64, "the header's version is damaged"));
+        }
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            format!("{file} has format version {version}, this release reads up to {known}: use a newer one"),
+        ));
+    }
+    if fits(header) { Ok(()) } else { Err(corrupt(file, 0, "the header fails its checksum")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_version_is_told_from_a_damaged_one() {
+        let header = |version: u16| {
+            let mut header = b"eightbyt".to_vec();
+            header.extend(version.to_le_bytes());
+            header.extend([7; 20]);
+            header.extend(crc32fast::hash(&header).to_le_bytes());
+            header
+        };
+        assert!(check("f", &header(1), 2).is_ok() && check("f", &header(2), 2).is_ok());
+        assert_eq!(check("f", &header(3), 2).unwrap_err().kind, ErrorKind::Invalid);
+        for byte in 0..header(2).len() {
+            let mut damaged = header(2);
+            damaged[byte] ^= 0x41;
+            assert_eq!(check("f", &damaged, 2).unwrap_err().kind, ErrorKind::Corrupt, "byte {byte}");
+        }
+    }
+}
