@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-peers cluster-up cluster-down test-cluster test-long test-crash test-faults test-real clean prerequisites
+.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-faces bench-peers cluster-up cluster-down test-cluster test-clients test-long test-crash test-faults test-real clean prerequisites
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,6 +50,10 @@ bench-engine: build ## speed, steadiness and size of the embedded engine; BENCH_
 bench: build ## speed in process and over the network; BENCH_ARGS='--entries 1000000'
 	target/release/exacat bench $(BENCH_ARGS)
 
+FACES_ARGS ?=
+bench-faces: ## commands a second in sessions as alien.py holds them; FACES_ARGS='10 1000' (seconds, files listed)
+	$(CARGO) run --release --locked -p exacat-server --example bench-faces -- $(FACES_ARGS)
+
 PEERS_ARGS ?=
 bench-peers: build ## exacat beside RocksDB and MariaDB, which it installs; PEERS_ARGS='--entries 20M'
 	@CARGO="$(CARGO)" scripts/bench-peers.sh target/release/exacat $(PEERS_ARGS)
@@ -64,6 +68,10 @@ test-crash: prerequisites ## kill -9 loops of the real server at length
 test-faults: prerequisites ## failing disks, flipped bits, power cuts, repairs, random merges at length; EXACAT_TEST_SEED repeats one
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-store-embedded --lib -- \
 	    fault crash damage repairing restoring schedules fuzzed
+
+CLIENTS_ARGS ?=
+test-clients: build ## the real alien.py against a server, with xrootd as storage where it is installed
+	python3 scripts/test-clients.py target/release/exacat $(CLIENTS_ARGS)
 
 test-real: prerequisites ## whole real listings through the binary; EXACAT_REAL_DATA=DIR
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test real_data -- --nocapture

@@ -7,6 +7,7 @@
 //! DATA/server.crt     the certificate clients are to trust      (made at the first start)
 //! DATA/server.key     its key, for the owner only               (made at the first start)
 //! DATA/admin.token    an admin's token, for the owner only      (made at the first start)
+//! DATA/jalien/        the authority of tokens, the keys of envelopes, a token of the admin: if JAliEn's protocol is spoken
 //! DATA/exacat.sock    the local socket                          (while a server runs)
 //! DATA/server.json    the addresses a server listens on         (while a server runs)
 //! DATA/views/NAME/    lock, socket and addresses of a server of the snapshot NAME
@@ -83,6 +84,15 @@ impl DataDirectory {
 
     pub fn admin_token(&self) -> PathBuf {
         self.data.join("admin.token")
+    }
+
+    /// What the face of JAliEn keeps; made if it is not there.
+    pub fn jalien(&self) -> Result<PathBuf> {
+        let path = self.data.join("jalien");
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder.create(&path).map_err(|error| failed("make the directory", &path, &error))?;
+        Ok(path)
     }
 
     pub fn socket(&self) -> PathBuf {

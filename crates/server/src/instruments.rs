@@ -87,8 +87,8 @@ macro_rules! counts {
 }
 
 counts! {
-    bytes_in "exacat_received_bytes" "Bytes received from clients of the native protocol",
-    bytes_out "exacat_sent_bytes" "Bytes sent to clients of the native protocol",
+    bytes_in "exacat_received_bytes" "Bytes received from clients",
+    bytes_out "exacat_sent_bytes" "Bytes sent to clients",
     connections_accepted "exacat_connections_accepted" "Connections accepted",
     connections_refused "exacat_connections_refused" "Connections refused because there were too many",
     handshakes_failed "exacat_handshakes_failed" "Connections that ended before they were authenticated",
@@ -99,6 +99,9 @@ counts! {
     idle "exacat_connections_idle_closed" "Connections closed because nothing came for long",
     panics "exacat_request_panics" "Requests that ended in a defect of exacat",
     slow "exacat_slow_requests" "Requests that took longer than the configured time",
+    commands "exacat_jalien_commands" "Commands of clients of the protocol of JAliEn",
+    commands_failed "exacat_jalien_commands_failed" "Commands of them that failed",
+    resumed "exacat_jalien_resumed" "Clients of it that came back after their connection broke, with the request they had no answer to",
     coalesced "exacat_coalesced_requests" "Pipelined look-ups and registrations carried out together with others",
 }
 

@@ -17,4 +17,4 @@ mod tls;
 mod workers;
 
 pub use life::{Addresses, RunningServer, Server, StopHandle};
-pub use settings::{CertificateFiles, Limits, ServerSettings, StoreChoice, WorkerSettings};
+pub use settings::{CertificateFiles, JalienSettings, Limits, ServerSettings, StoreChoice, WorkerSettings};

@@ -18,7 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use crate::directory::{self, DataDirectory, failed};
-use crate::faces::{http, native};
+use crate::faces::{http, jalien, native};
 use crate::instruments::Instruments;
 use crate::service::{Phase, Service};
 use crate::settings::{ServerSettings, StoreChoice};
@@ -39,6 +39,8 @@ pub struct Addresses {
     pub socket: Option<PathBuf>,
     /// Metrics and health over plain HTTP.
     pub metrics: Option<SocketAddr>,
+    /// The protocol of JAliEn, over TLS.
+    pub jalien: Option<SocketAddr>,
     /// The certificate a client must trust.
     pub certificate: PathBuf,
     /// A token of the account `admin`, written at the first start.
@@ -74,6 +76,7 @@ struct Listeners {
     native: Option<(TcpListener, TlsAcceptor)>,
     local: Option<UnixListener>,
     metrics: Option<TcpListener>,
+    jalien: Option<(TcpListener, TlsAcceptor)>,
 }
 
 impl Server {
@@ -165,11 +168,26 @@ async fn start_on(
         catalogue_id,
         settings.catalogue.anonymous_reads,
     );
+    let jalien = match (&settings.jalien, listeners.jalien, addresses.jalien) {
+        (Some(jalien), Some((listener, acceptor)), Some(address)) => {
+            let clock = Arc::clone(&settings.clock);
+            let face = jalien::Face::open(Arc::clone(&service), clock, jalien.clone(), address, &directory)?;
+            // A snapshot has what the catalogue it is of has.
+            if catalogue.store().read_only().is_none() {
+                face.write_admin_token(&directory).await?;
+            }
+            Some((face, listener, acceptor))
+        }
+        _ => None,
+    };
     write_addresses(&directory, &addresses, catalogue_id)?;
 
     let (alive, all_ended) = mpsc::channel(1);
-    let listening = native::Listening::new(Arc::clone(&service), alive);
     let mut faces = JoinSet::new();
+    if let Some((face, listener, acceptor)) = jalien {
+        faces.spawn(jalien::serve(face, listener, acceptor, alive.clone()));
+    }
+    let listening = native::Listening::new(Arc::clone(&service), alive);
     if let Some((listener, acceptor)) = listeners.native {
         faces.spawn(native::serve_tls(listening.clone(), listener, acceptor));
     }
@@ -187,6 +205,7 @@ async fn start_on(
         native = addresses.native.map(tracing::field::display),
         socket = addresses.socket.as_ref().map(|path| tracing::field::display(path.display().to_string())),
         metrics = addresses.metrics.map(tracing::field::display),
+        jalien = addresses.jalien.map(tracing::field::display),
         "serving"
     );
     let taking_down = TakingDown {
@@ -246,10 +265,11 @@ async fn listen(settings: &ServerSettings, directory: &DataDirectory) -> Result<
         native: None,
         socket: None,
         metrics: None,
+        jalien: None,
         certificate,
         admin_token: directory.admin_token(),
     };
-    let mut listeners = Listeners { native: None, local: None, metrics: None };
+    let mut listeners = Listeners { native: None, local: None, metrics: None, jalien: None };
     if let Some(address) = settings.native {
         let acceptor = tls::acceptor(settings, directory)?;
         let (listener, actual) = bind(address, "the native protocol").await?;
@@ -265,6 +285,12 @@ async fn listen(settings: &ServerSettings, directory: &DataDirectory) -> Result<
         let (listener, actual) = bind(address, "metrics").await?;
         addresses.metrics = Some(actual);
         listeners.metrics = Some(listener);
+    }
+    if let Some(jalien) = &settings.jalien {
+        let acceptor = tls::acceptor_of_certificates(settings, directory, jalien::KeyHolder::new())?;
+        let (listener, actual) = bind(jalien.address, "the protocol of JAliEn").await?;
+        addresses.jalien = Some(actual);
+        listeners.jalien = Some((listener, acceptor));
     }
     Ok((listeners, addresses))
 }
@@ -304,6 +330,7 @@ fn write_addresses(directory: &DataDirectory, addresses: &Addresses, catalogue: 
         "native": addresses.native.map(|address| address.to_string()),
         "socket": addresses.socket.as_deref().map(text),
         "metrics": addresses.metrics.map(|address| address.to_string()),
+        "jalien": addresses.jalien.map(|address| address.to_string()),
         "certificate": text(&addresses.certificate),
     });
     directory::write_public(&directory.addresses(), format!("{json:#}\n").as_bytes())

@@ -543,6 +543,35 @@ impl Service {
     }
 }
 
+/// How many items an operation is about, for the measures.
+pub(crate) fn items(operation: &Operation) -> u64 {
+    let items = match operation {
+        Operation::Stat { lfns, .. }
+        | Operation::Du { lfns }
+        | Operation::Mkdir { lfns, .. }
+        | Operation::SetAttributes { lfns, .. }
+        | Operation::TagSet { lfns, .. }
+        | Operation::TagGet { lfns, .. } => lfns.len(),
+        Operation::Whereis { files, .. } => files.len(),
+        Operation::Lfns { guids } => guids.len(),
+        Operation::Register { files, .. } => files.len(),
+        Operation::SetReplicas { edits } => edits.len(),
+        Operation::CollectionEdit { add, remove, .. } => add.len() + remove.len(),
+        Operation::SeDeleted { done, .. } => done.len(),
+        _ => 1,
+    };
+    items as u64
+}
+
+/// The operation id of a step of a request that takes several operations, or several pages of one: another for each
+/// step, the same when the request comes again.
+pub(crate) fn step_id(id: OperationId, step: u64) -> OperationId {
+    /// Odd, so that no two steps have the same.
+    const STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+    let number = u128::from_le_bytes(id.0).wrapping_add(STEP.wrapping_mul(u128::from(step)));
+    OperationId(number.to_le_bytes())
+}
+
 /// Answers of one kind, one after the other as canonical bytes.
 #[derive(Debug, Default)]
 pub struct EncodedItems {

@@ -51,6 +51,8 @@ pub struct ServerSettings {
     pub socket_mode: u32,
     /// Where metrics and health are served over plain HTTP; none for nowhere.
     pub metrics: Option<SocketAddr>,
+    /// How the protocol of JAliEn is spoken, for `alien.py`; none for not at all.
+    pub jalien: Option<JalienSettings>,
     /// A certificate to use; none for the self-signed one in the data directory.
     pub certificate: Option<CertificateFiles>,
     /// Further names and addresses in the self-signed certificate, when it is made.
@@ -78,12 +80,47 @@ impl ServerSettings {
             socket: true,
             socket_mode: 0o600,
             metrics: Some(loopback),
+            jalien: None,
             certificate: None,
             names: Vec::new(),
             catalogue: exacat_catalogue::Settings::default(),
             limits: Limits::default(),
             workers: WorkerSettings::default(),
             clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// How the protocol of JAliEn is spoken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JalienSettings {
+    /// Where. Port 0 takes a free one.
+    pub address: SocketAddr,
+    /// The authorities whose certificates are accepted: a file, or a directory as grids have it; none for our own tokens only.
+    pub authorities: Option<PathBuf>,
+    /// A file of certificate subjects and the users they are, beside those that accounts have.
+    pub map: Option<PathBuf>,
+    /// The home of users who have none of their own: `{user}` stands for the name, `{initial}` for its first letter.
+    pub home: String,
+    /// The URL that envelopes say they are from, under which storage elements find the public keys; none for the address.
+    pub issuer: Option<String>,
+    /// How long a token may last, in seconds.
+    pub token_seconds_max: u64,
+    /// How long an envelope may be shown to a storage element, in seconds.
+    pub envelope_seconds: u64,
+}
+
+impl JalienSettings {
+    /// The defaults, at `address`.
+    pub fn new(address: SocketAddr) -> Self {
+        JalienSettings {
+            address,
+            authorities: None,
+            map: None,
+            home: "/alice/cern.ch/user/{initial}/{user}".to_owned(),
+            issuer: None,
+            token_seconds_max: 31 * 24 * 3600,
+            envelope_seconds: 3600,
         }
     }
 }
@@ -153,6 +190,14 @@ pub struct Limits {
     /// Credentials are looked at again after so long: a revoked or expired token, a disabled user or a changed
     /// role takes effect on open connections within this time.
     pub revalidate: Duration,
+    /// Requests of one connection of the protocol of JAliEn that are not answered yet; further ones are not read.
+    pub jalien_requests_max: usize,
+    /// Bytes of them.
+    pub jalien_request_bytes_max: usize,
+    /// A connection of that protocol on which nothing is asked for so long is closed; pings do not count.
+    pub jalien_idle_time: Duration,
+    /// A connection of that protocol lasts so long at most, and no longer than the client's certificate.
+    pub jalien_session_time: Duration,
     /// How long a stop waits for requests in flight.
     pub stop_time: Duration,
     /// A request that takes longer is logged.
@@ -195,6 +240,10 @@ impl Default for Limits {
             idle_time: Duration::from_secs(300),
             deadline_max: Duration::from_secs(3600),
             revalidate: Duration::from_secs(5),
+            jalien_requests_max: 256,
+            jalien_request_bytes_max: 4 << 20,
+            jalien_idle_time: Duration::from_secs(900),
+            jalien_session_time: Duration::from_secs(2 * 24 * 3600),
             stop_time: Duration::from_secs(10),
             slow_request: Duration::from_secs(1),
         }
@@ -223,6 +272,8 @@ impl Limits {
             ("bulk_queue_per_user_max", self.bulk_queue_per_user_max),
             ("audits_max", self.audits_max),
             ("output_bytes_max", self.output_bytes_max),
+            ("jalien_requests_max", self.jalien_requests_max),
+            ("jalien_request_bytes_max", self.jalien_request_bytes_max),
         ];
         for (name, value) in at_least_one {
             if value == 0 {
@@ -247,6 +298,8 @@ impl Limits {
             ("handshake_time", self.handshake_time),
             ("idle_time", self.idle_time),
             ("deadline_max", self.deadline_max),
+            ("jalien_idle_time", self.jalien_idle_time),
+            ("jalien_session_time", self.jalien_session_time),
         ] {
             if value.is_zero() || value > Duration::from_secs(30 * 24 * 3600) {
                 return Err(Error::invalid(format!(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use exacat_model::{Error, ErrorKind, Result};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::TlsAcceptor;
 
 use crate::directory::{DataDirectory, read, write_private, write_public};
@@ -15,9 +16,25 @@ use crate::settings::{CertificateFiles, ServerSettings};
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// What the application protocol is called in the TLS handshake. A client may leave it out.
 const APPLICATION_PROTOCOL: &[u8] = b"exacat";
+/// What HTTP is called there.
+const HTTP: &[u8] = b"http/1.1";
 
-/// The acceptor for TLS connections. Makes the self-signed certificate if one is needed and not there.
+/// The acceptor for TLS connections of the native protocol. Makes the self-signed certificate if one is needed and not
+/// there.
 pub(crate) fn acceptor(settings: &ServerSettings, directory: &DataDirectory) -> Result<TlsAcceptor> {
+    load(&certificate(settings, directory)?, APPLICATION_PROTOCOL, None)
+}
+
+/// The same, for clients that show certificates and speak HTTP.
+pub(crate) fn acceptor_of_certificates(
+    settings: &ServerSettings,
+    directory: &DataDirectory,
+    verifier: Arc<dyn ClientCertVerifier>,
+) -> Result<TlsAcceptor> {
+    load(&certificate(settings, directory)?, HTTP, Some(verifier))
+}
+
+fn certificate(settings: &ServerSettings, directory: &DataDirectory) -> Result<CertificateFiles> {
     let files = match &settings.certificate {
         Some(files) => files.clone(),
         None => {
@@ -31,7 +48,7 @@ pub(crate) fn acceptor(settings: &ServerSettings, directory: &DataDirectory) -> 
             files
         }
     };
-    load(&files)
+    Ok(files)
 }
 
 fn make_self_signed(files: &CertificateFiles, further: &[String]) -> Result<()> {
@@ -69,7 +86,11 @@ fn host_name() -> Option<String> {
     (!name.is_empty() && name.bytes().all(good)).then(|| name.to_owned())
 }
 
-fn load(files: &CertificateFiles) -> Result<TlsAcceptor> {
+fn load(
+    files: &CertificateFiles,
+    protocol: &[u8],
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<TlsAcceptor> {
     let bad = |path: &Path, error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Invalid, format!("{}: {error}", path.display()))
     };
@@ -82,13 +103,15 @@ fn load(files: &CertificateFiles) -> Result<TlsAcceptor> {
     }
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| bad(&files.key, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+    let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| bad(&files.chain, &error))?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
         .map_err(|error| bad(&files.chain, &error))?;
-    config.alpn_protocols = vec![APPLICATION_PROTOCOL.to_vec()];
+    let config = match verifier {
+        None => config.with_no_client_auth(),
+        Some(verifier) => config.with_client_cert_verifier(verifier),
+    };
+    let mut config = config.with_single_cert(chain, key).map_err(|error| bad(&files.chain, &error))?;
+    config.alpn_protocols = vec![protocol.to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -120,9 +143,9 @@ mod tests {
         }
         let mixed =
             CertificateFiles { chain: one.path().join("server.crt"), key: two.path().join("server.key") };
-        assert!(load(&mixed).is_err());
+        assert!(load(&mixed, APPLICATION_PROTOCOL, None).is_err());
         let none =
             CertificateFiles { chain: one.path().join("server.key"), key: two.path().join("server.key") };
-        assert_eq!(load(&none).err().unwrap().kind, ErrorKind::Invalid);
+        assert_eq!(load(&none, APPLICATION_PROTOCOL, None).err().unwrap().kind, ErrorKind::Invalid);
     }
 }

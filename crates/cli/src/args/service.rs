@@ -40,6 +40,7 @@ Examples:
   exacat serve --history-keep 100GiB
   exacat serve --listen 127.0.0.1:0 --metrics 127.0.0.1:9420 --log-format json
   exacat serve --snapshot before-upgrade
+  exacat serve --jalien 0.0.0.0:8097 --jalien-ca /etc/grid-security/certificates
   EXACAT_LOG=debug exacat serve --store memory --data /tmp/try")]
 pub struct ServeArgs {
     /// Where to speak the native protocol over TLS; port 0 takes a free one; none for nowhere
@@ -53,6 +54,28 @@ pub struct ServeArgs {
     /// Where to serve Prometheus metrics and health over HTTP; port 0 takes a free one; none for nowhere
     #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]
     pub metrics: String,
+    /// Where to speak the protocol of JAliEn, for alien.py, over TLS; port 0 takes a free one; none for nowhere
+    #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]
+    pub jalien: String,
+    /// Authorities whose certificates are accepted there: a file in PEM, or a directory as /etc/grid-security/certificates; without,
+    /// only tokens that this server issued are
+    #[arg(long, value_name = "PATH", requires = "jalien")]
+    pub jalien_ca: Option<PathBuf>,
+    /// Which users certificates stand for, beside the subjects that accounts have: lines of "SUBJECT" USER
+    #[arg(long, value_name = "FILE", requires = "jalien")]
+    pub jalien_map: Option<PathBuf>,
+    /// The home directory there of users who have none of their own
+    #[arg(long, value_name = "PATH", default_value = "/alice/cern.ch/user/{initial}/{user}")]
+    pub jalien_home: String,
+    /// The URL under which storage elements find the public keys of envelopes, if not the address
+    #[arg(long, value_name = "URL", requires = "jalien")]
+    pub jalien_issuer: Option<String>,
+    /// How long a token issued there may last
+    #[arg(long, value_name = "DURATION", default_value = "31d")]
+    pub jalien_token_lifetime_max: String,
+    /// How long an envelope may be shown to a storage element
+    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    pub jalien_envelope_lifetime: String,
     /// Where the catalogue's state is
     #[arg(long, value_enum, default_value_t)]
     pub store: StoreArg,

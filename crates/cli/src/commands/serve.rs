@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use exacat_model::{AccountName, Mode, SnapshotName};
-use exacat_server::{Addresses, CertificateFiles, Server, ServerSettings, StoreChoice};
+use exacat_model::{AccountName, Lfn, Mode, SnapshotName};
+use exacat_server::{Addresses, CertificateFiles, JalienSettings, Server, ServerSettings, StoreChoice};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -89,6 +89,7 @@ fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failur
         args::listener(&args.listen).map_err(|error| Failure::local(format!("--listen: {error}")))?;
     settings.metrics =
         args::listener(&args.metrics).map_err(|error| Failure::local(format!("--metrics: {error}")))?;
+    settings.jalien = jalien(args)?;
     settings.store = match args.store {
         StoreArg::Embedded => StoreChoice::Embedded,
         StoreArg::Memory => StoreChoice::Memory,
@@ -120,10 +121,29 @@ fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failur
         settings.limits.user_weights.insert(user, weight);
     }
     settings.limits.stop_time = Duration::from_millis(parse::duration_ms(&args.stop_time)?);
-    if settings.native.is_none() && !settings.socket {
+    if settings.native.is_none() && !settings.socket && settings.jalien.is_none() {
         return Err(Failure::local("with --listen none and --no-socket nobody could connect"));
     }
     Ok(settings)
+}
+
+fn jalien(args: &ServeArgs) -> Result<Option<JalienSettings>, Failure> {
+    let address =
+        args::listener(&args.jalien).map_err(|error| Failure::local(format!("--jalien: {error}")))?;
+    let Some(address) = address else { return Ok(None) };
+    // As it will be of each user: a path that is none would show at the first connection only.
+    let sample = args.jalien_home.replace("{initial}", "u").replace("{user}", "user");
+    Lfn::parse(&sample).map_err(|error| Failure::local(format!("--jalien-home: {error}")))?;
+    let seconds = |text: &str| Ok::<u64, Failure>(parse::duration_ms(text)? / 1000);
+    Ok(Some(JalienSettings {
+        authorities: args.jalien_ca.clone(),
+        map: args.jalien_map.clone(),
+        home: args.jalien_home.clone(),
+        issuer: args.jalien_issuer.clone(),
+        token_seconds_max: seconds(&args.jalien_token_lifetime_max)?,
+        envelope_seconds: seconds(&args.jalien_envelope_lifetime)?,
+        ..JalienSettings::new(address)
+    }))
 }
 
 fn log(args: &ServeArgs) -> Result<(), Failure> {
@@ -146,12 +166,14 @@ fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(),
     let native = addresses.native.map(|address| format!("exacat://{address}"));
     let socket = addresses.socket.as_ref().map(|path| format!("unix:{}", path.display()));
     let metrics = addresses.metrics.map(|address| format!("http://{address}/metrics"));
+    let jalien = addresses.jalien.map(|address| format!("wss://{address}/websocket/json"));
     let written = if style.json {
         out.json(&serde_json::json!({
             "data": shown(directory),
             "native": native,
             "socket": socket,
             "metrics": metrics,
+            "jalien": jalien,
             "certificate": shown(&addresses.certificate),
             "admin_token": shown(&addresses.admin_token),
         }))
@@ -160,7 +182,9 @@ fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(),
     } else {
         let mut table = Table::new([Align::Left, Align::Left]);
         table.row(["serving".to_owned(), shown(directory)]);
-        for (name, place) in [("socket", socket), ("network", native), ("metrics", metrics)] {
+        for (name, place) in
+            [("socket", socket), ("network", native), ("metrics", metrics), ("alien.py", jalien)]
+        {
             if let Some(place) = place {
                 table.row([format!("  {name}"), place]);
             }

@@ -2,6 +2,7 @@
 
 pub mod errors;
 pub(crate) mod http;
+pub(crate) mod jalien;
 pub(crate) mod native;
 
 /// After an error of accepting, such as too many open files, a little time for it to pass.

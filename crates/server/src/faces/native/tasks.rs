@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use exacat_model::operation::Existing;
-use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId, Result};
+use exacat_model::{Answer, Error, ErrorKind, Operation, Result};
 use exacat_wire::native::limits::CREDIT_MAX;
 use exacat_wire::native::{encode_end, encode_part};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::reply::{Given, Reply, Waiting};
 use crate::admission::{Class, Held, Step};
-use crate::service::Work;
+use crate::service::{Work, step_id};
 
 /// Long reads of one connection that run or have their answer on its way.
 const HEAVY_UNDER_WAY_MAX: usize = 8;
@@ -53,26 +53,6 @@ pub(super) struct Job {
     pub held: (Held, Held),
     /// Tells the server that something is still going on.
     pub alive: mpsc::Sender<()>,
-}
-
-/// How many items an operation is about, for the measures.
-pub(super) fn items(operation: &Operation) -> u64 {
-    let items = match operation {
-        Operation::Stat { lfns, .. }
-        | Operation::Du { lfns }
-        | Operation::Mkdir { lfns, .. }
-        | Operation::SetAttributes { lfns, .. }
-        | Operation::TagSet { lfns, .. }
-        | Operation::TagGet { lfns, .. } => lfns.len(),
-        Operation::Whereis { files, .. } => files.len(),
-        Operation::Lfns { guids } => guids.len(),
-        Operation::Register { files, .. } => files.len(),
-        Operation::SetReplicas { edits } => edits.len(),
-        Operation::CollectionEdit { add, remove, .. } => add.len() + remove.len(),
-        Operation::SeDeleted { done, .. } => done.len(),
-        _ => 1,
-    };
-    items as u64
 }
 
 /// Waits for a place; none when it was cancelled or the deadline passed before there was one.
@@ -240,7 +220,7 @@ async fn pages(
         let (send, receive) = oneshot::channel();
         let page = Work {
             asker: asker.clone(),
-            id: page_id(id, parts),
+            id: step_id(id, parts),
             operation: with_limit(asked.clone(), items),
             deadline: page_deadline,
             cancel: Arc::clone(&cancel),
@@ -282,15 +262,6 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// The operation id of a page of an operation that writes: another for each page, the same when the stream is
-/// asked for again.
-fn page_id(id: OperationId, page: u64) -> OperationId {
-    /// Odd, so that no two pages have the same.
-    const STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
-    let number = u128::from_le_bytes(id.0).wrapping_add(STEP.wrapping_mul(u128::from(page)));
-    OperationId(number.to_le_bytes())
-}
-
 /// The operation, with pages of at most `most` items.
 fn with_limit(mut operation: Operation, most: u32) -> Operation {
     match &mut operation {
@@ -329,15 +300,15 @@ fn page_items(answer: &Answer) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exacat_model::{Cursor, Lfn};
+    use exacat_model::{Cursor, Lfn, OperationId};
 
     #[test]
     fn every_page_of_a_write_has_its_own_id_and_keeps_it() {
         let id = OperationId([7; 16]);
-        let ids: std::collections::BTreeSet<OperationId> = (0..1000).map(|page| page_id(id, page)).collect();
+        let ids: std::collections::BTreeSet<OperationId> = (0..1000).map(|page| step_id(id, page)).collect();
         assert_eq!(ids.len(), 1000);
-        assert_eq!(page_id(id, 0), id);
-        assert_eq!(page_id(id, 5), page_id(id, 5));
+        assert_eq!(step_id(id, 0), id);
+        assert_eq!(step_id(id, 5), step_id(id, 5));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::faces::native::lookups::{Gathered, Lookups, NO_ID};
 use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
 use crate::faces::native::tasks::{self, Job};
 use crate::instruments::OperationIndex;
-use crate::service::{Cancel, Work};
+use crate::service::{Cancel, Work, items};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes a request among those in flight, if there is room.
@@ -65,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// up together must pass the bounds together.
     fn make_room(&mut self, lookups: &mut Lookups, operation: &Operation, received: Instant) {
         let limits = &self.service.limits;
-        let items = lookups.items() + usize::try_from(tasks::items(operation)).unwrap_or(usize::MAX);
+        let items = lookups.items() + usize::try_from(items(operation)).unwrap_or(usize::MAX);
         let many = !lookups.is_empty() && items > limits.coalesced_items();
         if many
             || lookups.is_full()
@@ -200,7 +200,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let measure = Measure {
             asker: asker.clone(),
             operation: OperationIndex::of(&operation),
-            items: tasks::items(&operation),
+            items: items(&operation),
             since: received,
         };
         let waiting = Waiting::new(target, self.outbox.clone(), measure);

@@ -1,0 +1,357 @@
+//! Who a client's certificate says it is: checked against the authorities an operator trusts, and against our own.
+//!
+//! In the TLS handshake a client only shows that it has the key of its certificate. Whether the certificate is worth
+//! anything is judged after it, so that a client that is not let in is told so in words (401), and does not just find
+//! its connection closed.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exacat_catalogue::{Caller, Catalogue};
+use exacat_model::{AccountName, Error, ErrorKind, Result, TimeMs};
+use parking_lot::{Mutex, RwLock};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+
+use super::authority::{Authority, Holder};
+use super::subject;
+use crate::directory::failed;
+
+/// Authorities, revocations and the map of users are read again after so long: they change while a server runs.
+const READ_AGAIN: Duration = Duration::from_secs(600);
+/// Bytes of one file of authorities, revocations or users.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Files looked at in a directory of authorities.
+const FILES_MAX: usize = 10_000;
+/// Certificates a client may send: its own and those between it and an authority.
+const CHAIN_MAX: usize = 10;
+
+/// What a certificate that was found good says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// Its subject, as grids write it: `/DC=org/CN=Jane Doe`.
+    pub subject: String,
+    /// It is not good any more from then on.
+    pub expires: TimeMs,
+    /// Whose it is, if it is one of our own tokens.
+    pub holder: Option<Holder>,
+    /// SHA-256 of it.
+    pub digest: [u8; 32],
+}
+
+/// What is trusted, as it was when it was read.
+struct Known {
+    authorities: Option<Arc<dyn ClientCertVerifier>>,
+    users: HashMap<String, AccountName>,
+}
+
+/// Judges certificates.
+pub(super) struct Certificates {
+    authorities: Option<PathBuf>,
+    map: Option<PathBuf>,
+    authority: Arc<Authority>,
+    known: RwLock<Arc<Known>>,
+    read: Mutex<Instant>,
+}
+
+impl Certificates {
+    /// Reads what is trusted; what cannot be read is an error now, and later leaves what was known.
+    pub fn open(
+        authorities: Option<PathBuf>,
+        map: Option<PathBuf>,
+        authority: Arc<Authority>,
+    ) -> Result<Self> {
+        let known = Known::read(authorities.as_deref(), map.as_deref())?;
+        Ok(Certificates {
+            authorities,
+            map,
+            authority,
+            known: RwLock::new(Arc::new(known)),
+            read: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Reads what is trusted again, if it is time to.
+    pub async fn refresh(&self) {
+        {
+            let mut read = self.read.lock();
+            if read.elapsed() < READ_AGAIN {
+                return;
+            }
+            *read = Instant::now();
+        }
+        let (authorities, map) = (self.authorities.clone(), self.map.clone());
+        let read =
+            tokio::task::spawn_blocking(move || Known::read(authorities.as_deref(), map.as_deref())).await;
+        match read {
+            Ok(Ok(known)) => *self.known.write() = Arc::new(known),
+            Ok(Err(error)) => tracing::warn!(%error, "what is trusted stays as it was"),
+            Err(error) => tracing::warn!(%error, "what is trusted stays as it was"),
+        }
+    }
+
+    /// What a client's certificate says, if it is good.
+    pub fn judge(&self, chain: &[CertificateDer<'_>], now: TimeMs) -> Result<Shown> {
+        let [own, between @ ..] = chain else {
+            return Err(unauthenticated("present a certificate: none was sent"));
+        };
+        if chain.len() > CHAIN_MAX {
+            return Err(unauthenticated("the chain of certificates is too long"));
+        }
+        let time = UnixTime::since_unix_epoch(Duration::from_millis(now.0));
+        let subject = subject::read(own)?;
+        let holder = match self.authority.verifier().verify_client_cert(own, between, time) {
+            Ok(_) => Some(Holder::of(&subject)?),
+            Err(_) => {
+                let known = Arc::clone(&self.known.read());
+                let bad = |why: String| {
+                    unauthenticated(&format!("the certificate of {} is not accepted: {why}", subject.text))
+                };
+                let authorities = known
+                    .authorities
+                    .as_ref()
+                    .ok_or_else(|| bad("this server trusts its own tokens only".to_owned()))?;
+                authorities.verify_client_cert(own, between, time).map_err(|error| bad(error.to_string()))?;
+                None
+            }
+        };
+        Ok(Shown { expires: subject.expires, subject: subject.text, holder, digest: sha256(own) })
+    }
+
+    /// The account a good certificate stands for.
+    pub async fn caller(&self, catalogue: &Catalogue, shown: &Shown) -> Result<Caller> {
+        if let Some(holder) = &shown.holder {
+            let caller = catalogue.caller_named(&holder.account).await.map_err(as_stranger)?;
+            return match holder.role == holder.account {
+                true => Ok(caller),
+                false => catalogue.become_user(&caller, &holder.role).await.map_err(as_stranger),
+            };
+        }
+        match catalogue.caller_of_subject(&shown.subject).await {
+            Err(error) if error.kind == ErrorKind::Unauthenticated => {
+                let known = Arc::clone(&self.known.read());
+                match known.users.get(&shown.subject) {
+                    Some(account) => catalogue.caller_named(account).await.map_err(as_stranger),
+                    None => Err(error),
+                }
+            }
+            other => other,
+        }
+    }
+}
+
+/// An account that is not there, or may not be acted as, is no better than none.
+fn as_stranger(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::NotFound | ErrorKind::Denied => unauthenticated(&error.message),
+        _ => error,
+    }
+}
+
+pub(super) fn unauthenticated(message: &str) -> Error {
+    Error::new(ErrorKind::Unauthenticated, message)
+}
+
+fn sha256(certificate: &CertificateDer<'_>) -> [u8; 32] {
+    use sha2::Digest;
+    sha2::Sha256::digest(certificate.as_ref()).into()
+}
+
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+impl Known {
+    fn read(authorities: Option<&Path>, map: Option<&Path>) -> Result<Self> {
+        let authorities = authorities.map(verifier_of).transpose()?;
+        let users = match map {
+            Some(path) => read_map(&read_file(path)?, path)?,
+            None => HashMap::new(),
+        };
+        Ok(Known { authorities, users })
+    }
+}
+
+fn read_file(path: &Path) -> Result<String> {
+    let bytes = std::fs::metadata(path).map_err(|error| failed("read", path, &error))?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "{} has {bytes} bytes, the limit is {FILE_BYTES_MAX}",
+            path.display()
+        )));
+    }
+    let bytes = std::fs::read(path).map_err(|error| failed("read", path, &error))?;
+    // Comments in files of authorities are in whatever encoding.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A map as grids have it: each line a subject in quotes, and a user.
+fn read_map(text: &str, path: &Path) -> Result<HashMap<String, AccountName>> {
+    let mut users = HashMap::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let bad = |why: &str| Error::invalid(format!("{}: line {}: {why}", path.display(), index + 1));
+        let (subject, user) = line
+            .strip_prefix('"')
+            .and_then(|rest| rest.split_once('"'))
+            .ok_or_else(|| bad("\"SUBJECT\" USER is expected"))?;
+        let user = user.trim().split([' ', '\t', ',']).next().unwrap_or_default();
+        let user = AccountName::parse(user).map_err(|error| bad(&error.message))?;
+        users.insert(subject.to_owned(), user);
+    }
+    Ok(users)
+}
+
+/// The authorities in a file, or in the files of a directory as grids have it, with the revocations beside them.
+fn verifier_of(path: &Path) -> Result<Arc<dyn ClientCertVerifier>> {
+    let mut roots = RootCertStore::empty();
+    let mut revocations: Vec<CertificateRevocationListDer<'static>> = Vec::new();
+    let mut seen: BTreeSet<Vec<u8>> = BTreeSet::new();
+    for file in files_of(path)? {
+        let text = match read_file(&file) {
+            Ok(text) => text,
+            // A link that leads nowhere is no reason to refuse everybody.
+            Err(error) => {
+                tracing::warn!(%error, "an authority is left out");
+                continue;
+            }
+        };
+        for certificate in CertificateDer::pem_slice_iter(text.as_bytes()).flatten() {
+            if seen.insert(certificate.to_vec())
+                && let Err(error) = roots.add(certificate)
+            {
+                tracing::warn!(file = %file.display(), %error, "an authority is left out");
+            }
+        }
+        for list in CertificateRevocationListDer::pem_slice_iter(text.as_bytes()).flatten() {
+            if seen.insert(list.to_vec()) {
+                revocations.push(list);
+            }
+        }
+    }
+    let roots = Arc::new(roots);
+    let build = |lists: Vec<CertificateRevocationListDer<'static>>| {
+        WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider())
+            .with_crls(lists)
+            .allow_unknown_revocation_status()
+            .build()
+    };
+    let nothing = |error: &dyn std::fmt::Display| {
+        Error::invalid(format!("{}: no authority to trust: {error}", path.display()))
+    };
+    build(Vec::new()).map_err(|error| nothing(&error))?;
+    // One list that cannot be read would stand for all.
+    revocations.retain(|list| match build(vec![list.clone()]) {
+        Ok(_) => true,
+        Err(error) => {
+            tracing::warn!(%error, "a list of revocations is left out");
+            false
+        }
+    });
+    let verifier = build(revocations).map_err(|error| nothing(&error))?;
+    Ok(verifier)
+}
+
+fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = |error: std::io::Error| failed("read", path, &error);
+    if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        // Names by hash end in a number; those of revocations in r and a number.
+        let digits = ending.strip_prefix('r').unwrap_or(ending);
+        let hashed = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if hashed || matches!(ending, "pem" | "crt" | "crl") {
+            files.push(file);
+        }
+        if files.len() > FILES_MAX {
+            return Err(Error::invalid(format!("{} has more than {FILES_MAX} files", path.display())));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Asks for a certificate in the handshake and checks that the client has its key; nothing else, see the module.
+#[derive(Debug)]
+pub(crate) struct KeyHolder(Arc<CryptoProvider>);
+
+impl KeyHolder {
+    pub fn new() -> Arc<Self> {
+        Arc::new(KeyHolder(provider()))
+    }
+}
+
+impl ClientCertVerifier for KeyHolder {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _own: &CertificateDer<'_>,
+        _between: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> std::result::Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_of_users_is_read_as_grids_write_it() {
+        let path = Path::new("map");
+        let text = "# who is who\n\n\"/DC=org/CN=Jane Doe\" jdoe\n\t\"/CN=two\" x,y\n";
+        let users = read_map(text, path).unwrap();
+        assert_eq!(users["/DC=org/CN=Jane Doe"].as_str(), "jdoe");
+        assert_eq!(users["/CN=two"].as_str(), "x");
+        for bad in ["/CN=x jdoe", "\"/CN=x jdoe", "\"/CN=x\"", "\"/CN=x\" -bad"] {
+            let error = read_map(bad, path).unwrap_err();
+            assert!(error.message.contains("line 1"), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The commands: one table, and what several of them need. Each theme has its file.
+
+mod expand;
+mod listing;
+mod own;
+mod quota;
+mod replicas;
+mod session;
+mod storage;
+mod tags;
+mod token;
+mod transfer;
+mod working;
+mod writing;
+mod xml;
+
+use exacat_wire::jalien::{Known, Options, errno};
+use futures::future::BoxFuture;
+
+use super::shell::{Failure, Outcome, Shell};
+pub(super) use session::go_to;
+
+/// What carries a command out.
+type Run = for<'a> fn(&'a mut Shell, Vec<String>) -> BoxFuture<'a, Outcome>;
+
+/// A command.
+pub(super) struct Command {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is used, and what it does: what `-h` tells.
+    pub usage: &'static str,
+    /// What carries it out.
+    pub run: Run,
+}
+
+impl Command {
+    /// What `-h` tells.
+    pub fn help(&self) -> String {
+        format!("usage: {} {}", self.name, self.usage)
+    }
+}
+
+/// All commands, theme by theme.
+const TABLE: &[&[Command]] = &[
+    session::COMMANDS,
+    token::COMMANDS,
+    listing::COMMANDS,
+    writing::COMMANDS,
+    working::COMMANDS,
+    replicas::COMMANDS,
+    storage::COMMANDS,
+    transfer::COMMANDS,
+    quota::COMMANDS,
+    tags::COMMANDS,
+    xml::COMMANDS,
+    own::COMMANDS,
+];
+
+/// All commands.
+pub(super) fn all() -> impl Iterator<Item = &'static Command> {
+    TABLE.iter().flat_map(|commands| commands.iter())
+}
+
+/// The command of a name.
+pub(super) fn named(name: &str) -> Option<&'static Command> {
+    all().find(|command| command.name == name)
+}
+
+/// The options of a command.
+fn options(
+    flags: &'static [&'static str],
+    valued: &'static [&'static str],
+    given: Vec<String>,
+) -> Outcome<Options> {
+    Options::parse(Known { flags, valued }, given).map_err(|error| Failure::invalid(error.to_string()))
+}
+
+/// That a command lacks something, and how it is used.
+fn missing(command: &str) -> Failure {
+    let usage = named(command).map(Command::help).unwrap_or_default();
+    Failure::new(errno::EINVAL, usage.lines().next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_command_has_one_name_and_says_how_it_is_used() {
+        let names: BTreeSet<&str> = all().map(|command| command.name).collect();
+        assert_eq!(names.len(), all().count());
+        for command in all() {
+            assert!(command.usage.contains('\n'), "{}: what does it do?", command.name);
+            // The client hides commands whose names end so.
+            assert!(!command.name.ends_with("_csd"));
+        }
+    }
+}

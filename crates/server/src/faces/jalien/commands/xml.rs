@@ -1,0 +1,96 @@
+//! Collections written as XML, as analyses read them.
+
+use exacat_model::answer::Stat;
+use exacat_wire::jalien::{Item, errno};
+
+use super::expand::expand;
+use super::{Command, missing, options};
+use crate::faces::jalien::shell::{Failure, Outcome, Shell};
+use crate::faces::jalien::texts::{self, xml};
+
+pub(super) const COMMANDS: &[Command] = &[Command {
+    name: "toXml",
+    usage: "[-i] LFN…\nWrites files as a collection in XML; -i leaves out what is not there.",
+    run: |s, o| Box::pin(to_xml(s, o)),
+}];
+
+/// What stands before the files.
+pub(super) fn head(name: &str) -> String {
+    format!("<?xml version=\"1.0\"?>\n<alien>\n  <collection name=\"{}\">", xml(name))
+}
+
+/// One file.
+pub(super) fn event(number: u64, stat: &Stat) -> String {
+    let lfn = xml(stat.lfn.as_str());
+    let expires = stat.entry.expires.map(texts::plain_time).unwrap_or_default();
+    let job = texts::job_of(stat).map(|job| job.to_string()).unwrap_or_default();
+    format!(
+        "    <event name=\"{number}\">\n      <file name=\"{name}\" aclId=\"\" broken=\"0\" ctime=\"{ctime}\" dir=\"{dir}\" \
+         entryId=\"0\" expiretime=\"{expires}\" gowner=\"{group}\" guid=\"{guid}\" guidtime=\"\" jobid=\"{job}\" lfn=\"{lfn}\" \
+         md5=\"{md5}\" owner=\"{owner}\" perm=\"{perm}\" replicated=\"0\" size=\"{size}\" turl=\"alien://{lfn}\" type=\"{kind}\" />\n    \
+         </event>",
+        name = xml(stat.entry.at.name.as_str()),
+        ctime = texts::plain_time(stat.entry.modified),
+        dir = stat.entry.at.parent.0,
+        group = stat.group,
+        guid = texts::guid_of(stat),
+        md5 = texts::md5_of(stat),
+        owner = stat.owner,
+        perm = stat.entry.mode,
+        size = texts::size(stat),
+        kind = texts::kind_letter(stat.entry.kind()),
+    )
+}
+
+/// What stands after the files.
+pub(super) fn tail(shell: &Shell, command: &str) -> String {
+    let now = shell.now();
+    format!(
+        "    <info command=\"{}\" creator=\"{}\" date=\"{}\" timestamp=\"{}\" />\n  </collection>\n</alien>",
+        xml(command),
+        shell.user(),
+        texts::long_time(now),
+        now.0
+    )
+}
+
+async fn to_xml(shell: &mut Shell, given: Vec<String>) -> Outcome {
+    let options = options(&["i"], &["x", "l"], given)?;
+    for name in ["x", "l"] {
+        if let Some(file) = options.value(name) {
+            return Err(Failure::invalid(format!(
+                "-{name} {file:.200}: the server has no files: give a file: of your own to the client"
+            )));
+        }
+    }
+    if options.rest.is_empty() {
+        return Err(missing("toXml"));
+    }
+    let mut lfns = Vec::new();
+    for text in &options.rest {
+        match expand(shell, text).await {
+            Ok(mut found) => lfns.append(&mut found),
+            Err(failure) if options.has("i") && failure.number == errno::ENOENT => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let mut stats = Vec::new();
+    for found in shell.stats(lfns, true).await? {
+        match found {
+            Ok(stat) if stat.entry.directory().is_none() => stats.push(stat),
+            Ok(stat) if options.has("i") => drop(stat),
+            Ok(stat) => return Err(Failure::new(errno::EISDIR, stat.lfn.as_str())),
+            Err(_) if options.has("i") => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if stats.is_empty() {
+        return Err(Failure::new(errno::ENODATA, "no file is there"));
+    }
+    shell.say(Item::text(head("tempCollection"))).await?;
+    for (number, stat) in (1..).zip(&stats) {
+        shell.say(Item::text(event(number, stat))).await?;
+    }
+    let tail = tail(shell, &options.rest.join(" "));
+    shell.say(Item::text(tail)).await
+}

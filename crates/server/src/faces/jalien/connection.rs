@@ -1,0 +1,323 @@
+//! One websocket: requests in, answers out, in order. It goes on reading while a command is carried out, so that pings
+//! are answered; what is asked, and what is answered and not taken yet, is bounded.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use exacat_model::OperationId;
+use futures::{SinkExt, StreamExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_rustls::server::TlsStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
+
+use super::Face;
+use super::repeats::{Client, Resumed, Said, Standing, Unsure};
+use super::shell::Shell;
+use crate::admission::{Bounded, Held};
+use crate::instruments::count;
+use crate::service::Phase;
+
+/// Bytes read at once.
+pub(super) const READ_BYTES: usize = 8 << 10;
+/// Bytes gathered before they are written.
+pub(super) const WRITE_BYTES: usize = 16 << 10;
+/// Bytes of answers written and not taken by the client. A part of an answer is a little more than
+/// [`PART_BYTES`](exacat_wire::jalien::limits::PART_BYTES) and the longest single result.
+pub(super) const WRITE_BYTES_MAX: usize = 64 << 20;
+/// Parts of answers that wait to be written.
+const PARTS_WAITING_MAX: usize = 2;
+/// How long the client may take to say that it has read that the connection ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A request on its way to the shell.
+pub(super) struct Asked {
+    pub text: String,
+    pub id: OperationId,
+    /// Where the client stands, if it came back.
+    pub standing: Option<Standing>,
+    /// None: the server holds too many bytes of requests, and this one is refused.
+    pub held: Option<Held>,
+    _own: Held,
+}
+
+/// A part of an answer on its way to the client.
+pub(super) struct Part {
+    pub bytes: Vec<u8>,
+    pub first: bool,
+    pub last: bool,
+    /// Where the client stood before the command, with the last part.
+    pub before: Option<Standing>,
+    /// Nothing more is answered: the client is nobody any more.
+    pub closes: bool,
+}
+
+/// How a connection ends.
+enum End {
+    /// The client said so.
+    Closed,
+    /// It broke.
+    Broken,
+    /// We say so, and why.
+    Say(CloseCode, &'static str),
+}
+
+/// See the module.
+pub(super) struct Connection {
+    face: Arc<Face>,
+    websocket: WebSocketStream<TlsStream<TcpStream>>,
+    client: Client,
+    peer: SocketAddr,
+    opened: Instant,
+    asked_last: Instant,
+    unsure: Unsure,
+    resumed: Option<Resumed>,
+    begun: bool,
+    waiting: usize,
+}
+
+impl Connection {
+    pub fn new(
+        face: Arc<Face>,
+        websocket: WebSocketStream<TlsStream<TcpStream>>,
+        client: Client,
+        peer: SocketAddr,
+        opened: Instant,
+    ) -> Self {
+        Connection {
+            face,
+            websocket,
+            client,
+            peer,
+            opened,
+            asked_last: Instant::now(),
+            unsure: Unsure::default(),
+            resumed: None,
+            begun: false,
+            waiting: 0,
+        }
+    }
+
+    /// Holds the conversation to its end.
+    pub async fn run(mut self, mut shell: Shell) {
+        let limits = Arc::clone(&self.face.service.limits);
+        let (ask, asked) = mpsc::channel(limits.jalien_requests_max);
+        let (put, parts) = mpsc::channel(PARTS_WAITING_MAX);
+        let standing = shell.standing_shared();
+        let cancel = shell.cancel();
+        let until = self.opened + limits.jalien_session_time.min(shell.valid_for());
+        let work = shell.work(asked, put);
+        tokio::pin!(work);
+        let end = tokio::select! {
+            // It ends when `ask` is dropped, not before.
+            () = &mut work => End::Broken,
+            end = self.converse(ask, parts, until) => end,
+        };
+        match &end {
+            End::Broken => {
+                let (client, unsure) = (self.client.clone(), std::mem::take(&mut self.unsure));
+                let standing = standing.lock().clone();
+                self.face.repeats.broke(client, unsure, standing);
+            }
+            End::Say(code, why) => {
+                let frame = CloseFrame { code: *code, reason: (*why).into() };
+                let _ = tokio::time::timeout(LAST_WORDS, async {
+                    let _ = self.websocket.close(Some(frame)).await;
+                    while let Some(Ok(_)) = self.websocket.next().await {}
+                })
+                .await;
+            }
+            End::Closed => {
+                let _ = tokio::time::timeout(LAST_WORDS, self.websocket.close(None)).await;
+            }
+        }
+        let how = match end {
+            End::Closed => "closed by the client",
+            End::Broken => "broken",
+            End::Say(_, why) => why,
+        };
+        tracing::debug!(peer = %self.peer, how, "connection ended");
+        drop(self);
+        // Reads stop; a write that was begun is seen to its end.
+        cancel.cancel();
+        work.await;
+    }
+
+    async fn converse(
+        &mut self,
+        ask: mpsc::Sender<Asked>,
+        mut parts: mpsc::Receiver<Part>,
+        until: Instant,
+    ) -> End {
+        let limits = Arc::clone(&self.face.service.limits);
+        let own = Bounded::new(limits.jalien_request_bytes_max);
+        let stopping = self.face.service.reached(Phase::Stopping);
+        tokio::pin!(stopping);
+        loop {
+            let idle = self.asked_last + limits.jalien_idle_time;
+            let room = ask.capacity() > 0 && own.now() < own.max() && self.face.service.is_serving();
+            if self.waiting == 0 && !self.face.service.is_serving() {
+                return End::Say(CloseCode::Restart, "the server stops");
+            }
+            tokio::select! {
+                biased;
+                () = &mut stopping, if self.face.service.is_serving() => {}
+                Some(part) = parts.recv() => {
+                    if let Some(end) = self.send(part, &mut parts).await {
+                        return end;
+                    }
+                }
+                message = self.websocket.next(), if room => match message {
+                    Some(Ok(Message::Text(text))) => {
+                        if let Some(end) = self.take(text.as_str(), &ask, &own) {
+                            return end;
+                        }
+                    }
+                    Some(Ok(Message::Binary(_))) => {
+                        return End::Say(CloseCode::Unsupported, "requests are texts");
+                    }
+                    // Pings are answered by the codec.
+                    Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+                    Some(Ok(Message::Close(_))) => return End::Closed,
+                    Some(Err(WebSocketError::Capacity(_))) => {
+                        count(&self.face.service.instruments.counts.frames_refused);
+                        return End::Say(CloseCode::Size, "the request is too long");
+                    }
+                    Some(Err(WebSocketError::Utf8(_))) => {
+                        count(&self.face.service.instruments.counts.frames_refused);
+                        return End::Say(CloseCode::Invalid, "a request is UTF-8");
+                    }
+                    Some(Err(WebSocketError::Protocol(error))) => {
+                        tracing::debug!(peer = %self.peer, %error, "not a websocket any more");
+                        count(&self.face.service.instruments.counts.frames_refused);
+                        return End::Broken;
+                    }
+                    Some(Err(_)) | None => return End::Broken,
+                },
+                () = tokio::time::sleep_until(idle.into()), if self.waiting == 0 => {
+                    count(&self.face.service.instruments.counts.idle);
+                    return End::Say(CloseCode::Again, "Session timed out");
+                }
+                () = tokio::time::sleep_until(until.into()), if self.waiting == 0 => {
+                    return End::Say(CloseCode::Again, "Session timed out");
+                }
+            }
+        }
+    }
+
+    /// Takes a request down and hands it on.
+    fn take(&mut self, text: &str, ask: &mpsc::Sender<Asked>, own: &Arc<Bounded>) -> Option<End> {
+        let counts = &self.face.service.instruments.counts;
+        counts.bytes_in.fetch_add(text.len() as u64, Ordering::Relaxed);
+        self.asked_last = Instant::now();
+        let said = Said::of(text);
+        let mut standing = None;
+        let mut id = None;
+        if !std::mem::replace(&mut self.begun, true) {
+            if !begins_anew(text)
+                && let Some(resumed) = self.face.repeats.resume(&self.client, said)
+            {
+                count(&counts.resumed);
+                (id, standing) = (Some(resumed.id), Some(resumed.standing.clone()));
+                self.resumed = Some(resumed);
+            }
+        } else if let Some(resumed) = &mut self.resumed {
+            id = resumed.next(said);
+            if id.is_none() {
+                self.resumed = None;
+            }
+        }
+        let id = match id {
+            Some(id) => id,
+            None => {
+                let mut id = OperationId([0; 16]);
+                if getrandom::fill(&mut id.0).is_err() {
+                    return Some(End::Say(CloseCode::Error, "the system gives no random bytes"));
+                }
+                id
+            }
+        };
+        self.unsure.ask(said, id);
+        let bytes = text.len();
+        // Within the bound before this request; one may go beyond it, and is itself bounded.
+        let Some(held_own) = own.take(bytes.min(own.max().saturating_sub(own.now()))) else {
+            return Some(End::Broken);
+        };
+        let held = self.face.service.admission.request_bytes.take(bytes);
+        let asked = Asked { text: text.to_owned(), id, standing, held, _own: held_own };
+        match ask.try_send(asked) {
+            Ok(()) => {
+                self.waiting += 1;
+                None
+            }
+            // There was room when it was read, and nobody else sends.
+            Err(_) => Some(End::Broken),
+        }
+    }
+
+    /// Sends a part, and those that wait behind it.
+    async fn send(&mut self, part: Part, parts: &mut mpsc::Receiver<Part>) -> Option<End> {
+        let stall = self.face.service.limits.output_stall;
+        let mut next = Some(part);
+        while let Some(part) = next.take() {
+            let bytes = part.bytes.len() as u64;
+            self.face.service.instruments.counts.bytes_out.fetch_add(bytes, Ordering::Relaxed);
+            let code = if part.first { Data::Text } else { Data::Continue };
+            let frame = Message::Frame(Frame::message(part.bytes, OpCode::Data(code), part.last));
+            match tokio::time::timeout(stall, self.websocket.feed(frame)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Some(End::Broken),
+                Err(_) => return Some(self.stalled()),
+            }
+            if part.last {
+                self.waiting = self.waiting.saturating_sub(1);
+                self.asked_last = Instant::now();
+                if let Some(before) = part.before {
+                    self.unsure.answered(before);
+                }
+            }
+            if part.closes {
+                let _ = tokio::time::timeout(LAST_WORDS, self.websocket.flush()).await;
+                return Some(End::Say(CloseCode::Policy, "the certificate is not accepted any more"));
+            }
+            next = parts.try_recv().ok();
+        }
+        match tokio::time::timeout(stall, self.websocket.flush()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(_)) => Some(End::Broken),
+            Err(_) => Some(self.stalled()),
+        }
+    }
+
+    fn stalled(&self) -> End {
+        count(&self.face.service.instruments.counts.stalled);
+        End::Broken
+    }
+}
+
+/// Is it the first request of a program that starts anew?
+fn begins_anew(text: &str) -> bool {
+    ["\"commandlist\"", "\"setSite\""].iter().any(|command| {
+        text.split_once("\"command\"")
+            .is_some_and(|(_, rest)| rest.trim_start_matches([' ', ':']).starts_with(command))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_start_anew_are_told_from_those_that_come_back() {
+        assert!(begins_anew(r#"{"command": "commandlist", "options": []}"#));
+        assert!(begins_anew(r#"{"command":"setSite","options":["CERN"]}"#));
+        assert!(!begins_anew(r#"{"command": "rm", "options": ["commandlist"]}"#));
+        assert!(!begins_anew(r#"{"command": "cd", "options": ["\"setSite\""]}"#));
+    }
+}

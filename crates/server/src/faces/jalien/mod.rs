@@ -1,0 +1,169 @@
+//! The protocol of JAliEn's central services: what `alien.py` speaks. `docs/compat/jalien.md` says what of it there is,
+//! and where it differs.
+//!
+//! [`http`] lets clients in by their certificates ([`certificates`], [`authority`]), [`connection`] holds the
+//! conversation of one, [`shell`] is where its commands are carried out, [`commands`] are these. What reads and writes
+//! files elsewhere gets [`envelope`]s.
+
+mod authority;
+mod certificates;
+mod commands;
+mod connection;
+mod envelope;
+mod http;
+mod keys;
+mod repeats;
+mod shell;
+mod subject;
+mod texts;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exacat_model::answer::SeUsage;
+use exacat_model::{AccountName, Lfn, Result};
+use exacat_store::Clock;
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::directory::{DataDirectory, write_private, write_public};
+use crate::instruments::count;
+use crate::service::{Phase, Service};
+use crate::settings::JalienSettings;
+use authority::{Authority, Holder};
+use certificates::Certificates;
+pub(crate) use certificates::KeyHolder;
+use keys::Keys;
+use repeats::Repeats;
+
+/// What the names and labels of storage elements were so long ago, they are still.
+const SES_KEPT: Duration = Duration::from_secs(5);
+/// How long the administrator's own token, made at each start, lasts.
+const ADMIN_TOKEN_MS: u64 = 7 * 24 * 3_600_000;
+/// The account made with the catalogue.
+const ADMIN: &str = "admin";
+
+/// Storage elements as they were at a moment.
+type SesAt = (Instant, Arc<Vec<SeUsage>>);
+
+/// What all connections share.
+pub(crate) struct Face {
+    service: Arc<Service>,
+    clock: Arc<dyn Clock>,
+    settings: JalienSettings,
+    /// What envelopes say of who issued them.
+    issuer: String,
+    certificates: Certificates,
+    authority: Arc<Authority>,
+    keys: Keys,
+    repeats: Repeats,
+    ses: Mutex<Option<SesAt>>,
+}
+
+impl Face {
+    /// Makes what is needed, in the data directory.
+    pub fn open(
+        service: Arc<Service>,
+        clock: Arc<dyn Clock>,
+        settings: JalienSettings,
+        address: SocketAddr,
+        directory: &DataDirectory,
+    ) -> Result<Arc<Self>> {
+        let place = directory.jalien()?;
+        let now = clock.now();
+        let authority =
+            Arc::new(Authority::open(place.join("authority.crt"), place.join("authority.key"), now)?);
+        let certificates =
+            Certificates::open(settings.authorities.clone(), settings.map.clone(), Arc::clone(&authority))?;
+        let keys = Keys::open(place, Arc::clone(&clock))?;
+        let issuer = settings.issuer.clone().unwrap_or_else(|| format!("https://{address}"));
+        Ok(Arc::new(Face {
+            service,
+            clock,
+            settings,
+            issuer,
+            certificates,
+            authority,
+            keys,
+            repeats: Repeats::default(),
+            ses: Mutex::new(None),
+        }))
+    }
+
+    /// Writes a token of the administrator, so that there is a way in before anybody else is known.
+    pub async fn write_admin_token(&self, directory: &DataDirectory) -> Result<()> {
+        let admin = AccountName::parse(ADMIN)?;
+        let holder = Holder { account: admin.clone(), role: admin };
+        let now = self.clock.now();
+        let token = self.authority.issue(&holder, now, now.plus_ms(ADMIN_TOKEN_MS)).await?;
+        let place = directory.jalien()?;
+        write_private(&place.join("admin.key"), token.key.as_bytes())?;
+        write_public(&place.join("admin.crt"), token.certificate.as_bytes())
+    }
+
+    /// The home of an account that has none of its own.
+    fn home_of(&self, account: &AccountName) -> Result<Lfn> {
+        let initial = account.as_str().chars().next().map_or_else(String::new, |first| first.to_string());
+        let text = self.settings.home.replace("{initial}", &initial).replace("{user}", account.as_str());
+        Lfn::parse(&text)
+    }
+}
+
+/// Serves connections until the server stops; returns when the last of them has ended.
+pub(crate) async fn serve(
+    face: Arc<Face>,
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    alive: mpsc::Sender<()>,
+) {
+    let stopping = face.service.reached(Phase::Stopping);
+    tokio::pin!(stopping);
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, address)) => {
+                    let counts = &face.service.instruments.counts;
+                    let Some(held) = face.service.admission.connections.take(1) else {
+                        // Before the handshake nothing can be said that the client would understand.
+                        count(&counts.connections_refused);
+                        continue;
+                    };
+                    count(&counts.connections_accepted);
+                    let (face, acceptor, alive) = (Arc::clone(&face), acceptor.clone(), alive.clone());
+                    connections.spawn(async move {
+                        secure(face, stream, address, acceptor).await;
+                        drop((held, alive));
+                    });
+                }
+                Err(error) => super::pause_after_accept_error("jalien", &error).await,
+            },
+            Some(_) = connections.join_next() => {}
+            () = &mut stopping => break,
+        }
+    }
+    drop((listener, alive));
+    while connections.join_next().await.is_some() {}
+}
+
+async fn secure(face: Arc<Face>, stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "no TCP_NODELAY");
+    }
+    let handshake = tokio::time::timeout(face.service.limits.handshake_time, acceptor.accept(stream));
+    match handshake.await {
+        Ok(Ok(stream)) => http::converse(face, stream, peer).await,
+        Ok(Err(error)) => {
+            count(&face.service.instruments.counts.handshakes_failed);
+            tracing::info!(%peer, %error, "TLS handshake failed");
+        }
+        Err(_) => {
+            count(&face.service.instruments.counts.handshakes_failed);
+            tracing::info!(%peer, "TLS handshake took too long");
+        }
+    }
+}

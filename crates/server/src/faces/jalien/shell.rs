@@ -1,0 +1,455 @@
+//! Where the commands of one client are carried out, one after the other: who it is, where it stands, and how what
+//! a command says becomes an answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exacat_catalogue::Caller;
+use exacat_model::answer::{SeUsage, Stat};
+use exacat_model::limits::READ_BATCH_MAX;
+use exacat_model::{AccountName, Answer, Error, ErrorKind, Lfn, Operation, OperationId, TimeMs};
+use exacat_wire::jalien::limits::PART_BYTES;
+use exacat_wire::jalien::{AnswerWriter, Item, Metadata, Request, Style, errno, path};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::certificates::Shown;
+use super::commands::{self, Command};
+use super::connection::{Asked, Part};
+use super::repeats::Standing;
+use super::{Face, SES_KEPT};
+use crate::admission::{Step, busy};
+use crate::faces::errors;
+use crate::instruments::{OperationIndex, count};
+use crate::service::{Asker, Cancel, Work, items, step_id};
+
+/// Why a command ends: the number of an error, and what went wrong with what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub number: i32,
+    pub detail: String,
+}
+
+impl Failure {
+    pub fn new(number: i32, detail: impl Into<String>) -> Self {
+        Failure { number, detail: detail.into() }
+    }
+
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Failure::new(errno::EINVAL, detail)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure { number: errors::errno(error.kind).1, detail: error.message }
+    }
+}
+
+/// The catalogue gave an answer to something else than was asked.
+pub(super) fn unexpected() -> Failure {
+    Failure::new(errno::EIO, "a defect of exacat: the answer is to something else")
+}
+
+pub(super) type Outcome<T = ()> = Result<T, Failure>;
+
+/// The command that is being carried out.
+struct Current {
+    id: OperationId,
+    steps: u64,
+    deadline: Instant,
+    writer: AnswerWriter,
+    put: Option<mpsc::Sender<Part>>,
+    /// The last error of one of many paths: the others are gone on with.
+    last: Option<Failure>,
+    /// Texts that a command keeps for itself in place of telling them.
+    captured: Option<Vec<Item>>,
+}
+
+/// See the module.
+pub(super) struct Shell {
+    pub face: Arc<Face>,
+    pub shown: Shown,
+    pub peer: SocketAddr,
+    asker: Asker,
+    /// Whose certificate it is, without a role.
+    pub base: Arc<Caller>,
+    checked: Instant,
+    pub home: Lfn,
+    pub timing: bool,
+    standing: Arc<Mutex<Standing>>,
+    cancel: Arc<Cancel>,
+    current: Current,
+}
+
+impl Shell {
+    /// Lets a client in, if its certificate stands for an account.
+    pub async fn open(face: Arc<Face>, shown: Shown, peer: SocketAddr) -> exacat_model::Result<Self> {
+        let service = Arc::clone(&face.service);
+        let caller = face.certificates.caller(&service.catalogue, &shown).await?;
+        let asker =
+            Asker { share: service.admission.user(caller.user(), caller.name()), caller: Arc::new(caller) };
+        let mut shell = Shell {
+            base: Arc::clone(&asker.caller),
+            asker,
+            shown,
+            peer,
+            checked: Instant::now(),
+            home: Lfn::root(),
+            timing: false,
+            standing: Arc::new(Mutex::new(Standing { directory: Lfn::root(), role: None, site: None })),
+            cancel: Arc::new(Cancel::default()),
+            current: Current {
+                id: OperationId([0; 16]),
+                steps: 0,
+                deadline: Instant::now() + service.limits.deadline_max,
+                writer: AnswerWriter::new(Style::default()),
+                put: None,
+                last: None,
+                captured: None,
+            },
+            face,
+        };
+        shell.home = shell.find_home().await?;
+        shell.standing.lock().directory = shell.home.clone();
+        Ok(shell)
+    }
+
+    /// The home of who is acted as.
+    async fn find_home(&mut self) -> exacat_model::Result<Lfn> {
+        let whoami = self.ask(Operation::Whoami).await.map_err(|failure| Error::invalid(failure.detail))?;
+        if let Answer::Whoami { user: Some(user), .. } = whoami
+            && let Some(home) = user.home
+        {
+            return Ok(home);
+        }
+        match self.asker.caller.name() {
+            Some(name) => self.face.home_of(name),
+            None => Ok(Lfn::root()),
+        }
+    }
+
+    pub fn user(&self) -> &str {
+        self.asker.caller.name().map_or("", |name| name.as_str())
+    }
+
+    pub fn caller(&self) -> &Caller {
+        &self.asker.caller
+    }
+
+    pub fn subject(&self) -> &str {
+        &self.shown.subject
+    }
+
+    /// For how long its certificate is good.
+    pub fn valid_for(&self) -> Duration {
+        let now = self.face.clock.now();
+        Duration::from_millis(self.shown.expires.0.saturating_sub(now.0))
+    }
+
+    pub fn standing_shared(&self) -> Arc<Mutex<Standing>> {
+        Arc::clone(&self.standing)
+    }
+
+    pub fn cancel(&self) -> Arc<Cancel> {
+        Arc::clone(&self.cancel)
+    }
+
+    pub fn now(&self) -> TimeMs {
+        self.face.clock.now()
+    }
+
+    pub fn directory(&self) -> Lfn {
+        self.standing.lock().directory.clone()
+    }
+
+    pub fn set_directory(&mut self, directory: Lfn) {
+        self.standing.lock().directory = directory;
+    }
+
+    pub fn site(&self) -> Option<AccountName> {
+        self.standing.lock().site.clone()
+    }
+
+    pub fn set_site(&mut self, site: Option<AccountName>) {
+        self.standing.lock().site = site;
+    }
+
+    /// Acts as another account from now on; none for one's own.
+    pub async fn act_as(&mut self, role: Option<AccountName>) -> Outcome {
+        let service = Arc::clone(&self.face.service);
+        let caller = match &role {
+            None => (*self.base).clone(),
+            Some(name) => service.catalogue.become_user(&self.base, name).await?,
+        };
+        let share = service.admission.user(caller.user(), caller.name());
+        self.asker = Asker { caller: Arc::new(caller), share };
+        self.home = self.find_home().await?;
+        self.standing.lock().role = role;
+        Ok(())
+    }
+
+    /// Carries out requests until there will be no more.
+    pub async fn work(&mut self, mut asked: mpsc::Receiver<Asked>, put: mpsc::Sender<Part>) {
+        while let Some(asked) = asked.recv().await {
+            // The connection is gone: what was not begun is not done, and whoever comes back asks for it again.
+            if self.cancel.is_cancelled() {
+                break;
+            }
+            self.current.put = Some(put.clone());
+            self.answer(asked).await;
+        }
+        self.current.put = None;
+    }
+
+    async fn answer(&mut self, asked: Asked) {
+        let began = Instant::now();
+        let counts = &Arc::clone(&self.face.service).instruments.counts;
+        count(&counts.commands);
+        if let Some(standing) = asked.standing.clone() {
+            self.stand(standing).await;
+        }
+        let before = self.standing.lock().clone();
+        let (style, outcome) = match Request::parse(&asked.text) {
+            Err(error) => (Style::default(), Err(Failure::invalid(error.to_string()))),
+            Ok(request) => {
+                self.current.writer = AnswerWriter::new(request.style);
+                self.current.id = asked.id;
+                self.current.steps = 0;
+                self.current.deadline = began + self.face.service.limits.deadline_max;
+                self.current.last = None;
+                self.current.captured = None;
+                let style = request.style;
+                (style, self.admitted(request, asked.held.is_some()).await)
+            }
+        };
+        let stranger = matches!(&outcome, Err(failure) if failure.number == STRANGER);
+        let failure = match outcome {
+            Ok(()) => self.current.last.take(),
+            Err(failure) => Some(failure),
+        };
+        let mut metadata = Metadata {
+            user: self.user().to_owned(),
+            currentdir: path::directory_text(&self.directory()),
+            timing_ms: self.timing.then(|| u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            ..Metadata::default()
+        };
+        if let Some(failure) = failure {
+            count(&counts.commands_failed);
+            let number = if failure.number == STRANGER { errno::EPERM } else { failure.number };
+            metadata = metadata.failed(number, &failure.detail);
+        }
+        let writer = std::mem::replace(&mut self.current.writer, AnswerWriter::new(style));
+        let first = !writer.streams();
+        let bytes = writer.finish(&metadata);
+        let part = Part { bytes, first, last: true, before: Some(before), closes: stranger };
+        if let Some(put) = &self.current.put {
+            // If nobody takes it, the connection is gone.
+            let _ = put.send(part).await;
+        }
+    }
+
+    /// Goes to where a client that came back stood.
+    async fn stand(&mut self, standing: Standing) {
+        if self.act_as(standing.role.clone()).await.is_ok() {
+            *self.standing.lock() = standing;
+        }
+    }
+
+    async fn admitted(&mut self, request: Request, within_bytes: bool) -> Outcome {
+        let service = Arc::clone(&self.face.service);
+        if !within_bytes {
+            return Err(busy("bytes of requests").into());
+        }
+        let held = service.admit(&self.asker, 1)?;
+        if self.checked.elapsed() >= service.limits.revalidate {
+            self.check_again().await?;
+        }
+        let done = self.carry_out(request).await;
+        drop(held);
+        done
+    }
+
+    /// Looks at the certificate again: what it allows may have changed, or nothing at all any more.
+    async fn check_again(&mut self) -> Outcome {
+        let service = Arc::clone(&self.face.service);
+        let gone = |error: Error| match error.kind {
+            ErrorKind::Unauthenticated | ErrorKind::Denied => Failure::new(STRANGER, error.message),
+            _ => error.into(),
+        };
+        let base = self.face.certificates.caller(&service.catalogue, &self.shown).await.map_err(gone)?;
+        let role = self.standing.lock().role.clone();
+        let caller = match &role {
+            None => base.clone(),
+            Some(name) => service.catalogue.become_user(&base, name).await.map_err(gone)?,
+        };
+        self.base = Arc::new(base);
+        if caller != *self.asker.caller {
+            let share = service.admission.user(caller.user(), caller.name());
+            self.asker = Asker { caller: Arc::new(caller), share };
+        }
+        self.checked = Instant::now();
+        Ok(())
+    }
+
+    async fn carry_out(&mut self, request: Request) -> Outcome {
+        if let Some(directory) = &request.directory {
+            commands::go_to(self, directory).await?;
+        }
+        let Some(command) = commands::named(&request.command) else {
+            let shown = request.shown_command();
+            return Err(Failure::new(errno::ENOENT, format!("Command [{shown}] not found!")));
+        };
+        if request.help {
+            return self.say(Item::text(command.help())).await;
+        }
+        self.run(command, request.options).await
+    }
+
+    /// Carries out one command.
+    pub async fn run(&mut self, command: &'static Command, options: Vec<String>) -> Outcome {
+        (command.run)(self, options).await
+    }
+
+    /// Tells a result.
+    pub async fn say(&mut self, item: Item) -> Outcome {
+        if let Some(captured) = &mut self.current.captured {
+            captured.push(item);
+            return Ok(());
+        }
+        self.current.writer.push(&item);
+        if self.current.writer.waiting() < PART_BYTES {
+            return Ok(());
+        }
+        let first = !self.current.writer.streams();
+        let bytes = self.current.writer.take_part();
+        let part = Part { bytes, first, last: false, before: None, closes: false };
+        let gone = || Failure::new(errno::EIO, "the connection is gone");
+        match &self.current.put {
+            Some(put) => put.send(part).await.map_err(|_| gone()),
+            None => Err(gone()),
+        }
+    }
+
+    /// Carries out a command and gives back what it would have told.
+    pub async fn capture(&mut self, command: &'static Command, options: Vec<String>) -> Outcome<Vec<Item>> {
+        let before = self.current.captured.replace(Vec::new());
+        let done = self.run(command, options).await;
+        let items = std::mem::replace(&mut self.current.captured, before).unwrap_or_default();
+        done.map(|()| items)
+    }
+
+    /// Remembers that one of many could not be done, and goes on.
+    pub fn fail_later(&mut self, failure: impl Into<Failure>) {
+        self.current.last = Some(failure.into());
+    }
+
+    /// Remembers it, if it could not be done.
+    pub fn note<T>(&mut self, outcome: Result<T, impl Into<Failure>>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(failure) => {
+                self.fail_later(failure);
+                None
+            }
+        }
+    }
+
+    /// Asks the catalogue, as the client's request or a step of it.
+    pub async fn ask(&mut self, operation: Operation) -> Outcome<Answer> {
+        Ok(self.asked(operation, Step::First).await?)
+    }
+
+    async fn asked(&mut self, operation: Operation, step: Step) -> exacat_model::Result<Answer> {
+        let service = Arc::clone(&self.face.service);
+        let (index, items) = (OperationIndex::of(&operation), items(&operation));
+        let id = step_id(self.current.id, self.current.steps);
+        self.current.steps += 1;
+        let work = Work {
+            asker: self.asker.clone(),
+            id,
+            operation,
+            deadline: self.current.deadline,
+            cancel: Arc::clone(&self.cancel),
+            step,
+        };
+        let began = Instant::now();
+        let (send, receive) = tokio::sync::oneshot::channel();
+        service.run(work, |outcome| drop(send.send(outcome))).await;
+        let lost = || Err(Error::new(ErrorKind::Unavailable, "the server stops"));
+        let outcome = receive.await.unwrap_or_else(|_| lost());
+        let kind = outcome.as_ref().err().map(|error| error.kind);
+        service.ended(&self.asker, index, kind, 1, items, began.elapsed());
+        outcome
+    }
+
+    /// The next page of a long answer; none at its end. `next` holds what is to be asked.
+    pub async fn page(&mut self, next: &mut Option<Operation>) -> Outcome<Option<Answer>> {
+        let Some(operation) = next.take() else { return Ok(None) };
+        let step = if self.current.steps == 0 { Step::First } else { Step::Next };
+        let answer = self.asked(operation.clone(), step).await?;
+        if let Some(cursor) = answer.next() {
+            *next = operation.resumed(cursor.clone());
+        }
+        Ok(Some(answer))
+    }
+
+    /// The path a text means here.
+    pub fn path(&self, text: &str) -> Outcome<Lfn> {
+        Ok(path::resolve(text, &self.directory(), &self.home)?)
+    }
+
+    /// What stands under each path.
+    pub async fn stats(&mut self, lfns: Vec<Lfn>, follow: bool) -> Outcome<Vec<exacat_model::Result<Stat>>> {
+        let mut found = Vec::with_capacity(lfns.len());
+        for some in lfns.chunks(READ_BATCH_MAX) {
+            match self.ask(Operation::Stat { lfns: some.to_vec(), follow }).await? {
+                Answer::Stats(mut stats) => found.append(&mut stats),
+                _ => return Err(unexpected()),
+            }
+        }
+        Ok(found)
+    }
+
+    /// What stands under a path.
+    pub async fn stat(&mut self, lfn: &Lfn, follow: bool) -> Outcome<Stat> {
+        match self.stats(vec![lfn.clone()], follow).await?.pop() {
+            Some(stat) => Ok(stat?),
+            None => Err(unexpected()),
+        }
+    }
+
+    /// What stands under a path, or nothing.
+    pub async fn stat_if_there(&mut self, lfn: &Lfn) -> Outcome<Option<Stat>> {
+        match self.stats(vec![lfn.clone()], true).await?.pop() {
+            Some(Ok(stat)) => Ok(Some(stat)),
+            Some(Err(error)) if error.kind == ErrorKind::NotFound => Ok(None),
+            Some(Err(error)) => Err(error.into()),
+            None => Err(unexpected()),
+        }
+    }
+
+    /// All storage elements, as they were a moment ago.
+    pub async fn ses(&mut self) -> Outcome<Arc<Vec<SeUsage>>> {
+        if let Some((when, ses)) = &*self.face.ses.lock()
+            && when.elapsed() < SES_KEPT
+        {
+            return Ok(Arc::clone(ses));
+        }
+        let when = Instant::now();
+        let Answer::Ses(ses) = self.ask(Operation::SeList).await? else { return Err(unexpected()) };
+        let ses = Arc::new(ses);
+        *self.face.ses.lock() = Some((when, Arc::clone(&ses)));
+        Ok(ses)
+    }
+
+    /// All storage elements, as they are.
+    pub async fn ses_now(&mut self) -> Outcome<Arc<Vec<SeUsage>>> {
+        *self.face.ses.lock() = None;
+        self.ses().await
+    }
+}
+
+/// No error of the protocol's: the client is nobody any more, and is told so with EPERM.
+const STRANGER: i32 = -1;

@@ -1,0 +1,94 @@
+//! The subject of a certificate, written as grids do: `/C=ch/O=Somewhere/CN=Jane Doe`.
+
+use exacat_model::limits::SUBJECT_BYTES_MAX;
+use exacat_model::{Error, Result, TimeMs};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::certificates::unauthenticated;
+
+/// What a certificate says of whom it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Subject {
+    /// As a text.
+    pub text: String,
+    /// Its parts: what each is called, and what it says.
+    pub parts: Vec<(&'static str, String)>,
+    /// The certificate is not good any more from then on.
+    pub expires: TimeMs,
+}
+
+/// What the parts of a subject are called, by the number of their kind, as OpenSSL has it.
+const CALLED: [(&str, &str); 12] = [
+    ("2.5.4.3", "CN"),
+    ("2.5.4.4", "SN"),
+    ("2.5.4.5", "serialNumber"),
+    ("2.5.4.6", "C"),
+    ("2.5.4.7", "L"),
+    ("2.5.4.8", "ST"),
+    ("2.5.4.10", "O"),
+    ("2.5.4.11", "OU"),
+    ("2.5.4.42", "GN"),
+    ("0.9.2342.19200300.100.1.25", "DC"),
+    ("0.9.2342.19200300.100.1.1", "UID"),
+    ("1.2.840.113549.1.9.1", "emailAddress"),
+];
+
+/// Reads the subject. One that cannot be written as a text stands for nobody.
+pub(super) fn read(certificate: &[u8]) -> Result<Subject> {
+    let bad = |why: &str| unauthenticated(&format!("the certificate cannot be read: {why}"));
+    let (_, certificate) = X509Certificate::from_der(certificate).map_err(|error| bad(&error.to_string()))?;
+    let mut text = String::new();
+    let mut parts = Vec::new();
+    for part in certificate.subject().iter_attributes() {
+        let kind = part.attr_type().to_id_string();
+        let called = CALLED
+            .iter()
+            .find(|(number, _)| *number == kind)
+            .map(|(_, called)| *called)
+            .ok_or_else(|| bad(&format!("its subject has a part of the unknown kind {kind}")))?;
+        let value = part.as_str().map_err(|_| bad(&format!("the {called} of its subject is no text")))?;
+        if value.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+            return Err(bad(&format!("the {called} of its subject has control characters")));
+        }
+        text.push('/');
+        text.push_str(called);
+        text.push('=');
+        text.push_str(value);
+        parts.push((called, value.to_owned()));
+    }
+    if text.is_empty() {
+        return Err(bad("it has no subject"));
+    }
+    if text.len() > SUBJECT_BYTES_MAX {
+        return Err(Error::limit("the length of a certificate's subject", text.len(), SUBJECT_BYTES_MAX));
+    }
+    let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+    Ok(Subject { text, parts, expires: TimeMs(seconds.saturating_mul(1000)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+
+    #[test]
+    fn a_subject_is_written_as_grids_do() {
+        let mut name = DistinguishedName::new();
+        name.push(DnType::CountryName, "ch");
+        name.push(DnType::OrganizationName, "Somewhere");
+        name.push(DnType::CustomDnType(vec![0, 9, 2342, 19_200_300, 100, 1, 25]), "cern");
+        name.push(DnType::CommonName, "Jane Döe");
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name = name;
+        parameters.not_after = rcgen::date_time_ymd(2040, 1, 1);
+        let certificate = parameters.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let subject = read(certificate.der()).unwrap();
+        assert_eq!(subject.text, "/C=ch/O=Somewhere/DC=cern/CN=Jane Döe");
+        assert_eq!(subject.expires, TimeMs(2_208_988_800_000));
+        assert!(read(b"no certificate").is_err());
+        let mut nobody = CertificateParams::default();
+        nobody.distinguished_name = DistinguishedName::new();
+        let nobody = nobody.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        assert!(read(nobody.der()).is_err());
+    }
+}

@@ -1,0 +1,210 @@
+//! A client of the face, for tests.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exacat_model::operation::UserSettings;
+use exacat_server::{JalienSettings, ServerSettings};
+use futures::{SinkExt, StreamExt};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
+
+use crate::world::{World, lfn};
+
+/// Nothing of a test takes so long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    pub certificate: String,
+    pub key: String,
+}
+
+impl Pair {
+    pub fn read(certificate: &Path, key: &Path) -> Self {
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+        Pair { certificate: read(certificate), key: read(key) }
+    }
+
+    /// The administrator's own, as it is written at the start.
+    pub fn admin(world: &World) -> Self {
+        let place = world.data().join("jalien");
+        Pair::read(&place.join("admin.crt"), &place.join("admin.key"))
+    }
+}
+
+/// A server that speaks the protocol.
+pub async fn world() -> World {
+    world_with(|_| {}).await
+}
+
+/// The same, with other settings.
+pub async fn world_with(set: impl FnOnce(&mut ServerSettings)) -> World {
+    World::with(|settings| {
+        settings.jalien = Some(JalienSettings::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
+        set(settings);
+    })
+    .await
+}
+
+/// A user with a home of its own.
+pub async fn new_user(world: &World, name: &str, set: impl FnOnce(&mut UserSettings)) {
+    let home = format!("/alice/cern.ch/user/{}/{name}", &name[..1]);
+    world
+        .user(name, |user| {
+            user.home = Some(lfn(&home));
+            set(user);
+        })
+        .await;
+    let mut admin = Alien::admin(world).await;
+    admin.done("mkdir", &["-p", &home]).await;
+    admin.done("chown", &[&format!("{name}.{name}"), &home]).await;
+}
+
+/// A connection.
+pub struct Alien {
+    pub websocket: WebSocketStream<TlsStream<TcpStream>>,
+}
+
+/// What a server says to somebody it does not let in.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NotLetIn(pub u16);
+
+/// TLS up, nothing said.
+pub async fn secure(world: &World, pair: Option<&Pair>) -> TlsStream<TcpStream> {
+    let mut roots = rustls::RootCertStore::empty();
+    let server = std::fs::read(&world.server.addresses.certificate).unwrap();
+    for certificate in CertificateDer::pem_slice_iter(&server) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let config = match pair {
+        None => config.with_no_client_auth(),
+        Some(pair) => {
+            let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
+            let chain = chain.map(|certificate| certificate.unwrap()).collect();
+            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    let stream = TcpStream::connect(world.server.addresses.jalien.unwrap()).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+}
+
+impl Alien {
+    /// Connects, or is not let in.
+    pub async fn connect(world: &World, pair: Option<&Pair>) -> Result<Self, NotLetIn> {
+        let stream = secure(world, pair).await;
+        match tokio_tungstenite::client_async("wss://localhost/websocket/json", stream).await {
+            Ok((websocket, _)) => Ok(Alien { websocket }),
+            Err(WebSocketError::Http(response)) => Err(NotLetIn(response.status().as_u16())),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    pub async fn admin(world: &World) -> Self {
+        Alien::connect(world, Some(&Pair::admin(world))).await.unwrap()
+    }
+
+    /// A connection of a user, with a token that the administrator had issued, and which acts as that user.
+    pub async fn user(world: &World, name: &str) -> Self {
+        let pair = Alien::token(world, name).await;
+        Alien::connect(world, Some(&pair)).await.unwrap()
+    }
+
+    /// A token of the administrator that acts as a user.
+    pub async fn token(world: &World, name: &str) -> Pair {
+        let answer = Alien::admin(world).await.done("token", &["-u", name]).await;
+        let text = |field: &str| answer["results"][0][field].as_str().unwrap().to_owned();
+        Pair { certificate: text("tokencert"), key: text("tokenkey") }
+    }
+
+    pub fn request(command: &str, options: &[&str]) -> String {
+        json!({"command": command, "options": options}).to_string()
+    }
+
+    pub async fn send(&mut self, text: &str) {
+        self.websocket.send(Message::text(text)).await.unwrap();
+    }
+
+    /// The next message that is no answer to a ping.
+    pub async fn receive(&mut self) -> Option<Message> {
+        loop {
+            let message =
+                tokio::time::timeout(PATIENCE, self.websocket.next()).await.expect("an answer in time");
+            match message {
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(message)) => return Some(message),
+                Some(Err(_)) | None => return None,
+            }
+        }
+    }
+
+    pub async fn answer(&mut self) -> Value {
+        match self.receive().await {
+            Some(Message::Text(text)) => serde_json::from_str(&text).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// How the server ends the connection: the code, if it says one.
+    pub async fn end(&mut self) -> Option<u16> {
+        loop {
+            match self.receive().await {
+                None | Some(Message::Close(None)) => return None,
+                Some(Message::Close(Some(CloseFrame { code, .. }))) => return Some(code.into()),
+                Some(_) => {}
+            }
+        }
+    }
+
+    pub async fn call(&mut self, command: &str, options: &[&str]) -> Value {
+        self.send(&Alien::request(command, options)).await;
+        self.answer().await
+    }
+
+    /// A command that succeeds.
+    pub async fn done(&mut self, command: &str, options: &[&str]) -> Value {
+        let answer = self.call(command, options).await;
+        assert_eq!(answer["metadata"]["exitcode"], "0", "{command} {options:?}: {answer}");
+        answer
+    }
+
+    /// The number of the error of a command that fails.
+    pub async fn fails(&mut self, command: &str, options: &[&str]) -> i32 {
+        let answer = self.call(command, options).await;
+        let number: i32 = answer["metadata"]["exitcode"].as_str().unwrap().parse().unwrap();
+        assert_ne!(number, 0, "{command} {options:?}: {answer}");
+        assert!(!answer["metadata"]["error"].as_str().unwrap().is_empty());
+        number
+    }
+
+    /// The texts of what a command tells.
+    pub async fn texts(&mut self, command: &str, options: &[&str]) -> Vec<String> {
+        let answer = self.done(command, options).await;
+        let results = answer["results"].as_array().unwrap();
+        results.iter().filter_map(|one| one["message"].as_str()).map(str::to_owned).collect()
+    }
+
+    /// A field of each result.
+    pub async fn fields(&mut self, field: &str, command: &str, options: &[&str]) -> Vec<String> {
+        let answer = self.done(command, options).await;
+        let results = answer["results"].as_array().unwrap();
+        results.iter().filter_map(|one| one[field].as_str()).map(str::to_owned).collect()
+    }
+}

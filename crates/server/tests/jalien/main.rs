@@ -1,0 +1,21 @@
+//! The face of JAliEn from outside: a websocket over TLS with certificates, as `alien.py` uses it; its commands, its
+//! limits at their edges, and clients that mean no good.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod alien;
+#[allow(dead_code, reason = "shared with the tests of the native protocol")]
+#[path = "../native/client.rs"]
+mod client;
+mod conversation;
+mod hostile;
+mod identity;
+mod transcript;
+mod uploads;
+#[allow(dead_code, reason = "shared with the tests of the native protocol")]
+#[path = "../native/world.rs"]
+mod world;

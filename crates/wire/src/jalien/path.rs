@@ -1,0 +1,88 @@
+//! Paths as users of the grid type them: relative to a directory, with `~`, `.` and `..`, with a scheme in front.
+
+use exacat_model::{Error, Lfn, Result};
+
+/// What may stand in front of a path.
+const SCHEMES: [&str; 2] = ["alien://", "alien:"];
+
+/// The path a text means in directory `current` of somebody who is at home in `home`. `..` leads up by the names, as in
+/// JAliEn, and not above the root.
+pub fn resolve(text: &str, current: &Lfn, home: &Lfn) -> Result<Lfn> {
+    let text = SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+    let (mut names, rest): (Vec<&str>, &str) = match text.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => (home.components().collect(), rest),
+        _ if text.starts_with('/') => (Vec::new(), text),
+        _ => (current.components().collect(), text),
+    };
+    for name in rest.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => {
+                names.pop();
+            }
+            name => names.push(name),
+        }
+    }
+    if text.is_empty() {
+        return Err(Error::invalid("a path is empty"));
+    }
+    // Parsed again, for names and length are bounded.
+    Lfn::parse(Lfn::from_names(names).as_str())
+}
+
+/// A directory as clients are told of it: with a slash at its end.
+pub fn directory_text(lfn: &Lfn) -> String {
+    let mut text = lfn.as_str().to_owned();
+    if !text.ends_with('/') {
+        text.push('/');
+    }
+    text
+}
+
+/// Does a path hold characters that stand for others?
+pub fn has_wildcard(text: &str) -> bool {
+    text.contains(['*', '?', '['])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exacat_model::limits::LFN_BYTES_MAX;
+
+    fn resolved(text: &str) -> Result<String> {
+        let home = Lfn::parse("/alice/cern.ch/user/j/jdoe").unwrap();
+        let current = Lfn::parse("/data/2026").unwrap();
+        resolve(text, &current, &home).map(|lfn| lfn.to_string())
+    }
+
+    #[test]
+    fn paths_mean_what_they_mean_in_jalien() {
+        for (text, path) in [
+            ("/a//b/./c/../d/", "/a/b/d"),
+            ("x", "/data/2026/x"),
+            (".", "/data/2026"),
+            ("..", "/data"),
+            ("../../../..", "/"),
+            ("~", "/alice/cern.ch/user/j/jdoe"),
+            ("~/x", "/alice/cern.ch/user/j/jdoe/x"),
+            ("~x", "/data/2026/~x"),
+            ("alien:///a", "/a"),
+            ("alien:/a", "/a"),
+            ("alien:x", "/data/2026/x"),
+            ("/", "/"),
+            ("%2e%2e/x", "/data/2026/%2e%2e/x"),
+        ] {
+            assert_eq!(resolved(text).unwrap(), path, "{text}");
+        }
+        assert!(resolved("").is_err());
+        assert!(resolved("a\0b").is_err());
+        assert!(resolved(&"x/".repeat(LFN_BYTES_MAX)).is_err());
+        assert!(resolved(&"x".repeat(256)).is_err());
+    }
+
+    #[test]
+    fn directories_end_in_a_slash() {
+        assert_eq!(directory_text(&Lfn::root()), "/");
+        assert_eq!(directory_text(&Lfn::parse("/a").unwrap()), "/a/");
+    }
+}
