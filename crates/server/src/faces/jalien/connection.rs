@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use exacat_model::OperationId;
 use futures::{SinkExt, StreamExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::server::TlsStream;
@@ -130,6 +131,12 @@ impl Connection {
                 let _ = tokio::time::timeout(LAST_WORDS, async {
                     let _ = self.websocket.close(Some(frame)).await;
                     while let Some(Ok(_)) = self.websocket.next().await {}
+                    // Of a request that was too long the rest still comes: closing with bytes unread would make the system
+                    // throw away the last words.
+                    let stream = self.websocket.get_mut();
+                    let _ = stream.shutdown().await;
+                    let mut rest = [0u8; 4096];
+                    while matches!(stream.read(&mut rest).await, Ok(read) if read > 0) {}
                 })
                 .await;
             }

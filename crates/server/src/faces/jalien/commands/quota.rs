@@ -1,4 +1,4 @@
-//! Quotas.
+//! The commands about quotas of files and of jobs.
 
 use exacat_model::answer::QuotaInfo;
 use exacat_model::operation::Owner;
