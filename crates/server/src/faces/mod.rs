@@ -4,6 +4,7 @@ pub mod errors;
 pub(crate) mod http;
 pub(crate) mod jalien;
 pub(crate) mod native;
+pub(crate) mod xrootd;
 
 /// After an error of accepting, such as too many open files, a little time for it to pass.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
