@@ -226,6 +226,7 @@ impl State {
             ("memory_frozen_bytes", frozen),
             ("memory_runs_bytes", runs as u64),
             ("memory_cache_bytes", self.table.cache().bytes()),
+            ("memory_cache_bytes_max", self.table.cache().bytes_max()),
             ("memory_directories_bytes", self.directories.bytes()),
             ("memory_se_directories_bytes", (pairs * 12) as u64),
         ]
