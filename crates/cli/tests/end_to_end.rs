@@ -614,6 +614,22 @@ fn the_history_is_kept_as_configured() {
 }
 
 #[test]
+fn the_cache_is_as_large_as_configured() {
+    let service = Service::start_with(&["--cache", "64MiB"]);
+    let status = service.json("status");
+    let store = status.iter().find(|part| part["part"] == "store").unwrap();
+    assert_eq!(store["figures"]["memory_cache_bytes_max"], json!(64 << 20));
+    for (cache, words) in [("1k", "1048576 at least"), ("much", "not a size")] {
+        let data = format!("{}-{cache}", service.file("elsewhere", ""));
+        let mut serve = exacat();
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--cache", cache, "--data"]).arg(data);
+        let ended = serve.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(!ended.status.success() && said.contains(words), "{cache}: {said}");
+    }
+}
+
+#[test]
 fn output_is_harmless_and_errors_are_clear() {
     let service = Service::start();
     // A name may hold anything but a slash and NUL; what is not a terminal gets it as it is.

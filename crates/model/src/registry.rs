@@ -60,6 +60,19 @@ impl Record {
             Record::Quota(_) | Record::Token(_) => None,
         }
     }
+
+    /// The record that must be there for it.
+    pub fn refers_to(&self) -> Option<RecordKey> {
+        match self {
+            Record::User(user) => Some(RecordKey::Group(user.group)),
+            Record::Token(token) => Some(RecordKey::User(token.user)),
+            Record::Quota(quota) => Some(match quota.of {
+                QuotaOf::User(user) => RecordKey::User(user),
+                QuotaOf::Group(group) => RecordKey::Group(group),
+            }),
+            Record::Group(_) | Record::Se(_) => None,
+        }
+    }
 }
 
 impl RecordKey {

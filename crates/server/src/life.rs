@@ -139,8 +139,9 @@ async fn open_store(settings: &ServerSettings, directory: &DataDirectory) -> Res
     match settings.store {
         StoreChoice::Memory => Ok(Arc::new(MemoryStore::new(clock))),
         StoreChoice::Embedded => {
-            let history = settings.history;
-            let embedded = EmbeddedSettings { history, ..EmbeddedSettings::at(directory.store()) };
+            let (history, cache_bytes) = (settings.history, settings.cache_bytes);
+            let embedded =
+                EmbeddedSettings { history, cache_bytes, ..EmbeddedSettings::at(directory.store()) };
             let snapshot = settings.snapshot.clone();
             let opened = tokio::task::spawn_blocking(move || match snapshot {
                 None => EmbeddedStore::open(embedded, clock),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use exacat_model::limits::FRAME_BYTES_MAX;
 use exacat_model::{AccountName, Error, Result, SnapshotName};
 use exacat_store::{Clock, SystemClock};
-use exacat_store_embedded::HistoryKept;
+use exacat_store_embedded::{EmbeddedSettings, HistoryKept};
 use exacat_wire::native::limits::{BATCH_OPERATIONS_MAX, FRAME_BYTES_MAX_LEAST};
 
 pub use crate::places::Network;
@@ -40,6 +40,8 @@ pub struct ServerSettings {
     pub directory: PathBuf,
     /// Where the catalogue's state is.
     pub store: StoreChoice,
+    /// Memory of the embedded store for what it has read from its files, in bytes.
+    pub cache_bytes: u64,
     /// How much of the history the embedded store keeps.
     pub history: HistoryKept,
     /// Which snapshot of the embedded store in the data directory is served, for reading, in place of the catalogue itself.
@@ -82,6 +84,7 @@ impl ServerSettings {
         ServerSettings {
             directory: directory.into(),
             store: StoreChoice::Embedded,
+            cache_bytes: EmbeddedSettings::default().cache_bytes,
             history: HistoryKept::All,
             snapshot: None,
             native: Some(loopback),

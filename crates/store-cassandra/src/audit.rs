@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use exacat_model::{
-    At, Audit, Body, DirId, Entry, EntryId, Error, ErrorKind, QuotaOf, Record, RecordKey, Result, Revision,
-    SeNumber, TimeMs, TrashId, Usage, UserId,
+    At, Audit, Body, DirId, Entry, EntryId, Error, ErrorKind, RecordKey, Result, Revision, SeNumber, TimeMs,
+    TrashId, Usage, UserId,
 };
 use exacat_store::UsageOf;
 
@@ -308,16 +308,7 @@ fn records(all: &All, audit: &mut Audit) {
         if record.unique_name().is_some_and(|name| !names.insert((key.kind(), name.to_owned()))) {
             audit.find("records", &which, "another has its name");
         }
-        let needs = match record {
-            Record::User(user) => Some(RecordKey::Group(user.group)),
-            Record::Token(token) => Some(RecordKey::User(token.user)),
-            Record::Quota(quota) => Some(match quota.of {
-                QuotaOf::User(user) => RecordKey::User(user),
-                QuotaOf::Group(group) => RecordKey::Group(group),
-            }),
-            Record::Group(_) | Record::Se(_) => None,
-        };
-        if needs.is_some_and(|needs| !all.contains_key(&Key::Record(needs))) {
+        if record.refers_to().is_some_and(|needs| !all.contains_key(&Key::Record(needs))) {
             audit.find("records", &which, "it refers to a record that is not there");
         }
     }

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use exacat_model::codec::Encode;
-use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX, PAGE_ITEMS_MAX};
+use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
     Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Record,
     RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
-use exacat_store::rules::View;
+use exacat_store::rules::{self, View};
 use exacat_store::{
     Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
-    StoreStatus, UsageOf, Walk,
+    StoreStatus, UsageOf, Walk, within_batch,
 };
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -66,18 +65,7 @@ impl CassandraStore {
         request: Request,
     ) -> std::result::Result<oneshot::Receiver<std::result::Result<Vec<Outcome>, ApplyError>>, ApplyError>
     {
-        if request.mutations.len() > BATCH_MUTATIONS_MAX {
-            return Err(ApplyError::TooLarge(format!(
-                "a request has {} mutations, the limit is {BATCH_MUTATIONS_MAX}: send it in parts",
-                request.mutations.len()
-            )));
-        }
-        let bytes = request.to_bytes().len();
-        if bytes > BATCH_BYTES_MAX {
-            return Err(ApplyError::TooLarge(format!(
-                "a request has {bytes} bytes, the limit is {BATCH_BYTES_MAX}: send it in parts"
-            )));
-        }
+        request.weigh()?;
         let closed = || {
             let why = self.engine.closed().unwrap_or_else(|| "the store is closed".to_owned());
             ApplyError::Unavailable(why)
@@ -128,13 +116,13 @@ impl Store for CassandraStore {
     }
 
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
-        reads::within_batch(paths.len())?;
-        self.engine.answer(|look| Ok(paths.iter().map(|path| reads::walk(look, path)).collect())).await
+        within_batch(paths.len())?;
+        self.engine.answer(|look| Ok(paths.iter().map(|path| rules::walk(look, path)).collect())).await
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
-        reads::within_batch(ids.len())?;
-        self.engine.answer(|look| Ok(ids.iter().map(|id| reads::locate(look, *id)).collect())).await
+        within_batch(ids.len())?;
+        self.engine.answer(|look| Ok(ids.iter().map(|id| rules::locate(look, *id)).collect())).await
     }
 
     async fn list(
@@ -158,7 +146,7 @@ impl Store for CassandraStore {
     }
 
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
-        reads::within_batch(of.len())?;
+        within_batch(of.len())?;
         self.engine.answer(|look| Ok(of.iter().map(|of| reads::account(look, *of)).collect())).await
     }
 

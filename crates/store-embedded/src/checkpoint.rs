@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_model::codec::Reader;
-use exacat_model::{Error, ErrorKind, OperationId, Revision, TimeMs};
+use exacat_model::{Error, OperationId, Revision, TimeMs};
 
 use crate::disk::Disk;
+use crate::header;
 use crate::history::cannot_read;
 use crate::record::part;
 use crate::run::Cache;
@@ -54,19 +55,7 @@ impl Header {
         if bytes.len() < HEADER_BYTES || bytes[0..8] != MAGIC {
             return Err(corrupt(file, 0, "this is no checkpoint, or it is cut off"));
         }
-        let version = u16::from_le_bytes(part(bytes, 8));
-        if version > VERSION {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!(
-                    "{file} has format version {version}, this release reads up to {VERSION}: use a newer one"
-                ),
-            ));
-        }
-        let crc = u32::from_le_bytes(part(bytes, HEADER_BYTES - 4));
-        if crc != crc32fast::hash(&bytes[..HEADER_BYTES - 4]) {
-            return Err(corrupt(file, 0, "the checkpoint's header fails its checksum"));
-        }
+        header::check(file, &bytes[..HEADER_BYTES], VERSION)?;
         let flags = u32::from_le_bytes(part(bytes, 12));
         if usize::from(u16::from_le_bytes(part(bytes, 10))) != HEADER_BYTES || flags != 0 {
             return Err(corrupt(file, 8, "the checkpoint's header is of an unknown shape"));

@@ -55,6 +55,7 @@ mod memtable;
 mod merger;
 mod open;
 mod page;
+mod prepared;
 mod record;
 mod repair;
 mod run;

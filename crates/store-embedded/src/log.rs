@@ -10,6 +10,7 @@ use exacat_model::{Change, Error, ErrorKind, Revision, TimeMs};
 use crate::archive::{self, Archive};
 use crate::disk::{Disk, DiskFile, read_whole};
 use crate::history::{Form, Segment, cannot_read};
+use crate::prepared::{Blank, Preparer};
 use crate::record::{self, Head, Salt};
 use crate::segment::{self, CatalogueId, Ending, HEADER_BYTES, Header, Records, SEAL_ROOM, corrupt, seal_at};
 
@@ -277,8 +278,13 @@ pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("cannot write {}: {error}", path.display()))
 }
 
-/// A segment that was begun: its file, and up to where space is reserved.
-type Begun = (Arc<Segment>, Arc<dyn DiskFile>, u64);
+/// A segment that was begun, and its file.
+type Begun = (Arc<Segment>, Arc<dyn DiskFile>);
+
+/// Bytes of a segment: its own size, or room for `bytes` of records if that is more.
+fn length(segment_bytes: u64, bytes: usize) -> u64 {
+    segment_bytes.max((HEADER_BYTES + bytes + SEAL_ROOM) as u64)
+}
 
 /// A segment could not be begun.
 struct BeginError {
@@ -317,6 +323,8 @@ pub(crate) struct Log {
     offset: u64,
     /// Up to where space is reserved.
     reserved: u64,
+    /// Makes the next segment ready, once this one is half full.
+    preparer: Preparer,
 }
 
 impl Log {
@@ -342,8 +350,10 @@ impl Log {
             tracing::warn!(file = segment.name(), %error, "cannot reserve space for the log");
         }
         let reserved = file.length().map_err(|error| wrong(&error))?;
+        let preparer = Preparer::new(Arc::clone(&disk), directory, segment_bytes);
         Ok(Log {
             disk,
+            preparer,
             directory: directory.to_owned(),
             catalogue,
             segment_bytes,
@@ -355,21 +365,29 @@ impl Log {
         })
     }
 
-    /// Makes a segment durable, with space for its own size or for `bytes` of records if that is more.
+    /// Makes a segment of `length` durable, of a `blank` one if there is one.
     fn begin_segment(
         disk: &dyn Disk,
         directory: &Path,
         header: Header,
-        segment_bytes: u64,
-        bytes: usize,
+        length: u64,
+        blank: Option<Blank>,
     ) -> Result<Begun, BeginError> {
         let segment = Arc::new(Segment::new(directory, header.first_revision));
-        let unfinished = directory.join(format!("{}{UNFINISHED}", segment::file_name(header.first_revision)));
-        let length = segment_bytes.max((HEADER_BYTES + bytes + SEAL_ROOM) as u64);
+        let unfinished = match &blank {
+            Some(blank) => blank.path.clone(),
+            None => directory.join(format!("{}{UNFINISHED}", segment::file_name(header.first_revision))),
+        };
         let mut named = false;
-        let mut begin = || -> io::Result<Box<dyn DiskFile>> {
-            let file = disk.create(&unfinished)?;
-            file.preallocate(length)?;
+        let begin = || -> io::Result<Box<dyn DiskFile>> {
+            let file = match blank {
+                Some(blank) => blank.file,
+                None => {
+                    let file = disk.create(&unfinished)?;
+                    file.preallocate(length)?;
+                    file
+                }
+            };
             file.write_at(&header.encode(), 0)?;
             file.sync()?;
             named = true;
@@ -378,7 +396,7 @@ impl Log {
             Ok(file)
         };
         match begin() {
-            Ok(file) => Ok((segment, Arc::from(file), length)),
+            Ok(file) => Ok((segment, Arc::from(file))),
             Err(error) => {
                 if let Err(error) = disk.remove(&unfinished) {
                     tracing::debug!(file = %unfinished.display(), %error, "cannot remove an unfinished segment");
@@ -400,11 +418,13 @@ impl Log {
     ) -> Result<Self, Error> {
         let salt = random_u64()?;
         let header = Header { catalogue, first_revision, created, salt, digest };
-        let begun = Self::begin_segment(&*disk, directory, header, segment_bytes, 0);
-        let (segment, file, reserved) = begun.map_err(|begin| begin.error)?;
+        let reserved = length(segment_bytes, 0);
+        let begun = Self::begin_segment(&*disk, directory, header, reserved, None);
+        let (segment, file) = begun.map_err(|begin| begin.error)?;
+        let preparer = Preparer::new(Arc::clone(&disk), directory, segment_bytes);
         let directory = directory.to_owned();
         let offset = HEADER_BYTES as u64;
-        Ok(Log { disk, directory, catalogue, segment_bytes, segment, file, salt, offset, reserved })
+        Ok(Log { disk, directory, catalogue, segment_bytes, segment, file, salt, offset, reserved, preparer })
     }
 
     /// Seals the segment and begins the next, whose first record will have this revision, with space for `bytes`. If
@@ -418,7 +438,7 @@ impl Log {
     ) -> Result<(), Error> {
         if first_revision == self.segment.first_revision {
             // Nothing is in this segment: it has no room because it never got any. More may be had by now.
-            let length = self.segment_bytes.max((HEADER_BYTES + bytes + SEAL_ROOM) as u64);
+            let length = length(self.segment_bytes, bytes);
             let more = self.file.preallocate(length).and_then(|()| self.file.sync());
             more.map_err(|error| cannot_write(&self.segment.path, &error))?;
             self.reserved = length;
@@ -426,8 +446,10 @@ impl Log {
         }
         let salt = random_u64()?;
         let header = Header { catalogue: self.catalogue, first_revision, created, salt, digest };
-        let begun = Self::begin_segment(&*self.disk, &self.directory, header, self.segment_bytes, bytes);
-        let (segment, file, reserved) = begun.map_err(|begin| {
+        let reserved = length(self.segment_bytes, bytes);
+        let blank = self.preparer.take(reserved);
+        let begun = Self::begin_segment(&*self.disk, &self.directory, header, reserved, blank);
+        let (segment, file) = begun.map_err(|begin| {
             if begin.named {
                 // The next change must go there and nowhere else, so nothing more goes here.
                 self.reserved = self.offset;
@@ -465,6 +487,9 @@ impl Log {
         let place =
             Place { file: Arc::clone(&self.file), segment: Arc::clone(&self.segment), offset: self.offset };
         self.offset += bytes as u64;
+        if self.offset > self.segment_bytes / 2 {
+            self.preparer.begin();
+        }
         place
     }
 

@@ -19,7 +19,7 @@ use crate::merger::Merger;
 use crate::record::Head;
 use crate::run::Cache;
 use crate::segment::{CatalogueId, Ending, Header, corrupt};
-use crate::settings::{EmbeddedSettings, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::settings::EmbeddedSettings;
 use crate::snapshot::{self, Keeper};
 use crate::state::{Operations, State};
 use crate::store::{EmbeddedStore, Shared};
@@ -39,7 +39,7 @@ impl EmbeddedStore {
         settings: EmbeddedSettings,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
-        check(&settings)?;
+        settings.check()?;
         let layout = Layout::new(&settings.directory);
         layout.create_root(&*disk)?;
         let lock = layout.lock(&*disk)?;
@@ -121,22 +121,6 @@ impl EmbeddedStore {
         let keeper = Keeper::new(layout, identity, clock);
         Ok(Arc::new(EmbeddedStore::new(shared, settings, sender, thread, keeper)))
     }
-}
-
-fn check(settings: &EmbeddedSettings) -> Result<()> {
-    if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&settings.segment_bytes) {
-        return Err(Error::invalid(format!(
-            "segments of {} bytes: they have {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}",
-            settings.segment_bytes
-        )));
-    }
-    if settings.memtable_rows == 0 {
-        return Err(Error::invalid("a memtable has no room for a row"));
-    }
-    if settings.queue_requests_max == 0 || settings.queue_bytes_max == 0 {
-        return Err(Error::invalid("the queue of requests has no place"));
-    }
-    settings.history.check(settings.segment_bytes)
 }
 
 /// Which catalogue it is; a new one if the directory holds nothing.

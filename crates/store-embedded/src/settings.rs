@@ -29,6 +29,8 @@ pub(crate) const INDEX_EVERY_BYTES: u64 = 256 << 10;
 pub(crate) const CHANGES_PAGE_BYTES_MAX: usize = 8 << 20;
 /// Items looked at for one page of a listing that has to skip some; then the page ends early and goes on.
 pub(crate) const SCANNED_PER_PAGE_MAX: usize = 50_000;
+/// The smallest cache there may be: what one question needs at once fits into it several times.
+pub(crate) const CACHE_BYTES_MIN: u64 = 1 << 20;
 /// Memtables that may wait to be written: then the writer waits.
 pub(crate) const MEMTABLES_FROZEN_MAX: usize = 2;
 /// How often a memtable may outgrow its size while there is no space to write those before it; then changes are refused.
@@ -151,5 +153,28 @@ impl EmbeddedSettings {
     /// The defaults, in this directory.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
         EmbeddedSettings { directory: directory.into(), ..Default::default() }
+    }
+
+    /// Refuses what cannot work.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
+            return Err(Error::invalid(format!(
+                "segments of {} bytes: they have {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}",
+                self.segment_bytes
+            )));
+        }
+        if self.memtable_rows == 0 {
+            return Err(Error::invalid("a memtable has no room for a row"));
+        }
+        if self.cache_bytes < CACHE_BYTES_MIN {
+            return Err(Error::invalid(format!(
+                "a cache of {} bytes is too small: give {CACHE_BYTES_MIN} at least",
+                self.cache_bytes
+            )));
+        }
+        if self.queue_requests_max == 0 || self.queue_bytes_max == 0 {
+            return Err(Error::invalid("the queue of requests has no place"));
+        }
+        self.history.check(self.segment_bytes)
     }
 }

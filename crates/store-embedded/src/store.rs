@@ -1,23 +1,19 @@
 //! The store: what `exacat_store::Store` asks, over the shared state, the log and the writer.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use exacat_model::codec::Encode;
-use exacat_model::limits::{
-    BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX, OPERATIONS_REMEMBERED, PAGE_ITEMS_MAX, READ_BATCH_MAX,
-};
+use exacat_model::limits::{OPERATIONS_REMEMBERED, PAGE_ITEMS_MAX};
 use exacat_model::{
     Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Record,
     RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{
     Account, ApplyError, ChangePage, Due, Files, Located, Page, RecordEntry, Request, Snapshots, Store,
-    StoreStatus, UsageOf, Walk,
+    StoreStatus, UsageOf, Walk, within_batch,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -317,52 +313,12 @@ fn lost() -> ApplyError {
     ApplyError::Unknown("the store closed before it answered: ask again".to_owned())
 }
 
-/// Bytes of a request, unless it is too large.
-fn weigh(request: &Request) -> std::result::Result<usize, ApplyError> {
-    let count = request.mutations.len();
-    if count > BATCH_MUTATIONS_MAX {
-        return Err(ApplyError::TooLarge(format!(
-            "the request has {count} mutations, the limit is {BATCH_MUTATIONS_MAX}: send it in parts"
-        )));
-    }
-    let bytes = encoded_bytes(request);
-    if bytes > BATCH_BYTES_MAX {
-        return Err(ApplyError::TooLarge(format!(
-            "the request has {bytes} bytes, the limit is {BATCH_BYTES_MAX}: send it in parts"
-        )));
-    }
-    Ok(bytes)
-}
-
 /// Refuses to answer while it could not be answered from one state.
 fn check_switched_on(state: &State) -> Result<()> {
     match state.switched_off {
         Some(why) => Err(Error::new(ErrorKind::Unavailable, why)),
         None => Ok(()),
     }
-}
-
-/// Bytes of a request in canonical form.
-fn encoded_bytes(request: &Request) -> usize {
-    /// Room that is kept for the next: most requests fit.
-    const KEPT_BYTES: usize = 1 << 20;
-    thread_local! {
-        static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    }
-    ROOM.with_borrow_mut(|room| {
-        request.encode(room);
-        let bytes = room.len();
-        room.clear();
-        room.shrink_to(KEPT_BYTES);
-        bytes
-    })
-}
-
-fn check_batch(count: usize) -> Result<()> {
-    if count > READ_BATCH_MAX {
-        return Err(Error::limit("the number of keys asked for at once", count, READ_BATCH_MAX));
-    }
-    Ok(())
 }
 
 fn page(limit: usize) -> usize {
@@ -391,7 +347,7 @@ impl EmbeddedStore {
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn apply(&self, request: Request) -> Answered {
-        let bytes = weigh(&request)?;
+        let bytes = request.weigh()?;
         let mut answers = self.submit(vec![Weighed { request, bytes }], bytes).await?;
         answers.pop().unwrap_or_else(|| Err(lost()))
     }
@@ -400,7 +356,7 @@ impl Store for EmbeddedStore {
         let (mut weighed, mut sum) = (Vec::with_capacity(requests.len()), 0);
         let mut refused = Vec::with_capacity(requests.len());
         for request in requests {
-            refused.push(weigh(&request).map_or_else(Some, |bytes| {
+            refused.push(request.weigh().map_or_else(Some, |bytes| {
                 weighed.push(Weighed { request, bytes });
                 sum += bytes;
                 None
@@ -415,17 +371,17 @@ impl Store for EmbeddedStore {
     }
 
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
-        check_batch(paths.len())?;
+        within_batch(paths.len())?;
         self.look_as_of(|look| look.walk(&self.shared.hints, paths)).await
     }
 
     async fn files(&self, paths: &[Lfn]) -> Result<Files> {
-        check_batch(paths.len())?;
+        within_batch(paths.len())?;
         self.look_as_of(|look| look.files(&self.shared.hints, paths)).await
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
-        check_batch(ids.len())?;
+        within_batch(ids.len())?;
         self.look_as_of(|look| look.locate_all(ids)).await
     }
 
@@ -439,7 +395,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
-        check_batch(of.len())?;
+        within_batch(of.len())?;
         self.read(|state| Ok(of.iter().map(|of| state.usage(*of)).collect())).await
     }
 

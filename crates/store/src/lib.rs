@@ -17,7 +17,7 @@ mod snapshots;
 pub use outcome::{ApplyError, Outcome, Refusal, Request};
 pub use read::{
     Account, ChangePage, Due, Files, FoundFile, Gate, Gates, Located, Page, Place, RecordEntry, StoreStatus,
-    UsageOf, Walk, WalkEnd,
+    UsageOf, Walk, WalkEnd, within_batch,
 };
 
 pub use snapshots::Snapshots;

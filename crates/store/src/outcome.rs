@@ -1,7 +1,10 @@
 //! What comes of a mutation: applied, unchanged or refused - or, for a whole request, unavailable or unknown.
 
+use std::cell::RefCell;
 use std::fmt;
 
+use exacat_model::codec::Encode;
+use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX};
 use exacat_model::{
     EntryId, Error, ErrorKind, Mutation, OperationId, Revision, UserId, canonical_enum, canonical_struct,
 };
@@ -15,6 +18,40 @@ pub struct Request {
     pub who: UserId,
     /// What to do; at most [`BATCH_MUTATIONS_MAX`](exacat_model::limits::BATCH_MUTATIONS_MAX).
     pub mutations: Vec<Mutation>,
+}
+
+impl Request {
+    /// Its bytes in canonical form; refused if it has more of them, or more mutations, than a request may (clause A8).
+    pub fn weigh(&self) -> Result<usize, ApplyError> {
+        let count = self.mutations.len();
+        if count > BATCH_MUTATIONS_MAX {
+            return Err(ApplyError::TooLarge(format!(
+                "a request has {count} mutations, the limit is {BATCH_MUTATIONS_MAX}: send it in parts"
+            )));
+        }
+        let bytes = self.encoded_bytes();
+        if bytes > BATCH_BYTES_MAX {
+            return Err(ApplyError::TooLarge(format!(
+                "a request has {bytes} bytes, the limit is {BATCH_BYTES_MAX}: send it in parts"
+            )));
+        }
+        Ok(bytes)
+    }
+
+    fn encoded_bytes(&self) -> usize {
+        /// Room that is kept for the next: most requests fit.
+        const KEPT_BYTES: usize = 1 << 20;
+        thread_local! {
+            static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        ROOM.with_borrow_mut(|room| {
+            self.encode(room);
+            let bytes = room.len();
+            room.clear();
+            room.shrink_to(KEPT_BYTES);
+            bytes
+        })
+    }
 }
 
 /// What came of one mutation.

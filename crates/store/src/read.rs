@@ -1,10 +1,19 @@
 //! What reads give.
 
+use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{
-    Body, Booking, Change, DirId, Entry, File, GroupId, Lfn, Mode, Record, RecordKey, Revision, SeNumber,
-    TrashId, Usage, UserId, canonical_enum, canonical_struct,
+    Body, Booking, Change, DirId, Entry, Error, File, GroupId, Lfn, Mode, Record, RecordKey, Revision,
+    SeNumber, TrashId, Usage, UserId, canonical_enum, canonical_struct,
 };
 use smallvec::SmallVec;
+
+/// Refuses to look for more at once than may be asked for.
+pub fn within_batch(keys: usize) -> exacat_model::Result<()> {
+    if keys > READ_BATCH_MAX {
+        return Err(Error::limit("the number of items asked for at once", keys, READ_BATCH_MAX));
+    }
+    Ok(())
+}
 
 /// What permission needs to know of a directory on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -99,6 +99,11 @@ pub struct StartedServer {
 impl StartedServer {
     /// Starts this binary as a server in `data`, and waits until it answers. Gives the time that took.
     pub async fn start(data: &Path) -> Result<(Self, Duration), Error> {
+        Self::start_with(data, &[]).await
+    }
+
+    /// The same, with more arguments.
+    pub async fn start_with(data: &Path, more: &[&str]) -> Result<(Self, Duration), Error> {
         let failed = |error: std::io::Error| {
             Error::new(ErrorKind::Unavailable, format!("cannot start a server: {error}"))
         };
@@ -107,6 +112,7 @@ impl StartedServer {
         let child = Command::new(binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data"])
             .arg(data)
+            .args(more)
             .env("EXACAT_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::null())

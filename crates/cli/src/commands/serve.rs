@@ -100,6 +100,8 @@ fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failur
         StoreArg::Embedded => StoreChoice::Embedded,
         StoreArg::Memory => StoreChoice::Memory,
     };
+    settings.cache_bytes =
+        parse::bytes(&args.cache).map_err(|error| Failure::local(format!("--cache: {error}")))?;
     settings.history = parse::history_kept(&args.history_keep)
         .map_err(|error| Failure::local(format!("--history-keep: {error}")))?;
     settings.snapshot = args.snapshot.as_deref().map(SnapshotName::parse).transpose()?;

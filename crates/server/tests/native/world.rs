@@ -111,6 +111,18 @@ pub struct World {
     pub hooks: Arc<Hooks>,
     pub clock: TestClock,
     pub directory: Arc<tempfile::TempDir>,
+    _let_go: LetGo,
+}
+
+/// When a test ends, be it by failing, what it held goes on: the runtime waits for that.
+pub struct LetGo(Arc<Hooks>);
+
+impl Drop for LetGo {
+    fn drop(&mut self) {
+        for hold in [&self.0.hold_lists, &self.0.hold_walks, &self.0.hold_applies] {
+            hold.send_replace(false);
+        }
+    }
 }
 
 pub fn lfn(text: &str) -> Lfn {
@@ -152,7 +164,8 @@ impl World {
         let store = Arc::new(MemoryStore::new(clock.shared()));
         let store = Fronted::new(Hooked(Arc::clone(&hooks)), store);
         let server = Server::start_over(settings, Arc::new(store)).await.unwrap();
-        World { server, hooks, clock, directory }
+        let let_go = LetGo(Arc::clone(&hooks));
+        World { server, hooks, clock, directory, _let_go: let_go }
     }
 
     pub fn data(&self) -> PathBuf {

@@ -264,7 +264,7 @@ impl Gatherer<'_, '_> {
             Some(found) => found.entry,
             None => {
                 self.losses.add("directory", "/", "its owner, mode and tags: it is as in a new catalogue");
-                State::new_root()
+                exacat_store::rules::new_root()
             }
         };
         self.put(&root, None)?;

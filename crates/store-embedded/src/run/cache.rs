@@ -112,6 +112,11 @@ impl Cache {
         }))
     }
 
+    /// Bytes that there may be in it.
+    pub fn bytes_max(&self) -> u64 {
+        self.0.bytes_max
+    }
+
     /// Bytes in it.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)

@@ -225,6 +225,7 @@ impl EmbeddedStore {
         name: &SnapshotName,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
+        settings.check()?;
         let data = Layout::new(&settings.directory);
         existing(&*disk, &data, name)?;
         let layout = layout_of(&data, name);

@@ -26,10 +26,8 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use exacat_model::{
-    AccountName, At, Body, Booking, DirId, Entry, Group, GroupId, Guid, Mode, Name, Record, RecordKey,
-    RecordKind, Revision, Role, SeNumber, TimeMs, User, UserId,
-};
+use exacat_model::{Booking, DirId, Guid, Record, RecordKey, RecordKind, Revision, SeNumber, TimeMs};
+use exacat_store::rules;
 
 use crate::defect::Defect;
 use crate::page::RowRoom;
@@ -111,43 +109,14 @@ impl State {
     /// The state of a new catalogue (clause N1).
     pub fn new(seed: u64, cache: Arc<Cache>) -> Result<Self, Defect> {
         let mut state = Self::empty(seed, Arc::default(), cache);
-        state.insert_entry(&Self::new_root(), None, None)?;
+        state.insert_entry(&rules::new_root(), None, None)?;
         state.add_admin()?;
         Ok(state)
     }
 
-    /// The root of a new catalogue.
-    pub fn new_root() -> Entry {
-        Entry {
-            at: At { parent: DirId::ROOT, name: Name::root() },
-            owner: UserId::ADMIN,
-            group: GroupId::ADMIN,
-            mode: Mode::DIRECTORY,
-            created: TimeMs(0),
-            modified: TimeMs(0),
-            revision: Revision(0),
-            expires: None,
-            tags: Vec::new(),
-            body: Body::Directory(DirId::ROOT),
-        }
-    }
-
     /// Adds the admin and the admin's group, as a new catalogue has them.
     pub fn add_admin(&mut self) -> Result<(), Defect> {
-        let name = AccountName::parse("admin").map_err(Defect::Unreadable)?;
-        let user = User {
-            id: UserId::ADMIN,
-            name: name.clone(),
-            group: GroupId::ADMIN,
-            groups: Vec::new(),
-            roles: vec![Role::Admin],
-            may_become: Vec::new(),
-            subjects: Vec::new(),
-            home: None,
-            disabled: false,
-        };
-        self.set_record(Record::User(user), Revision(0))?;
-        self.set_record(Record::Group(Group { id: GroupId::ADMIN, name }), Revision(0))
+        rules::new_records().into_iter().try_for_each(|record| self.set_record(record, Revision(0)))
     }
 
     /// Equal for equal states.
@@ -226,6 +195,7 @@ impl State {
             ("memory_frozen_bytes", frozen),
             ("memory_runs_bytes", runs as u64),
             ("memory_cache_bytes", self.table.cache().bytes()),
+            ("memory_cache_bytes_max", self.table.cache().bytes_max()),
             ("memory_directories_bytes", self.directories.bytes()),
             ("memory_se_directories_bytes", (pairs * 12) as u64),
         ]

@@ -152,7 +152,7 @@ fn texts_of_any_bytes() {
 #[test]
 fn rows_of_any_bytes() {
     let mut room = crate::page::RowRoom::default();
-    let root = crate::state::State::new_root();
+    let root = exacat_store::rules::new_root();
     let row = room.row(&root);
     let numbers = [row.id.to_vec(), vec![0; 40]].concat();
     let (mut entries, mut refused) = (0, 0);

@@ -3,14 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use exacat_model::{
-    Audit, Body, DirId, Entry, EntryId, QuotaOf, Record, RecordKey, Revision, SeNumber, Usage,
-};
+use exacat_model::{Audit, Body, DirId, Entry, EntryId, RecordKey, Revision, SeNumber, Usage};
 
 use super::apply;
 use super::reads::place_text;
 use super::state::State;
-use crate::rules::Top;
+use crate::rules::{Top, View};
 
 /// Checks everything, and that the changes give the same state again.
 pub(super) fn audit(state: &State) -> Audit {
@@ -153,16 +151,7 @@ fn records(state: &State, audit: &mut Audit) {
         if record.unique_name().is_some_and(|name| !names.insert((key.kind(), name.to_owned()))) {
             audit.find("records", &which, "another has its name");
         }
-        let needs = match record {
-            Record::User(user) => Some(RecordKey::Group(user.group)),
-            Record::Token(token) => Some(RecordKey::User(token.user)),
-            Record::Quota(quota) => Some(match quota.of {
-                QuotaOf::User(user) => RecordKey::User(user),
-                QuotaOf::Group(group) => RecordKey::Group(group),
-            }),
-            Record::Group(_) | Record::Se(_) => None,
-        };
-        if needs.is_some_and(|needs| !state.records.contains_key(&needs)) {
+        if record.refers_to().is_some_and(|needs| !state.records.contains_key(&needs)) {
             audit.find("records", &which, "it refers to a record that is not there");
         }
     }

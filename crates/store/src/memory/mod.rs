@@ -16,8 +16,6 @@ mod state;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use exacat_model::codec::Encode;
-use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX};
 use exacat_model::{
     Audit, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name,
     Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
@@ -115,18 +113,7 @@ fn perform(
 #[async_trait]
 impl Store for MemoryStore {
     async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
-        if request.mutations.len() > BATCH_MUTATIONS_MAX {
-            return Err(ApplyError::TooLarge(format!(
-                "a request has {} mutations, the limit is {BATCH_MUTATIONS_MAX}: send it in parts",
-                request.mutations.len()
-            )));
-        }
-        let bytes = request.to_bytes().len();
-        if bytes > BATCH_BYTES_MAX {
-            return Err(ApplyError::TooLarge(format!(
-                "a request has {bytes} bytes, the limit is {BATCH_BYTES_MAX}: send it in parts"
-            )));
-        }
+        request.weigh()?;
         let outcomes = {
             let mut inner = self.inner.lock();
             if let Some(why) = &inner.closed {

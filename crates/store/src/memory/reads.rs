@@ -2,18 +2,15 @@
 
 use std::ops::Bound;
 
-use exacat_model::limits::{PAGE_ITEMS_MAX, READ_BATCH_MAX};
+use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
     At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, Guid, Lfn, Name, RecordKey, RecordKind,
     Result, Revision, SeNumber, TimeMs, TrashId, TrashItem, Usage,
 };
 
 use super::state::State;
-use crate::rules::{Top, Trashed};
-use crate::{
-    Account, ChangePage, Due, Gate, Gates, Located, Page, Place, RecordEntry, StoreStatus, UsageOf, Walk,
-    WalkEnd,
-};
+use crate::rules::{self, Trashed, View};
+use crate::{Account, ChangePage, Due, Located, Page, RecordEntry, StoreStatus, UsageOf, Walk, within_batch};
 
 /// The first `limit` of `items`, which are in order.
 fn page<T>(items: impl IntoIterator<Item = T>, limit: usize) -> Page<T> {
@@ -27,60 +24,14 @@ fn after<K>(key: Option<K>) -> (Bound<K>, Bound<K>) {
     (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
 
-fn within_batch(keys: usize) -> Result<()> {
-    if keys > READ_BATCH_MAX {
-        return Err(Error::limit("the number of items asked for at once", keys, READ_BATCH_MAX));
-    }
-    Ok(())
-}
-
 pub(super) fn walk(state: &State, paths: &[Lfn]) -> Result<Vec<Walk>> {
     within_batch(paths.len())?;
-    Ok(paths.iter().map(|path| walk_one(state, path)).collect())
-}
-
-fn walk_one(state: &State, path: &Lfn) -> Walk {
-    let mut gates = Gates::new();
-    let mut here = &state.root;
-    for (components, component) in path.components().enumerate() {
-        let Some(gate) = Gate::of(here) else {
-            return Walk { gates, end: WalkEnd::Stopped { entry: Box::new(here.clone()), components } };
-        };
-        gates.push(gate);
-        match state.entries.get(&gate.id).and_then(|children| children.get(component)) {
-            Some(next) => here = next,
-            None => return Walk { gates, end: WalkEnd::Missing { components } },
-        }
-    }
-    Walk { gates, end: WalkEnd::Found(Box::new(here.clone())) }
+    Ok(paths.iter().map(|path| rules::walk(state, path)).collect())
 }
 
 pub(super) fn locate(state: &State, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
     within_batch(ids.len())?;
-    Ok(ids.iter().map(|id| locate_one(state, *id)).collect())
-}
-
-fn locate_one(state: &State, id: EntryId) -> Option<Located> {
-    let entry = state.find(id)?;
-    if let Some(trash) = state.trash_of(id) {
-        return Some(Located { entry: entry.clone(), place: Place::Trash(trash), gates: Gates::new() });
-    }
-    if id == EntryId::Directory(DirId::ROOT) {
-        return Some(Located { entry: entry.clone(), place: Place::Tree(Lfn::root()), gates: Gates::new() });
-    }
-    let (mut way, top) = state.way_up(entry.at.parent);
-    way.reverse();
-    let place = match top {
-        Top::Root => {
-            let names = way.iter().skip(1).chain([&entry]).map(|above| above.at.name.as_str());
-            Place::Tree(Lfn::from_names(names))
-        }
-        Top::Trash(trash) => Place::Trash(trash),
-        // Not reachable while the state is whole; the audit would say so.
-        Top::Nowhere => return None,
-    };
-    let gates = way.into_iter().filter_map(Gate::of).collect();
-    Some(Located { entry: entry.clone(), place, gates })
+    Ok(ids.iter().map(|id| rules::locate(state, *id)).collect())
 }
 
 pub(super) fn list(

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{
-    At, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Location, Name, OperationId,
-    Record, RecordKey, Replica, ReplicaState, Revision, SeNumber, TimeMs, TrashId, Usage,
+    At, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Name, OperationId, Record,
+    RecordKey, Revision, SeNumber, TimeMs, TrashId, Usage,
 };
 
 use crate::Outcome;
-use crate::rules::{self, Top, Trashed};
+use crate::rules::{self, Trashed};
 
 /// Everything that cannot be derived.
 pub(super) struct State {
@@ -100,26 +100,6 @@ impl State {
         self.placed().chain(self.trash.values().map(|item| &item.entry))
     }
 
-    /// The PFN of a copy of this file.
-    pub fn pfn(&self, se: SeNumber, guid: Guid, location: &Location) -> String {
-        let record = match self.records.get(&RecordKey::Se(se)) {
-            Some((Record::Se(record), _)) => Some(record),
-            _ => None,
-        };
-        Replica { se, state: ReplicaState::Available, location: location.clone() }.pfn(guid, record)
-    }
-
-    /// Has the file of this GUID a replica that takes space there, or is one booked there?
-    pub fn in_use(&self, se: SeNumber, guid: Guid, location: &Location) -> bool {
-        let pfn = self.pfn(se, guid, location);
-        let file = self.find(EntryId::Object(guid)).and_then(Entry::file);
-        let replica = file.and_then(|file| file.replica(se)).filter(|replica| replica.takes_space());
-        let booking = self.bookings.get(&guid);
-        let pending = booking.and_then(|booking| booking.pending.iter().find(|pending| pending.se == se));
-        let locations = [replica.map(|one| &one.location), pending.map(|one| &one.location)];
-        locations.into_iter().flatten().any(|other| self.pfn(se, guid, other) == pfn)
-    }
-
     /// The children of a directory.
     pub fn children(&self, directory: DirId) -> impl Iterator<Item = &Entry> {
         self.entries.get(&directory).into_iter().flat_map(BTreeMap::values)
@@ -136,31 +116,6 @@ impl State {
     /// The item of the trash that is this entry.
     pub fn trash_of(&self, id: EntryId) -> Option<TrashId> {
         self.trash.iter().find(|(_, item)| item.entry.id() == id).map(|(trash, _)| *trash)
-    }
-
-    /// This directory and those above it, nearest first, and where they lead. The entry an item of the trash is
-    /// is the last of them, if they lead there.
-    pub fn way_up(&self, directory: DirId) -> (Vec<&Entry>, Top) {
-        let mut way = Vec::new();
-        let mut directory = directory;
-        loop {
-            let Some(entry) = self.find(EntryId::Directory(directory)) else {
-                return (way, Top::Nowhere);
-            };
-            way.push(entry);
-            if directory == DirId::ROOT {
-                return (way, Top::Root);
-            }
-            if let Some(trash) = self.trash_of(entry.id()) {
-                return (way, Top::Trash(trash));
-            }
-            directory = entry.at.parent;
-        }
-    }
-
-    /// Does the way up lead to the root?
-    pub fn alive(&self, directory: DirId) -> bool {
-        self.way_up(directory).1 == Top::Root
     }
 
     // ---- sums ----

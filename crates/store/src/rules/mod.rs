@@ -8,6 +8,7 @@
 mod decide;
 mod edits;
 mod effects;
+mod paths;
 
 use exacat_model::{
     AccountName, At, Body, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Group, GroupId, Guid, Lfn,
@@ -19,6 +20,7 @@ use crate::Refusal;
 
 pub use decide::decide;
 pub use effects::perform;
+pub use paths::{locate, walk};
 
 /// An effect; none if all is so already; or why not.
 pub type Decided = Result<Option<exacat_model::Effect>, Refusal>;

@@ -1,6 +1,7 @@
 //! `exacat bench --engine`: the embedded engine by itself, at any size: how fast, how steady, how large.
 
 mod bulk;
+mod served;
 mod sustained;
 mod tree;
 
@@ -68,7 +69,9 @@ fn bytes_in(directory: &Path) -> u64 {
 }
 
 /// Measures and prints as it goes.
-pub async fn run(files: u64, data: &Path, report: &mut Report<'_>) -> Result<()> {
+pub async fn run(files: u64, place: &Path, report: &mut Report<'_>) -> Result<()> {
+    // As a server has it, which serves it at the end.
+    let data = &place.join("store");
     std::fs::create_dir_all(data).map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
     bulk::run(files, data, report).await?;
     let bench = report.settings.clone();
@@ -109,7 +112,9 @@ pub async fn run(files: u64, data: &Path, report: &mut Report<'_>) -> Result<()>
     let store: Arc<dyn Store> = embedded.clone();
     look_ups(&store, &filled, "opened again", report).await?;
     sizes(&*store, data, &filled, report).await?;
-    embedded.close().await
+    embedded.close().await?;
+    drop((store, embedded));
+    if bench.in_process_only { Ok(()) } else { served::run(&filled, place, report).await }
 }
 
 async fn once(what: &str, report: &mut Report<'_>, work: impl Future<Output = Result<()>>) -> Result<()> {
@@ -412,7 +417,13 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_small_run_shows_every_line() {
         let place = tempfile::tempdir().unwrap();
-        let settings = BenchSettings { entries: 20_000, engine: true, ..BenchSettings::default() };
+        let settings = BenchSettings {
+            entries: 20_000,
+            engine: true,
+            // A server would be the binary, which this is not.
+            in_process_only: true,
+            ..BenchSettings::default()
+        };
         let mut out = Vec::new();
         let mut report = Report { out: &mut out, settings: &settings };
         run(20_000, &place.path().join("data"), &mut report).await.unwrap();

@@ -148,19 +148,7 @@ pub(crate) async fn serve(
 }
 
 async fn secure(face: Arc<Face>, stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "no TCP_NODELAY");
-    }
-    let handshake = tokio::time::timeout(face.service.limits.handshake_time, acceptor.accept(stream));
-    match handshake.await {
-        Ok(Ok(stream)) => http::converse(face, stream, peer).await,
-        Ok(Err(error)) => {
-            count(&face.service.instruments.counts.handshakes_failed);
-            tracing::info!(%peer, %error, "TLS handshake failed");
-        }
-        Err(_) => {
-            count(&face.service.instruments.counts.handshakes_failed);
-            tracing::info!(%peer, "TLS handshake took too long");
-        }
+    if let Some(stream) = super::secured(&face.service, &acceptor, stream, &peer).await {
+        http::converse(face, stream, peer).await;
     }
 }

@@ -118,20 +118,8 @@ async fn secure(
     acceptor: TlsAcceptor,
 ) {
     let opened = Instant::now();
-    // Answers are written whole; waiting to fill a packet only delays them.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "no TCP_NODELAY");
-    }
-    match tokio::time::timeout(listening.service.limits.handshake_time, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => listening.converse(accepted, stream, peer, opened).await,
-        Ok(Err(error)) => {
-            count(&listening.service.instruments.counts.handshakes_failed);
-            tracing::info!(%peer, %error, "TLS handshake failed");
-        }
-        Err(_) => {
-            count(&listening.service.instruments.counts.handshakes_failed);
-            tracing::info!(%peer, "TLS handshake took too long");
-        }
+    if let Some(stream) = super::secured(&listening.service, &acceptor, stream, &peer).await {
+        listening.converse(accepted, stream, peer, opened).await;
     }
 }
 
