@@ -347,7 +347,7 @@ print("uproot says it is fine", uproot.__version__)
 
 
 def packages(rig, *names):
-    venv = rig.place / "venv"
+    venv = rig.venv
     done = subprocess.run([str(venv / "bin/pip"), "install", "-q", *names], capture_output=True, text=True)
     if done.returncode != 0:
         raise Left(f"{' '.join(names)} cannot be installed here: {done.stderr.strip().splitlines()[-1:]}")

@@ -3,7 +3,7 @@
 (`clients_of_xrootd.py`), with stock xrootd servers as storage elements if there are any. It installs what it needs into a
 temporary place and says in plain words what it left out.
 
-Usage: test-clients.py EXACAT-BINARY [--keep] [--xrootd-root DIR] [--only TEXT]
+Usage: test-clients.py EXACAT-BINARY [--keep] [--xrootd-root DIR] [--venv DIR] [--only TEXT]
 """
 
 import argparse
@@ -41,6 +41,7 @@ class Rig:
         self.xrootd_root = xrootd_root
         self.running = []
         self.client = None
+        self.venv = self.place / "venv"
         self.storage = False
         self.ses = SES
         self.storage_commands, self.storage_processes = [], []
@@ -201,8 +202,9 @@ scitokens.trace all
     # ---- alien.py -----------------------------------------------------------------------------------------------------
 
     def install(self):
-        venv = self.place / "venv"
-        self.run([sys.executable, "-m", "venv", str(venv)])
+        venv = self.venv
+        if not venv.exists():
+            self.run([sys.executable, "-m", "venv", str(venv)])
         done = subprocess.run([str(venv / "bin/pip"), "install", "-q", "alienpy"], capture_output=True, text=True)
         if done.returncode != 0:
             raise Left(f"alienpy cannot be installed here: {done.stderr.strip().splitlines()[-1:]}")
@@ -455,10 +457,13 @@ def main():
     parser.add_argument("exacat")
     parser.add_argument("--keep", action="store_true", help="leave everything where it is")
     parser.add_argument("--xrootd-root", help="where Debian's packages of xrootd are unpacked, if not installed")
+    parser.add_argument("--venv", help="an environment of Python to install clients into, in place of a temporary one")
     parser.add_argument("--only", default="", help="only what has TEXT in its name")
     asked = parser.parse_args()
     place = tempfile.mkdtemp(prefix="exacat-clients-")
     rig = Rig(os.path.realpath(asked.exacat), place, asked.xrootd_root)
+    if asked.venv:
+        rig.venv = pathlib.Path(asked.venv).resolve()
     failed, left = 0, 0
     try:
         try:

@@ -137,8 +137,7 @@ fn no_bytes_make_it_panic_and_after_an_error_there_is_nothing_else() {
 fn what_a_request_carries_is_bounded() {
     let with = |bytes: i32| {
         let mut out = Vec::new();
-        let header =
-            RequestHeader { stream: StreamId([1, 2]), request: request::STAT, body: [0; 16], bytes };
+        let header = RequestHeader { stream: StreamId([1, 2]), request: request::STAT, body: [0; 16], bytes };
         header.write(&mut out);
         out
     };
@@ -146,7 +145,9 @@ fn what_a_request_carries_is_bounded() {
     decoder.buffer().extend_from_slice(&with(REQUEST_BYTES_MAX as i32));
     assert_eq!(decoder.frame(), Ok(None), "the longest is waited for");
     decoder.buffer().extend_from_slice(&vec![b'/'; REQUEST_BYTES_MAX]);
-    assert!(matches!(decoder.frame(), Ok(Some(Frame::Request(_, carried))) if carried.len() == REQUEST_BYTES_MAX));
+    assert!(
+        matches!(decoder.frame(), Ok(Some(Frame::Request(_, carried))) if carried.len() == REQUEST_BYTES_MAX)
+    );
     decoder.buffer().extend_from_slice(&with(REQUEST_BYTES_MAX as i32 + 1));
     let too_long = FrameError::TooLong { got: REQUEST_BYTES_MAX + 1, max: REQUEST_BYTES_MAX };
     assert_eq!(decoder.frame(), Err(too_long), "before any of it was read");
@@ -168,7 +169,8 @@ fn what_a_request_carries_is_bounded() {
 
 #[test]
 fn what_is_no_handshake_is_known_at_its_first_byte() {
-    for (first, fine) in [(&b"GET"[..], false), (&[0x16, 3, 1], false), (&HANDSHAKE[..19], true), (b"", true)] {
+    for (first, fine) in [(&b"GET"[..], false), (&[0x16, 3, 1], false), (&HANDSHAKE[..19], true), (b"", true)]
+    {
         let mut decoder = Decoder::new();
         decoder.buffer().extend_from_slice(first);
         let expected = if fine { Ok(None) } else { Err(FrameError::Handshake) };

@@ -144,7 +144,9 @@ fn two_paths_are_told_apart_by_the_length_of_the_first() {
     };
     assert_eq!(parse(6, b"/a b/c /d e").unwrap(), ("/a b/c".to_owned(), "/d e".to_owned()));
     assert_eq!(parse(0, b"/a /b").unwrap(), ("/a".to_owned(), "/b".to_owned()));
-    for (first, bad) in [(2, &b"/a"[..]), (3, b"/a /b"), (0, b"/a"), (u16::MAX, b"/a /b"), (0, b""), (2, b"/a ")] {
+    for (first, bad) in
+        [(2, &b"/a"[..]), (3, b"/a /b"), (0, b"/a"), (u16::MAX, b"/a /b"), (0, b""), (2, b"/a ")]
+    {
         assert!(parse(first, bad).is_err(), "{first} {bad:?}");
     }
 }

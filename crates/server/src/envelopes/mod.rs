@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::settings::EnvelopeSettings;
 use keys::Keys;
-pub(crate) use seal::{Access, Sealed, Subject, is_own_place, md5_text, path_of};
+pub(crate) use seal::{Access, Sealed, Subject, is_own_place, md5_text};
 use seal::{Issue, open_written, seal};
 
 /// Where the public keys are.

@@ -139,7 +139,7 @@ pub(super) fn open_written(keys: &Keys, text: &str) -> Option<Sealed> {
 }
 
 /// The path of a PFN, with one slash at its beginning: `root://host:1094//data/x` has `/data/x`.
-pub(crate) fn path_of(pfn: &str) -> &str {
+fn path_of(pfn: &str) -> &str {
     let after_host = match pfn.split_once("://") {
         Some((_, rest)) => rest.find('/').map_or("", |at| &rest[at..]),
         None => pfn,

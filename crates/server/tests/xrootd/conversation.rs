@@ -43,7 +43,10 @@ async fn names_are_told_made_moved_and_removed() {
     assert_eq!((fields.len(), fields[1], fields[2], fields[6]), (9, "0", "51", "0750"), "{told}");
     let told = root.stat("//d/f?cks.type=adler32").await.text();
     let fields: Vec<&str> = told.split(' ').collect();
-    assert_eq!((fields[1], fields[2], fields[6], fields[7], fields[8]), ("11", "48", "0644", "admin", "admin"));
+    assert_eq!(
+        (fields[1], fields[2], fields[6], fields[7], fields[8]),
+        ("11", "48", "0644", "admin", "admin")
+    );
     assert_eq!(root.fails(request::STAT, [0; 16], "/nope").await, error::NOT_FOUND);
     assert_eq!(root.done(request::STATX, [0; 16], "/d\n/d/f").await.bytes, [51, 48]);
     assert_eq!(root.fails(request::STATX, [0; 16], "/d\n/nope").await, error::NOT_FOUND);
@@ -71,7 +74,9 @@ async fn directories_are_listed_with_what_is_in_them() {
     file(&world, "/d/a", GUID, &[(1, None)]).await;
     world.admin(Operation::Link { lfn: lfn("/d/l"), target: lfn("/d/a") }).await;
     world.admin(Operation::Link { lfn: lfn("/d/m"), target: lfn("/nowhere") }).await;
-    world.admin(Operation::Mkdir { lfns: vec![lfn("/d/z\nq"), lfn("/d/y")], parents: true, mode: None }).await;
+    world
+        .admin(Operation::Mkdir { lfns: vec![lfn("/d/z\nq"), lfn("/d/y")], parents: true, mode: None })
+        .await;
     let mut root = Root::anonymous(&world).await;
     assert_eq!(root.done(request::DIRLIST, [0; 16], "/d/").await.text(), "a\nl\nm\ny");
     let told = root.done(request::DIRLIST, listing(2), "/d").await.text();
@@ -188,7 +193,9 @@ async fn what_is_not_done_here_is_said_to_be() {
     for request in [request::TRUNCATE, request::PREPARE, request::FATTR, request::BIND, request::SIGVER] {
         assert_eq!(root.fails(request, [0; 16], "/").await, error::UNSUPPORTED, "{request}");
     }
-    for request in [request::READ, request::WRITE, request::CLOSE, request::SYNC, request::PGREAD, request::READV] {
+    for request in
+        [request::READ, request::WRITE, request::CLOSE, request::SYNC, request::PGREAD, request::READV]
+    {
         assert_eq!(root.fails(request, [0; 16], "").await, error::FILE_NOT_OPEN, "{request}");
     }
     assert_eq!(root.fails(request::STAT, [0; 16], "").await, error::FILE_NOT_OPEN);

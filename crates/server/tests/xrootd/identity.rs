@@ -129,7 +129,8 @@ async fn nothing_is_taken_from_before_tls_into_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_keys_of_envelopes_are_told_on_the_same_port() {
-    let world = world_with(|settings| settings.envelopes.issuer = Some("https://c.example:1094/".into())).await;
+    let world =
+        world_with(|settings| settings.envelopes.issuer = Some("https://c.example:1094/".into())).await;
     let ask = async |path: &str| {
         let mut root = Root::raw(&world).await.secure(&world).await;
         let asked = format!("GET {path} HTTP/1.1\r\nhost: c\r\nconnection: close\r\n\r\n");

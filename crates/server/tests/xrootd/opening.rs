@@ -50,8 +50,14 @@ async fn a_client_is_sent_from_place_to_place_until_none_is_left() {
     let mut root = Root::anonymous(&world).await;
     let (host, fields) = sent(&mut root, "/d/a b,c").await;
     assert_eq!(host, "se1.example");
-    assert_eq!(scope(&fields), format!("storage.read:/data{}", exacat_model::Guid::parse(GUID).unwrap().storage_path().as_str()));
-    assert_eq!((field(&fields, "exacat.ses"), field(&fields, "exacat.lfn")), (Some("1"), Some("/d/a%20b%2Cc")));
+    assert_eq!(
+        scope(&fields),
+        format!("storage.read:/data{}", exacat_model::Guid::parse(GUID).unwrap().storage_path().as_str())
+    );
+    assert_eq!(
+        (field(&fields, "exacat.ses"), field(&fields, "exacat.lfn")),
+        (Some("1"), Some("/d/a%20b%2Cc"))
+    );
     // A client that opens it anew, with what it was given before, begins at the beginning.
     assert_eq!(sent(&mut root, &format!("/d/a b,c?{fields}")).await.0, "se1.example");
     // One that comes back with the LFN, then one that comes back with the path of the PFN, fields joined.
@@ -80,7 +86,11 @@ async fn coming_back_opens_no_door() {
     world.admin(Operation::SetAttributes { lfns: vec![lfn("/secret")], attributes: vec![mode] }).await;
     world.files("/d", 1).await;
     let mut root = Root::anonymous(&world).await;
-    for path in ["/secret/a", "/d/f000000?exacat.lfn=/secret/a&tried=x", "/d/f000000?exacat.lfn=%2Fsecret%2Fa&tried=x"] {
+    for path in [
+        "/secret/a",
+        "/d/f000000?exacat.lfn=/secret/a&tried=x",
+        "/d/f000000?exacat.lfn=%2Fsecret%2Fa&tried=x",
+    ] {
         assert_eq!(root.open(path).await.error().0, error::NOT_AUTHORIZED, "{path}");
     }
     assert_eq!(root.open("/d/f000000?exacat.lfn=../x&tried=x").await.error().0, error::ARG_INVALID);
@@ -165,7 +175,8 @@ async fn the_nearest_place_is_first_and_what_is_offline_or_broken_is_not() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directories_are_to_be_asked_for_here() {
-    let world = world_with(|settings| settings.xrootd.as_mut().unwrap().name = Some("c.example".into())).await;
+    let world =
+        world_with(|settings| settings.xrootd.as_mut().unwrap().name = Some("c.example".into())).await;
     world.files("/d", 1).await;
     let mut root = Root::anonymous(&world).await;
     let port = world.server.addresses.xrootd.unwrap().port();

@@ -25,7 +25,11 @@ impl<'a> Asked<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
         if bytes.len() > PATH_BYTES_MAX {
-            return Err(Error::limit("the length of a path and its fields in bytes", bytes.len(), PATH_BYTES_MAX));
+            return Err(Error::limit(
+                "the length of a path and its fields in bytes",
+                bytes.len(),
+                PATH_BYTES_MAX,
+            ));
         }
         let text = std::str::from_utf8(bytes).map_err(|_| Error::invalid("a path is UTF-8"))?;
         let (path, fields) = text.split_once('?').unwrap_or((text, ""));

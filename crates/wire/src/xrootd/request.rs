@@ -304,8 +304,15 @@ impl<'a> Request<'a> {
                 Request::Mv { from, to }
             }
             id::CHMOD => Request::Chmod { mode: header.number(14) & MODE_BITS, asked: one(carried)? },
-            id::READ | id::READV | id::PGREAD | id::WRITE | id::WRITEV | id::PGWRITE | id::SYNC
-            | id::CLOSE | id::CHKPOINT => Request::OfOpenFile,
+            id::READ
+            | id::READV
+            | id::PGREAD
+            | id::WRITE
+            | id::WRITEV
+            | id::PGWRITE
+            | id::SYNC
+            | id::CLOSE
+            | id::CHKPOINT => Request::OfOpenFile,
             id::TRUNCATE | id::PREPARE | id::FATTR | id::BIND | id::SIGVER | id::GPFILE => {
                 Request::Unsupported
             }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -34,6 +34,28 @@ const PARTS_WAITING_MAX: usize = 4;
 const TRIES_MAX: u32 = 4;
 /// How long the client may take to read that the connection ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Why a connection ends whose client reads nothing.
+const STALLED: &str = "the client does not read";
+
+/// Bytes that wait for a client to read them, counted as long as they do.
+struct Unread<'a> {
+    of: &'a AtomicU64,
+    bytes: u64,
+}
+
+impl<'a> Unread<'a> {
+    fn new(of: &'a AtomicU64, bytes: u64) -> Self {
+        of.fetch_add(bytes, Ordering::Relaxed);
+        Unread { of, bytes }
+    }
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 /// What the client has to do before it can ask.
 enum Stage {
@@ -227,35 +249,27 @@ impl Connection {
         let service = &self.face.service;
         let stall = service.limits.output_stall;
         let counts = &service.instruments.counts;
-        let bytes = self.out.len() as u64;
-        let output = &service.instruments.output_bytes;
-        output.fetch_add(bytes, Ordering::Relaxed);
+        let unread = Unread::new(&service.instruments.output_bytes, self.out.len() as u64);
         let mut written = 0;
         let mut end = None;
-        while written < self.out.len() {
+        while end.is_none() && written < self.out.len() {
             match tokio::time::timeout(stall, self.stream.write(&self.out[written..])).await {
                 Ok(Ok(some)) if some > 0 => written += some,
                 Ok(_) => end = Some(End::Closed),
-                Err(_) => {
-                    count(&counts.stalled);
-                    end = Some(End::Closed);
-                }
-            }
-            if end.is_some() {
-                break;
+                Err(_) => end = Some(End::Said(STALLED)),
             }
         }
         if end.is_none() {
             match tokio::time::timeout(stall, self.stream.flush()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => end = Some(End::Closed),
-                Err(_) => {
-                    count(&counts.stalled);
-                    end = Some(End::Closed);
-                }
+                Err(_) => end = Some(End::Said(STALLED)),
             }
         }
-        output.fetch_sub(bytes, Ordering::Relaxed);
+        drop(unread);
+        if matches!(end, Some(End::Said(_))) {
+            count(&counts.stalled);
+        }
         counts.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
         self.out.clear();
         if self.out.capacity() > 2 * WRITE_BYTES {
@@ -294,8 +308,10 @@ impl Connection {
                 return None;
             }
             if !Arc::ptr_eq(&known.asker.caller, &conversation.asker.caller) {
-                *conversation =
-                    Arc::new(Conversation { asker: known.asker.clone(), ..Conversation::clone(conversation) });
+                *conversation = Arc::new(Conversation {
+                    asker: known.asker.clone(),
+                    ..Conversation::clone(conversation)
+                });
             }
         }
         let mut work: Pin<Box<dyn Future<Output = Vec<u8>> + Send>> =

@@ -148,8 +148,10 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
         }
         Err(error) => return Err(error.into()),
     };
-    if whereis.replicas.iter().any(|replica| replica.pfn.contains(MEMBER_MARK)) {
-        return Err(in_archive(asking, lfn).await?);
+    if whereis.replicas.iter().any(|replica| replica.pfn.contains(MEMBER_MARK))
+        && let Some(refusal) = in_archive(asking, lfn.clone()).await?
+    {
+        return Err(refusal);
     }
     // A client that does not say where it was sent to says at least which hosts it tried.
     let was_tried = |offer: &Offer<'_>| match came_back && tried.is_empty() {
@@ -164,8 +166,8 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
     redirect(asking, &lfn, &whereis, &offer, &tried)
 }
 
-/// What is said of a member of an archive: the client would be given all of the archive in its place.
-async fn in_archive(asking: &Asking, lfn: Lfn) -> Outcome<Refusal> {
+/// What is said of a member of an archive, if it is one: the client would be given all of the archive in its place.
+async fn in_archive(asking: &Asking, lfn: Lfn) -> Outcome<Option<Refusal>> {
     let stat = stat_of(asking, lfn, true).await?;
     let inside = stat.entry.file().and_then(|file| {
         file.replicas.iter().find_map(|replica| match &replica.location {
@@ -173,15 +175,15 @@ async fn in_archive(asking: &Asking, lfn: Lfn) -> Outcome<Refusal> {
             _ => None,
         })
     });
-    let Some((archive, member)) = inside else { return Err(unexpected()) };
+    let Some((archive, member)) = inside else { return Ok(None) };
     let archive = match name_of(asking, archive).await? {
         Some(lfn) => lfn.to_string(),
         None => archive.to_string(),
     };
-    Ok(Refusal::new(
+    Ok(Some(Refusal::new(
         error::UNSUPPORTED,
         format!("{} is inside the archive {archive}: read it as {archive}?xrdcl.unzip={member}", stat.lfn),
-    ))
+    )))
 }
 
 async fn name_of(asking: &Asking, guid: Guid) -> Outcome<Option<Lfn>> {

@@ -16,7 +16,6 @@ use tokio::net::TcpStream;
 
 use super::Face;
 use crate::envelopes::{CONFIGURATION, KEYS};
-use crate::instruments::count;
 use crate::service::Phase;
 
 /// From one request to the next, headers included.
@@ -28,18 +27,8 @@ const HEADER_BYTES_MAX: usize = 16 << 10;
 
 /// Tells them.
 pub(super) async fn tell(face: Arc<Face>, stream: TcpStream, peer: SocketAddr) {
-    let handshake = tokio::time::timeout(face.service.limits.handshake_time, face.acceptor.accept(stream));
-    let stream = match handshake.await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => {
-            count(&face.service.instruments.counts.handshakes_failed);
-            return tracing::info!(%peer, %error, "TLS handshake failed");
-        }
-        Err(_) => {
-            count(&face.service.instruments.counts.handshakes_failed);
-            return tracing::info!(%peer, "TLS handshake took too long");
-        }
-    };
+    let secured = crate::faces::secured(&face.service, &face.acceptor, stream, &peer).await;
+    let Some(stream) = secured else { return };
     let ended = face.service.reached(Phase::Stopping);
     let answer = service_fn({
         let face = Arc::clone(&face);
