@@ -223,9 +223,12 @@ impl Catalogue {
                 }
                 continue;
             };
-            level.after = Some(entry.at.name.clone());
-            search.look_at(entry);
             looks_left -= 1;
+            // Where to go on is asked for when the buffer is empty, or the page full.
+            if level.buffer.is_empty() || looks_left == 0 || search.found.len() + 1 >= limit {
+                level.after = Some(entry.at.name.clone());
+            }
+            search.look_at(entry);
             if (search.found.len() >= limit || looks_left == 0) && !search.is_done() {
                 return Ok(Some(search.position()));
             }
@@ -277,9 +280,7 @@ impl Search<'_> {
             },
         );
         if wanted {
-            let name = entry.at.name.as_str();
-            let path = self.path.split('/').filter(|component| !component.is_empty());
-            let lfn = Lfn::from_names(path.chain([name]));
+            let lfn = Lfn::below(&self.path, &entry.at.name);
             self.found.push(stat_of(self.names, self.caller, lfn, entry));
         }
         if let Some((directory, name, tags)) = enter {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use exacat_model::answer::Stat;
 use exacat_model::limits::READ_BATCH_MAX;
-use exacat_model::{Answer, Body, Cursor, Entry, Error, ErrorKind, Guid, Lfn, Name, Result, SeNumber, Usage};
+use exacat_model::{Answer, Body, Cursor, Entry, Error, ErrorKind, Guid, Lfn, Name, Replica, Result, Usage};
 use exacat_store::{UsageOf, WalkEnd};
 
 use crate::Catalogue;
@@ -27,8 +27,16 @@ pub(crate) fn stat_of(names: &Names, caller: &Caller, lfn: Lfn, mut entry: Entry
 /// A page of entries, with the names of the storage elements in it.
 pub(crate) fn entries(names: &Names, items: Vec<Stat>, next: Option<Cursor>) -> Answer {
     let files = items.iter().filter_map(|stat| stat.entry.file());
-    let numbers: BTreeSet<SeNumber> =
-        files.flat_map(|file| &file.replicas).map(|replica| replica.se).collect();
+    let mut numbers = BTreeSet::new();
+    let mut before: &[Replica] = &[];
+    for file in files {
+        // Files of one directory are mostly on the same ones.
+        let same = file.replicas.iter().map(|replica| replica.se).eq(before.iter().map(|replica| replica.se));
+        if !same {
+            numbers.extend(file.replicas.iter().map(|replica| replica.se));
+            before = &file.replicas;
+        }
+    }
     let named = numbers.into_iter().filter_map(|number| names.ses.get(&number));
     let ses = named.map(|se| (se.number.0, se.name.clone())).collect();
     Answer::Entries { items, ses, next }

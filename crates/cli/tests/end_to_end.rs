@@ -630,6 +630,19 @@ fn the_cache_is_as_large_as_configured() {
 }
 
 #[test]
+fn the_bench_of_the_engine_serves_what_it_filled() {
+    let place = tempfile::tempdir().unwrap();
+    let mut bench = exacat();
+    bench.args(["bench", "--engine", "--entries", "10k", "--cache", "16MiB", "--only", "whereis", "--directory"]);
+    let ended = bench.arg(place.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    for line in ["create in batches", "4 KiB overwritten and synced", "whereis, uniform", "whereis, hot set"] {
+        assert!(ended.status.success() && said.contains(line), "{line} is missing in {said}");
+    }
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "it leaves nothing");
+}
+
+#[test]
 fn output_is_harmless_and_errors_are_clear() {
     let service = Service::start();
     // A name may hold anything but a slash and NUL; what is not a terminal gets it as it is.

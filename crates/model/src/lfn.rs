@@ -155,8 +155,10 @@ impl Lfn {
     ///
     /// The length is not checked: below a moved directory a path may come to exceed [`LFN_BYTES_MAX`].
     /// Such an entry is listed and can be moved back; its LFN cannot be asked for.
-    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut text = String::new();
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Self {
+        let names = names.into_iter();
+        // Of just the size it comes to, so that it is not moved.
+        let mut text = String::with_capacity(names.clone().map(|name| 1 + name.len()).sum());
         for name in names {
             text.push('/');
             text.push_str(name);
@@ -208,8 +210,17 @@ impl Lfn {
 
     /// This path with one more component.
     pub fn join(&self, name: &Name) -> Lfn {
-        let base = if self.is_root() { "" } else { self.as_str() };
-        Lfn(format!("{base}/{name}").into())
+        Lfn::below(if self.is_root() { "" } else { self.as_str() }, name)
+    }
+
+    /// The path of a name in the directory whose path's text is `above`, which is empty for the root. The length is not checked, as
+    /// by [`from_names`](Self::from_names).
+    pub fn below(above: &str, name: &Name) -> Lfn {
+        let mut text = String::with_capacity(above.len() + 1 + name.as_str().len());
+        text.push_str(above);
+        text.push('/');
+        text.push_str(name.as_str());
+        Lfn(text.into())
     }
 
     /// Is `self` the same as `other`, or above it?

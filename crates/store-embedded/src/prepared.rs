@@ -77,13 +77,16 @@ impl Preparer {
     }
 
     fn wait(&mut self) {
-        if let Stage::Making(making) = std::mem::replace(&mut self.stage, Stage::Refused) {
-            let broken = |_| Err(io::Error::other("its thread ended by a defect"));
-            self.stage = match making.join().unwrap_or_else(broken) {
-                Ok(file) => Stage::Ready(file),
-                Err(error) => self.refused(&error),
-            };
-        }
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Idle) {
+            Stage::Making(making) => {
+                let broken = |_| Err(io::Error::other("its thread ended by a defect"));
+                match making.join().unwrap_or_else(broken) {
+                    Ok(file) => Stage::Ready(file),
+                    Err(error) => self.refused(&error),
+                }
+            }
+            other => other,
+        };
     }
 
     /// The segment, if one is ready that has room for `length`. A segment is begun, so the one after it may be prepared.

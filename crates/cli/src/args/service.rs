@@ -128,8 +128,8 @@ pub struct ServeArgs {
     pub history_keep: String,
     /// Memory for what was read from the catalogue's files: 512MiB, 8GiB
     ///
-    /// It speeds up look-ups of what was looked up before. Beside it the service takes about 0.3 GiB, 60 bytes for each
-    /// directory and 1 byte for each file; `exacat status` shows it by part.
+    /// It speeds up look-ups of what was looked up before. Beside it the service takes about 0.3 GiB, 3 bytes for each file and
+    /// 225 for each directory; `exacat status` shows memory by part.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub cache: String,
     /// How long an upload stays booked if the client does not say

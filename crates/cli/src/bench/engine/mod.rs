@@ -4,12 +4,14 @@ mod bulk;
 mod served;
 mod sustained;
 mod tree;
+mod yardstick;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{DirId, Error, ErrorKind, Lfn, Mutation, Name, OperationId, Result, SnapshotName};
 use exacat_store::{Store, SystemClock, WalkEnd};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
@@ -77,17 +79,21 @@ pub async fn run(files: u64, place: &Path, report: &mut Report<'_>) -> Result<()
     let bench = report.settings.clone();
     let embedded = open(data, &bench).await?;
     let store: Arc<dyn Store> = embedded.clone();
-    let filled = sustained::fill(&store, files).await?;
+    let filled = sustained::fill(&store, files, place.join("yardstick")).await?;
     let what = "create in batches of 1000, 10 000 directories at random";
     report.show(&sample(what, filled.files, filled.wall_s, filled.cpu_s, &filled.latency))?;
+    let what = "· the disk meanwhile: 4 KiB overwritten and synced";
+    report.show(&sample(what, filled.disk.len(), filled.wall_s, 0.0, &filled.disk))?;
     if bench.json {
         report.json(&filled.seconds)?;
     }
-    report.line("  tenths of the time: files/s (longest batch, ms)")?;
+    report.line("  tenths of the time: files/s (longest batch / longest sync of the disk, ms)")?;
     let tenths: Vec<String> = filled
         .deciles()
         .iter()
-        .map(|(rate, longest)| format!("{:.0} k ({:.0})", rate / 1e3, *longest as f64 / 1e3))
+        .map(|(rate, longest, disk)| {
+            format!("{:.0} k ({:.0} / {:.0})", rate / 1e3, *longest as f64 / 1e3, *disk as f64 / 1e3)
+        })
         .collect();
     report.line(&format!("  {}", tenths.join(" · ")))?;
     sizes(&*store, data, &filled, report).await?;
@@ -315,13 +321,14 @@ async fn list(store: &Arc<dyn Store>, report: &mut Report<'_>) -> Result<()> {
         tree::apply(&**store, operation, mutations?).await?;
         next = end;
     }
-    for what in ["list a directory, pages of 1000, just filled", "list a directory, pages of 1000, again"] {
+    for (page_items, when) in [(1000, "just filled"), (1000, "again"), (PAGE_ITEMS_MAX, "again")] {
+        let what = &format!("list a directory, pages of {page_items}, {when}");
         let (start, cpu) = (Instant::now(), own_cpu_s());
         let (mut latency, mut listed) = (histogram()?, 0);
         let mut after: Option<Name> = None;
         loop {
             let sent = Instant::now();
-            let page = store.list(directory, after.as_ref(), 1000).await?;
+            let page = store.list(directory, after.as_ref(), page_items).await?;
             record(&mut latency, sent.elapsed());
             let page = page.ok_or_else(|| Error::new(ErrorKind::Internal, "the directory is gone"))?;
             listed += page.items.len() as u64;

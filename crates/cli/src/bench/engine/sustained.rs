@@ -1,6 +1,7 @@
 //! Filling a catalogue without a pause: does the rate hold, and does any batch wait?
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use super::tree::{self, Builder, FILES_PER_DIRECTORY, Open};
+use super::yardstick::Yardstick;
 use crate::bench::measure::{histogram, merged, own_cpu_s, record};
 use crate::bench::workload::scatter;
 
@@ -30,6 +32,8 @@ pub struct Second {
     pub files: u64,
     /// The longest batch that ended in it, microseconds.
     pub max_us: u64,
+    /// The longest sync of the disk's yardstick that ended in it, microseconds.
+    pub disk_max_us: u64,
 }
 
 /// What came of it.
@@ -48,6 +52,8 @@ pub struct Filled {
     pub cpu_s: f64,
     /// Of batches.
     pub latency: Histogram<u64>,
+    /// Of the disk's yardstick.
+    pub disk: Histogram<u64>,
     /// Second by second.
     pub seconds: Vec<Second>,
 }
@@ -75,9 +81,11 @@ impl Progress {
     }
 }
 
-/// Puts `files` files into the store, each batch across directories chosen at random among those open.
-pub async fn fill(store: &Arc<dyn Store>, files: u64) -> Result<Filled> {
+/// Puts `files` files into the store, each batch across directories chosen at random among those open. `beside` names a
+/// file on the same disk.
+pub async fn fill(store: &Arc<dyn Store>, files: u64, beside: PathBuf) -> Result<Filled> {
     let data = tree::prepare(&**store).await?;
+    let yardstick = Yardstick::begin(beside)?;
     let progress = Arc::new(Progress {
         files: AtomicU64::new(0),
         next_directory: AtomicU64::new(0),
@@ -96,7 +104,9 @@ pub async fn fill(store: &Arc<dyn Store>, files: u64) -> Result<Filled> {
     }
     let latency = merged(tasks).await?;
     let wall_s = progress.start.elapsed().as_secs_f64();
-    let seconds = progress.seconds.lock().clone();
+    let (disk, disk_seconds) = yardstick.end()?;
+    let mut seconds = progress.seconds.lock().clone();
+    seconds.iter_mut().zip(disk_seconds).for_each(|(second, max_us)| second.disk_max_us = max_us);
     let open = progress.open.lock().iter().map(|open| (open.ordinal, open.filled())).collect();
     Ok(Filled {
         files: progress.files.load(Ordering::Relaxed).min(files.next_multiple_of(BATCH)),
@@ -106,6 +116,7 @@ pub async fn fill(store: &Arc<dyn Store>, files: u64) -> Result<Filled> {
         wall_s,
         cpu_s: own_cpu_s() - cpu,
         latency,
+        disk,
         seconds,
     })
 }
@@ -169,14 +180,15 @@ impl Filled {
         ordinal < self.directories && !self.unused.iter().any(|range| range.contains(&ordinal))
     }
 
-    /// Files a second, of the seconds of each tenth of the time: the mean, and the longest batch.
-    pub fn deciles(&self) -> Vec<(f64, u64)> {
+    /// Files a second, of the seconds of each tenth of the time: the mean, the longest batch, and the disk's longest sync.
+    pub fn deciles(&self) -> Vec<(f64, u64, u64)> {
         let whole = &self.seconds[..self.seconds.len().saturating_sub(1)];
         let of = whole.len().div_ceil(10).max(1);
         let tenth = |part: &[Second]| {
             let files: u64 = part.iter().map(|second| second.files).sum();
             let longest = part.iter().map(|second| second.max_us).max().unwrap_or(0);
-            (files as f64 / part.len() as f64, longest)
+            let disk = part.iter().map(|second| second.disk_max_us).max().unwrap_or(0);
+            (files as f64 / part.len() as f64, longest, disk)
         };
         whole.chunks(of).map(tenth).collect()
     }
