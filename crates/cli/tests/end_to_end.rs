@@ -581,68 +581,6 @@ fn who_may_do_what() {
 }
 
 #[test]
-fn anonymous_reads_if_configured() {
-    let service = Service::start_with(&["--anonymous-reads"]);
-    small_tree(&service);
-    assert_eq!(service.over_tls(None, "ls /demo").ok(), "data\nempty\nsim\n");
-    assert_eq!(service.over_tls(None, "--json whoami").json()[0]["anonymous"], true);
-    service.over_tls(None, "mkdir /demo/x").fails(17);
-    service.ok("chmod 700 /demo/sim");
-    service.over_tls(None, "ls /demo/sim").fails(16);
-}
-
-#[test]
-fn the_history_is_kept_as_configured() {
-    let service = Service::start_with(&["--history-keep", "30d"]);
-    small_tree(&service);
-    let status = service.json("status");
-    let store = status.iter().find(|part| part["part"] == "store").unwrap();
-    for (figure, value) in
-        [("history_oldest_revision", json!(1)), ("log_files", json!(1)), ("log_compressed_bytes", json!(0))]
-    {
-        assert_eq!(store["figures"][figure], value, "{figure}");
-    }
-    assert!(store["figures"]["log_plain_bytes"].as_u64().unwrap() > 0);
-    for (kept, words) in [("12h", "30d, 4w, 100GiB"), ("0d", "0 days"), ("1k", "two of them at least")] {
-        let data = format!("{}-{kept}", service.file("elsewhere", ""));
-        let mut serve = exacat();
-        serve.args(["serve", "--listen", "127.0.0.1:0", "--history-keep", kept, "--data"]).arg(data);
-        let ended = serve.output().unwrap();
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(!ended.status.success() && said.contains(words), "{kept}: {said}");
-    }
-}
-
-#[test]
-fn the_cache_is_as_large_as_configured() {
-    let service = Service::start_with(&["--cache", "64MiB"]);
-    let status = service.json("status");
-    let store = status.iter().find(|part| part["part"] == "store").unwrap();
-    assert_eq!(store["figures"]["memory_cache_bytes_max"], json!(64 << 20));
-    for (cache, words) in [("1k", "1048576 at least"), ("much", "not a size")] {
-        let data = format!("{}-{cache}", service.file("elsewhere", ""));
-        let mut serve = exacat();
-        serve.args(["serve", "--listen", "127.0.0.1:0", "--cache", cache, "--data"]).arg(data);
-        let ended = serve.output().unwrap();
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(!ended.status.success() && said.contains(words), "{cache}: {said}");
-    }
-}
-
-#[test]
-fn the_bench_of_the_engine_serves_what_it_filled() {
-    let place = tempfile::tempdir().unwrap();
-    let mut bench = exacat();
-    bench.args(["bench", "--engine", "--entries", "10k", "--cache", "16MiB", "--only", "whereis", "--directory"]);
-    let ended = bench.arg(place.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stdout);
-    for line in ["create in batches", "4 KiB overwritten and synced", "whereis, uniform", "whereis, hot set"] {
-        assert!(ended.status.success() && said.contains(line), "{line} is missing in {said}");
-    }
-    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "it leaves nothing");
-}
-
-#[test]
 fn output_is_harmless_and_errors_are_clear() {
     let service = Service::start();
     // A name may hold anything but a slash and NUL; what is not a terminal gets it as it is.

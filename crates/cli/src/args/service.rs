@@ -226,13 +226,15 @@ pub struct CompletionsArgs {
 #[command(after_help = "\
 Starts a server of its own on a temporary data directory, loads it over the network, then does the same in
 this process without network. Load generator and server share the machine; CPU time is that of both. Ends what
-it started and removes what it wrote.
+it started and removes what it wrote. Of the engine: fills it, looks up, lists, takes a snapshot, opens it again, and
+serves it; beside the fill it says what the disk itself takes to overwrite 4 KiB.
 
 Examples:
   exacat bench
   exacat bench --entries 1M --network
   exacat bench --only whereis
-  exacat --json bench --entries 100k --in-process --directory /var/tmp")]
+  exacat --json bench --entries 100k --in-process --directory /var/tmp
+  systemd-run --scope -p MemoryMax=2G exacat bench --engine --entries 200M --cache 512MiB")]
 pub struct BenchArgs {
     /// Files to register
     #[arg(long, value_name = "NUMBER", default_value = "1M")]

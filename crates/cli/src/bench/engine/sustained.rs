@@ -137,9 +137,10 @@ async fn fill_lane(
     let mut random = scatter(open_max + 17);
     loop {
         let missing = open_max.saturating_sub(open.len() as u64);
-        // A few at once, so that directories cost few batches.
-        if missing > open_max / 100 {
-            let mut wanted = missing;
+        let room: u64 = open.iter().map(|open| FILES_PER_DIRECTORY - open.filled()).sum();
+        // A few at once, so that directories cost few batches; and never fewer than the next batch needs.
+        if missing > open_max / 100 || room < BATCH {
+            let mut wanted = missing.max(BATCH.saturating_sub(room).div_ceil(FILES_PER_DIRECTORY));
             while wanted > 0 {
                 if numbers.is_empty() {
                     let from = progress.next_directory.fetch_add(TAKEN, Ordering::Relaxed);
