@@ -51,7 +51,7 @@ bench: build ## speed in process and over the network; BENCH_ARGS='--entries 100
 	target/release/exacat bench $(BENCH_ARGS)
 
 FACES_ARGS ?=
-bench-faces: ## commands a second in sessions as alien.py holds them; FACES_ARGS='10 1000' (seconds, files listed)
+bench-faces: ## commands a second as alien.py sends them, stats and redirections of XRootD beside a real server's; FACES_ARGS='10 1000' (seconds, files listed)
 	$(CARGO) run --release --locked -p exacat-server --example bench-faces -- $(FACES_ARGS)
 
 PEERS_ARGS ?=
@@ -70,7 +70,7 @@ test-faults: prerequisites ## failing disks, flipped bits, power cuts, repairs, 
 	    fault crash damage repairing restoring schedules fuzzed
 
 CLIENTS_ARGS ?=
-test-clients: build ## the real alien.py against a server, with xrootd as storage where it is installed
+test-clients: build ## the real alien.py, xrdcp, gfal2, uproot, XCache against a server, with xrootd as storage where it is installed
 	python3 scripts/test-clients.py target/release/exacat $(CLIENTS_ARGS)
 
 test-real: prerequisites ## whole real listings through the binary; EXACAT_REAL_DATA=DIR

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""`make test-clients`: drives the real alien.py against a server, interactive and scripted, with stock xrootd servers as
-storage elements if there are any. It installs what it needs into a temporary place and says in plain words what it left out.
+"""`make test-clients`: drives the real alien.py against a server, interactive and scripted, and the clients of XRootD
+(`clients_of_xrootd.py`), with stock xrootd servers as storage elements if there are any. It installs what it needs into a
+temporary place and says in plain words what it left out.
 
-Usage: test-clients.py EXACAT-BINARY [--keep] [--xrootd-root DIR] [--only TEXT]
+Usage: test-clients.py EXACAT-BINARY [--keep] [--xrootd-root DIR] [--venv DIR] [--only TEXT]
 """
 
 import argparse
@@ -22,37 +23,13 @@ import tempfile
 import time
 import urllib.request
 
+import clients_of_xrootd
+from clients_rig import PATIENCE, Failed, Left, expect, free_port, is_open, say, wait_until
+
 HOME = "/alice/cern.ch/user/j/jdoe"
 REFERENCE = "/alice/cern.ch/user/a/admin/referenceData"
 SES = ["ALICE::TEST::SE1", "ALICE::TEST::SE2", "ALICE::CERN::EOS"]
 UPSTREAM = "https://github.com/adriansev/jalien_py/archive/refs/heads/master.tar.gz"
-PATIENCE = 300
-
-
-class Failed(Exception):
-    """A client did not do what it should."""
-
-
-class Left(Exception):
-    """Something cannot be tried here, and why."""
-
-
-def say(text):
-    print(text, flush=True)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_until(what, holds):
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        if time.monotonic() > end:
-            raise Failed(f"{what}: not within {PATIENCE} s")
-        time.sleep(0.05)
 
 
 class Rig:
@@ -64,7 +41,10 @@ class Rig:
         self.xrootd_root = xrootd_root
         self.running = []
         self.client = None
+        self.venv = self.place / "venv"
         self.storage = False
+        self.ses = SES
+        self.storage_commands, self.storage_processes = [], []
         self.data = self.place / "data"
 
     def start(self, command, name, **more):
@@ -117,10 +97,13 @@ class Rig:
 
     def serve(self):
         certificates = self.certificates()
-        self.port = free_port()
+        self.port, self.xrootd_port = free_port(), free_port()
         self.issuer = f"https://localhost:{self.port}"
         self.start([self.exacat, "--data", str(self.data), "serve", "--listen", "none", "--jalien",
-                    f"127.0.0.1:{self.port}", "--jalien-ca", str(certificates), "--jalien-issuer", self.issuer], "exacat")
+                    f"127.0.0.1:{self.port}", "--jalien-ca", str(certificates), "--envelope-issuer", self.issuer,
+                    "--xrootd", f"127.0.0.1:{self.xrootd_port}",
+                    # Replicas are told apart by their hosts, and those have the same certificate here.
+                    "--name", "127.0.0.2", "--name", "127.0.0.3"], "exacat")
         wait_until("exacat serves", lambda: (self.data / "server.json").exists())
         self.admin("user", "add", "jdoe", "--home", HOME, "--subject", "/O=Grid/CN=Jane Doe")
         for directory, owner in [(HOME, "jdoe"), ("/alice/cern.ch/user/a/admin", "admin")]:
@@ -168,31 +151,38 @@ ofs.authorize
 ofs.authlib {plugin} config={self.scitokens}
 scitokens.trace all
 """)
-            command = [str(binary), "-c", str(config), "-l", str(place / "xrootd.log"), "-n", f"se{number}"]
-            user = {}
             if os.geteuid() == 0:
-                # It does not run as root.
-                for path in [self.place, place, place / "files", place / "files/data"]:
-                    os.chmod(path, 0o755)
-                for path in [place, place / "files", place / "files/data", self.place / "cache", cache]:
-                    os.chown(path, 65534, 65534)
-                for path in cache.iterdir():
-                    os.chown(path, 65534, 65534)
-                copies = []
+                # It does not run as root, and reads no key of root's.
                 for path in [certificate, key]:
                     copy = place / path.name
                     copy.write_bytes(path.read_bytes())
-                    os.chown(copy, 65534, 65534)
                     os.chmod(copy, 0o600)
-                    copies.append(copy)
-                config.write_text(config.read_text().replace(str(certificate), str(copies[0])).replace(str(key), str(copies[1])))
-                user = {"user": 65534, "group": 65534}
-            self.start(command, f"xrootd{number}", env=environment, **user)
-            wait_until(f"xrootd {number} listens", lambda: is_open(port))
+                    config.write_text(config.read_text().replace(str(path), str(copy)))
+            command = [str(binary), "-c", str(config), "-l", str(place / "xrootd.log"), "-n", f"se{number}"]
+            self.storage_commands.append((command, f"xrootd{number}", place, environment, port))
+            self.storage_processes.append(None)
+            self.start_storage(number - 1)
             self.admin("se", "add", name,
                        # The client tells replicas apart by their hosts.
                        "--prefix", f"root://127.0.0.{number}:{port}//data", "--qos", "disk")
         self.storage = True
+
+    def start_storage(self, place):
+        """Starts a data server, for the first time or again."""
+        command, name, directory, environment, port = self.storage_commands[place]
+        self.storage_processes[place] = self.start_as_nobody(command, name, directory, environment)
+        wait_until(f"{name} listens", lambda: is_open(port))
+
+    def start_as_nobody(self, command, name, directory, environment):
+        """Starts an xrootd, which does not run as root."""
+        user = {}
+        if os.geteuid() == 0:
+            os.chmod(self.place, 0o755)
+            places = [directory, self.place / "cache"]
+            for place in [*places, *(path for place in places for path in place.rglob("*"))]:
+                os.chown(place, 65534, 65534)
+            user = {"user": 65534, "group": 65534}
+        return self.start(command, name, env=environment, cwd=directory, **user)
 
     def keys_into(self, cache):
         """The public keys where the plug-in keeps what it fetched: its trust in a certificate is the system's affair."""
@@ -212,8 +202,9 @@ scitokens.trace all
     # ---- alien.py -----------------------------------------------------------------------------------------------------
 
     def install(self):
-        venv = self.place / "venv"
-        self.run([sys.executable, "-m", "venv", str(venv)])
+        venv = self.venv
+        if not venv.exists():
+            self.run([sys.executable, "-m", "venv", str(venv)])
         done = subprocess.run([str(venv / "bin/pip"), "install", "-q", "alienpy"], capture_output=True, text=True)
         if done.returncode != 0:
             raise Left(f"alienpy cannot be installed here: {done.stderr.strip().splitlines()[-1:]}")
@@ -238,16 +229,6 @@ scitokens.trace all
             raise Failed(f"alien.py {' '.join(words)}: status {done.returncode} in place of {status}\n"
                          f"{done.stdout}{done.stderr}")
         return done.stdout
-
-
-def is_open(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def expect(what, holds, told=""):
-    if not holds:
-        raise Failed(f"{what}\n{told}")
 
 
 # ---- what is tried -------------------------------------------------------------------------------------------------------
@@ -468,7 +449,7 @@ def need_storage(rig):
         raise Left("no xrootd runs here")
 
 
-TRIED = [token, strangers, names, session, own, scripted, copies, envelopes, upstream]
+TRIED = [token, strangers, names, session, own, scripted, copies, envelopes, upstream, *clients_of_xrootd.TRIED]
 
 
 def main():
@@ -476,10 +457,13 @@ def main():
     parser.add_argument("exacat")
     parser.add_argument("--keep", action="store_true", help="leave everything where it is")
     parser.add_argument("--xrootd-root", help="where Debian's packages of xrootd are unpacked, if not installed")
+    parser.add_argument("--venv", help="an environment of Python to install clients into, in place of a temporary one")
     parser.add_argument("--only", default="", help="only what has TEXT in its name")
     asked = parser.parse_args()
     place = tempfile.mkdtemp(prefix="exacat-clients-")
     rig = Rig(os.path.realpath(asked.exacat), place, asked.xrootd_root)
+    if asked.venv:
+        rig.venv = pathlib.Path(asked.venv).resolve()
     failed, left = 0, 0
     try:
         try:

@@ -36,7 +36,7 @@ pub mod workers;
 
 use std::sync::Arc;
 
-use exacat_model::{Error, ErrorKind, Guid, Mutation, OperationId, Result, Revision};
+use exacat_model::{Error, ErrorKind, Guid, Mutation, OperationId, Result, Revision, Se, SeName, SeNumber};
 use exacat_store::{Clock, Outcome, Request, Store};
 
 pub use caller::Caller;
@@ -69,6 +69,22 @@ impl Catalogue {
     /// Names and numbers of users, groups and storage elements as they are now.
     fn names(&self) -> Arc<registry::Names> {
         self.registry.names()
+    }
+
+    /// The storage element of that name, for a face that has to know what is beyond a PFN. None of it is told to clients who
+    /// may not see it.
+    pub fn storage_element(&self, name: &SeName) -> Option<Arc<Se>> {
+        self.registry.names().se(name).ok().cloned()
+    }
+
+    /// The storage element of that number.
+    pub fn storage_element_numbered(&self, number: SeNumber) -> Option<Arc<Se>> {
+        self.registry.names().ses.get(&number).cloned()
+    }
+
+    /// All storage elements, in the order of their numbers.
+    pub fn storage_elements(&self) -> Vec<Arc<Se>> {
+        self.registry.names().ses.values().cloned().collect()
     }
 
     /// A new GUID of this moment.

@@ -102,6 +102,11 @@ counts! {
     commands "exacat_jalien_commands" "Commands of clients of the protocol of JAliEn",
     commands_failed "exacat_jalien_commands_failed" "Commands of them that failed",
     resumed "exacat_jalien_resumed" "Clients of it that came back after their connection broke, with the request they had no answer to",
+    xrootd_requests "exacat_xrootd_requests" "Requests of clients of the protocol of XRootD",
+    xrootd_failed "exacat_xrootd_requests_failed" "Requests of them that were refused",
+    xrootd_waits "exacat_xrootd_waits" "Requests of them that were told to come again later",
+    xrootd_redirects "exacat_xrootd_redirects" "Files opened by them, and sent to a storage element",
+    xrootd_retried "exacat_xrootd_retried" "Files opened by them once more, after a storage element failed",
     coalesced "exacat_coalesced_requests" "Pipelined look-ups and registrations carried out together with others",
 }
 

@@ -7,14 +7,19 @@
 mod access;
 pub mod admission;
 mod directory;
+mod envelopes;
 pub mod faces;
 mod instruments;
 mod life;
 mod paced;
+mod places;
 mod service;
 pub mod settings;
 mod tls;
 mod workers;
 
 pub use life::{Addresses, RunningServer, Server, StopHandle};
-pub use settings::{CertificateFiles, JalienSettings, Limits, ServerSettings, StoreChoice, WorkerSettings};
+pub use settings::{
+    CertificateFiles, EnvelopeSettings, JalienSettings, Limits, Network, ServerSettings, StoreChoice,
+    WorkerSettings, XrootdSettings,
+};

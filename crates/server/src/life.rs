@@ -18,8 +18,10 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use crate::directory::{self, DataDirectory, failed};
-use crate::faces::{http, jalien, native};
+use crate::envelopes::Envelopes;
+use crate::faces::{http, jalien, native, xrootd};
 use crate::instruments::Instruments;
+use crate::places::Places;
 use crate::service::{Phase, Service};
 use crate::settings::{ServerSettings, StoreChoice};
 use crate::tls;
@@ -41,6 +43,8 @@ pub struct Addresses {
     pub metrics: Option<SocketAddr>,
     /// The protocol of JAliEn, over TLS.
     pub jalien: Option<SocketAddr>,
+    /// The protocol of XRootD.
+    pub xrootd: Option<SocketAddr>,
     /// The certificate a client must trust.
     pub certificate: PathBuf,
     /// A token of the account `admin`, written at the first start.
@@ -77,6 +81,7 @@ struct Listeners {
     local: Option<UnixListener>,
     metrics: Option<TcpListener>,
     jalien: Option<(TcpListener, TlsAcceptor)>,
+    xrootd: Option<(TcpListener, TlsAcceptor)>,
 }
 
 impl Server {
@@ -169,15 +174,32 @@ async fn start_on(
         catalogue_id,
         settings.catalogue.anonymous_reads,
     );
-    let jalien = match (&settings.jalien, listeners.jalien, addresses.jalien) {
-        (Some(jalien), Some((listener, acceptor)), Some(address)) => {
+    let places = Places::open(settings.networks.clone())?;
+    let envelopes = match addresses.jalien.or(addresses.xrootd) {
+        Some(address) => {
             let clock = Arc::clone(&settings.clock);
-            let face = jalien::Face::open(Arc::clone(&service), clock, jalien.clone(), address, &directory)?;
+            Some(Envelopes::open(directory.jalien()?, clock, &settings.envelopes, address)?)
+        }
+        None => None,
+    };
+    let jalien = match (&settings.jalien, listeners.jalien, &envelopes) {
+        (Some(jalien), Some((listener, acceptor)), Some(envelopes)) => {
+            let clock = Arc::clone(&settings.clock);
+            let (envelopes, places) = (Arc::clone(envelopes), Arc::clone(&places));
+            let service = Arc::clone(&service);
+            let face = jalien::Face::open(service, clock, jalien.clone(), envelopes, places, &directory)?;
             // A snapshot has what the catalogue it is of has.
             if catalogue.store().read_only().is_none() {
                 face.write_admin_token(&directory).await?;
             }
             Some((face, listener, acceptor))
+        }
+        _ => None,
+    };
+    let xrootd = match (&settings.xrootd, listeners.xrootd, envelopes) {
+        (Some(xrootd), Some((listener, acceptor)), Some(envelopes)) => {
+            let face = xrootd::Face::new(Arc::clone(&service), xrootd.clone(), envelopes, places, acceptor);
+            Some((face, listener))
         }
         _ => None,
     };
@@ -187,6 +209,9 @@ async fn start_on(
     let mut faces = JoinSet::new();
     if let Some((face, listener, acceptor)) = jalien {
         faces.spawn(jalien::serve(face, listener, acceptor, alive.clone()));
+    }
+    if let Some((face, listener)) = xrootd {
+        faces.spawn(xrootd::serve(face, listener, alive.clone()));
     }
     let listening = native::Listening::new(Arc::clone(&service), alive);
     if let Some((listener, acceptor)) = listeners.native {
@@ -207,6 +232,7 @@ async fn start_on(
         socket = addresses.socket.as_ref().map(|path| tracing::field::display(path.display().to_string())),
         metrics = addresses.metrics.map(tracing::field::display),
         jalien = addresses.jalien.map(tracing::field::display),
+        xrootd = addresses.xrootd.map(tracing::field::display),
         "serving"
     );
     let taking_down = TakingDown {
@@ -267,10 +293,11 @@ async fn listen(settings: &ServerSettings, directory: &DataDirectory) -> Result<
         socket: None,
         metrics: None,
         jalien: None,
+        xrootd: None,
         certificate,
         admin_token: directory.admin_token(),
     };
-    let mut listeners = Listeners { native: None, local: None, metrics: None, jalien: None };
+    let mut listeners = Listeners { native: None, local: None, metrics: None, jalien: None, xrootd: None };
     if let Some(address) = settings.native {
         let acceptor = tls::acceptor(settings, directory)?;
         let (listener, actual) = bind(address, "the native protocol").await?;
@@ -292,6 +319,12 @@ async fn listen(settings: &ServerSettings, directory: &DataDirectory) -> Result<
         let (listener, actual) = bind(jalien.address, "the protocol of JAliEn").await?;
         addresses.jalien = Some(actual);
         listeners.jalien = Some((listener, acceptor));
+    }
+    if let Some(xrootd) = &settings.xrootd {
+        let acceptor = tls::acceptor_of_xrootd(settings, directory)?;
+        let (listener, actual) = bind(xrootd.address, "the protocol of XRootD").await?;
+        addresses.xrootd = Some(actual);
+        listeners.xrootd = Some((listener, acceptor));
     }
     Ok((listeners, addresses))
 }
@@ -332,6 +365,7 @@ fn write_addresses(directory: &DataDirectory, addresses: &Addresses, catalogue: 
         "socket": addresses.socket.as_deref().map(text),
         "metrics": addresses.metrics.map(|address| address.to_string()),
         "jalien": addresses.jalien.map(|address| address.to_string()),
+        "xrootd": addresses.xrootd.map(|address| address.to_string()),
         "certificate": text(&addresses.certificate),
     });
     directory::write_public(&directory.addresses(), format!("{json:#}\n").as_bytes())

@@ -12,6 +12,8 @@ use exacat_store::{Clock, SystemClock};
 use exacat_store_embedded::{EmbeddedSettings, HistoryKept};
 use exacat_wire::native::limits::{BATCH_OPERATIONS_MAX, FRAME_BYTES_MAX_LEAST};
 
+pub use crate::places::Network;
+
 /// Where the catalogue's state is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreChoice {
@@ -55,6 +57,12 @@ pub struct ServerSettings {
     pub metrics: Option<SocketAddr>,
     /// How the protocol of JAliEn is spoken, for `alien.py`; none for not at all.
     pub jalien: Option<JalienSettings>,
+    /// How the protocol of XRootD is spoken; none for not at all.
+    pub xrootd: Option<XrootdSettings>,
+    /// What clients show to storage elements.
+    pub envelopes: EnvelopeSettings,
+    /// A file of networks and the sites they are at; none if sites are known only by what clients say.
+    pub networks: Option<PathBuf>,
     /// A certificate to use; none for the self-signed one in the data directory.
     pub certificate: Option<CertificateFiles>,
     /// Further names and addresses in the self-signed certificate, when it is made.
@@ -84,6 +92,9 @@ impl ServerSettings {
             socket_mode: 0o600,
             metrics: Some(loopback),
             jalien: None,
+            xrootd: None,
+            envelopes: EnvelopeSettings::default(),
+            networks: None,
             certificate: None,
             names: Vec::new(),
             catalogue: exacat_catalogue::Settings::default(),
@@ -105,12 +116,8 @@ pub struct JalienSettings {
     pub map: Option<PathBuf>,
     /// The home of users who have none of their own: `{user}` stands for the name, `{initial}` for its first letter.
     pub home: String,
-    /// The URL that envelopes say they are from, under which storage elements find the public keys; none for the address.
-    pub issuer: Option<String>,
     /// How long a token may last, in seconds.
     pub token_seconds_max: u64,
-    /// How long an envelope may be shown to a storage element, in seconds.
-    pub envelope_seconds: u64,
 }
 
 impl JalienSettings {
@@ -121,10 +128,42 @@ impl JalienSettings {
             authorities: None,
             map: None,
             home: "/alice/cern.ch/user/{initial}/{user}".to_owned(),
-            issuer: None,
             token_seconds_max: 31 * 24 * 3600,
-            envelope_seconds: 3600,
         }
+    }
+}
+
+/// Envelopes: what clients show to storage elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvelopeSettings {
+    /// The URL that they say they are from, under which storage elements find the public keys; none for the address of the
+    /// protocol of JAliEn, or else that of XRootD.
+    pub issuer: Option<String>,
+    /// How long one may be shown to a storage element, in seconds.
+    pub seconds: u64,
+}
+
+impl Default for EnvelopeSettings {
+    fn default() -> Self {
+        EnvelopeSettings { issuer: None, seconds: 3600 }
+    }
+}
+
+/// How the protocol of XRootD is spoken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XrootdSettings {
+    /// Where. Port 0 takes a free one.
+    pub address: SocketAddr,
+    /// The name that clients are told to come back to; none for the address they came to.
+    pub name: Option<String>,
+    /// Networks whose clients are believed when they say which account they run as.
+    pub trusted: Vec<Network>,
+}
+
+impl XrootdSettings {
+    /// The defaults, at `address`.
+    pub fn new(address: SocketAddr) -> Self {
+        XrootdSettings { address, name: None, trusted: Vec::new() }
     }
 }
 
@@ -201,6 +240,12 @@ pub struct Limits {
     pub jalien_idle_time: Duration,
     /// A connection of that protocol lasts so long at most, and no longer than the client's certificate.
     pub jalien_session_time: Duration,
+    /// Requests of one connection of the protocol of XRootD that are not answered yet; further ones are not read.
+    pub xrootd_requests_max: usize,
+    /// Directories being listed at once on one connection of that protocol; one more is told to wait.
+    pub xrootd_listings_max: usize,
+    /// A connection of that protocol on which nothing is asked for so long is closed.
+    pub xrootd_idle_time: Duration,
     /// How long a stop waits for requests in flight.
     pub stop_time: Duration,
     /// A request that takes longer is logged.
@@ -247,6 +292,9 @@ impl Default for Limits {
             jalien_request_bytes_max: 4 << 20,
             jalien_idle_time: Duration::from_secs(900),
             jalien_session_time: Duration::from_secs(2 * 24 * 3600),
+            xrootd_requests_max: 256,
+            xrootd_listings_max: 16,
+            xrootd_idle_time: Duration::from_secs(3600),
             stop_time: Duration::from_secs(10),
             slow_request: Duration::from_secs(1),
         }
@@ -277,6 +325,8 @@ impl Limits {
             ("output_bytes_max", self.output_bytes_max),
             ("jalien_requests_max", self.jalien_requests_max),
             ("jalien_request_bytes_max", self.jalien_request_bytes_max),
+            ("xrootd_requests_max", self.xrootd_requests_max),
+            ("xrootd_listings_max", self.xrootd_listings_max),
         ];
         for (name, value) in at_least_one {
             if value == 0 {
@@ -303,6 +353,7 @@ impl Limits {
             ("deadline_max", self.deadline_max),
             ("jalien_idle_time", self.jalien_idle_time),
             ("jalien_session_time", self.jalien_session_time),
+            ("xrootd_idle_time", self.xrootd_idle_time),
         ] {
             if value.is_zero() || value > Duration::from_secs(30 * 24 * 3600) {
                 return Err(Error::invalid(format!(

@@ -34,6 +34,14 @@ pub(crate) fn acceptor_of_certificates(
     load(&certificate(settings, directory)?, HTTP, Some(verifier))
 }
 
+/// The same, for clients that show none: those of XRootD, who name no protocol, and those who ask for keys by HTTP.
+pub(crate) fn acceptor_of_xrootd(
+    settings: &ServerSettings,
+    directory: &DataDirectory,
+) -> Result<TlsAcceptor> {
+    load(&certificate(settings, directory)?, HTTP, None)
+}
+
 fn certificate(settings: &ServerSettings, directory: &DataDirectory) -> Result<CertificateFiles> {
     let files = match &settings.certificate {
         Some(files) => files.clone(),

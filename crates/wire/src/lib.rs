@@ -3,3 +3,4 @@
 
 pub mod jalien;
 pub mod native;
+pub mod xrootd;

@@ -246,7 +246,7 @@ pub enum Command {
     /// Measure how fast the catalogue is on this machine
     Bench(BenchArgs),
     /// Run the service
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }

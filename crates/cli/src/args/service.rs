@@ -41,6 +41,7 @@ Examples:
   exacat serve --listen 127.0.0.1:0 --metrics 127.0.0.1:9420 --log-format json
   exacat serve --snapshot before-upgrade
   exacat serve --jalien 0.0.0.0:8097 --jalien-ca /etc/grid-security/certificates
+  exacat serve --xrootd 0.0.0.0:1094 --anonymous-reads --networks /etc/exacat/networks
   EXACAT_LOG=debug exacat serve --store memory --data /tmp/try")]
 pub struct ServeArgs {
     /// Where to speak the native protocol over TLS; port 0 takes a free one; none for nowhere
@@ -67,15 +68,29 @@ pub struct ServeArgs {
     /// The home directory there of users who have none of their own
     #[arg(long, value_name = "PATH", default_value = "/alice/cern.ch/user/{initial}/{user}")]
     pub jalien_home: String,
-    /// The URL under which storage elements find the public keys of envelopes, if not the address
-    #[arg(long, value_name = "URL", requires = "jalien")]
-    pub jalien_issuer: Option<String>,
     /// How long a token issued there may last
     #[arg(long, value_name = "DURATION", default_value = "31d")]
     pub jalien_token_lifetime_max: String,
+    /// Where to speak the protocol of XRootD (root://), for xrdcp, ROOT, uproot, gfal2 and XCache; port 0 takes a free one; none
+    /// for nowhere
+    #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]
+    pub xrootd: String,
+    /// The name under which clients come back there, if not the address they came to
+    #[arg(long, value_name = "HOST", requires = "xrootd")]
+    pub xrootd_name: Option<String>,
+    /// A network whose clients are believed there when they say which account they run as (unix:ACCOUNT); may be repeated
+    #[arg(long, value_name = "NETWORK", requires = "xrootd")]
+    pub xrootd_trust: Vec<String>,
+    /// The URL under which storage elements find the public keys of envelopes, if not the address
+    #[arg(long, value_name = "URL", alias = "jalien-issuer")]
+    pub envelope_issuer: Option<String>,
     /// How long an envelope may be shown to a storage element
-    #[arg(long, value_name = "DURATION", default_value = "1h")]
-    pub jalien_envelope_lifetime: String,
+    #[arg(long, value_name = "DURATION", default_value = "1h", alias = "jalien-envelope-lifetime")]
+    pub envelope_lifetime: String,
+    /// Which sites networks are at: lines of NETWORK SITE (10.1.0.0/16 CERN), looked at again every minute. What is near
+    /// a client's site is read first
+    #[arg(long, value_name = "FILE")]
+    pub networks: Option<PathBuf>,
     /// Where the catalogue's state is
     #[arg(long, value_enum, default_value_t)]
     pub store: StoreArg,

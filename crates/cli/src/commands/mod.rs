@@ -42,7 +42,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         // These need no server, or are one.
         Command::Completions(args) => return service::completions(&args),
-        Command::Serve(args) => return apart(serve::serve(args, &global.connection, style)).await,
+        Command::Serve(args) => return apart(serve::serve(*args, &global.connection, style)).await,
         Command::Bench(args) => return apart(service::bench(args, style)).await,
         Command::Snapshot(
             ref command @ (SnapshotCommand::Ls { offline: true }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use exacat_model::{AccountName, Lfn, Mode, SnapshotName};
-use exacat_server::{Addresses, CertificateFiles, JalienSettings, Server, ServerSettings, StoreChoice};
+use exacat_server::{
+    Addresses, CertificateFiles, JalienSettings, Network, Server, ServerSettings, StoreChoice, XrootdSettings,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -90,6 +92,10 @@ fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failur
     settings.metrics =
         args::listener(&args.metrics).map_err(|error| Failure::local(format!("--metrics: {error}")))?;
     settings.jalien = jalien(args)?;
+    settings.xrootd = xrootd(args)?;
+    settings.networks = args.networks.clone();
+    settings.envelopes.issuer = args.envelope_issuer.clone();
+    settings.envelopes.seconds = parse::duration_ms(&args.envelope_lifetime)? / 1000;
     settings.store = match args.store {
         StoreArg::Embedded => StoreChoice::Embedded,
         StoreArg::Memory => StoreChoice::Memory,
@@ -123,7 +129,8 @@ fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failur
         settings.limits.user_weights.insert(user, weight);
     }
     settings.limits.stop_time = Duration::from_millis(parse::duration_ms(&args.stop_time)?);
-    if settings.native.is_none() && !settings.socket && settings.jalien.is_none() {
+    if settings.native.is_none() && !settings.socket && settings.jalien.is_none() && settings.xrootd.is_none()
+    {
         return Err(Failure::local("with --listen none and --no-socket nobody could connect"));
     }
     Ok(settings)
@@ -141,11 +148,20 @@ fn jalien(args: &ServeArgs) -> Result<Option<JalienSettings>, Failure> {
         authorities: args.jalien_ca.clone(),
         map: args.jalien_map.clone(),
         home: args.jalien_home.clone(),
-        issuer: args.jalien_issuer.clone(),
         token_seconds_max: seconds(&args.jalien_token_lifetime_max)?,
-        envelope_seconds: seconds(&args.jalien_envelope_lifetime)?,
         ..JalienSettings::new(address)
     }))
+}
+
+fn xrootd(args: &ServeArgs) -> Result<Option<XrootdSettings>, Failure> {
+    let address =
+        args::listener(&args.xrootd).map_err(|error| Failure::local(format!("--xrootd: {error}")))?;
+    let Some(address) = address else { return Ok(None) };
+    let trusted = |text: &String| -> Result<Network, Failure> {
+        text.parse().map_err(|error| Failure::local(format!("--xrootd-trust: {error}")))
+    };
+    let trusted = args.xrootd_trust.iter().map(trusted).collect::<Result<_, _>>()?;
+    Ok(Some(XrootdSettings { name: args.xrootd_name.clone(), trusted, ..XrootdSettings::new(address) }))
 }
 
 fn log(args: &ServeArgs) -> Result<(), Failure> {
@@ -169,6 +185,7 @@ fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(),
     let socket = addresses.socket.as_ref().map(|path| format!("unix:{}", path.display()));
     let metrics = addresses.metrics.map(|address| format!("http://{address}/metrics"));
     let jalien = addresses.jalien.map(|address| format!("wss://{address}/websocket/json"));
+    let xrootd = addresses.xrootd.map(|address| format!("root://{address}"));
     let written = if style.json {
         out.json(&serde_json::json!({
             "data": shown(directory),
@@ -176,6 +193,7 @@ fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(),
             "socket": socket,
             "metrics": metrics,
             "jalien": jalien,
+            "xrootd": xrootd,
             "certificate": shown(&addresses.certificate),
             "admin_token": shown(&addresses.admin_token),
         }))
@@ -184,9 +202,13 @@ fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(),
     } else {
         let mut table = Table::new([Align::Left, Align::Left]);
         table.row(["serving".to_owned(), shown(directory)]);
-        for (name, place) in
-            [("socket", socket), ("network", native), ("metrics", metrics), ("alien.py", jalien)]
-        {
+        for (name, place) in [
+            ("socket", socket),
+            ("network", native),
+            ("metrics", metrics),
+            ("alien.py", jalien),
+            ("xrootd", xrootd),
+        ] {
             if let Some(place) = place {
                 table.row([format!("  {name}"), place]);
             }

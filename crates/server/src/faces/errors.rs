@@ -42,18 +42,44 @@ pub fn errno(kind: ErrorKind) -> (&'static str, i32) {
     }
 }
 
+/// The number of a kind of error in the protocol of XRootD; none for what a client is told to ask again a little later.
+///
+/// None of them is one at which a client goes elsewhere and asks there: nobody else knows better.
+pub fn xrootd(kind: ErrorKind) -> Option<u32> {
+    use exacat_wire::xrootd::numbers::error;
+    Some(match kind {
+        ErrorKind::NotFound => error::NOT_FOUND,
+        ErrorKind::Exists | ErrorKind::NotEmpty => error::IT_EXISTS,
+        ErrorKind::NotDirectory => error::NOT_FILE,
+        ErrorKind::NotFile => error::IS_DIRECTORY,
+        ErrorKind::Denied | ErrorKind::Unauthenticated => error::NOT_AUTHORIZED,
+        ErrorKind::Invalid => error::ARG_INVALID,
+        ErrorKind::Conflict => error::CONFLICT,
+        ErrorKind::Quota => error::OVER_QUOTA,
+        ErrorKind::Limit => error::ARG_TOO_LONG,
+        ErrorKind::Busy => return None,
+        ErrorKind::Unavailable => error::NO_SERVER,
+        ErrorKind::Unknown => error::REQUEST_TIMED_OUT,
+        ErrorKind::Corrupt => error::CHECKSUM_ERROR,
+        ErrorKind::Internal => error::SERVER_ERROR,
+    })
+}
+
 /// The whole table as text, one line for each kind.
 pub fn table() -> String {
-    let mut text =
-        format!("{:<16} {:>4} {:>4} {:>5} {:<9} {}\n", "kind", "wire", "exit", "http", "errno", "retry");
+    let mut text = format!(
+        "{:<16} {:>4} {:>4} {:>5} {:<9} {:>6} {}\n",
+        "kind", "wire", "exit", "http", "errno", "xrootd", "retry"
+    );
     for kind in ErrorKind::ALL {
         text.push_str(&format!(
-            "{:<16} {:>4} {:>4} {:>5} {:<9} {}\n",
+            "{:<16} {:>4} {:>4} {:>5} {:<9} {:>6} {}\n",
             kind.name(),
             kind as u8,
             kind.exit_status(),
             http_status(kind),
             errno(kind).0,
+            xrootd(kind).map_or_else(|| "wait".to_owned(), |number| number.to_string()),
             if kind.is_retryable() { "yes" } else { "no" },
         ));
     }

@@ -4,6 +4,7 @@ pub mod errors;
 pub(crate) mod http;
 pub(crate) mod jalien;
 pub(crate) mod native;
+pub(crate) mod xrootd;
 
 use std::fmt::Display;
 

@@ -164,3 +164,43 @@ async fn what_is_booked_and_not_written_in_time_is_given_back() {
     assert_eq!(alien.fields("totalSize", "fquota", &["list"]).await, ["0"]);
     alien.done("access", &["-s", "11", "-m", MD5, "write", other]).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_site_of_the_clients_network_counts_until_it_says_another() {
+    let place = tempfile::tempdir().unwrap();
+    let networks = place.path().join("networks");
+    std::fs::write(&networks, "127.0.0.0/8 NEAR\n").unwrap();
+    let world = crate::alien::world_with(|settings| settings.networks = Some(networks)).await;
+    storage(&world).await;
+    let name = |number: u16| exacat_model::SeName::parse(&format!("ALICE::TEST::SE{number}")).unwrap();
+    let nearer = SeSettings {
+        name: name(2),
+        number: None,
+        prefix: None,
+        qos: None,
+        status: None,
+        distances: vec![(account("NEAR"), 0)],
+        only_new: false,
+    };
+    world.admin(Operation::SeSet(nearer)).await;
+    let replica = |number| exacat_model::operation::NewReplica {
+        se: name(number),
+        pfn: None,
+        state: exacat_model::ReplicaState::Available,
+    };
+    let file = exacat_model::operation::NewFile {
+        replicas: vec![replica(1), replica(2)],
+        ..exacat_model::operation::NewFile::named(crate::world::lfn("/near/f"))
+    };
+    let existing = exacat_model::operation::Existing::Refuse;
+    world.admin(Operation::Register { files: vec![file], parents: true, existing }).await;
+    let mut alien = Alien::admin(&world).await;
+    for (site, first) in [(None, 2), (Some("CERN"), 1), (Some(""), 2)] {
+        if let Some(site) = site {
+            let options: Vec<&str> = Some(site).into_iter().filter(|site| !site.is_empty()).collect();
+            alien.done("setSite", &options).await;
+        }
+        let told = alien.fields("seName", "whereis", &["/near/f"]).await;
+        assert_eq!(told[0], name(first).as_str(), "{site:?}");
+    }
+}

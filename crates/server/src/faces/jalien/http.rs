@@ -20,7 +20,6 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
-use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_tungstenite::WebSocketStream;
@@ -32,15 +31,12 @@ use super::connection::Connection;
 use super::repeats::Client;
 use super::shell::Shell;
 use super::{Face, connection};
+use crate::envelopes::{CONFIGURATION, KEYS};
 use crate::faces::errors::http_status;
 use crate::instruments::count;
 
 /// The place of the websocket.
 const WEBSOCKET: &str = "/websocket/json";
-/// Where the public keys of envelopes are.
-const KEYS: &str = "/.well-known/jwks.json";
-/// Where it is said where they are.
-const CONFIGURATION: &str = "/.well-known/openid-configuration";
 /// From one request to the next, headers included.
 const HEADER_TIME: Duration = Duration::from_secs(10);
 /// All requests of a connection until it becomes a websocket.
@@ -145,18 +141,14 @@ async fn answer(
                 text(status, &format!("{error}\n"))
             }
         },
-        KEYS => match face.keys.public() {
-            Ok(keys) => json(keys.to_string()),
-            Err(error) => {
+        path => match face.envelopes.told(path) {
+            Some(Ok(told)) => json(told),
+            Some(Err(error)) => {
                 tracing::error!(%error, "the keys of envelopes cannot be told");
                 text(StatusCode::SERVICE_UNAVAILABLE, "the keys cannot be told now\n")
             }
+            None => text(StatusCode::NOT_FOUND, &format!("not here: {WEBSOCKET} {CONFIGURATION} {KEYS}\n")),
         },
-        CONFIGURATION => {
-            let issuer = face.issuer.trim_end_matches('/');
-            json(json!({"issuer": issuer, "jwks_uri": format!("{issuer}{KEYS}")}).to_string())
-        }
-        _ => text(StatusCode::NOT_FOUND, &format!("not here: {WEBSOCKET} {CONFIGURATION} {KEYS}\n")),
     }
 }
 

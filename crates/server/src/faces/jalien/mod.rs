@@ -3,15 +3,13 @@
 //!
 //! [`http`] lets clients in by their certificates ([`certificates`], [`authority`]), [`connection`] holds the
 //! conversation of one, [`shell`] is where its commands are carried out, [`commands`] are these. What reads and writes
-//! files elsewhere gets [`envelope`]s.
+//! files elsewhere gets [`envelopes`](crate::envelopes).
 
 mod authority;
 mod certificates;
 mod commands;
 mod connection;
-mod envelope;
 mod http;
-mod keys;
 mod repeats;
 mod shell;
 mod subject;
@@ -31,13 +29,14 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::directory::{DataDirectory, write_private, write_public};
+use crate::envelopes::Envelopes;
 use crate::instruments::count;
+use crate::places::Places;
 use crate::service::{Phase, Service};
 use crate::settings::JalienSettings;
 use authority::{Authority, Holder};
 use certificates::Certificates;
 pub(crate) use certificates::KeyHolder;
-use keys::Keys;
 use repeats::Repeats;
 
 /// What the names and labels of storage elements were so long ago, they are still.
@@ -55,11 +54,10 @@ pub(crate) struct Face {
     service: Arc<Service>,
     clock: Arc<dyn Clock>,
     settings: JalienSettings,
-    /// What envelopes say of who issued them.
-    issuer: String,
+    envelopes: Arc<Envelopes>,
+    places: Arc<Places>,
     certificates: Certificates,
     authority: Arc<Authority>,
-    keys: Keys,
     repeats: Repeats,
     ses: Mutex<Option<SesAt>>,
 }
@@ -70,7 +68,8 @@ impl Face {
         service: Arc<Service>,
         clock: Arc<dyn Clock>,
         settings: JalienSettings,
-        address: SocketAddr,
+        envelopes: Arc<Envelopes>,
+        places: Arc<Places>,
         directory: &DataDirectory,
     ) -> Result<Arc<Self>> {
         let place = directory.jalien()?;
@@ -79,16 +78,14 @@ impl Face {
             Arc::new(Authority::open(place.join("authority.crt"), place.join("authority.key"), now)?);
         let certificates =
             Certificates::open(settings.authorities.clone(), settings.map.clone(), Arc::clone(&authority))?;
-        let keys = Keys::open(place, Arc::clone(&clock))?;
-        let issuer = settings.issuer.clone().unwrap_or_else(|| format!("https://{address}"));
         Ok(Arc::new(Face {
             service,
             clock,
             settings,
-            issuer,
+            envelopes,
+            places,
             certificates,
             authority,
-            keys,
             repeats: Repeats::default(),
             ses: Mutex::new(None),
         }))

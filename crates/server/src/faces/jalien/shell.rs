@@ -72,6 +72,8 @@ pub(super) struct Shell {
     pub face: Arc<Face>,
     pub shown: Shown,
     pub peer: SocketAddr,
+    /// Where its network is.
+    near: Option<AccountName>,
     asker: Asker,
     /// Whose certificate it is, without a role.
     pub base: Arc<Caller>,
@@ -94,6 +96,7 @@ impl Shell {
             base: Arc::clone(&asker.caller),
             asker,
             shown,
+            near: face.places.site_of(peer.ip()),
             peer,
             checked: Instant::now(),
             home: Lfn::root(),
@@ -168,8 +171,9 @@ impl Shell {
         self.standing.lock().directory = directory;
     }
 
+    /// Where the client says it is, or else where its network is.
     pub fn site(&self) -> Option<AccountName> {
-        self.standing.lock().site.clone()
+        self.standing.lock().site.clone().or_else(|| self.near.clone())
     }
 
     pub fn set_site(&mut self, site: Option<AccountName>) {

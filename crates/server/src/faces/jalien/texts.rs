@@ -4,7 +4,7 @@ use exacat_model::answer::Stat;
 use exacat_model::{Body, ChecksumAlgorithm, Checksums, Kind, TimeMs};
 use exacat_wire::jalien::path;
 
-use super::envelope::md5_text;
+use crate::envelopes::md5_text;
 
 fn moment(time: TimeMs) -> jiff::Timestamp {
     let ms = i64::try_from(time.0).unwrap_or(i64::MAX);

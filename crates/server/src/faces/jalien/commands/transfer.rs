@@ -1,5 +1,7 @@
 //! Reading and writing files elsewhere: where, and with what leave.
 
+use std::sync::Arc;
+
 use exacat_model::operation::{FileRef, SeChoice};
 use exacat_model::{
     AccountName, Answer, Checksum, ChecksumAlgorithm, Checksums, Guid, Lfn, Operation, SeName,
@@ -8,7 +10,7 @@ use exacat_wire::jalien::{Item, Options, errno};
 
 use super::replicas::{member, places};
 use super::{Command, missing, options};
-use crate::faces::jalien::envelope::{self, Access, Issue, Subject};
+use crate::envelopes::{Access, Sealed, Subject, is_own_place, md5_text};
 use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
 use crate::faces::jalien::texts;
 
@@ -94,12 +96,6 @@ async fn tell(shell: &mut Shell, place: Place<'_>) -> Outcome {
     let labels = se
         .map_or_else(String::new, |se| se.qos.iter().map(AccountName::as_str).collect::<Vec<_>>().join(", "));
     let prefix = se.map_or("", |se| se.prefix.as_str());
-    let issue = Issue {
-        issuer: shell.face.issuer.as_str(),
-        user: shell.user(),
-        now: shell.now(),
-        seconds: shell.face.settings.envelope_seconds,
-    };
     let subject = Subject {
         lfn: place.lfn,
         guid: place.guid,
@@ -108,8 +104,8 @@ async fn tell(shell: &mut Shell, place: Place<'_>) -> Outcome {
         size: place.size,
         md5: place.md5.as_ref(),
     };
-    let envelope = match envelope::is_own_place(&place.pfn, prefix, place.stored) {
-        true => envelope::seal(&shell.face.keys, issue, place.access, &subject)?,
+    let envelope = match is_own_place(&place.pfn, prefix, place.stored) {
+        true => shell.face.envelopes.seal(shell.user(), place.access, &subject)?,
         false => String::new(),
     };
     let url = match &place.member {
@@ -123,7 +119,7 @@ async fn tell(shell: &mut Shell, place: Place<'_>) -> Outcome {
         .with("se", place.se.as_str())
         .with("tags", format!("[{labels}]"))
         .with("nSEs", place.of.to_string())
-        .with("md5", place.md5.as_ref().map(envelope::md5_text).unwrap_or_default())
+        .with("md5", place.md5.as_ref().map(md5_text).unwrap_or_default())
         .with("size", place.size.to_string())
         .saying(url);
     shell.say(item).await
@@ -155,8 +151,12 @@ async fn read(shell: &mut Shell, text: &str, specs: &Specs, strict: bool) -> Out
         }
         found.push((se, replica.pfn));
     }
-    // Those that are wanted first, the others as they are.
-    found.sort_by_key(|(se, _)| !specs.wanted.contains(se));
+    // Those that are wanted first, and those at which others met with failure last; otherwise as they are.
+    let face = Arc::clone(&shell.face);
+    let doubtful = |se: &SeName| {
+        face.service.catalogue.storage_element(se).is_some_and(|se| face.places.is_doubtful(se.number))
+    };
+    found.sort_by_cached_key(|(se, _)| (!specs.wanted.contains(se), doubtful(se)));
     if found.is_empty() {
         return Err(Failure::new(errno::EBADFD, format!("No read PFNs for {lfn}")));
     }
@@ -284,7 +284,7 @@ async fn commit(shell: &mut Shell, given: Vec<String>) -> Outcome {
     // Positions count here, and what stands there may begin with a dash.
     let [sealed, rest @ ..] = given.as_slice() else { return Err(missing("commit")) };
     let word = |at: usize| rest.get(at).map(String::as_str).filter(|word| !word.is_empty());
-    let Some(sealed) = envelope::open_written(&shell.face.keys, sealed) else {
+    let Some(sealed) = shell.face.envelopes.open_written(sealed) else {
         return Err(refused("the envelope is none that was given out here"));
     };
     let other = |what: &str| refused(&format!("the envelope is for another {what}"));
@@ -339,7 +339,7 @@ async fn commit(shell: &mut Shell, given: Vec<String>) -> Outcome {
 const AGAIN_LATER: i32 = 110;
 
 /// Is the replica there that an envelope was for?
-async fn is_there(shell: &mut Shell, sealed: &envelope::Sealed) -> Outcome<bool> {
+async fn is_there(shell: &mut Shell, sealed: &Sealed) -> Outcome<bool> {
     let found = match places(shell, FileRef::Guid(sealed.guid)).await {
         Ok(found) => found,
         Err(failure) if failure.number == errno::ENOENT => return Ok(false),

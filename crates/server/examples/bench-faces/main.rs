@@ -1,5 +1,5 @@
 //! `make bench-faces`: how fast the face of JAliEn answers, in sessions as `alien.py` holds them: TLS, a websocket, one
-//! request after the other; and requests sent ahead. Server and clients share the machine; over the memory store, so that the
+//! request after the other; and requests sent ahead; and how fast the face of XRootD does ([`xroot`]). Server and clients share the machine; over the memory store, so that the
 //! face is what is measured.
 //!
 //! `bench-faces [SECONDS] [FILES]`: seconds for each measurement, files in the directory that is listed.
@@ -9,13 +9,15 @@
     reason = "a program for those who work on this, which tells figures"
 )]
 
+mod xroot;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exacat_model::operation::{Existing, NewFile, NewReplica, SeSettings};
 use exacat_model::{AccountName, Lfn, Operation, OperationId, ReplicaState, SeName};
-use exacat_server::{JalienSettings, RunningServer, Server, ServerSettings, StoreChoice};
+use exacat_server::{JalienSettings, RunningServer, Server, ServerSettings, StoreChoice, XrootdSettings};
 use futures::{SinkExt, StreamExt};
 use hdrhistogram::Histogram;
 use rustls::pki_types::pem::PemObject;
@@ -137,6 +139,8 @@ async fn main() {
     let mut settings = ServerSettings::new(&data);
     settings.store = StoreChoice::Memory;
     settings.jalien = Some(JalienSettings::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
+    settings.xrootd = Some(XrootdSettings::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
+    settings.catalogue.anonymous_reads = true;
     let server = Arc::new(Server::start(settings).await.unwrap());
     fill(&server, files).await;
     let requests = [
@@ -173,11 +177,18 @@ async fn main() {
             all.add(times.unwrap()).unwrap();
         }
         let many = all.len() as f64 / began.elapsed().as_secs_f64();
-        println!(
-            "{name:<8} {rate:>8.0}/s {:>8} {:>8} {piped:>10.0}/s {many:>10.0}/s {:>8}",
-            times.value_at_quantile(0.5),
-            times.value_at_quantile(0.99),
-            all.value_at_quantile(0.99)
-        );
+        line(name, rate, &times, piped, many, &all);
     }
+    drop(client);
+    xroot::run(server.addresses.xrootd.unwrap(), "/bench/file000000.root", time).await;
+}
+
+/// What came out, in a line.
+fn line(name: &str, rate: f64, times: &Histogram<u64>, piped: f64, many: f64, all: &Histogram<u64>) {
+    println!(
+        "{name:<8} {rate:>8.0}/s {:>8} {:>8} {piped:>10.0}/s {many:>10.0}/s {:>8}",
+        times.value_at_quantile(0.5),
+        times.value_at_quantile(0.99),
+        all.value_at_quantile(0.99)
+    );
 }

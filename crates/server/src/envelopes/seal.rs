@@ -1,5 +1,5 @@
-//! Envelopes: what a client shows to a storage element to read or write one file there. A signed token in the profile
-//! of the WLCG, as a stock xrootd server checks it; for the client it is a text.
+//! What an envelope says: a signed token in the profile of the WLCG, as a stock xrootd server checks it; for the client it
+//! is a text.
 
 use exacat_model::{Checksum, Guid, Lfn, Result, SeName, TimeMs};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const CLOCKS_DIFFER_SECONDS: u64 = 60;
 
 /// What may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(crate) enum Access {
     /// Read the file.
     Read,
     /// Write the file, which is not there yet.
@@ -39,7 +39,7 @@ impl Access {
 
 /// One file on one storage element.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     pub lfn: &'a Lfn,
     pub guid: Guid,
     pub se: &'a SeName,
@@ -59,7 +59,7 @@ pub(super) struct Issue<'a> {
 
 /// Is it where the file of this GUID, and nothing else, is kept? Only for that an envelope may be sealed: other places are what
 /// somebody once said, and may be those of another's file.
-pub(super) fn is_own_place(pfn: &str, prefix: &str, guid: Guid) -> bool {
+pub(crate) fn is_own_place(pfn: &str, prefix: &str, guid: Guid) -> bool {
     let derived = format!("{prefix}{}", guid.storage_path().as_str());
     match pfn.strip_prefix(&derived) {
         None => false,
@@ -106,14 +106,14 @@ pub(super) fn seal(keys: &Keys, issue: Issue<'_>, access: Access, of: &Subject<'
 }
 
 /// A checksum's digits.
-pub(super) fn md5_text(checksum: &Checksum) -> String {
+pub(crate) fn md5_text(checksum: &Checksum) -> String {
     checksum.digest().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What an envelope for writing allows. When it was sealed does not count: the booking lasts longer than the envelope,
 /// and a large file is being written for long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sealed {
+pub(crate) struct Sealed {
     pub lfn: Lfn,
     pub guid: Guid,
     pub se: SeName,
@@ -139,7 +139,7 @@ pub(super) fn open_written(keys: &Keys, text: &str) -> Option<Sealed> {
 }
 
 /// The path of a PFN, with one slash at its beginning: `root://host:1094//data/x` has `/data/x`.
-pub(super) fn path_of(pfn: &str) -> &str {
+fn path_of(pfn: &str) -> &str {
     let after_host = match pfn.split_once("://") {
         Some((_, rest)) => rest.find('/').map_or("", |at| &rest[at..]),
         None => pfn,

@@ -1,0 +1,64 @@
+//! Requests about the server, and about space.
+
+use exacat_model::answer::QuotaInfo;
+use exacat_model::operation::Owner;
+use exacat_model::{Answer, ChecksumAlgorithm, Lfn, Operation, SeStatus};
+use exacat_wire::xrootd::numbers::SERVER_VERSION;
+
+use super::asked::{Asking, Outcome, Response, unexpected};
+
+/// The configuration: a line for each name, which is the name itself if it means nothing here.
+pub(super) fn config(asking: &Asking, names: &[&str]) -> String {
+    let line = |name: &&str| match *name {
+        "version" => SERVER_VERSION.to_owned(),
+        "role" => "manager".to_owned(),
+        "chksum" => {
+            let kinds = ChecksumAlgorithm::ALL.into_iter().enumerate();
+            kinds.map(|(place, kind)| format!("{place}:{}", kind.name())).collect::<Vec<_>>().join(",")
+        }
+        "sitename" => asking.with.face.settings.name.clone().unwrap_or_else(|| "sitename".to_owned()),
+        // Nothing is read here, no connection is bound to another, no attribute is kept, and no file is open.
+        "bind_max" | "pio_max" | "readv_ior_max" | "readv_iov_max" | "tpc" | "fattr" => "0".to_owned(),
+        other => other.to_owned(),
+    };
+    names.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// How many storage elements there are to write to. Of their space nothing is known.
+pub(super) fn file_system(asking: &Asking) -> Response {
+    let ses = asking.with.face.service.catalogue.storage_elements();
+    let online = ses.iter().filter(|se| se.status == SeStatus::Online).count();
+    Response::Text(format!("{online} 0 0 0 0 0"))
+}
+
+/// What is used below a directory, and what the caller's quota leaves.
+pub(super) async fn space(asking: &Asking, lfn: Lfn) -> Outcome {
+    let used = match asking.ask(Operation::Du { lfns: vec![lfn] }).await? {
+        Answer::Usages(mut usages) => usages.pop().ok_or_else(unexpected)??.replica_bytes,
+        _ => return Err(unexpected()),
+    };
+    let left = if asking.is_somebody() { quota_left(asking).await? } else { None };
+    // 0 stands for what is not known, and -1 for no quota, as clients have it.
+    let (quota, free) = match left {
+        Some((quota, free)) => (quota.to_string(), free),
+        None => ("-1".to_owned(), 0),
+    };
+    let space = if left.is_some() { used.saturating_add(u128::from(free)) } else { 0 };
+    Ok(Response::Text(format!(
+        "oss.cgroup=public&oss.space={space}&oss.free={free}&oss.maxf={free}&oss.used={used}&oss.quota={quota}"
+    )))
+}
+
+/// The caller's own limit on bytes of replicas, and what is left of it.
+async fn quota_left(asking: &Asking) -> Outcome<Option<(u64, u64)>> {
+    let Answer::Quotas(quotas) = asking.ask(Operation::QuotaGet { owners: Vec::new() }).await? else {
+        return Err(unexpected());
+    };
+    let own =
+        |quota: &&QuotaInfo| matches!(&quota.owner, Owner::User(name) if name.as_str() == asking.user());
+    let Some(quota) = quotas.iter().find(own) else { return Ok(None) };
+    let Some(limit) = quota.replica_bytes else { return Ok(None) };
+    let taken = quota.used.replica_bytes.saturating_add(quota.reserved.replica_bytes);
+    let free = u128::from(limit).saturating_sub(taken);
+    Ok(Some((limit, u64::try_from(free).unwrap_or(u64::MAX))))
+}

@@ -1,0 +1,320 @@
+//! A request on its way to an answer: whose it is, what it asks of the catalogue, and how the outcome is written.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use exacat_model::{AccountName, Answer, Error, ErrorKind, Lfn, Operation, OperationId};
+use exacat_wire::xrootd::numbers::error;
+use exacat_wire::xrootd::{Asked, Fields, Request, RequestHeader, StreamId, response};
+use tokio::sync::mpsc;
+
+use super::client::by_token;
+use super::{Face, about, files, names};
+use crate::admission::{Bounded, Step};
+use crate::faces::errors;
+use crate::instruments::{OperationIndex, count};
+use crate::service::{Asker, Cancel, Work, items};
+
+/// What tokens of ours begin with; envelopes, and tokens for others, do not.
+const TOKEN_PREFIX: &str = "exa_";
+/// A client that is told to wait comes again after so many seconds.
+const WAIT_SECONDS: u32 = 1;
+
+/// A part of an answer on its way to the client.
+pub(super) struct Part {
+    pub bytes: Vec<u8>,
+    pub last: bool,
+}
+
+/// What the requests of a connection share.
+#[derive(Clone)]
+pub(super) struct Conversation {
+    pub face: Arc<Face>,
+    pub asker: Asker,
+    pub peer: IpAddr,
+    /// Where the client came to.
+    pub local: SocketAddr,
+    /// Where the client is.
+    pub site: Option<AccountName>,
+    /// Nobody else reads what the client sends, so it may show a token with a request.
+    pub is_private: bool,
+    pub cancel: Arc<Cancel>,
+    pub listings: Arc<Bounded>,
+    pub put: mpsc::Sender<Part>,
+}
+
+/// Why a request is not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Not now; the same again a little later.
+    Wait(String),
+    /// A number and a sentence.
+    Error(u32, String),
+}
+
+impl Refusal {
+    pub fn new(number: u32, sentence: impl Into<String>) -> Self {
+        Refusal::Error(number, sentence.into())
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match errors::xrootd(error.kind) {
+            Some(number) => Refusal::Error(number, error.message),
+            None => Refusal::Wait(error.message),
+        }
+    }
+}
+
+/// The catalogue gave an answer to something else than was asked.
+pub(super) fn unexpected() -> Refusal {
+    Refusal::new(error::SERVER_ERROR, "a defect of exacat: the answer is to something else")
+}
+
+/// What is answered.
+pub(super) enum Response {
+    /// It is done, and there is nothing to tell.
+    Done,
+    /// A text.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// The end of an answer, header and all; what came before it was sent.
+    Written(Vec<u8>),
+    /// Elsewhere, under the same path: host, port, and fields to go with it.
+    Host(String, u16, String),
+    /// Elsewhere, under another URL.
+    Url(String),
+}
+
+pub(super) type Outcome<T = Response> = Result<T, Refusal>;
+
+/// Answers a request.
+pub(super) async fn answer(with: Arc<Conversation>, header: RequestHeader, carried: Bytes) -> Vec<u8> {
+    let mut out = Vec::new();
+    let counts = &with.face.service.instruments.counts;
+    count(&counts.xrootd_requests);
+    match admitted(&with, &header, &carried).await {
+        Ok(response) => write(&mut out, header.stream, response),
+        Err(refusal) => {
+            match &refusal {
+                Refusal::Wait(_) => count(&counts.xrootd_waits),
+                Refusal::Error(..) => count(&counts.xrootd_failed),
+            }
+            refuse(&mut out, header.stream, &refusal);
+        }
+    }
+    out
+}
+
+fn write(out: &mut Vec<u8>, stream: StreamId, answer: Response) {
+    match answer {
+        Response::Done => response::write_ok(out, stream, &[]),
+        Response::Text(text) => response::write_text(out, stream, &text),
+        Response::Bytes(bytes) => response::write_ok(out, stream, &bytes),
+        Response::Written(bytes) => *out = bytes,
+        Response::Host(host, port, fields) => {
+            response::write_redirect_host(out, stream, &host, port, &fields);
+        }
+        Response::Url(url) => response::write_redirect_url(out, stream, &url),
+    }
+}
+
+/// Writes a refusal.
+pub(super) fn refuse(out: &mut Vec<u8>, stream: StreamId, refusal: &Refusal) {
+    match refusal {
+        Refusal::Wait(sentence) => response::write_wait(out, stream, WAIT_SECONDS, sentence),
+        Refusal::Error(number, sentence) => response::write_error(out, stream, *number, sentence),
+    }
+}
+
+async fn admitted(with: &Arc<Conversation>, header: &RequestHeader, carried: &Bytes) -> Outcome {
+    let service = &with.face.service;
+    let busy = crate::admission::busy;
+    let Some(bytes) = service.admission.request_bytes.take(carried.len()) else {
+        return Err(busy("bytes of requests").into());
+    };
+    let held = service.admit(&with.asker, 1)?;
+    let request = Request::parse(header, carried)?;
+    let deadline = Instant::now() + service.limits.deadline_max;
+    let asking =
+        Asking { with: Arc::clone(with), asker: with.asker.clone(), stream: header.stream, deadline };
+    let done = asking.carry_out(request, header).await;
+    drop((held, bytes));
+    done
+}
+
+/// One request being carried out.
+pub(super) struct Asking {
+    pub with: Arc<Conversation>,
+    pub stream: StreamId,
+    asker: Asker,
+    deadline: Instant,
+}
+
+impl Asking {
+    async fn carry_out(mut self, request: Request<'_>, header: &RequestHeader) -> Outcome {
+        let unsupported =
+            |what: &str| Err(Refusal::new(error::UNSUPPORTED, format!("{what} is not done by this server")));
+        match request {
+            Request::Ping | Request::EndSession | Request::Set => Ok(Response::Done),
+            Request::Stat { vfs: true, asked } => {
+                self.whose(asked.map(|asked| asked.fields).unwrap_or_default()).await?;
+                Ok(about::file_system(&self))
+            }
+            Request::Stat { asked: None, .. } | Request::OfOpenFile => Err(Refusal::new(
+                error::FILE_NOT_OPEN,
+                "no file is open here: open it, and be sent to where it is",
+            )),
+            Request::Stat { asked: Some(asked), .. } => {
+                let lfn = self.path(&asked).await?;
+                names::stat(&self, lfn).await
+            }
+            Request::Statx { asked } => {
+                let mut lfns = Vec::with_capacity(asked.len());
+                for asked in &asked {
+                    lfns.push(self.path(asked).await?);
+                }
+                names::kinds(&self, lfns).await
+            }
+            Request::Dirlist { stat, checksum, asked } => {
+                let lfn = self.path(&asked).await?;
+                let checksum = if checksum { Some(files::wanted(&asked)?) } else { None };
+                names::list(&self, lfn, stat, checksum).await
+            }
+            Request::Locate { any, asked } => {
+                let lfn = self.path(&asked).await?;
+                files::locate(&self, lfn, any).await
+            }
+            Request::Open { options, asked } => {
+                self.whose(asked.fields).await?;
+                files::open(&self, options, &asked).await
+            }
+            Request::Checksum(asked) => {
+                let lfn = self.path(&asked).await?;
+                files::checksum(&self, lfn, &asked).await
+            }
+            Request::Config { names } => Ok(Response::Text(about::config(&self, &names))),
+            Request::Space(asked) => {
+                let lfn = self.path(&asked).await?;
+                about::space(&self, lfn).await
+            }
+            Request::Mkdir { parents, mode, asked } => {
+                let lfn = self.path(&asked).await?;
+                names::mkdir(&self, lfn, parents, mode).await
+            }
+            Request::Rmdir(asked) => {
+                let lfn = self.path(&asked).await?;
+                names::remove(&self, lfn, true).await
+            }
+            Request::Rm(asked) => {
+                let lfn = self.path(&asked).await?;
+                names::remove(&self, lfn, false).await
+            }
+            Request::Mv { from, to } => {
+                let to = to.lfn()?;
+                let from = self.path(&from).await?;
+                names::rename(&self, from, to).await
+            }
+            Request::Chmod { mode, asked } => {
+                let lfn = self.path(&asked).await?;
+                names::chmod(&self, lfn, mode).await
+            }
+            Request::OtherQuery(kind) => {
+                let name = exacat_wire::xrootd::numbers::query::name(kind).unwrap_or("UNKNOWN");
+                unsupported(&format!("a query of the kind {name}"))
+            }
+            Request::Unsupported => unsupported(header.name()),
+            // Only before a client is known, and then it is answered by the connection.
+            Request::Protocol { .. } | Request::Login { .. } | Request::Auth(_) | Request::Unknown => {
+                Err(Refusal::new(error::INVALID_REQUEST, format!("{} makes no sense here", header.name())))
+            }
+        }
+    }
+
+    /// The path that is asked for, by whoever shows a token for it.
+    async fn path(&mut self, asked: &Asked<'_>) -> Outcome<Lfn> {
+        let lfn = asked.lfn()?;
+        self.whose(asked.fields).await?;
+        Ok(lfn)
+    }
+
+    /// A token that comes with a request says whose that is.
+    async fn whose(&mut self, fields: Fields<'_>) -> Outcome<()> {
+        if fields.0.is_empty() {
+            return Ok(());
+        }
+        let Some(token) = fields.bearers().find(|token| token.starts_with(TOKEN_PREFIX)) else {
+            return Ok(());
+        };
+        if !self.with.is_private {
+            return Err(Refusal::new(
+                error::TLS_REQUIRED,
+                "a token was sent for anybody to read: revoke it, and use roots:// with the new one",
+            ));
+        }
+        self.asker = by_token(&self.with.face.service, &token).await?;
+        Ok(())
+    }
+
+    /// Who asks.
+    pub fn user(&self) -> &str {
+        self.asker.caller.name().map_or("", |name| name.as_str())
+    }
+
+    /// Is it somebody?
+    pub fn is_somebody(&self) -> bool {
+        self.asker.caller.user().is_some()
+    }
+
+    /// Asks the catalogue.
+    pub async fn ask(&self, operation: Operation) -> exacat_model::Result<Answer> {
+        self.asked(operation, Step::First).await
+    }
+
+    async fn asked(&self, operation: Operation, step: Step) -> exacat_model::Result<Answer> {
+        let service = &self.with.face.service;
+        let (index, items) = (OperationIndex::of(&operation), items(&operation));
+        let mut id = OperationId([0; 16]);
+        if operation.writes() {
+            getrandom::fill(&mut id.0).map_err(|error| {
+                Error::new(ErrorKind::Unavailable, format!("the system gives no random bytes: {error}"))
+            })?;
+        }
+        let work = Work {
+            asker: self.asker.clone(),
+            id,
+            operation,
+            deadline: self.deadline,
+            cancel: Arc::clone(&self.with.cancel),
+            step,
+        };
+        let began = Instant::now();
+        let mut told = None;
+        service.run(work, |outcome| told = Some(outcome)).await;
+        let outcome = told.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, "the server stops")));
+        let kind = outcome.as_ref().err().map(|error| error.kind);
+        service.ended(&self.asker, index, kind, 1, items, began.elapsed());
+        outcome
+    }
+
+    /// The next page of a long answer; none at its end. `next` holds what is to be asked.
+    pub async fn page(&self, next: &mut Option<Operation>, first: bool) -> Outcome<Option<Answer>> {
+        let Some(operation) = next.take() else { return Ok(None) };
+        let step = if first { Step::First } else { Step::Next };
+        let answer = self.asked(operation.clone(), step).await?;
+        if let Some(cursor) = answer.next() {
+            *next = operation.resumed(cursor.clone());
+        }
+        Ok(Some(answer))
+    }
+
+    /// Sends a part of an answer; waits while the client has too many to read.
+    pub async fn put(&self, bytes: Vec<u8>) -> Outcome<()> {
+        let gone = |_| Refusal::new(error::CANCELLED, "the connection is gone");
+        self.with.put.send(Part { bytes, last: false }).await.map_err(gone)
+    }
+}

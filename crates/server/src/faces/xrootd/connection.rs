@@ -1,0 +1,519 @@
+//! One connection: the greeting, TLS if it comes to that, who it is; then requests, each answered as soon as it is done. What
+//! waits for nothing is answered at once and in order; what does, by a task, in whatever order they end.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use exacat_model::{Error, ErrorKind};
+use exacat_wire::xrootd::numbers::{ability, error, request, role};
+use exacat_wire::xrootd::{Decoder, Frame, Request, RequestHeader, StreamId, response};
+use futures::FutureExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::Face;
+use super::asked::{Conversation, Part, Refusal, answer, refuse};
+use super::client::{Known, is_trusted};
+use super::stream::Stream;
+use crate::admission::Bounded;
+use crate::instruments::count;
+use crate::service::{Cancel, Phase};
+
+/// Bytes for which there is room before a read. A connection on which nothing happens holds these.
+const READ_BYTES: usize = 4 << 10;
+/// Answers beyond so many bytes are written before further requests are looked at.
+const WRITE_BYTES: usize = 64 << 10;
+/// Parts of answers that wait to be written.
+const PARTS_WAITING_MAX: usize = 4;
+/// Credentials that a client may show before it is sent away.
+const TRIES_MAX: u32 = 4;
+/// How long the client may take to read that the connection ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Why a connection ends whose client reads nothing.
+const STALLED: &str = "the client does not read";
+
+/// Bytes that wait for a client to read them, counted as long as they do.
+struct Unread<'a> {
+    of: &'a AtomicU64,
+    bytes: u64,
+}
+
+impl<'a> Unread<'a> {
+    fn new(of: &'a AtomicU64, bytes: u64) -> Self {
+        of.fetch_add(bytes, Ordering::Relaxed);
+        Unread { of, bytes }
+    }
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What the client has to do before it can ask.
+enum Stage {
+    /// Say who it is.
+    Login,
+    /// Show that it is who it says.
+    Auth { user: String, about: String },
+    /// Nothing more.
+    Known(Arc<Conversation>, Known),
+}
+
+/// How a connection ends.
+enum End {
+    /// The client said so, or is gone.
+    Closed,
+    /// By us, and why.
+    Said(&'static str),
+}
+
+/// See the module.
+pub(super) struct Connection {
+    face: Arc<Face>,
+    stream: Stream,
+    peer: SocketAddr,
+    local: SocketAddr,
+    opened: Instant,
+    asked_last: Instant,
+    decoder: Decoder,
+    out: Vec<u8>,
+    stage: Stage,
+    tries: u32,
+    cancel: Arc<Cancel>,
+    listings: Arc<Bounded>,
+    waiting: usize,
+}
+
+impl Connection {
+    pub fn new(
+        face: Arc<Face>,
+        stream: Stream,
+        peer: SocketAddr,
+        local: SocketAddr,
+        opened: Instant,
+    ) -> Self {
+        let listings = Bounded::new(face.service.limits.xrootd_listings_max);
+        Connection {
+            face,
+            stream,
+            peer,
+            local,
+            opened,
+            asked_last: opened,
+            decoder: Decoder::new(),
+            out: Vec::new(),
+            stage: Stage::Login,
+            tries: 0,
+            cancel: Arc::new(Cancel::default()),
+            listings,
+            waiting: 0,
+        }
+    }
+
+    /// Holds the conversation to its end.
+    pub async fn run(mut self) {
+        let (put, parts) = mpsc::channel(PARTS_WAITING_MAX);
+        let mut tasks = JoinSet::new();
+        let end = self.converse(put, parts, &mut tasks).await;
+        let how = match end {
+            End::Closed => "closed by the client",
+            End::Said(why) => {
+                let _ = tokio::time::timeout(LAST_WORDS, self.last_words()).await;
+                why
+            }
+        };
+        tracing::debug!(peer = %self.peer, how, "connection ended");
+        if !matches!(self.stage, Stage::Known(..)) {
+            count(&self.face.service.instruments.counts.handshakes_failed);
+        }
+        // Reads stop; a write that was begun is seen to its end.
+        self.cancel.cancel();
+        drop(self);
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// Writes what there is to say, and waits until it was read: closing with bytes unread would make the system throw it away.
+    async fn last_words(&mut self) {
+        if self.flush().await.is_ok() && self.stream.shutdown().await.is_ok() {
+            let mut rest = [0; 4096];
+            while matches!(self.stream.read(&mut rest).await, Ok(read) if read > 0) {}
+        }
+    }
+
+    async fn converse(
+        &mut self,
+        put: mpsc::Sender<Part>,
+        mut parts: mpsc::Receiver<Part>,
+        tasks: &mut JoinSet<()>,
+    ) -> End {
+        let limits = Arc::clone(&self.face.service.limits);
+        let stopping = self.face.service.reached(Phase::Stopping);
+        tokio::pin!(stopping);
+        loop {
+            let serving = self.face.service.is_serving();
+            while serving && self.waiting < limits.xrootd_requests_max {
+                match self.decoder.frame() {
+                    Ok(None) => break,
+                    Ok(Some(Frame::Handshake)) => response::write_handshake(&mut self.out),
+                    Ok(Some(Frame::Request(header, carried))) => {
+                        self.asked_last = Instant::now();
+                        if let Some(end) = self.take(header, carried, &put, tasks).await {
+                            return end;
+                        }
+                    }
+                    Err(error) => {
+                        count(&self.face.service.instruments.counts.frames_refused);
+                        let Some(header) = self.decoder.broken_at() else {
+                            return End::Said("not a client of XRootD");
+                        };
+                        let stream = header.stream;
+                        response::write_error(&mut self.out, stream, error::ARG_TOO_LONG, &error.to_string());
+                        return End::Said("a request that is not well-formed");
+                    }
+                }
+                if self.out.len() >= WRITE_BYTES
+                    && let Err(end) = self.flush().await
+                {
+                    return end;
+                }
+            }
+            if let Err(end) = self.flush().await {
+                return end;
+            }
+            if self.waiting == 0 && !serving {
+                return End::Said("the server stops");
+            }
+            let (until, why) = match &self.stage {
+                Stage::Known(..) => (self.asked_last + limits.xrootd_idle_time, "nothing was asked for long"),
+                _ => (self.opened + limits.handshake_time, "it did not say who it is in time"),
+            };
+            let room = serving && self.waiting < limits.xrootd_requests_max;
+            let buffer = self.decoder.buffer();
+            if room && buffer.capacity() - buffer.len() < READ_BYTES {
+                buffer.reserve(READ_BYTES);
+            }
+            tokio::select! {
+                biased;
+                () = &mut stopping, if serving => {}
+                Some(part) = parts.recv(), if self.waiting > 0 => {
+                    self.said(part);
+                    while self.out.len() < WRITE_BYTES && let Ok(part) = parts.try_recv() {
+                        self.said(part);
+                    }
+                }
+                // What a task that panicked would have said is never said.
+                Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+                    if ended.is_err() {
+                        return End::Said("a defect of exacat");
+                    }
+                }
+                read = self.stream.read_buf(self.decoder.buffer()), if room => match read {
+                    Ok(read) if read > 0 => {
+                        let counts = &self.face.service.instruments.counts;
+                        counts.bytes_in.fetch_add(read as u64, Ordering::Relaxed);
+                    }
+                    _ => return End::Closed,
+                },
+                () = tokio::time::sleep_until(until.into()), if self.waiting == 0 => {
+                    if matches!(self.stage, Stage::Known(..)) {
+                        count(&self.face.service.instruments.counts.idle);
+                    }
+                    return End::Said(why);
+                }
+            }
+        }
+    }
+
+    /// Takes down what a task has to say.
+    fn said(&mut self, part: Part) {
+        self.out.extend_from_slice(&part.bytes);
+        if part.last {
+            self.waiting = self.waiting.saturating_sub(1);
+            self.asked_last = Instant::now();
+        }
+    }
+
+    /// Writes what there is to say, to a client that reads.
+    async fn flush(&mut self) -> Result<(), End> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let service = &self.face.service;
+        let stall = service.limits.output_stall;
+        let counts = &service.instruments.counts;
+        let unread = Unread::new(&service.instruments.output_bytes, self.out.len() as u64);
+        let mut written = 0;
+        let mut end = None;
+        while end.is_none() && written < self.out.len() {
+            match tokio::time::timeout(stall, self.stream.write(&self.out[written..])).await {
+                Ok(Ok(some)) if some > 0 => written += some,
+                Ok(_) => end = Some(End::Closed),
+                Err(_) => end = Some(End::Said(STALLED)),
+            }
+        }
+        if end.is_none() {
+            match tokio::time::timeout(stall, self.stream.flush()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => end = Some(End::Closed),
+                Err(_) => end = Some(End::Said(STALLED)),
+            }
+        }
+        drop(unread);
+        if matches!(end, Some(End::Said(_))) {
+            count(&counts.stalled);
+        }
+        counts.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
+        self.out.clear();
+        if self.out.capacity() > 2 * WRITE_BYTES {
+            // A long directory is no reason to hold on to so much.
+            self.out = Vec::new();
+        }
+        end.map_or(Ok(()), Err)
+    }
+
+    /// Takes a request down: answers it, or has it answered.
+    async fn take(
+        &mut self,
+        header: RequestHeader,
+        carried: Bytes,
+        put: &mpsc::Sender<Part>,
+        tasks: &mut JoinSet<()>,
+    ) -> Option<End> {
+        // Said once more it changes nothing: there are clients that ask again later.
+        if header.request == request::PROTOCOL && matches!(self.stage, Stage::Known(..)) {
+            let roles = self.roles(&header).await.0 & !(role::GO_TO_TLS | role::TLS_LOGIN);
+            response::write_protocol(&mut self.out, header.stream, roles);
+            return None;
+        }
+        let Stage::Known(conversation, known) = &mut self.stage else {
+            return self.introduce(header, &carried, put).await;
+        };
+        let service = &self.face.service;
+        if known.checked.elapsed() >= service.limits.revalidate {
+            if let Err(error) = known.check_again(service).await {
+                if matches!(error.kind, ErrorKind::Unauthenticated | ErrorKind::Denied) {
+                    count(&service.instruments.counts.revalidations_refused);
+                    refuse(&mut self.out, header.stream, &error.into());
+                    return Some(End::Said("what the client showed is good no more"));
+                }
+                refuse(&mut self.out, header.stream, &error.into());
+                return None;
+            }
+            if !Arc::ptr_eq(&known.asker.caller, &conversation.asker.caller) {
+                *conversation = Arc::new(Conversation {
+                    asker: known.asker.clone(),
+                    ..Conversation::clone(conversation)
+                });
+            }
+        }
+        let mut work: Pin<Box<dyn Future<Output = Vec<u8>> + Send>> =
+            Box::pin(answer(Arc::clone(conversation), header, carried));
+        match work.as_mut().now_or_never() {
+            Some(bytes) => self.out.extend_from_slice(&bytes),
+            None => {
+                self.waiting += 1;
+                let put = put.clone();
+                tasks.spawn(async move {
+                    let bytes = work.await;
+                    // If nobody takes it, the connection is gone.
+                    let _ = put.send(Part { bytes, last: true }).await;
+                });
+            }
+        }
+        None
+    }
+
+    /// What this server is to the client, and whether it goes on in TLS now.
+    async fn roles(&self, header: &RequestHeader) -> (u32, bool) {
+        let abilities = match Request::parse(header, &[]) {
+            Ok(Request::Protocol { abilities, .. }) => abilities,
+            _ => 0,
+        };
+        let roles = role::MANAGER | role::HAS_TLS;
+        if self.stream.is_secure() {
+            return (roles, false);
+        }
+        let able = abilities & (ability::TLS | ability::WANT_TLS) != 0;
+        let wants = abilities & ability::WANT_TLS != 0;
+        // Where something may be read without showing a token, nothing has to be kept from others.
+        let upgrade = able && (wants || !self.is_open().await);
+        if upgrade { (roles | role::GO_TO_TLS | role::TLS_LOGIN, true) } else { (roles, false) }
+    }
+
+    /// May the client come in without a token?
+    async fn is_open(&self) -> bool {
+        let peer = self.peer.ip();
+        is_trusted(&self.face, peer) || matches!(Known::by_place(&self.face, peer).await, Ok(Some(_)))
+    }
+
+    /// What a client says before it is known.
+    async fn introduce(
+        &mut self,
+        header: RequestHeader,
+        carried: &[u8],
+        put: &mpsc::Sender<Part>,
+    ) -> Option<End> {
+        let stream = header.stream;
+        let parsed = match Request::parse(&header, carried) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                refuse(&mut self.out, stream, &error.into());
+                return None;
+            }
+        };
+        match (parsed, &self.stage) {
+            (Request::Protocol { .. }, _) => {
+                let (roles, upgrade) = self.roles(&header).await;
+                response::write_protocol(&mut self.out, stream, roles);
+                if upgrade { self.secure().await } else { None }
+            }
+            (Request::Login { user, about, .. }, Stage::Login) => self.login(stream, user, about, put).await,
+            (Request::Auth(credentials), Stage::Auth { user, about }) => {
+                let (user, about) = (user.clone(), about.clone());
+                match Known::by_credentials(&self.face, credentials, self.peer.ip()).await {
+                    Ok(known) => {
+                        response::write_ok(&mut self.out, stream, &[]);
+                        self.let_in(known, &user, &about, put);
+                        None
+                    }
+                    Err(error) => self.not_let_in(stream, error),
+                }
+            }
+            (Request::Ping | Request::EndSession | Request::Set, _) => {
+                response::write_ok(&mut self.out, stream, &[]);
+                None
+            }
+            (_, stage) => {
+                let first = if matches!(stage, Stage::Login) { "log in" } else { "show who you are" };
+                let refusal = Refusal::new(
+                    error::INVALID_REQUEST,
+                    format!("{} before it is known who asks: {first} first", header.name()),
+                );
+                refuse(&mut self.out, stream, &refusal);
+                None
+            }
+        }
+    }
+
+    fn not_let_in(&mut self, stream: StreamId, error: Error) -> Option<End> {
+        count(&self.face.service.instruments.counts.authentications_refused);
+        tracing::info!(peer = %self.peer, %error, "not let in");
+        let refusal = match Refusal::from(error) {
+            Refusal::Error(error::NOT_AUTHORIZED, why) => Refusal::Error(error::AUTH_FAILED, why),
+            other => other,
+        };
+        refuse(&mut self.out, stream, &refusal);
+        self.tries += 1;
+        (self.tries >= TRIES_MAX).then_some(End::Said("nothing that it showed was good"))
+    }
+
+    /// Goes on in TLS.
+    async fn secure(&mut self) -> Option<End> {
+        if let Err(end) = self.flush().await {
+            return Some(end);
+        }
+        // Whoever had sent something ahead could have had it put there by somebody on the way.
+        if self.decoder.waiting() > 0 {
+            return Some(End::Said("something was sent ahead of TLS"));
+        }
+        let Stream::Plain(stream) = std::mem::replace(&mut self.stream, Stream::Gone) else {
+            return Some(End::Closed);
+        };
+        let left = self.face.service.limits.handshake_time.saturating_sub(self.opened.elapsed());
+        match tokio::time::timeout(left, self.face.acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                self.stream = Stream::Secure(Box::new(stream));
+                None
+            }
+            Ok(Err(error)) => {
+                tracing::info!(peer = %self.peer, %error, "TLS handshake failed");
+                Some(End::Closed)
+            }
+            Err(_) => {
+                tracing::info!(peer = %self.peer, "TLS handshake took too long");
+                Some(End::Closed)
+            }
+        }
+    }
+
+    /// Lets in who needs to show nothing; tells others what they may show.
+    async fn login(
+        &mut self,
+        stream: StreamId,
+        user: String,
+        about: String,
+        put: &mpsc::Sender<Part>,
+    ) -> Option<End> {
+        let peer = self.peer.ip();
+        let place = match Known::by_place(&self.face, peer).await {
+            Ok(place) => place,
+            Err(error) => return self.not_let_in(stream, error),
+        };
+        let trusted = is_trusted(&self.face, peer);
+        let mut session = [0; 16];
+        if getrandom::fill(&mut session).is_err() {
+            return Some(End::Said("the system gives no random bytes"));
+        }
+        let mut protocols = String::new();
+        if self.stream.is_secure() {
+            protocols.push_str(TOKENS);
+        }
+        if trusted {
+            protocols.push_str(ACCOUNTS);
+        }
+        match place {
+            Some(known) if protocols.is_empty() => {
+                response::write_login(&mut self.out, stream, session, "");
+                self.let_in(known, &user, &about, put);
+                return None;
+            }
+            Some(_) => protocols.push_str(PLACES),
+            None => {}
+        }
+        if protocols.is_empty() {
+            count(&self.face.service.instruments.counts.authentications_refused);
+            let refusal = Refusal::new(
+                error::TLS_REQUIRED,
+                "a token is needed, and is taken over TLS only: use roots://",
+            );
+            refuse(&mut self.out, stream, &refusal);
+            return Some(End::Said("a token is needed, and the client has no TLS"));
+        }
+        response::write_login(&mut self.out, stream, session, &protocols);
+        self.stage = Stage::Auth { user, about };
+        None
+    }
+
+    fn let_in(&mut self, known: Known, user: &str, about: &str, put: &mpsc::Sender<Part>) {
+        let secure = self.stream.is_secure();
+        tracing::debug!(peer = %self.peer, user = known.name(), says = user, program = about, secure, "let in");
+        self.decoder.known();
+        let conversation = Conversation {
+            face: Arc::clone(&self.face),
+            asker: known.asker.clone(),
+            peer: self.peer.ip(),
+            local: self.local,
+            site: self.face.places.site_of(self.peer.ip()),
+            is_private: secure || self.peer.ip().to_canonical().is_loopback(),
+            cancel: Arc::clone(&self.cancel),
+            listings: Arc::clone(&self.listings),
+            put: put.clone(),
+        };
+        self.stage = Stage::Known(Arc::new(conversation), known);
+    }
+}
+
+/// A token: not before a time, of so many bytes at most.
+const TOKENS: &str = "&P=ztn,0:4096:";
+/// The account that the client runs as.
+const ACCOUNTS: &str = "&P=unix";
+/// The address that it comes from.
+const PLACES: &str = "&P=host";

@@ -1,0 +1,251 @@
+//! Requests about files: where they are, their checksums, and to open them, which is to be sent to one of those places.
+
+use std::sync::Arc;
+
+use exacat_model::answer::Whereis;
+use exacat_model::operation::FileRef;
+use exacat_model::{
+    Answer, ChecksumAlgorithm, ErrorKind, Guid, Kind, Lfn, Operation, Se, SeNumber, SeStatus,
+};
+use exacat_wire::xrootd::Asked;
+use exacat_wire::xrootd::numbers::{error, open as options};
+use exacat_wire::xrootd::path::escaped;
+
+use super::asked::{Asking, Outcome, Refusal, Response, unexpected};
+use super::names::stat_of;
+use super::targets::Target;
+use crate::envelopes::{Access, Subject, is_own_place};
+use crate::instruments::count;
+
+/// The field that says which file it is: a client that comes back may have the PFN's path in place of the LFN's.
+const LFN_FIELD: &str = "exacat.lfn";
+/// The field with the numbers of the storage elements that a client was sent to.
+const SES_FIELD: &str = "exacat.ses";
+/// The field that says which checksum is wanted.
+const CHECKSUM_FIELD: &str = "cks.type";
+/// What a client says in `triedrc` of a host that has not the file: that tells nothing of the others there.
+const NOT_THERE: &str = "enoent";
+/// What separates a PFN from the member of the archive that is at it.
+const MEMBER_MARK: &str = "?ZIP=";
+
+/// The checksum that a request is about.
+pub(super) fn wanted(asked: &Asked<'_>) -> Outcome<ChecksumAlgorithm> {
+    let Some(name) = asked.fields.get(CHECKSUM_FIELD) else { return Ok(ChecksumAlgorithm::Adler32) };
+    named(name).ok_or_else(|| {
+        let known = ChecksumAlgorithm::ALL.map(ChecksumAlgorithm::name).join(", ");
+        Refusal::new(error::UNSUPPORTED, format!("no checksums of the kind {name:.20?} are kept ({known})"))
+    })
+}
+
+fn named(name: &str) -> Option<ChecksumAlgorithm> {
+    ChecksumAlgorithm::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(name))
+}
+
+/// A checksum of a file: the one that is asked for, or, if none is, any that is known.
+pub(super) async fn checksum(asking: &Asking, lfn: Lfn, asked: &Asked<'_>) -> Outcome {
+    let algorithm = wanted(asked)?;
+    let is_named = asked.fields.get(CHECKSUM_FIELD).is_some();
+    let stat = stat_of(asking, lfn, true).await?;
+    let Some(file) = stat.entry.file() else {
+        return Err(not_a_file(&stat.lfn, stat.entry.kind()));
+    };
+    let known = file.checksums.get(algorithm);
+    let known = known.or_else(|| file.checksums.iter().next().filter(|_| !is_named));
+    match known {
+        Some(checksum) => {
+            let text = checksum.to_string();
+            let (name, digits) = text.split_once(':').unwrap_or((algorithm.name(), &text));
+            Ok(Response::Text(format!("{name} {digits}")))
+        }
+        None => Err(Refusal::new(
+            error::UNSUPPORTED,
+            format!("no {} is known of {}", if is_named { algorithm.name() } else { "checksum" }, stat.lfn),
+        )),
+    }
+}
+
+fn not_a_file(lfn: &Lfn, kind: Kind) -> Refusal {
+    let number = if kind == Kind::Directory { error::IS_DIRECTORY } else { error::NOT_FILE };
+    Refusal::new(number, format!("{lfn} is a {}, not a file", kind.name()))
+}
+
+/// Where a file is, the best first.
+async fn places(asking: &Asking, lfn: Lfn) -> Outcome<exacat_model::Result<Whereis>> {
+    let site = asking.with.site.clone();
+    match asking.ask(Operation::Whereis { files: vec![FileRef::Lfn(lfn)], site }).await? {
+        Answer::Whereis(mut found) => found.pop().ok_or_else(unexpected),
+        _ => Err(unexpected()),
+    }
+}
+
+/// A replica that a client of this protocol can be sent to.
+struct Offer<'a> {
+    se: Arc<Se>,
+    pfn: &'a str,
+    target: Target<'a>,
+}
+
+/// The replicas of a file that can be read by this protocol: those at which others met with failure of late last, otherwise
+/// in the order of the catalogue.
+fn offers<'a>(asking: &Asking, whereis: &'a Whereis) -> Vec<Offer<'a>> {
+    let face = &asking.with.face;
+    let mut offers: Vec<Offer<'a>> = whereis
+        .replicas
+        .iter()
+        .filter_map(|replica| {
+            let se = face.service.catalogue.storage_element(replica.se.as_ref()?)?;
+            let target = Target::parse(&replica.pfn)?;
+            (se.status != SeStatus::Offline).then_some(Offer { se, pfn: &replica.pfn, target })
+        })
+        .collect();
+    offers.sort_by_cached_key(|offer| face.places.is_doubtful(offer.se.number));
+    offers
+}
+
+fn none_left(whereis: &Whereis, lfn: &Lfn) -> Refusal {
+    let why = match whereis.replicas.is_empty() {
+        true => "no replica of it can be read",
+        false => {
+            "each of its replicas was tried, is on a storage element that is offline, or is not to be had by root://"
+        }
+    };
+    Refusal::new(error::NO_REPLICAS, format!("{lfn}: {why}"))
+}
+
+/// Opens a file: sends the client to the best replica that it was not sent to already.
+pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcome {
+    if how & options::WRITING != 0 {
+        return Err(Refusal::new(
+            error::UNSUPPORTED,
+            "files are not written by this protocol: nobody would tell the catalogue when they are whole. Upload with \
+             alien.py, or write to a storage element and register the file with `exacat register`",
+        ));
+    }
+    let with = &asking.with;
+    let counts = &with.face.service.instruments.counts;
+    let came_back = asked.fields.tried().next().is_some();
+    let given = asked.fields.values(LFN_FIELD).next().filter(|_| came_back);
+    let lfn = match given {
+        Some(given) => Lfn::parse(&given)?,
+        None => asked.lfn()?,
+    };
+    let mut tried: Vec<SeNumber> = Vec::new();
+    if came_back {
+        count(&counts.xrootd_retried);
+        let numbers = asked.fields.values(SES_FIELD).filter_map(|number| number.parse().ok());
+        tried.extend(numbers.map(SeNumber));
+        let why = asked.fields.values("triedrc").last();
+        if let (Some(last), false) = (tried.last(), why.is_some_and(|why| why == NOT_THERE))
+            && with.face.service.catalogue.storage_element_numbered(*last).is_some()
+        {
+            with.face.places.failed(*last, with.peer);
+        }
+    }
+    let whereis = match places(asking, lfn.clone()).await? {
+        Ok(whereis) => whereis,
+        Err(error) if error.kind == ErrorKind::NotFile => {
+            return Err(Refusal::new(error::IS_DIRECTORY, error.message));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if whereis.replicas.iter().any(|replica| replica.pfn.contains(MEMBER_MARK))
+        && let Some(refusal) = in_archive(asking, lfn.clone()).await?
+    {
+        return Err(refusal);
+    }
+    // A client that does not say where it was sent to says at least which hosts it tried.
+    let was_tried = |offer: &Offer<'_>| match came_back && tried.is_empty() {
+        true => asked.fields.tried().any(|host| host == offer.target.host),
+        false => tried.contains(&offer.se.number),
+    };
+    let Some(offer) = offers(asking, &whereis).into_iter().find(|offer| !was_tried(offer)) else {
+        return Err(none_left(&whereis, &lfn));
+    };
+    tried.push(offer.se.number);
+    count(&counts.xrootd_redirects);
+    redirect(asking, &lfn, &whereis, &offer, &tried)
+}
+
+/// What is said of a member of an archive, if it is one: the client would be given all of the archive in its place.
+async fn in_archive(asking: &Asking, lfn: Lfn) -> Outcome<Option<Refusal>> {
+    let stat = stat_of(asking, lfn, true).await?;
+    let inside = stat.entry.file().and_then(|file| {
+        file.replicas.iter().find_map(|replica| match &replica.location {
+            exacat_model::Location::Member { archive, member } => Some((*archive, member.as_str())),
+            _ => None,
+        })
+    });
+    let Some((archive, member)) = inside else { return Ok(None) };
+    let archive = match name_of(asking, archive).await? {
+        Some(lfn) => lfn.to_string(),
+        None => archive.to_string(),
+    };
+    Ok(Some(Refusal::new(
+        error::UNSUPPORTED,
+        format!("{} is inside the archive {archive}: read it as {archive}?xrdcl.unzip={member}", stat.lfn),
+    )))
+}
+
+async fn name_of(asking: &Asking, guid: Guid) -> Outcome<Option<Lfn>> {
+    match asking.ask(Operation::Lfns { guids: vec![guid] }).await? {
+        Answer::Lfns(mut found) => Ok(found.pop().and_then(Result::ok)),
+        _ => Err(unexpected()),
+    }
+}
+
+fn redirect(asking: &Asking, lfn: &Lfn, whereis: &Whereis, offer: &Offer<'_>, tried: &[SeNumber]) -> Outcome {
+    let tried: Vec<String> = tried.iter().map(|number| number.0.to_string()).collect();
+    let mut fields = format!("{SES_FIELD}={}", tried.join(","));
+    if is_own_place(offer.pfn, &offer.se.prefix, whereis.guid) {
+        let subject = Subject {
+            lfn,
+            guid: whereis.guid,
+            se: &offer.se.name,
+            pfn: offer.pfn,
+            size: whereis.size.unwrap_or(0),
+            md5: whereis.checksums.get(ChecksumAlgorithm::Md5),
+        };
+        let envelope = asking.with.face.envelopes.seal(asking.user(), Access::Read, &subject)?;
+        fields.push_str("&authz=Bearer%20");
+        fields.push_str(&envelope);
+    }
+    if offer.target.is_at(lfn) {
+        let (host, port) = (offer.target.host.to_owned(), offer.target.port);
+        return Ok(Response::Host(host, port, offer.target.with(&fields)));
+    }
+    fields.push_str(&format!("&{LFN_FIELD}={}", escaped(lfn.as_str())));
+    Ok(Response::Url(offer.target.url(&fields)))
+}
+
+/// Where a file is; of a directory, or of anything at all, that it is to be asked here.
+pub(super) async fn locate(asking: &Asking, lfn: Lfn, any: bool) -> Outcome {
+    let this = || Ok(Response::Text(format!("Sw{}", here(asking))));
+    if any {
+        return this();
+    }
+    let whereis = match places(asking, lfn.clone()).await? {
+        Ok(whereis) => whereis,
+        Err(error) if error.kind == ErrorKind::NotFile => return this(),
+        Err(error) => return Err(error.into()),
+    };
+    let mut found: Vec<String> = Vec::new();
+    for offer in offers(asking, &whereis) {
+        let place = format!("Sr{}", offer.target.address());
+        if !found.contains(&place) {
+            found.push(place);
+        }
+    }
+    if found.is_empty() {
+        return Err(none_left(&whereis, &lfn));
+    }
+    Ok(Response::Text(found.join(" ")))
+}
+
+/// Where this server is, for a client that came to it.
+pub(super) fn here(asking: &Asking) -> String {
+    let local = asking.with.local;
+    match &asking.with.face.settings.name {
+        Some(name) => format!("{name}:{}", local.port()),
+        None => std::net::SocketAddr::new(local.ip().to_canonical(), local.port()).to_string(),
+    }
+}

@@ -1,0 +1,20 @@
+//! The face of XRootD from outside: what clients are answered, where they are sent, who is let in, its limits at their
+//! edges, and clients that mean no good.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[allow(dead_code, reason = "shared with the tests of the native protocol")]
+#[path = "../native/client.rs"]
+mod client;
+mod conversation;
+mod hostile;
+mod identity;
+mod opening;
+mod root;
+#[allow(dead_code, reason = "shared with the tests of the native protocol")]
+#[path = "../native/world.rs"]
+mod world;

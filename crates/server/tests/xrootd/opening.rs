@@ -1,0 +1,188 @@
+//! Files are opened where their bytes are: at the best place, and then at the next.
+
+use base64::Engine;
+use exacat_model::Operation;
+use exacat_model::operation::{Existing, FileRef, NewFile, SeSettings};
+use exacat_wire::xrootd::numbers::{error, request};
+
+use crate::root::{GUID, Root, body_at, file, se, storage, world, world_with};
+use crate::world::{World, lfn};
+
+/// The host of the URL that a client is sent to, and the fields behind it.
+async fn sent(root: &mut Root, path: &str) -> (String, String) {
+    let (port, url) = root.open(path).await.redirect();
+    assert_eq!(port, -1, "{url}");
+    let (place, fields) = url.strip_prefix("root://").unwrap().split_once('?').unwrap();
+    let (host, _) = place.split_once(':').unwrap();
+    (host.to_owned(), fields.to_owned())
+}
+
+fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
+    fields.split('&').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+}
+
+fn scope(fields: &str) -> String {
+    let token = field(fields, "authz").unwrap().strip_prefix("Bearer%20").unwrap();
+    let claims = token.split('.').nth(1).unwrap();
+    let claims = base64::prelude::BASE64_URL_SAFE_NO_PAD.decode(claims).unwrap();
+    let claims: serde_json::Value = serde_json::from_slice(&claims).unwrap();
+    claims["scope"].as_str().unwrap().to_owned()
+}
+
+async fn set_status(world: &World, number: u16, status: exacat_model::SeStatus) {
+    let set = SeSettings {
+        name: se(number),
+        number: None,
+        prefix: None,
+        qos: None,
+        status: Some(status),
+        distances: Vec::new(),
+        only_new: false,
+    };
+    world.admin(Operation::SeSet(set)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_is_sent_from_place_to_place_until_none_is_left() {
+    let world = world().await;
+    storage(&world, 3).await;
+    file(&world, "/d/a b,c", GUID, &[(1, None), (2, None), (3, None)]).await;
+    let mut root = Root::anonymous(&world).await;
+    let (host, fields) = sent(&mut root, "/d/a b,c").await;
+    assert_eq!(host, "se1.example");
+    assert_eq!(
+        scope(&fields),
+        format!("storage.read:/data{}", exacat_model::Guid::parse(GUID).unwrap().storage_path().as_str())
+    );
+    assert_eq!(
+        (field(&fields, "exacat.ses"), field(&fields, "exacat.lfn")),
+        (Some("1"), Some("/d/a%20b%2Cc"))
+    );
+    // A client that opens it anew, with what it was given before, begins at the beginning.
+    assert_eq!(sent(&mut root, &format!("/d/a b,c?{fields}")).await.0, "se1.example");
+    // One that comes back with the LFN, then one that comes back with the path of the PFN, fields joined.
+    let (host, again) = sent(&mut root, &format!("/d/a b,c?{fields}&tried=se1.example&triedrc=ioerr")).await;
+    assert_eq!((host.as_str(), field(&again, "exacat.ses")), ("se2.example", Some("1,2")));
+    let joined = "exacat.lfn=/d/a%20b%2Cc,/d/a%20b%2Cc&exacat.ses=1,1,2&authz=Bearer%20a.b.c,Bearer%20d.e.f";
+    let path = format!("/data/06/x?{joined}&tried=se1.example,se2.example&triedrc=ioerr,enoent");
+    let (host, last) = sent(&mut root, &path).await;
+    assert_eq!((host.as_str(), field(&last, "exacat.ses")), ("se3.example", Some("1,1,2,3")));
+    let (number, why) = root.open(&format!("/d/a b,c?{last}&tried=se3.example")).await.error();
+    assert_eq!(number, error::NO_REPLICAS, "{why}");
+    // Without our fields it says at least which hosts it tried.
+    assert_eq!(sent(&mut root, "/d/a b,c?tried=se1.example,se3.example").await.0, "se2.example");
+    let told = root.on(request::LOCATE, "/d/a b,c").await.text();
+    assert_eq!(told, "Srse1.example:1095 Srse2.example:1095 Srse3.example:1095");
+    assert_eq!(world.figure("server", "xrootd_retried").await, 4);
+    assert!(world.figure("server", "xrootd_redirects").await >= 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn coming_back_opens_no_door() {
+    let world = world().await;
+    storage(&world, 1).await;
+    file(&world, "/secret/a", GUID, &[(1, None)]).await;
+    let mode = exacat_model::operation::Attribute::Mode(exacat_model::Mode::new(0o700).unwrap());
+    world.admin(Operation::SetAttributes { lfns: vec![lfn("/secret")], attributes: vec![mode] }).await;
+    world.files("/d", 1).await;
+    let mut root = Root::anonymous(&world).await;
+    for path in [
+        "/secret/a",
+        "/d/f000000?exacat.lfn=/secret/a&tried=x",
+        "/d/f000000?exacat.lfn=%2Fsecret%2Fa&tried=x",
+    ] {
+        assert_eq!(root.open(path).await.error().0, error::NOT_AUTHORIZED, "{path}");
+    }
+    assert_eq!(root.open("/d/f000000?exacat.lfn=../x&tried=x").await.error().0, error::ARG_INVALID);
+    assert_eq!(root.fails(request::LOCATE, [0; 16], "/secret/a").await, error::NOT_AUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn places_that_are_not_the_files_own_get_no_envelope() {
+    let world = world().await;
+    storage(&world, 2).await;
+    let other = "6d9a8f1e-5607-11ee-90f9-6c02e09897e9";
+    let places = [(1, Some("root://se1.example:1095//elsewhere/f?x=y")), (2, Some("https://se2.example/f"))];
+    file(&world, "/d/a", GUID, &places).await;
+    file(&world, "/same/path", other, &[(1, Some("root://se1.example:1095//same/path"))]).await;
+    let mut root = Root::anonymous(&world).await;
+    let (port, url) = root.open("/d/a").await.redirect();
+    assert_eq!(port, -1);
+    assert_eq!(url, "root://se1.example:1095//elsewhere/f?x=y&exacat.ses=1&exacat.lfn=/d/a");
+    assert_eq!(root.open("/d/a?tried=se1.example&exacat.ses=1").await.error().0, error::NO_REPLICAS);
+    // Where the path is the name any client can follow.
+    let (port, host) = root.open("//same/path").await.redirect();
+    assert_eq!((port, host.as_str()), (1095, "se1.example?exacat.ses=1"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_opened_is_said_to_be() {
+    let world = world().await;
+    storage(&world, 1).await;
+    file(&world, "/d/archive.zip", GUID, &[(1, None)]).await;
+    let member = NewFile {
+        member_of: Some((FileRef::Lfn(lfn("/d/archive.zip")), "in/side.txt".to_owned())),
+        size: Some(3),
+        ..NewFile::named(lfn("/d/member"))
+    };
+    world.admin(Operation::Register { files: vec![member], parents: true, existing: Existing::Refuse }).await;
+    world.files("/d", 1).await;
+    let mut root = Root::admin(&world).await;
+    assert_eq!(root.open("/d").await.error().0, error::IS_DIRECTORY);
+    assert_eq!(root.open("/nope").await.error().0, error::NOT_FOUND);
+    assert_eq!(root.open("/d/f000000").await.error().0, error::NO_REPLICAS);
+    let (number, why) = root.open("/d/member").await.error();
+    assert_eq!(number, error::UNSUPPORTED, "it would be given the whole archive");
+    assert!(why.contains("/d/archive.zip?xrdcl.unzip=in/side.txt"), "{why}");
+    assert_eq!(sent(&mut root, "/d/archive.zip").await.0, "se1.example");
+    // xrdcp, gfal and xrdcp --posc writing.
+    for how in [0x0462, 0x1462, 0x1562, 0x8000, 0x0008] {
+        let answer = root.call(request::OPEN, body_at(2, how), b"/d/new?oss.asize=3").await;
+        assert_eq!(answer.error().0, error::UNSUPPORTED, "{how:x}");
+    }
+    assert_eq!(root.fails(request::STAT, [0; 16], "/d/new").await, error::NOT_FOUND, "nothing came of it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_nearest_place_is_first_and_what_is_offline_or_broken_is_not() {
+    let place = tempfile::tempdir().unwrap();
+    let networks = place.path().join("networks");
+    std::fs::write(&networks, "127.0.0.0/8 SITE3\n").unwrap();
+    let world = world_with(|settings| settings.networks = Some(networks)).await;
+    storage(&world, 3).await;
+    file(&world, "/d/a", GUID, &[(1, None), (2, None), (3, None)]).await;
+    let mut root = Root::anonymous(&world).await;
+    let (host, fields) = sent(&mut root, "/d/a").await;
+    assert_eq!(host, "se3.example", "the client's site by its network");
+    // Failures of several clients put it behind the others; that a file is not there says nothing.
+    let failed = |why: &str| format!("/d/a?{fields}&tried=se3.example&triedrc={why}");
+    for _ in 0..5 {
+        sent(&mut root, &failed("enoent")).await;
+    }
+    assert_eq!(sent(&mut root, "/d/a").await.0, "se3.example");
+    for _ in 0..5 {
+        sent(&mut root, &failed("ioerr")).await;
+    }
+    assert_eq!(sent(&mut root, "/d/a").await.0, "se3.example", "one client is one client");
+    set_status(&world, 3, exacat_model::SeStatus::Offline).await;
+    assert_eq!(sent(&mut root, "/d/a").await.0, "se1.example");
+    assert_eq!(root.on(request::LOCATE, "/d/a").await.text(), "Srse1.example:1095 Srse2.example:1095");
+    for number in [1, 2] {
+        set_status(&world, number, exacat_model::SeStatus::Offline).await;
+    }
+    assert_eq!(root.open("/d/a").await.error().0, error::NO_REPLICAS);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_are_to_be_asked_for_here() {
+    let world =
+        world_with(|settings| settings.xrootd.as_mut().unwrap().name = Some("c.example".into())).await;
+    world.files("/d", 1).await;
+    let mut root = Root::anonymous(&world).await;
+    let port = world.server.addresses.xrootd.unwrap().port();
+    for path in ["/d", "*/d", "*", "*/nope"] {
+        assert_eq!(root.on(request::LOCATE, path).await.text(), format!("Swc.example:{port}"), "{path}");
+    }
+    assert_eq!(root.fails(request::LOCATE, [0; 16], "/nope").await, error::NOT_FOUND);
+    assert_eq!(root.fails(request::LOCATE, [0; 16], "/d/f000000").await, error::NO_REPLICAS);
+}

@@ -1,0 +1,303 @@
+//! A client of the face, for tests: it says exactly what a test wants said.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use exacat_model::operation::{Existing, NewFile, NewReplica, SeSettings};
+use exacat_model::{Checksum, Checksums, Guid, Operation, Pfn, ReplicaState, SeName};
+use exacat_server::{ServerSettings, XrootdSettings};
+use exacat_wire::xrootd::numbers::{ability, query, request, role, status};
+use exacat_wire::xrootd::response::ResponseHeader;
+use exacat_wire::xrootd::{HANDSHAKE, StreamId, write_request};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::client::{Stream, soon};
+use crate::world::{World, lfn};
+
+/// A server that anybody may read from.
+pub async fn world() -> World {
+    world_with(|_| {}).await
+}
+
+/// The same, with other settings.
+pub async fn world_with(set: impl FnOnce(&mut ServerSettings)) -> World {
+    World::with(|settings| {
+        settings.catalogue.anonymous_reads = true;
+        settings.xrootd = Some(XrootdSettings::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
+        set(settings);
+    })
+    .await
+}
+
+/// A response, its parts put together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub stream: StreamId,
+    pub status: u16,
+    pub bytes: Vec<u8>,
+    /// Of how many parts it was.
+    pub parts: usize,
+}
+
+impl Answer {
+    /// What it says, without the NUL at its end.
+    pub fn text(&self) -> String {
+        let bytes = self.bytes.strip_suffix(&[0]).unwrap_or(&self.bytes);
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    fn number(&self) -> u32 {
+        u32::from_be_bytes(self.bytes[..4].try_into().unwrap())
+    }
+
+    /// The number and the sentence of an error.
+    pub fn error(&self) -> (u32, String) {
+        assert_eq!(self.status, status::ERROR, "{self:?}");
+        let sentence = self.bytes[4..].strip_suffix(&[0]).expect("a NUL");
+        (self.number(), String::from_utf8(sentence.to_vec()).unwrap())
+    }
+
+    /// The port (negative: a URL) and the text of a redirection.
+    pub fn redirect(&self) -> (i32, String) {
+        assert_eq!(self.status, status::REDIRECT, "{self:?} {:?}", String::from_utf8_lossy(&self.bytes));
+        (self.number() as i32, String::from_utf8(self.bytes[4..].to_vec()).unwrap())
+    }
+}
+
+pub struct Root {
+    pub stream: Box<dyn Stream>,
+    next: u16,
+}
+
+impl Root {
+    /// A connection on which nothing was said.
+    pub async fn raw(world: &World) -> Self {
+        let stream = TcpStream::connect(world.server.addresses.xrootd.unwrap()).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Root { stream: Box::new(stream), next: 0 }
+    }
+
+    /// The greeting, and the protocol agreed on. Gives what the server says it is.
+    pub async fn greet(&mut self, abilities: u8) -> u32 {
+        self.stream.write_all(&HANDSHAKE).await.unwrap();
+        let hello = self.answer().await.unwrap();
+        assert_eq!(hello.bytes, [0, 0, 5, 0x11, 0, 0, 0, 0]);
+        let mut body = [0; 16];
+        body[..4].copy_from_slice(&0x511u32.to_be_bytes());
+        body[4] = abilities;
+        let agreed = self.call(request::PROTOCOL, body, b"").await;
+        assert_eq!(agreed.status, status::OK);
+        u32::from_be_bytes(agreed.bytes[4..8].try_into().unwrap())
+    }
+
+    /// Goes on in TLS.
+    pub async fn secure(self, world: &World) -> Self {
+        let mut roots = rustls::RootCertStore::empty();
+        let server = std::fs::read(&world.server.addresses.certificate).unwrap();
+        for certificate in CertificateDer::pem_slice_iter(&server) {
+            roots.add(certificate.unwrap()).unwrap();
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let connector = TlsConnector::from(Arc::new(config));
+        let stream = soon("TLS", connector.connect(name, self.stream)).await.unwrap();
+        Root { stream: Box::new(stream), next: self.next }
+    }
+
+    /// Logs in; gives the protocols by which it may show who it is.
+    pub async fn login(&mut self) -> Answer {
+        let mut body = [0; 16];
+        body[4..8].copy_from_slice(b"test");
+        self.call(request::LOGIN, body, b"xrd.appname=test&xrd.rn=v5.5.3").await
+    }
+
+    /// The protocols in the answer to a login.
+    pub fn protocols(login: &Answer) -> String {
+        assert_eq!(login.status, status::OK, "{login:?}");
+        let rest = &login.bytes[16..];
+        String::from_utf8(rest.strip_suffix(&[0]).unwrap_or(rest).to_vec()).unwrap()
+    }
+
+    /// Somebody who shows nothing.
+    pub async fn anonymous(world: &World) -> Self {
+        let mut root = Root::raw(world).await;
+        assert_eq!(root.greet(0).await & role::GO_TO_TLS, 0);
+        assert_eq!(Root::protocols(&root.login().await), "");
+        root
+    }
+
+    /// TLS up, greeted, not logged in.
+    pub async fn private(world: &World) -> Self {
+        let mut root = Root::raw(world).await;
+        let roles = root.greet(ability::TLS | ability::WANT_TLS).await;
+        assert_ne!(roles & role::GO_TO_TLS, 0);
+        root.secure(world).await
+    }
+
+    /// Shows a token.
+    pub async fn show(&mut self, kind: &[u8; 4], carried: &[u8]) -> Answer {
+        let mut body = [0; 16];
+        body[12..].copy_from_slice(kind);
+        self.call(request::AUTH, body, carried).await
+    }
+
+    /// A token as the protocol ztn shows it.
+    pub fn ztn(token: &str) -> Vec<u8> {
+        let length = u16::try_from(token.len() + 1).unwrap().to_be_bytes();
+        [b"ztn\0\0T\0\0".as_slice(), &length, token.as_bytes(), b"\0"].concat()
+    }
+
+    /// Whoever this token is of.
+    pub async fn token(world: &World, token: &str) -> Self {
+        let mut root = Root::private(world).await;
+        assert!(Root::protocols(&root.login().await).starts_with("&P=ztn,0:4096:"));
+        assert_eq!(root.show(b"ztn\0", &Root::ztn(token)).await.status, status::OK);
+        root
+    }
+
+    /// The administrator.
+    pub async fn admin(world: &World) -> Self {
+        let (_, token) = world.token("admin", 3600).await;
+        Root::token(world, &token).await
+    }
+
+    /// Sends a request; gives its stream.
+    pub async fn send(&mut self, request: u16, body: [u8; 16], carried: &[u8]) -> StreamId {
+        let stream = StreamId(self.next.to_be_bytes());
+        self.next = self.next.wrapping_add(1);
+        let mut bytes = Vec::new();
+        write_request(&mut bytes, stream, request, body, carried);
+        self.stream.write_all(&bytes).await.unwrap();
+        self.stream.flush().await.unwrap();
+        stream
+    }
+
+    /// The next response; none if the connection is over.
+    pub async fn answer(&mut self) -> Option<Answer> {
+        let mut whole: Option<Answer> = None;
+        loop {
+            let mut header = [0; 8];
+            soon("a response", self.stream.read_exact(&mut header)).await.ok()?;
+            let ResponseHeader { stream, status, bytes } = ResponseHeader::read(&header);
+            let mut carried = vec![0; bytes as usize];
+            soon("a response", self.stream.read_exact(&mut carried)).await.ok()?;
+            let whole = whole.get_or_insert(Answer { stream, status, bytes: Vec::new(), parts: 0 });
+            assert_eq!(whole.stream, stream, "parts of two answers are mixed");
+            whole.bytes.extend_from_slice(&carried);
+            whole.status = status;
+            whole.parts += 1;
+            if status != status::OKSOFAR {
+                return Some(whole.clone());
+            }
+        }
+    }
+
+    pub async fn call(&mut self, request: u16, body: [u8; 16], carried: &[u8]) -> Answer {
+        let stream = self.send(request, body, carried).await;
+        let answer = self.answer().await.expect("an answer");
+        assert_eq!(answer.stream, stream);
+        answer
+    }
+
+    /// A request on a path, nothing in its body.
+    pub async fn on(&mut self, request: u16, path: &str) -> Answer {
+        self.call(request, [0; 16], path.as_bytes()).await
+    }
+
+    /// One that is done.
+    pub async fn done(&mut self, request: u16, body: [u8; 16], path: &str) -> Answer {
+        let answer = self.call(request, body, path.as_bytes()).await;
+        assert_eq!(answer.status, status::OK, "{path}: {:?}", String::from_utf8_lossy(&answer.bytes));
+        answer
+    }
+
+    /// The number of the error of one that is not.
+    pub async fn fails(&mut self, request: u16, body: [u8; 16], path: &str) -> u32 {
+        let (number, sentence) = self.call(request, body, path.as_bytes()).await.error();
+        assert!(!sentence.is_empty(), "{path}");
+        number
+    }
+
+    pub async fn stat(&mut self, path: &str) -> Answer {
+        self.on(request::STAT, path).await
+    }
+
+    /// Opens for reading, as xrdcp does.
+    pub async fn open(&mut self, path: &str) -> Answer {
+        self.call(request::OPEN, body_at(2, 0x0450), path.as_bytes()).await
+    }
+
+    pub async fn query(&mut self, kind: u16, text: &str) -> Answer {
+        self.call(request::QUERY, body_at(0, kind), text.as_bytes()).await
+    }
+
+    pub async fn checksum(&mut self, path: &str) -> Answer {
+        self.query(query::CHECKSUM, path).await
+    }
+
+    /// Is it over? Whatever still comes is read.
+    pub async fn is_over(&mut self) -> bool {
+        let mut rest = Vec::new();
+        soon("the end", self.stream.read_to_end(&mut rest)).await.is_ok() || rest.is_empty()
+    }
+}
+
+/// A body with one number in it.
+pub fn body_at(at: usize, number: u16) -> [u8; 16] {
+    let mut body = [0; 16];
+    body[at..at + 2].copy_from_slice(&number.to_be_bytes());
+    body
+}
+
+pub const GUID: &str = "5d9a8f1e-5607-11ee-90f9-6c02e09897e9";
+pub const ADLER: &str = "adler32:e222ea89";
+
+/// Storage elements `VO::SITE1::SE` and so on, each on a host of its own, near to the site of its number.
+pub async fn storage(world: &World, count: u16) {
+    for number in 1..=count {
+        let se = SeSettings {
+            name: se(number),
+            number: Some(number),
+            prefix: Some(format!("root://se{number}.example:1095//data")),
+            qos: None,
+            status: None,
+            distances: vec![(crate::world::account(&format!("SITE{number}")), 0)],
+            only_new: true,
+        };
+        world.admin(Operation::SeSet(se)).await;
+    }
+}
+
+pub fn se(number: u16) -> SeName {
+    SeName::parse(&format!("VO::SITE{number}::SE")).unwrap()
+}
+
+/// A file on these storage elements; where, if not where it follows from its GUID.
+pub async fn file(world: &World, path: &str, guid: &str, places: &[(u16, Option<&str>)]) {
+    let replica = |(number, pfn): &(u16, Option<&str>)| NewReplica {
+        se: se(*number),
+        pfn: pfn.map(|pfn| Pfn::parse(pfn).unwrap()),
+        state: ReplicaState::Available,
+    };
+    let file = NewFile {
+        guid: Some(Guid::parse(guid).unwrap()),
+        size: Some(11),
+        checksums: Checksums::one(Checksum::parse(ADLER).unwrap()),
+        replicas: places.iter().map(replica).collect(),
+        ..NewFile::named(lfn(path))
+    };
+    let register = Operation::Register { files: vec![file], parents: true, existing: Existing::Refuse };
+    match world.admin(register).await {
+        exacat_model::Answer::Registered(done) => assert!(done.iter().all(Result::is_ok), "{done:?}"),
+        other => panic!("{other:?}"),
+    }
+}

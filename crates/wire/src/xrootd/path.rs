@@ -1,0 +1,110 @@
+//! Paths as clients send them: with one slash or two, with a `?` and fields behind it.
+
+use std::borrow::Cow;
+
+use exacat_model::Lfn;
+use exacat_model::{Error, Result};
+
+use super::limits::{PATH_BYTES_MAX, VALUES_MAX};
+
+/// A path, and what stands behind its `?`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The path.
+    pub path: &'a str,
+    /// What stands behind the `?`.
+    pub fields: Fields<'a>,
+}
+
+/// Fields `name=value`, joined by `&`, as they were sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields<'a>(pub &'a str);
+
+impl<'a> Asked<'a> {
+    /// Reads a path. One NUL at its end is that of a C program.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+        if bytes.len() > PATH_BYTES_MAX {
+            return Err(Error::limit(
+                "the length of a path and its fields in bytes",
+                bytes.len(),
+                PATH_BYTES_MAX,
+            ));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| Error::invalid("a path is UTF-8"))?;
+        let (path, fields) = text.split_once('?').unwrap_or((text, ""));
+        Ok(Asked { path, fields: Fields(fields) })
+    }
+
+    /// The path as the catalogue has it.
+    pub fn lfn(&self) -> Result<Lfn> {
+        Lfn::parse(self.path)
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The value of a field, as it was sent; the first of several.
+    pub fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.split('&').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// The values of a field: a client that was sent on, and comes back, joins what it had and what it was given by commas.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = Cow<'a, str>> {
+        self.get(name).unwrap_or_default().split(',').take(VALUES_MAX).filter_map(unescaped)
+    }
+
+    /// The tokens behind `authz=Bearer%20`, as a client shows them where it cannot log in with them.
+    pub fn bearers(&self) -> impl Iterator<Item = String> {
+        let token = |text: Cow<'a, str>| text.strip_prefix("Bearer ").unwrap_or(&text).to_owned();
+        self.values("authz").map(token)
+    }
+
+    /// The hosts at which a client met with failure.
+    pub fn tried(&self) -> impl Iterator<Item = &'a str> {
+        self.get("tried").unwrap_or_default().split(',').filter(|host| !host.is_empty()).take(VALUES_MAX)
+    }
+}
+
+/// Does a byte stand for itself in the value of a field?
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"/-._~:".contains(&byte)
+}
+
+/// A text as the value of a field.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match is_plain(byte) {
+            true => out.push(char::from(byte)),
+            false => {
+                out.push('%');
+                out.push(char::from(HEX[usize::from(byte >> 4)]));
+                out.push(char::from(HEX[usize::from(byte & 15)]));
+            }
+        }
+    }
+    out
+}
+
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
+/// The text that a value stands for; none if it stands for none.
+pub fn unescaped(value: &str) -> Option<Cow<'_, str>> {
+    if !value.contains('%') {
+        return Some(Cow::Borrowed(value));
+    }
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let [first, behind @ ..] = rest {
+        if *first != b'%' {
+            bytes.push(*first);
+            rest = behind;
+            continue;
+        }
+        let [high, low, behind @ ..] = behind else { return None };
+        let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        bytes.push(digit(high)? << 4 | digit(low)?);
+        rest = behind;
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}

@@ -1,0 +1,221 @@
+//! Whatever bytes come, in whatever pieces: no panic, the same requests, bounded; and every limit at its edge.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use exacat_model::ErrorKind;
+use exacat_wire::xrootd::limits::{
+    CONFIG_NAMES_MAX, ERROR_BYTES_MAX, LOGIN_BYTES_MAX, PATH_BYTES_MAX, PATHS_MAX, REQUEST_BYTES_MAX,
+    TOKEN_BYTES_MAX,
+};
+use exacat_wire::xrootd::numbers::{error, query, request};
+use exacat_wire::xrootd::path::{escaped, unescaped};
+use exacat_wire::xrootd::{
+    Asked, Credentials, Decoder, Fields, Frame, FrameError, HANDSHAKE, Request, RequestHeader, StreamId,
+    response, write_request,
+};
+
+/// A small generator: the same seed gives the same run. (SplitMix64.)
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> usize {
+        usize::try_from(self.next() % end).unwrap()
+    }
+
+    fn bytes(&mut self, most: u64) -> Vec<u8> {
+        const LIKELY: &[u8] = b"/a*?&=,% \n\0.T";
+        let one = |random: &mut Self| match random.below(3) {
+            0 => random.next() as u8,
+            _ => LIKELY[random.below(LIKELY.len() as u64)],
+        };
+        (0..self.below(most + 1)).map(|_| one(self)).collect()
+    }
+
+    fn request(&mut self) -> (u16, [u8; 16], Vec<u8>) {
+        let mut body = [0; 16];
+        body.copy_from_slice(&[self.next().to_le_bytes(), self.next().to_le_bytes()].concat());
+        // Most of them small numbers, as of lengths and kinds of queries.
+        for _ in 0..self.below(3) {
+            let at = self.below(8) * 2;
+            body[at..at + 2].copy_from_slice(&(self.below(20) as u16).to_be_bytes());
+        }
+        let mut carried = self.bytes(80);
+        if self.below(4) == 0 {
+            body[12..].copy_from_slice(b"ztn\0");
+            carried.splice(0..0, *b"ztn\0\0T\0\0\0\x05");
+        }
+        (2995 + self.below(45) as u16, body, carried)
+    }
+}
+
+fn greeted() -> Decoder {
+    let mut decoder = Decoder::new();
+    decoder.buffer().extend_from_slice(&HANDSHAKE);
+    assert_eq!(decoder.frame(), Ok(Some(Frame::Handshake)));
+    decoder.known();
+    decoder
+}
+
+#[test]
+fn requests_come_out_as_they_went_in_whatever_the_pieces() {
+    let mut random = Random(1);
+    for _ in 0..500 {
+        let mut bytes = HANDSHAKE.to_vec();
+        let mut expected = Vec::new();
+        for number in 0..random.below(8) {
+            let (request, body, carried) = random.request();
+            let stream = StreamId([7, number as u8]);
+            write_request(&mut bytes, stream, request, body, &carried);
+            expected.push((stream, request, body, carried));
+        }
+        let mut decoder = Decoder::new();
+        let mut found = Vec::new();
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(1 + random.below(rest.len() as u64));
+            rest = behind;
+            decoder.buffer().extend_from_slice(piece);
+            while let Some(frame) = decoder.frame().unwrap() {
+                if let Frame::Request(header, carried) = frame {
+                    // Any request is read or refused.
+                    let _ = Request::parse(&header, &carried);
+                    found.push((header.stream, header.request, header.body, carried.to_vec()));
+                }
+            }
+        }
+        assert_eq!(found, expected);
+        assert_eq!(decoder.waiting(), 0);
+    }
+}
+
+#[test]
+fn no_bytes_make_it_panic_and_after_an_error_there_is_nothing_else() {
+    let mut random = Random(2);
+    for _ in 0..5000 {
+        let mut decoder = if random.below(4) == 0 { Decoder::new() } else { greeted() };
+        for _ in 0..random.below(6) {
+            let bytes = random.bytes(100);
+            decoder.buffer().extend_from_slice(&bytes);
+            let mut ended = None;
+            for _ in 0..100 {
+                match decoder.frame() {
+                    Ok(Some(Frame::Request(header, carried))) => {
+                        let _ = format!("{:?}", Request::parse(&header, &carried));
+                    }
+                    Ok(Some(Frame::Handshake)) => {}
+                    Ok(None) => break,
+                    Err(error) => ended = Some(error),
+                }
+            }
+            if let Some(error) = ended {
+                assert_eq!(decoder.frame(), Err(error));
+                break;
+            }
+        }
+    }
+    for _ in 0..20_000 {
+        let (request, body, carried) = random.request();
+        let header = RequestHeader { stream: StreamId::default(), request, body, bytes: 0 };
+        if let Ok(parsed) = Request::parse(&header, &carried) {
+            let _ = format!("{parsed:?}");
+        }
+        let text = String::from_utf8_lossy(&carried).into_owned();
+        assert_eq!(unescaped(&escaped(&text)).as_deref(), Some(text.as_str()));
+        assert!(!escaped(&text).contains(['&', ',', '?', ' ', '\n', '=', '#', '+']));
+        let _ = (unescaped(&text), Fields(&text).bearers().count(), Fields(&text).tried().count());
+    }
+}
+
+#[test]
+fn what_a_request_carries_is_bounded() {
+    let with = |bytes: i32| {
+        let mut out = Vec::new();
+        let header = RequestHeader { stream: StreamId([1, 2]), request: request::STAT, body: [0; 16], bytes };
+        header.write(&mut out);
+        out
+    };
+    let mut decoder = greeted();
+    decoder.buffer().extend_from_slice(&with(REQUEST_BYTES_MAX as i32));
+    assert_eq!(decoder.frame(), Ok(None), "the longest is waited for");
+    decoder.buffer().extend_from_slice(&vec![b'/'; REQUEST_BYTES_MAX]);
+    assert!(
+        matches!(decoder.frame(), Ok(Some(Frame::Request(_, carried))) if carried.len() == REQUEST_BYTES_MAX)
+    );
+    decoder.buffer().extend_from_slice(&with(REQUEST_BYTES_MAX as i32 + 1));
+    let too_long = FrameError::TooLong { got: REQUEST_BYTES_MAX + 1, max: REQUEST_BYTES_MAX };
+    assert_eq!(decoder.frame(), Err(too_long), "before any of it was read");
+    assert_eq!(decoder.broken_at().map(|header| header.stream), Some(StreamId([1, 2])));
+
+    for bytes in [-1, i32::MIN] {
+        let mut decoder = greeted();
+        decoder.buffer().extend_from_slice(&with(bytes));
+        assert_eq!(decoder.frame(), Err(FrameError::Negative(bytes)));
+    }
+    for (bytes, fine) in [(LOGIN_BYTES_MAX, true), (LOGIN_BYTES_MAX + 1, false)] {
+        let mut decoder = Decoder::new();
+        decoder.buffer().extend_from_slice(&HANDSHAKE);
+        decoder.frame().unwrap();
+        decoder.buffer().extend_from_slice(&with(bytes as i32));
+        assert_eq!(decoder.frame().is_ok(), fine, "of somebody not known yet: {bytes}");
+    }
+}
+
+#[test]
+fn what_is_no_handshake_is_known_at_its_first_byte() {
+    for (first, fine) in [(&b"GET"[..], false), (&[0x16, 3, 1], false), (&HANDSHAKE[..19], true), (b"", true)]
+    {
+        let mut decoder = Decoder::new();
+        decoder.buffer().extend_from_slice(first);
+        let expected = if fine { Ok(None) } else { Err(FrameError::Handshake) };
+        assert_eq!(decoder.frame(), expected);
+        assert!(decoder.broken_at().is_none());
+    }
+    for at in 0..HANDSHAKE.len() {
+        let mut other = HANDSHAKE;
+        other[at] ^= 1;
+        let mut decoder = Decoder::new();
+        decoder.buffer().extend_from_slice(&other[..=at]);
+        assert_eq!(decoder.frame(), Err(FrameError::Handshake));
+    }
+}
+
+#[test]
+fn every_limit_holds_at_its_edge() {
+    let parse = |request: u16, body: [u8; 16], carried: &[u8]| {
+        let header = RequestHeader { stream: StreamId::default(), request, body, bytes: 0 };
+        Request::parse(&header, carried).map(|_| ()).map_err(|error| error.kind)
+    };
+    let path = |bytes: usize| [b"/".as_slice(), &vec![b'x'; bytes - 1]].concat();
+    assert!(Asked::parse(&path(PATH_BYTES_MAX)).is_ok());
+    assert_eq!(Asked::parse(&path(PATH_BYTES_MAX + 1)).unwrap_err().kind, ErrorKind::Limit);
+    let lines = |count: usize| vec!["/a"; count].join("\n").into_bytes();
+    assert_eq!(parse(request::STATX, [0; 16], &lines(PATHS_MAX)), Ok(()));
+    assert_eq!(parse(request::STATX, [0; 16], &lines(PATHS_MAX + 1)), Err(ErrorKind::Limit));
+    let mut config = [0; 16];
+    config[..2].copy_from_slice(&query::CONFIG.to_be_bytes());
+    let names = |count: usize| vec!["chksum"; count].join(" ").into_bytes();
+    assert_eq!(parse(request::QUERY, config, &names(CONFIG_NAMES_MAX)), Ok(()));
+    assert_eq!(parse(request::QUERY, config, &names(CONFIG_NAMES_MAX + 1)), Err(ErrorKind::Limit));
+    let mut ztn = [0; 16];
+    ztn[12..].copy_from_slice(b"ztn\0");
+    let token = |bytes: usize| {
+        let length = u16::try_from(bytes).unwrap().to_be_bytes();
+        [b"ztn\0\0T\0\0".as_slice(), &length, &vec![b'x'; bytes]].concat()
+    };
+    assert_eq!(parse(request::AUTH, ztn, &token(TOKEN_BYTES_MAX)), Ok(()));
+    assert_eq!(parse(request::AUTH, ztn, &token(TOKEN_BYTES_MAX + 1)), Err(ErrorKind::Limit));
+    assert!(token(TOKEN_BYTES_MAX).len() <= LOGIN_BYTES_MAX, "the longest token can be sent");
+    let mut out = Vec::new();
+    response::write_error(&mut out, StreamId::default(), error::NOT_FOUND, &"ä".repeat(ERROR_BYTES_MAX));
+    assert_eq!(out.len(), 8 + 4 + ERROR_BYTES_MAX + 1);
+    let shown = String::from_utf8(out[12..out.len() - 1].to_vec());
+    assert!(shown.is_ok(), "cut between characters");
+    assert_eq!(Credentials::Token("x"), Credentials::Token("x"));
+}
