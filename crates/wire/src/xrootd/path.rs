@@ -50,7 +50,7 @@ impl<'a> Fields<'a> {
 
     /// The values of a field: a client that was sent on, and comes back, joins what it had and what it was given by commas.
     pub fn values(&self, name: &str) -> impl Iterator<Item = Cow<'a, str>> {
-        self.get(name).unwrap_or_default().split(',').take(VALUES_MAX).filter_map(unescaped)
+        self.get(name).into_iter().flat_map(|value| value.split(',')).take(VALUES_MAX).filter_map(unescaped)
     }
 
     /// The tokens behind `authz=Bearer%20`, as a client shows them where it cannot log in with them.

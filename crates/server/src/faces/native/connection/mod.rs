@@ -242,7 +242,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 continue;
             }
             self.tell_output();
-            self.look_at_phase(context);
+            if self.look_at_phase(context) {
+                // What it says has to be written.
+                continue;
+            }
             if self.is_finished() {
                 return Poll::Ready(Some(if self.eof { End::Gone } else { End::Said }));
             }
@@ -373,8 +376,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    fn look_at_phase(&mut self, context: &mut Context<'_>) {
-        if self.closing == Closing::No && self.stopping.as_mut().poll(context).is_ready() {
+    /// Ends the conversation when the server does; true if there is something to say of that.
+    fn look_at_phase(&mut self, context: &mut Context<'_>) -> bool {
+        let stops = self.closing == Closing::No && self.stopping.as_mut().poll(context).is_ready();
+        if stops {
             self.say_goodbye("the server stops");
         }
         if self.closing != Closing::No
@@ -383,6 +388,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         {
             self.close(Closing::Now);
         }
+        stops
     }
 
     fn say_goodbye(&mut self, reason: &str) {
