@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-faces bench-peers cluster-up cluster-down test-cluster test-clients test-long test-crash test-faults test-real clean prerequisites
+.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-cassandra bench-faces bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -73,6 +73,10 @@ CLIENTS_ARGS ?=
 test-clients: build ## the real alien.py, xrdcp, gfal2, uproot, XCache against a server, with xrootd as storage where it is installed
 	python3 scripts/test-clients.py target/release/exacat $(CLIENTS_ARGS)
 
+HOSTILE_ARGS ?=
+test-hostile: build ## clients that mean no good, 10 000 idle ones too: memory, and how a good one fares beside them; HOSTILE_ARGS='--seconds 30'
+	python3 scripts/test-hostile.py target/release/exacat $(HOSTILE_ARGS)
+
 test-real: prerequisites ## whole real listings through the binary; EXACAT_REAL_DATA=DIR
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test real_data -- --nocapture
 
@@ -85,7 +89,28 @@ cluster-down: ## stops that ring
 
 test-cluster: prerequisites ## the Cassandra store on a ring that it starts and stops; CLUSTER_NODES
 	@cluster/up.sh $(CLUSTER_DIR); code=0; \
-	    EXACAT_CASSANDRA=$$(cat $(CLUSTER_DIR)/hosts) $(CARGO) test --locked -p exacat-testkit --test cassandra -- --nocapture || code=$$?; \
+	    export EXACAT_CASSANDRA=$$(cat $(CLUSTER_DIR)/hosts) EXACAT_CASSANDRA_DIRECTORY=$$(realpath $(CLUSTER_DIR)); \
+	    $(CARGO) test --locked -p exacat-testkit --test cassandra -- --nocapture || code=$$?; \
+	    $(CARGO) test --locked -p exacat-testkit --test cassandra-nodes -- --nocapture --test-threads 1 || code=$$?; \
+	    $(CARGO) test --locked -p exacat-cli --test cluster -- --nocapture || code=$$?; \
+	    cluster/down.sh $(CLUSTER_DIR); exit $$code
+
+SECURE_DIR ?= target/cluster-secure
+SECURE = CLUSTER_SECURE=1 CLUSTER_NODES=1 CLUSTER_NETWORK=127.0.1 CLUSTER_PORT=9142 CLUSTER_JMX=8099 CLUSTER_HEAP_MB=$${CLUSTER_HEAP_MB:-320} \
+    CLUSTER_JARS=$${CLUSTER_JARS:-$$(realpath -m $(CLUSTER_DIR)/jars)}
+test-cluster-secure: prerequisites ## a cluster with TLS and passwords, one node of it, started and stopped
+	@$(SECURE) cluster/up.sh $(SECURE_DIR); code=0; \
+	    export EXACAT_CASSANDRA=$$(cat $(SECURE_DIR)/hosts) EXACAT_CASSANDRA_SECURE=$$(realpath $(SECURE_DIR))/secure; \
+	    $(CARGO) test --locked -p exacat-testkit --test cassandra -- --nocapture secure:: consistency:: || code=$$?; \
+	    $(CARGO) test --locked -p exacat-cli --test cluster -- --nocapture secure || code=$$?; \
+	    cluster/down.sh $(SECURE_DIR); exit $$code
+
+CASSANDRA_ARGS ?=
+bench-cassandra: prerequisites ## the Cassandra store beside the driver alone, on a ring that it starts and stops; CASSANDRA_ARGS='10' (seconds each)
+	$(CARGO) build --release --locked -p exacat-store-cassandra --example bench-cassandra
+	@CLUSTER_DURABLE=1 CLUSTER_HEAP_MB=$${CLUSTER_HEAP_MB:-768} cluster/up.sh $(CLUSTER_DIR); code=0; \
+	    export EXACAT_CASSANDRA=$$(cat $(CLUSTER_DIR)/hosts) EXACAT_CASSANDRA_DIRECTORY=$$(realpath $(CLUSTER_DIR)); \
+	    target/release/examples/bench-cassandra $(CASSANDRA_ARGS) || code=$$?; \
 	    cluster/down.sh $(CLUSTER_DIR); exit $$code
 
 clean:

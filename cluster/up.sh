@@ -8,6 +8,8 @@ heap=${CLUSTER_HEAP_MB:-384}
 network=${CLUSTER_NETWORK:-127.0.0}
 port=${CLUSTER_PORT:-9042}
 durable=${CLUSTER_DURABLE:-0}
+secure=${CLUSTER_SECURE:-0}
+jmx=${CLUSTER_JMX:-7099}
 [[ $nodes == 1 || $nodes == 3 ]] || { echo "CLUSTER_NODES is 1 or 3" >&2; exit 2; }
 mkdir -p "$directory"
 directory=$(cd "$directory" && pwd)
@@ -32,6 +34,34 @@ agent=$(compgen -G "$jars/jamm-*.jar" | head -1)
 seeds=""
 for node in $(seq 1 "$nodes"); do seeds+="${seeds:+,}$network.$node:7000"; done
 tokens=(-9223372036854775808 -3074457345618258603 3074457345618258602)
+
+sign() { # NAME SUBJECT EXTENSIONS: a key and a certificate of the authority in DIRECTORY/secure
+    local place=$directory/secure/$1
+    openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$place.key"
+    openssl req -new -key "$place.key" -subj "/CN=$2" -out "$place.csr"
+    openssl x509 -req -in "$place.csr" -CA "$directory/secure/authority.pem" -CAkey "$directory/secure/authority.key" \
+        -CAcreateserial -days 30 -extfile <(printf '%s\n' "$3") -out "$place.pem" 2>/dev/null
+    rm "$place.csr"
+}
+
+if [[ $secure == 1 && ! -f $directory/secure/password ]]; then
+    # An authority of this directory's own, a certificate of each node for its address, and one for clients.
+    (
+        umask 077
+        mkdir -p "$directory/secure"
+        openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$directory/secure/authority.key"
+        openssl req -x509 -new -key "$directory/secure/authority.key" -subj '/CN=exacat development' -days 30 \
+            -addext basicConstraints=critical,CA:TRUE -out "$directory/secure/authority.pem"
+        for node in $(seq 1 "$nodes"); do
+            sign "node$node" "node$node" "subjectAltName=IP:$network.$node"
+            # As Cassandra reads it: the key, then the chain.
+            cat "$directory/secure/node$node.key" "$directory/secure/node$node.pem" >"$directory/secure/node$node.both.pem"
+        done
+        sign client exacat 'extendedKeyUsage=clientAuth'
+        # The user that Cassandra makes by itself.
+        printf 'cassandra\n' >"$directory/secure/password"
+    )
+fi
 
 configure() { # NODE: writes the node's configuration
     local node=$1 home=$directory/node$1
@@ -97,9 +127,27 @@ hints_flush_period: 2000ms
 dynamic_snitch: false
 materialized_views_enabled: false
 user_defined_functions_enabled: false
+YAML
+    if [[ $secure == 1 ]]; then
+        cat >>"$home/conf/cassandra.yaml" <<YAML
+authenticator: PasswordAuthenticator
+authorizer: CassandraAuthorizer
+role_manager: CassandraRoleManager
+client_encryption_options:
+  enabled: true
+  optional: false
+  require_client_auth: true
+  ssl_context_factory:
+    class_name: org.apache.cassandra.security.PEMBasedSslContextFactory
+  keystore: $directory/secure/node$node.both.pem
+  truststore: $directory/secure/authority.pem
+YAML
+    else
+        cat >>"$home/conf/cassandra.yaml" <<YAML
 authenticator: AllowAllAuthenticator
 authorizer: AllowAllAuthorizer
 YAML
+    fi
 }
 
 start() { # NODE: starts it in the background, its process id in DIRECTORY/nodeN/pid
@@ -116,7 +164,7 @@ start() { # NODE: starts it in the background, its process id in DIRECTORY/nodeN
             -XX:+PerfDisableSharedMem -XX:-UsePerfData -XX:MaxDirectMemorySize=256m \
             -javaagent:"$agent" @"$here/java17.options" -Djava.net.preferIPv4Stack=true \
             -Dio.netty.tryReflectionSetAccessible=true \
-            -Dcassandra.jmx.local.port="7${node}99" \
+            -Dcassandra.jmx.local.port=$((jmx + 100 * node)) -Dcassandra.superuser_setup_delay_ms=0 \
             -Dcassandra.config="file://$home/conf/cassandra.yaml" \
             -Dcassandra-rackdc.properties="file://$home/conf/cassandra-rackdc.properties" \
             -Dlogback.configurationFile="file://$home/conf/logback.xml" \
@@ -146,5 +194,9 @@ for node in $(seq 1 "$nodes"); do
     wait_for "$node" 'is now UP' $((nodes - 1))
     hosts+="${hosts:+,}$network.$node:$port"
 done
+if [[ $secure == 1 && ! -f $directory/secure/ready ]]; then
+    wait_for 1 'Created default superuser role' 1
+    touch "$directory/secure/ready"
+fi
 echo "$hosts" >"$directory/hosts"
 echo "up: EXACAT_CASSANDRA=$hosts"

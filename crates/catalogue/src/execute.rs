@@ -27,6 +27,20 @@ impl Catalogue {
         } else {
             self.admit_reader(caller)?;
         }
+        // What is asked most reads the store in any case, and takes the names of that look, or none.
+        let is_look_up = matches!(
+            operation,
+            Operation::Whoami
+                | Operation::Stat { .. }
+                | Operation::Whereis { .. }
+                | Operation::Lfns { .. }
+                | Operation::List { .. }
+                | Operation::Du { .. }
+                | Operation::TagGet { .. }
+        );
+        if !is_look_up {
+            self.look_for_names().await?;
+        }
         match operation {
             Operation::Whoami => self.whoami(caller).await,
             Operation::Stat { lfns, follow } => self.stat(caller, lfns, follow).await,

@@ -36,7 +36,10 @@ pub mod workers;
 
 use std::sync::Arc;
 
-use exacat_model::{Error, ErrorKind, Guid, Mutation, OperationId, Result, Revision, Se, SeName, SeNumber};
+use exacat_model::{
+    Consistency, Error, ErrorKind, Guid, Mutation, Operation, OperationId, Result, Revision, Se, SeName,
+    SeNumber,
+};
 use exacat_store::{Clock, Outcome, Request, Store};
 
 pub use caller::Caller;
@@ -50,20 +53,50 @@ use registry::Registry;
 pub struct Catalogue {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    registry: Registry,
+    registry: Arc<Registry>,
     settings: Settings,
+    /// The same catalogue, for answers that may be older than the question.
+    relaxed: Vec<(Consistency, Catalogue)>,
+    /// Do other servers change the state as well?
+    is_shared: bool,
 }
 
 impl Catalogue {
     /// The catalogue that is in `store`.
     pub async fn open(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Arc<Self>> {
-        let registry = Registry::load(&*store).await?;
-        Ok(Arc::new(Catalogue { store, clock, registry, settings }))
+        let registry = Arc::new(Registry::load(&*store).await?);
+        let relaxed = |level: Consistency| {
+            let (clock, registry, settings) = (clock.clone(), registry.clone(), settings.clone());
+            let store = store.relaxed(level)?;
+            Some((
+                level,
+                Catalogue { store, clock, registry, settings, relaxed: Vec::new(), is_shared: true },
+            ))
+        };
+        let weaker = Consistency::ALL.into_iter().filter(|level| *level != Consistency::Latest);
+        let relaxed: Vec<_> = weaker.filter_map(relaxed).collect();
+        let is_shared = !relaxed.is_empty();
+        Ok(Arc::new(Catalogue { store, clock, registry, settings, relaxed, is_shared }))
     }
 
     /// The store beneath, for what is not the catalogue's matter (closing, status).
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// The catalogue as an operation is carried out on that says it wants this consistency, or nothing: then the settings say. What writes, and what checks
+    /// everything, is of the last state whatever is asked.
+    pub fn at(&self, level: Option<Consistency>, operation: &Operation) -> &Catalogue {
+        if operation.writes() || matches!(operation, Operation::Fsck | Operation::Status) {
+            return self;
+        }
+        self.relaxed_to(level)
+    }
+
+    /// The same for what only looks up.
+    pub fn relaxed_to(&self, level: Option<Consistency>) -> &Catalogue {
+        let level = level.unwrap_or(self.settings.consistency);
+        self.relaxed.iter().find(|(this, _)| *this == level).map_or(self, |(_, catalogue)| catalogue)
     }
 
     /// Names and numbers of users, groups and storage elements as they are now.
@@ -85,6 +118,20 @@ impl Catalogue {
     /// All storage elements, in the order of their numbers.
     pub fn storage_elements(&self) -> Vec<Arc<Se>> {
         self.registry.names().ses.values().cloned().collect()
+    }
+
+    /// The same, with what other servers changed of them, as far as the last look at the store told: that of the answer, if it has read what it is of.
+    async fn names_seen(&self) -> Result<Arc<registry::Names>> {
+        self.registry.current(&*self.store).await
+    }
+
+    /// Sees to it that names are those of now, as the store's consistency has it, before an operation begins that is about them, or changes something.
+    async fn look_for_names(&self) -> Result<()> {
+        if self.is_shared {
+            self.store.revision().await?;
+            self.names_seen().await?;
+        }
+        Ok(())
     }
 
     /// A new GUID of this moment.

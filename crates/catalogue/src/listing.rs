@@ -56,8 +56,8 @@ impl Catalogue {
         if lfns.len() > READ_BATCH_MAX {
             return Err(Error::limit("the number of paths in one request", lfns.len(), READ_BATCH_MAX));
         }
-        let names = self.registry.names();
         let walks = self.store.walk(&lfns).await?;
+        let names = self.names_seen().await?;
         let mut stats = Vec::with_capacity(lfns.len());
         for (lfn, walk) in lfns.into_iter().zip(walks) {
             stats.push(match walk.end {
@@ -88,8 +88,8 @@ impl Catalogue {
         limit: usize,
     ) -> Result<Answer> {
         let after: Option<Name> = cursor::read(CursorOf::List, cursor)?;
-        let names = self.registry.names();
         let mut resolved = self.resolve(caller, lfn, false).await?;
+        let names = self.names_seen().await?;
         if matches!(resolved.entry.body, Body::Link { .. })
             && let Ok(target) = self.resolve(caller, lfn, true).await
             && target.entry.directory().is_some()

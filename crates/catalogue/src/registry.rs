@@ -21,26 +21,45 @@ pub(crate) struct Names {
     se_numbers: HashMap<SeName, SeNumber>,
 }
 
-/// The cache. Whoever changes a record calls [`Registry::refresh`] before answering; on a store that several
-/// servers share, the follower of the changefeed does.
+/// The cache. Whoever changes a record calls [`Registry::refresh`] before answering; on a store that several servers share,
+/// [`Registry::current`] tells by what the store has seen of the others' changes.
 pub(crate) struct Registry {
-    names: RwLock<Arc<Names>>,
+    /// With what the store had seen before they were read.
+    names: RwLock<(u64, Arc<Names>)>,
 }
 
 impl Registry {
     pub async fn load(store: &dyn Store) -> Result<Self> {
-        Ok(Registry { names: RwLock::new(Arc::new(Names::load(store).await?)) })
+        let seen = store.records_seen();
+        Ok(Registry { names: RwLock::new((seen, Arc::new(Names::load(store).await?))) })
     }
 
     pub async fn refresh(&self, store: &dyn Store) -> Result<()> {
+        let seen = store.records_seen();
         let names = Arc::new(Names::load(store).await?);
-        *self.names.write() = names;
+        let mut held = self.names.write();
+        // One that began later may have been sooner.
+        if seen >= held.0 {
+            *held = (seen, names);
+        }
         Ok(())
+    }
+
+    /// The names, with all changes that the store has seen by now.
+    pub async fn current(&self, store: &dyn Store) -> Result<Arc<Names>> {
+        {
+            let held = self.names.read();
+            if held.0 == store.records_seen() {
+                return Ok(held.1.clone());
+            }
+        }
+        self.refresh(store).await?;
+        Ok(self.names())
     }
 
     /// The names as they are now; hold it for one operation.
     pub fn names(&self) -> Arc<Names> {
-        self.names.read().clone()
+        self.names.read().1.clone()
     }
 }
 

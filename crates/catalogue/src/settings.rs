@@ -1,5 +1,7 @@
 //! What an operator may set about the rules.
 
+use exacat_model::Consistency;
+
 /// Settings of the catalogue's rules.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -21,6 +23,8 @@ pub struct Settings {
     pub find_scan_entries: usize,
     /// How long a wait for changes lasts at most, in milliseconds.
     pub changes_wait_ms: u64,
+    /// How old the state may be that an answer is of, where who asks does not say.
+    pub consistency: Consistency,
 }
 
 impl Default for Settings {
@@ -35,6 +39,7 @@ impl Default for Settings {
             purge_entries_per_second: 20_000,
             find_scan_entries: 50_000,
             changes_wait_ms: 10_000,
+            consistency: Consistency::Latest,
         }
     }
 }

@@ -162,7 +162,7 @@ impl Catalogue {
 
         let passable: Vec<bool> =
             files.ways.iter().map(|way| way.iter().all(|gate| caller.has_gate(gate, PASS))).collect();
-        let names = self.registry.names();
+        let names = self.names_seen().await?;
         let mut elements = Elements::new(&names, site);
         let mut walked = paths.iter().zip(&files.found);
         let (mut others, mut located) = (others.into_iter(), located.into_iter());

@@ -16,6 +16,10 @@ use crate::parse;
 
 /// Bytes of a file with a token.
 const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
+/// Bytes of the file with a server's addresses.
+const ADDRESSES_BYTES_MAX: u64 = 64 << 10;
+/// The port of the protocol of XRootD.
+const XROOTD_PORT: u16 = 1094;
 /// How long a request may take if not said.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a check of the whole catalogue may take if not said: what a server gives a request at most.
@@ -61,6 +65,7 @@ impl Session {
         let settings = ClientSettings {
             name: concat!("exacat/", env!("CARGO_PKG_VERSION")).to_owned(),
             deadline,
+            consistency: connection.consistency,
             ..ClientSettings::default()
         };
         match Client::connect(target.clone(), credentials, settings).await {
@@ -143,7 +148,7 @@ fn credentials(connection: &Connection, over_socket: bool) -> std::result::Resul
 }
 
 /// The token: of the option, else of the environment, else of the environment's file.
-fn token(connection: &Connection) -> std::result::Result<Option<String>, Failure> {
+pub fn token(connection: &Connection) -> std::result::Result<Option<String>, Failure> {
     let file = match &connection.token_file {
         Some(file) => file.clone(),
         None => {
@@ -163,6 +168,43 @@ fn token(connection: &Connection) -> std::result::Result<Option<String>, Failure
         return Err(Failure::local(format!("{}: there is no token in it", file.display())));
     }
     Ok(Some(token.to_owned()))
+}
+
+/// The certificate to trust: the one given, or that of a server on this machine.
+pub fn certificate(connection: &Connection) -> Option<PathBuf> {
+    if let Some(file) = &connection.ca {
+        return Some(file.clone());
+    }
+    data_directory(connection).ok().map(|directory| directory.join("server.crt")).filter(|file| file.exists())
+}
+
+/// Where the server speaks the protocol of XRootD: as a server on this machine says, or on the host of the one that is given.
+pub fn root_url(connection: &Connection) -> std::result::Result<String, Failure> {
+    if let Some(server) = &connection.server {
+        let host = Target::parse(server)?.endpoints().iter().find_map(|endpoint| match endpoint {
+            Endpoint::Tls { host, .. } => Some(host.clone()),
+            Endpoint::Unix(_) => None,
+        });
+        if let Some(host) = host {
+            return Ok(format!("root://{host}:{XROOTD_PORT}"));
+        }
+    }
+    let path = data_directory(connection)?.join("server.json");
+    let text = read_small_file(&path, ADDRESSES_BYTES_MAX)?;
+    let told: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| Failure::local(format!("{}: {error}", path.display())))?;
+    let address: std::net::SocketAddr =
+        told["xrootd"].as_str().and_then(|address| address.parse().ok()).ok_or_else(|| {
+            Failure::local(
+                "the server on this machine does not speak root://: serve with --xrootd, or give --root URL",
+            )
+        })?;
+    // Its certificate names this machine so.
+    let ip = address.ip();
+    match ip.is_unspecified() || ip.is_loopback() {
+        true => Ok(format!("root://localhost:{}", address.port())),
+        false => Ok(format!("root://{address}")),
+    }
 }
 
 /// The whole text of a file of at most `max` bytes.

@@ -46,10 +46,17 @@ pub struct Offline {
 impl Offline {
     /// Opens what the data directory holds. `instead` says what to do if a server uses it.
     pub async fn open(connection: &Connection, instead: &str) -> Result<Self, Failure> {
-        let directory = data_directory(connection)?;
+        Self::open_at(data_directory(connection)?, instead, false).await
+    }
+
+    /// Opens what this data directory holds; makes a new catalogue there if that is wanted and there is none.
+    pub async fn open_at(directory: PathBuf, instead: &str, make: bool) -> Result<Self, Failure> {
         let about = |error: Error| Failure::about(directory.display().to_string(), error);
         let store = directory.join("store");
-        if !store.is_dir() {
+        if make {
+            std::fs::create_dir_all(&directory)
+                .map_err(|error| Failure::local(format!("cannot make {}: {error}", directory.display())))?;
+        } else if !store.is_dir() {
             return Err(about(Error::not_found("no catalogue is here")));
         }
         let lock = lock(&directory, instead)?;

@@ -136,9 +136,11 @@ pub fn duration_ms(text: &str) -> Result<u64> {
     Ok(total)
 }
 
+/// Milliseconds of a day.
+pub const DAY_MS: u64 = 86_400_000;
+
 /// How much of the history is kept: `all`, whole days (`30d`, `4w`), or a size (`100GiB`).
 pub fn history_kept(text: &str) -> Result<HistoryKept> {
-    const DAY_MS: u64 = 86_400_000;
     let bad = || Error::invalid(format!("not how much history to keep (all, 30d, 4w, 100GiB): {text:.40?}"));
     let text = text.trim();
     if text == "all" {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use exacat_model::{Error, ErrorKind, Operation, OperationId};
+use exacat_model::{Consistency, Error, ErrorKind, Operation, OperationId};
 use exacat_wire::native::limits::{BATCH_OPERATIONS_MAX, FRAME_BYTES_MAX};
-use exacat_wire::native::{BatchWriter, FrameDecoder, RequestOptions, encode_request};
+use exacat_wire::native::{BatchWriter, FrameDecoder, RequestOptions, encode_request, features};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -82,6 +82,8 @@ pub(crate) struct Shared {
     pub dead_after: Duration,
     pub coalesced_calls_max: usize,
     pub frame_bytes_max: usize,
+    /// What goes with every request; none as well if the server does not know of it.
+    pub consistency: Option<Consistency>,
     /// The server said goodbye: another one is to be preferred.
     pub said_goodbye: AtomicBool,
     control: Mutex<Vec<Control>>,
@@ -292,6 +294,7 @@ impl Connection {
         let ping_after = if idle.is_zero() { settings.ping_after } else { settings.ping_after.min(idle) };
         let batch_operations_max = (limits.batch_operations_max as usize).min(BATCH_OPERATIONS_MAX);
         let in_flight_max = settings.requests_in_flight_max.min(limits.requests_in_flight_max as usize);
+        let knows_consistency = greeting.server.features & features::CONSISTENCY != 0;
         let (commands, queue) = mpsc::channel(QUEUE_CALLS_MAX);
         let shared = Arc::new(Shared {
             table: Mutex::default(),
@@ -301,6 +304,7 @@ impl Connection {
             dead_after: settings.dead_after,
             coalesced_calls_max: settings.coalesced_calls_max.min(batch_operations_max),
             frame_bytes_max: (limits.frame_bytes_max as usize).min(FRAME_BYTES_MAX),
+            consistency: settings.consistency.filter(|_| knows_consistency),
             said_goodbye: AtomicBool::new(false),
             control: Mutex::default(),
             control_waits: Notify::new(),
@@ -368,8 +372,9 @@ impl Connection {
             return answer.await.unwrap_or_else(|_| self.never_answered());
         }
         let request = self.shared.new_request();
-        let options =
-            RequestOptions { operation_id, deadline_ms: Some(remaining_ms(deadline)), stream: None };
+        let deadline_ms = Some(remaining_ms(deadline));
+        let consistency = self.shared.consistency;
+        let options = RequestOptions { operation_id, deadline_ms, stream: None, consistency };
         let mut bytes = Vec::new();
         if let Err(error) =
             encode_request(&mut bytes, self.shared.frame_bytes_max, request, &options, operation)
@@ -396,8 +401,9 @@ impl Connection {
         let Some(permit) = self.permit().await else { return self.not_sent() };
         let request = self.shared.new_request();
         let mut bytes = Vec::with_capacity(BATCH_BYTES);
+        let (frame_bytes_max, deadline_ms) = (self.shared.frame_bytes_max, Some(remaining_ms(deadline)));
         let mut batch =
-            BatchWriter::new(&mut bytes, self.shared.frame_bytes_max, request, Some(remaining_ms(deadline)));
+            BatchWriter::new(&mut bytes, frame_bytes_max, request, deadline_ms, self.shared.consistency);
         for (operation, operation_id) in operations.take(self.batch_operations_max) {
             match batch.push(operation_id, operation) {
                 Ok(()) => {}
@@ -428,7 +434,8 @@ impl Connection {
     ) -> Outcome<Result<OpenStream, Error>> {
         let Some(permit) = self.permit().await else { return self.not_sent() };
         let request = self.shared.new_request();
-        let options = RequestOptions { operation_id, deadline_ms: None, stream: Some(window) };
+        let consistency = self.shared.consistency;
+        let options = RequestOptions { operation_id, deadline_ms: None, stream: Some(window), consistency };
         let mut bytes = Vec::new();
         if let Err(error) =
             encode_request(&mut bytes, self.shared.frame_bytes_max, request, &options, operation)

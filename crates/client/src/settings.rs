@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use exacat_model::{Error, Result};
+use exacat_model::{Consistency, Error, Result};
 
 /// The client's own limits. Those of the protocol are in [`exacat_wire::native::limits`].
 pub mod limits {
@@ -56,6 +56,9 @@ pub struct ClientSettings {
     pub page_items: u32,
     /// Concurrent small look-ups put into one frame, at most; 1 for never.
     pub coalesced_calls_max: usize,
+    /// How old the state may be that answers are of; none for what the server takes by default. A server that does not know of this answers of
+    /// the last state.
+    pub consistency: Option<Consistency>,
 }
 
 impl Default for ClientSettings {
@@ -74,6 +77,7 @@ impl Default for ClientSettings {
             stream_credit: 8,
             page_items: 1000,
             coalesced_calls_max: 128,
+            consistency: None,
         }
     }
 }

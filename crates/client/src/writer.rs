@@ -182,10 +182,12 @@ async fn coalesce<W: AsyncWrite + Unpin>(
             smalls.iter().take(together).fold(now, |latest, (_, deadline, _)| latest.max(*deadline));
         let deadline_ms = Some(remaining_ms(deadline));
         let (taken, encoded) = if together == 1 {
-            let options = RequestOptions { deadline_ms, ..RequestOptions::default() };
+            let consistency = shared.consistency;
+            let options = RequestOptions { deadline_ms, consistency, ..RequestOptions::default() };
             (1, encode_request(buffer, shared.frame_bytes_max, request, &options, operation))
         } else {
-            let mut batch = BatchWriter::new(buffer, shared.frame_bytes_max, request, deadline_ms);
+            let mut batch =
+                BatchWriter::new(buffer, shared.frame_bytes_max, request, deadline_ms, shared.consistency);
             let pushed =
                 smalls.iter().take(together).try_for_each(|(operation, ..)| batch.push(None, operation));
             let taken = batch.operations();

@@ -7,6 +7,7 @@
 //! * [`verify`](verify::verify) proves that each row is in the catalogue as given.
 //! * [`export`](export::export) writes everything below a path so that it can be imported again.
 //! * [`digest`](digest::digest) proves that two catalogues have the same, or names what differs.
+//! * [`copy`](copy::copy) brings a whole catalogue, with its history, into another store.
 //! * [`generate`](generate::generate) makes a sample catalogue out of a seed.
 //!
 //! This crate knows no server and no network: it asks a [`Catalogue`], which the client is, and one that is opened in this
@@ -17,6 +18,7 @@ pub mod bulk;
 pub mod catalogue;
 mod cells;
 pub mod columns;
+pub mod copy;
 mod days;
 pub mod digest;
 pub mod error;

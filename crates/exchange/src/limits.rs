@@ -46,3 +46,5 @@ pub const SE_RULES_MAX: usize = 65_535;
 pub const JSON_DEPTH_MAX: usize = 32;
 /// Bytes of a key in JSON that is flattened, with the keys around it.
 pub const JSON_KEY_BYTES_MAX: usize = 1024;
+/// Changes that a copy of a catalogue hands over at once: what a store puts into its log together.
+pub const CHANGES_OF_A_PIECE: usize = 2000;

@@ -1,12 +1,12 @@
-//! A catalogue that is opened in this process, on a data directory that no server uses: asked without a network, and loaded
-//! in bulk.
+//! A catalogue that is opened in this process: asked without a network; and, if it is on a data directory that no server uses, loaded in
+//! bulk.
 
 use std::sync::Arc;
 
 use exacat_catalogue::{Caller, Catalogue as Rules, KnownDirectories, Settings};
 use exacat_model::operation::NewFile;
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Operation, OperationId, UserId};
-use exacat_store::{Clock, Store};
+use exacat_store::{Clock, Store, SystemClock};
 use exacat_store_embedded::{EmbeddedStore, LoadSettings, Loader};
 use futures::Stream;
 use parking_lot::Mutex;
@@ -16,11 +16,29 @@ use crate::bulk::Bulk;
 use crate::catalogue::{Catalogue, again, following};
 use crate::limits::LOCAL_PAGES_AHEAD_MAX;
 
+/// The catalogue in a store, and an admin who asks.
+pub struct Asked {
+    rules: Arc<Rules>,
+    caller: Caller,
+}
+
+impl Asked {
+    /// Asks the catalogue in this store.
+    pub async fn open(store: &Arc<dyn Store>) -> Result<Arc<Self>, Error> {
+        Self::at(Arc::clone(store), Arc::new(SystemClock)).await.map(Arc::new)
+    }
+
+    async fn at(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+        let rules = Rules::open(store, clock, Settings::default()).await?;
+        let caller = rules.caller_named(&AccountName::parse("admin")?).await?;
+        Ok(Asked { rules, caller })
+    }
+}
+
 /// The catalogue in an embedded store, and an admin who asks.
 pub struct Local {
     store: Arc<EmbeddedStore>,
-    rules: Arc<Rules>,
-    caller: Caller,
+    asked: Asked,
     settings: LoadSettings,
     known: KnownDirectories,
     /// What is being gathered.
@@ -34,17 +52,9 @@ impl Local {
         clock: Arc<dyn Clock>,
         settings: LoadSettings,
     ) -> Result<Arc<Self>, Error> {
-        let shared: Arc<dyn Store> = Arc::clone(&store) as Arc<dyn Store>;
-        let rules = Rules::open(shared, clock, Settings::default()).await?;
-        let caller = rules.caller_named(&AccountName::parse("admin")?).await?;
-        Ok(Arc::new(Local {
-            store,
-            rules,
-            caller,
-            settings,
-            known: KnownDirectories::default(),
-            loader: Mutex::new(None),
-        }))
+        let asked = Asked::at(Arc::clone(&store) as Arc<dyn Store>, clock).await?;
+        let (known, loader) = (KnownDirectories::default(), Mutex::new(None));
+        Ok(Arc::new(Local { store, asked, settings, known, loader }))
     }
 
     fn loader(&self) -> Result<Arc<Loader>, Error> {
@@ -66,7 +76,7 @@ fn new_id() -> Result<OperationId, Error> {
     Ok(OperationId(id))
 }
 
-impl Catalogue for Local {
+impl Catalogue for Asked {
     async fn call(&self, operation: Operation) -> Result<Answer, Error> {
         self.rules.execute(&self.caller, new_id()?, operation).await
     }
@@ -94,10 +104,24 @@ impl Catalogue for Local {
     }
 }
 
+impl Catalogue for Local {
+    async fn call(&self, operation: Operation) -> Result<Answer, Error> {
+        self.asked.call(operation).await
+    }
+
+    fn stream(&self, operation: Operation) -> impl Stream<Item = Result<Answer, Error>> + Send {
+        self.asked.stream(operation)
+    }
+}
+
 impl Bulk for Local {
     async fn take(&self, files: &[NewFile], which: &[(usize, u64)]) -> Result<Vec<bool>, Error> {
         let places: Vec<usize> = which.iter().map(|(place, _)| *place).collect();
-        let new = self.rules.files_to_load(&self.caller, new_id()?, files, &places, &self.known).await?;
+        let new = self
+            .asked
+            .rules
+            .files_to_load(&self.asked.caller, new_id()?, files, &places, &self.known)
+            .await?;
         let mut taken: Vec<bool> = new.iter().map(Option::is_some).collect();
         let numbered = which.iter().zip(new).filter_map(|((_, line), new)| Some((*line, new?)));
         let took = self.loader()?.take(numbered)?;
@@ -109,6 +133,6 @@ impl Bulk for Local {
         let Some(loader) = self.loader.lock().take() else { return Ok(0) };
         let held = || Error::new(ErrorKind::Internal, "files are still being taken for a load");
         let loader = Arc::into_inner(loader).ok_or_else(held)?;
-        self.store.load(loader, self.caller.user().unwrap_or(UserId::ADMIN), left).await
+        self.store.load(loader, self.asked.caller.user().unwrap_or(UserId::ADMIN), left).await
     }
 }

@@ -8,6 +8,7 @@ pub mod answer;
 pub mod change;
 pub mod checksum;
 pub mod codec;
+pub mod consistency;
 pub mod entry;
 pub mod error;
 pub mod guid;
@@ -29,6 +30,7 @@ pub use account::{AccountName, Group, GroupId, Mode, Quota, QuotaOf, Role, Token
 pub use answer::{Answer, Audit, Finding};
 pub use change::{Change, Deletion, Effect, FieldChange, TrashItem};
 pub use checksum::{Checksum, ChecksumAlgorithm, Checksums};
+pub use consistency::Consistency;
 pub use entry::{
     At, Body, DirId, Entry, EntryId, File, Kind, Location, Replica, ReplicaState, Revision, Usage,
 };

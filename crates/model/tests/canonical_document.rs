@@ -15,10 +15,11 @@ use exacat_model::{ErrorKind, Operation};
 
 const DOCUMENT: &str = include_str!("../../../docs/internals/canonical-bytes.md");
 
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     include_str!("../src/account.rs"),
     include_str!("../src/answer.rs"),
     include_str!("../src/change.rs"),
+    include_str!("../src/consistency.rs"),
     include_str!("../src/entry.rs"),
     include_str!("../src/mutation.rs"),
     include_str!("../src/operation.rs"),

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use exacat_catalogue::Caller;
@@ -49,23 +48,14 @@ impl Session {
     /// Looks at the credentials.
     pub async fn open(service: &Service, peer: &Peer, shown: Authenticate) -> Result<Self> {
         let caller = caller(service, *peer, &shown).await?;
-        let share = service.admission.user(caller.user(), caller.name());
-        Ok(Session {
-            asker: Asker { caller: Arc::new(caller), share },
-            checked: Instant::now(),
-            peer: *peer,
-            shown,
-        })
+        Ok(Session { asker: service.asker(caller), checked: Instant::now(), peer: *peer, shown })
     }
 
     /// Looks at the same credentials again: what they allow may have changed, or nothing at all any more.
     pub async fn check_again(&mut self, service: &Service) -> Result<()> {
         let caller = caller(service, self.peer, &self.shown).await?;
         if caller != *self.asker.caller {
-            self.asker = Asker {
-                share: service.admission.user(caller.user(), caller.name()),
-                caller: Arc::new(caller),
-            };
+            self.asker = service.asker(caller);
         }
         self.checked = Instant::now();
         Ok(())
@@ -117,6 +107,8 @@ pub(crate) fn own_uid() -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::instruments::Instruments;
     use crate::settings::Limits;

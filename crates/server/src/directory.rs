@@ -4,10 +4,12 @@
 //! DATA/server.lock    held while a server runs
 //! DATA/catalogue.id   which catalogue this is, told to every client
 //! DATA/store/         the embedded store
+//! DATA/cluster        the cluster that the catalogue is on instead
 //! DATA/server.crt     the certificate clients are to trust      (made at the first start)
 //! DATA/server.key     its key, for the owner only               (made at the first start)
 //! DATA/admin.token    an admin's token, for the owner only      (made at the first start)
 //! DATA/jalien/        the authority of tokens, the keys of envelopes, a token of the admin: if JAliEn's protocol is spoken
+//! DATA/uploads/       what is being written over XRootD's protocol, for the owner only
 //! DATA/exacat.sock    the local socket                          (while a server runs)
 //! DATA/server.json    the addresses a server listens on         (while a server runs)
 //! DATA/views/NAME/    lock, socket and addresses of a server of the snapshot NAME
@@ -20,6 +22,8 @@ use std::path::{Path, PathBuf};
 
 use exacat_model::{Error, ErrorKind, Guid, Result, SnapshotName};
 use exacat_store::Clock;
+
+use crate::randomness;
 
 /// A data directory in use by this process.
 #[derive(Debug)]
@@ -88,7 +92,17 @@ impl DataDirectory {
 
     /// What the face of JAliEn keeps; made if it is not there.
     pub fn jalien(&self) -> Result<PathBuf> {
-        let path = self.data.join("jalien");
+        self.private("jalien")
+    }
+
+    /// What is being written over XRootD's protocol; made if it is not there.
+    pub fn uploads(&self) -> Result<PathBuf> {
+        self.private("uploads")
+    }
+
+    /// A directory for the owner only.
+    fn private(&self, name: &str) -> Result<PathBuf> {
+        let path = self.data.join(name);
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(&path).map_err(|error| failed("make the directory", &path, &error))?;
@@ -119,15 +133,49 @@ impl DataDirectory {
         write(&path, format!("{guid}\n").as_bytes(), PUBLIC)?;
         Ok(guid)
     }
+
+    /// Keeps which catalogue this directory is of, that is on a cluster. Refused if it is another's.
+    pub fn keep_cluster(&self, id: Guid, address: &str) -> Result<Guid> {
+        let path = self.data.join("catalogue.id");
+        match read(&path)? {
+            Some(text) if text.trim() == id.to_string() => {}
+            Some(text) => {
+                let (path, other) = (path.display(), text.trim().to_owned());
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!(
+                        "{path}: this directory is of catalogue {other}, not {id}: give another with --data"
+                    ),
+                ));
+            }
+            None => {}
+        }
+        write(&self.data.join("cluster"), format!("{address}\n").as_bytes(), PUBLIC)?;
+        // Last: it tells that the first start is over.
+        write(&path, format!("{id}\n").as_bytes(), PUBLIC)?;
+        Ok(id)
+    }
+
+    /// Refuses an embedded store in the directory of a server whose catalogue is on a cluster: it would be a new one under that one's id.
+    pub fn not_of_a_cluster(&self) -> Result<()> {
+        match read(&self.data.join("cluster"))? {
+            None => Ok(()),
+            Some(address) => Err(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "{}: the catalogue of this directory is on a cluster: serve it with --store {}, or give another \
+                     directory with --data",
+                    self.data.display(),
+                    address.trim()
+                ),
+            )),
+        }
+    }
 }
 
 /// A new GUID of this moment.
 pub(crate) fn new_guid(clock: &dyn Clock) -> Result<Guid> {
-    let mut random = [0u8; 10];
-    getrandom::fill(&mut random).map_err(|error| {
-        Error::new(ErrorKind::Unavailable, format!("the system gives no random bytes: {error}"))
-    })?;
-    Ok(Guid::v7(clock.now(), random))
+    Ok(Guid::v7(clock.now(), randomness::bytes()?))
 }
 
 /// Reads a small file; none if it is not there.

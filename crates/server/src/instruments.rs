@@ -107,6 +107,9 @@ counts! {
     xrootd_waits "exacat_xrootd_waits" "Requests of them that were told to come again later",
     xrootd_redirects "exacat_xrootd_redirects" "Files opened by them, and sent to a storage element",
     xrootd_retried "exacat_xrootd_retried" "Files opened by them once more, after a storage element failed",
+    xrootd_writes "exacat_xrootd_writes" "Files opened by them for writing, and sent to a storage element",
+    xrootd_committed "exacat_xrootd_writes_committed" "Files of them that were found whole at the storage element, and committed",
+    xrootd_given_up "exacat_xrootd_writes_given_up" "Files of them that were found to be others than were booked, and given up",
     coalesced "exacat_coalesced_requests" "Pipelined look-ups and registrations carried out together with others",
 }
 

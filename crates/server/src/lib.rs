@@ -13,6 +13,7 @@ mod instruments;
 mod life;
 mod paced;
 mod places;
+mod randomness;
 mod service;
 pub mod settings;
 mod tls;

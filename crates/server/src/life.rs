@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exacat_catalogue::Catalogue;
-use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result};
+use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, Result};
 use exacat_store::Store;
 use exacat_store::memory::MemoryStore;
+use exacat_store_cassandra::{CassandraStore, check_schema};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use futures::future::BoxFuture;
 use tokio::net::{TcpListener, UnixListener};
@@ -22,6 +23,7 @@ use crate::envelopes::Envelopes;
 use crate::faces::{http, jalien, native, xrootd};
 use crate::instruments::Instruments;
 use crate::places::Places;
+use crate::randomness;
 use crate::service::{Phase, Service};
 use crate::settings::{ServerSettings, StoreChoice};
 use crate::tls;
@@ -136,9 +138,11 @@ impl Server {
 
 async fn open_store(settings: &ServerSettings, directory: &DataDirectory) -> Result<Arc<dyn Store>> {
     let clock = Arc::clone(&settings.clock);
-    match settings.store {
+    match &settings.store {
         StoreChoice::Memory => Ok(Arc::new(MemoryStore::new(clock))),
+        StoreChoice::Cassandra(cluster) => Ok(CassandraStore::open(cluster.clone(), clock).await?),
         StoreChoice::Embedded => {
+            directory.not_of_a_cluster()?;
             let (history, cache_bytes) = (settings.history, settings.cache_bytes);
             let embedded =
                 EmbeddedSettings { history, cache_bytes, ..EmbeddedSettings::at(directory.store()) };
@@ -198,7 +202,9 @@ async fn start_on(
     };
     let xrootd = match (&settings.xrootd, listeners.xrootd, envelopes) {
         (Some(xrootd), Some((listener, acceptor)), Some(envelopes)) => {
-            let face = xrootd::Face::new(Arc::clone(&service), xrootd.clone(), envelopes, places, acceptor);
+            let (service, clock) = (Arc::clone(&service), Arc::clone(&settings.clock));
+            let xrootd = xrootd.clone();
+            let face = xrootd::Face::open(service, clock, xrootd, envelopes, places, acceptor, &directory)?;
             Some((face, listener))
         }
         _ => None,
@@ -259,10 +265,6 @@ async fn first_start(
     // Of a snapshot no token can be made: those in it are good.
     if is_first && catalogue.store().read_only().is_none() {
         let admin = catalogue.caller_named(&AccountName::parse("admin")?).await?;
-        let mut id = OperationId([0; 16]);
-        getrandom::fill(&mut id.0).map_err(|error| {
-            Error::new(ErrorKind::Unavailable, format!("the system gives no random bytes: {error}"))
-        })?;
         let issue = Operation::TokenIssue {
             user: None,
             scope: Lfn::root(),
@@ -270,7 +272,7 @@ async fn first_start(
             lifetime_seconds: settings.catalogue.token_seconds_max,
             note: "made at the first start".to_owned(),
         };
-        match catalogue.execute(&admin, id, issue).await? {
+        match catalogue.execute(&admin, randomness::operation_id()?, issue).await? {
             Answer::TokenIssued { secret, .. } => {
                 let path = directory.admin_token();
                 directory::write_private(&path, format!("{secret}\n").as_bytes())?;
@@ -279,8 +281,15 @@ async fn first_start(
             _ => return Err(Error::new(ErrorKind::Internal, "no token was issued")),
         }
     }
-    if settings.store == StoreChoice::Memory {
-        return directory::new_guid(&*settings.clock);
+    match &settings.store {
+        StoreChoice::Memory => return directory::new_guid(&*settings.clock),
+        StoreChoice::Cassandra(cluster) => {
+            // The same for all servers of the catalogue: what one answered another may be asked.
+            let id = check_schema(cluster).await?.catalogue;
+            let id = id.ok_or_else(|| Error::not_found("the catalogue on the cluster has no id"))?;
+            return directory.keep_cluster(id, &cluster.to_string());
+        }
+        StoreChoice::Embedded => {}
     }
     directory.catalogue_id(&*settings.clock)
 }

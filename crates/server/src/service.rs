@@ -11,7 +11,9 @@ use exacat_catalogue::{Caller, Catalogue};
 use exacat_model::answer::{StatusPart, WhereisRef};
 use exacat_model::codec::Encode;
 use exacat_model::operation::{Existing, FileRef, NewFile};
-use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Operation, OperationId, Result};
+use exacat_model::{
+    AccountName, Answer, Consistency, Error, ErrorKind, Guid, Operation, OperationId, Result,
+};
 use futures::FutureExt;
 use tokio::sync::{Notify, watch};
 
@@ -88,6 +90,8 @@ pub(crate) struct Work {
     pub asker: Asker,
     pub id: OperationId,
     pub operation: Operation,
+    /// How old the state may be that is answered of; none for what this server takes by default.
+    pub consistency: Option<Consistency>,
     /// The answer is worth nothing after this.
     pub deadline: Instant,
     pub cancel: Arc<Cancel>,
@@ -187,11 +191,23 @@ impl Service {
         Ok((user, all))
     }
 
+    /// Somebody who asks, with the share of the server that is its own.
+    pub fn asker(&self, caller: Caller) -> Asker {
+        Asker { share: self.admission.user(caller.user(), caller.name()), caller: Arc::new(caller) }
+    }
+
     /// Carries an operation out, here and now: no queue, no deadline. A panic becomes an error. What an
     /// internal error says is logged, not told.
-    pub async fn execute(&self, caller: &Caller, id: OperationId, operation: Operation) -> Result<Answer> {
+    pub async fn execute(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        operation: Operation,
+        consistency: Option<Consistency>,
+    ) -> Result<Answer> {
         let name = operation.name();
-        let outcome = AssertUnwindSafe(self.catalogue.execute(caller, id, operation)).catch_unwind().await;
+        let catalogue = self.catalogue.at(consistency, &operation);
+        let outcome = AssertUnwindSafe(catalogue.execute(caller, id, operation)).catch_unwind().await;
         let outcome = match outcome {
             Ok(Ok(Answer::Status(mut parts))) => {
                 parts.extend(self.status_parts());
@@ -210,13 +226,15 @@ impl Service {
         caller: &Caller,
         files: Vec<FileRef>,
         site: Option<&AccountName>,
+        consistency: Option<Consistency>,
     ) -> Result<EncodedItems> {
         const NAME: &str = "whereis";
         let mut items = EncodedItems::default();
         let mut push = |found: Result<&WhereisRef<'_>>| {
             items.push(&found.map_err(|error| self.shown_error(caller, NAME, error)));
         };
-        let work = self.catalogue.whereis_each(caller, files, site, &mut push);
+        let catalogue = self.catalogue.relaxed_to(consistency);
+        let work = catalogue.whereis_each(caller, files, site, &mut push);
         match AssertUnwindSafe(work).catch_unwind().await {
             Ok(Ok(())) => Ok(items),
             Ok(Err(error)) => Err(self.shown_error(caller, NAME, error)),
@@ -298,7 +316,7 @@ impl Service {
     /// Runs an operation where its class belongs and gives its outcome to `deliver`, exactly once and at the
     /// deadline at the latest. Returns when the work is over, which for a write may be later.
     pub async fn run(self: &Arc<Self>, work: Work, deliver: impl FnOnce(Result<Answer>) + Send) {
-        let Work { asker, id, operation, deadline, cancel, step } = work;
+        let Work { asker, id, operation, consistency, deadline, cancel, step } = work;
         if Instant::now() >= deadline {
             return deliver(Err(too_late()));
         }
@@ -307,19 +325,19 @@ impl Service {
             Class::Lookup { items } => match self.admission.lookup_items.take(items) {
                 None => deliver(Err(busy("items looked up at once"))),
                 Some(held) => {
-                    let work = self.execute(&asker.caller, id, operation);
+                    let work = self.execute(&asker.caller, id, operation, consistency);
                     self.finish(work, writes, deadline, &cancel, deliver).await;
                     drop(held);
                 }
             },
             Class::Write => {
-                let work = self.execute(&asker.caller, id, operation);
+                let work = self.execute(&asker.caller, id, operation, consistency);
                 self.finish(work, writes, deadline, &cancel, deliver).await;
             }
             Class::Wait => match self.admission.waits.take(1) {
                 None => deliver(Err(busy("requests that wait for a change"))),
                 Some(held) => {
-                    let work = self.execute(&asker.caller, id, operation);
+                    let work = self.execute(&asker.caller, id, operation, consistency);
                     self.finish(work, writes, deadline, &cancel, deliver).await;
                     drop(held);
                 }
@@ -327,7 +345,8 @@ impl Service {
             Class::Audit => match self.admission.audits.take(1) {
                 None => deliver(Err(busy("checks of the whole catalogue at once"))),
                 Some(held) => {
-                    let work = self.apart(asker, id, operation, Arc::clone(&cancel), held);
+                    let operation = (id, operation, consistency);
+                    let work = self.apart(asker, operation, Arc::clone(&cancel), held);
                     self.finish(work, writes, deadline, &cancel, deliver).await;
                 }
             },
@@ -344,7 +363,7 @@ impl Service {
                     () = cancel.cancelled() => return deliver(Err(cancelled())),
                     () = tokio::time::sleep_until(deadline.into()) => return deliver(Err(too_late())),
                 };
-                let work = self.apart(asker, id, operation, Arc::clone(&cancel), turn);
+                let work = self.apart(asker, (id, operation, consistency), Arc::clone(&cancel), turn);
                 self.finish(work, writes, deadline, &cancel, deliver).await;
             }
         }
@@ -355,8 +374,7 @@ impl Service {
     async fn apart(
         self: &Arc<Self>,
         asker: Asker,
-        id: OperationId,
-        operation: Operation,
+        (id, operation, consistency): (OperationId, Operation, Option<Consistency>),
         cancel: Arc<Cancel>,
         held: impl Send + 'static,
     ) -> Result<Answer> {
@@ -367,7 +385,7 @@ impl Service {
         let writes = operation.writes();
         let task = tokio::task::spawn_blocking(move || {
             let outcome = runtime.block_on(async {
-                let work = service.execute(&asker.caller, id, operation);
+                let work = service.execute(&asker.caller, id, operation, consistency);
                 if writes {
                     return work.await;
                 }
@@ -415,6 +433,19 @@ impl Service {
         }
         deliver(Err(unknown()));
         let _ = work.await;
+    }
+
+    /// Runs an operation, as [`Service::run`] does, and counts it; its outcome, when the work is over.
+    pub async fn ask(self: &Arc<Self>, work: Work) -> Result<Answer> {
+        let (index, items) = (OperationIndex::of(&work.operation), items(&work.operation));
+        let asker = work.asker.clone();
+        let began = Instant::now();
+        let mut told = None;
+        self.run(work, |outcome| told = Some(outcome)).await;
+        let outcome = told.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, "the server stops")));
+        let kind = outcome.as_ref().err().map(|error| error.kind);
+        self.ended(&asker, index, kind, 1, items, began.elapsed());
+        outcome
     }
 
     /// Records that requests ended, and logs slow ones.

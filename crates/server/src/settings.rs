@@ -9,19 +9,22 @@ use std::time::Duration;
 use exacat_model::limits::FRAME_BYTES_MAX;
 use exacat_model::{AccountName, Error, Result, SnapshotName};
 use exacat_store::{Clock, SystemClock};
+use exacat_store_cassandra::CassandraSettings;
 use exacat_store_embedded::{EmbeddedSettings, HistoryKept};
 use exacat_wire::native::limits::{BATCH_OPERATIONS_MAX, FRAME_BYTES_MAX_LEAST};
 
 pub use crate::places::Network;
 
 /// Where the catalogue's state is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreChoice {
     /// The embedded store, in the data directory.
     #[default]
     Embedded,
     /// The memory store: everything is gone when the server ends. For tests.
     Memory,
+    /// A Cassandra or ScyllaDB cluster, which any number of servers share.
+    Cassandra(CassandraSettings),
 }
 
 /// A certificate made by someone else.
@@ -244,6 +247,8 @@ pub struct Limits {
     pub xrootd_requests_max: usize,
     /// Directories being listed at once on one connection of that protocol; one more is told to wait.
     pub xrootd_listings_max: usize,
+    /// Files that are being written by that protocol, of all clients; one more is told to wait.
+    pub xrootd_uploads_max: usize,
     /// A connection of that protocol on which nothing is asked for so long is closed.
     pub xrootd_idle_time: Duration,
     /// How long a stop waits for requests in flight.
@@ -294,6 +299,7 @@ impl Default for Limits {
             jalien_session_time: Duration::from_secs(2 * 24 * 3600),
             xrootd_requests_max: 256,
             xrootd_listings_max: 16,
+            xrootd_uploads_max: 10_000,
             xrootd_idle_time: Duration::from_secs(3600),
             stop_time: Duration::from_secs(10),
             slow_request: Duration::from_secs(1),
@@ -327,6 +333,7 @@ impl Limits {
             ("jalien_request_bytes_max", self.jalien_request_bytes_max),
             ("xrootd_requests_max", self.xrootd_requests_max),
             ("xrootd_listings_max", self.xrootd_listings_max),
+            ("xrootd_uploads_max", self.xrootd_uploads_max),
         ];
         for (name, value) in at_least_one {
             if value == 0 {

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::instruments::Gauge;
+use crate::randomness;
 use crate::service::Phase;
 use crate::settings::WorkerSettings;
 
@@ -256,9 +257,8 @@ fn back_off(settings: &WorkerSettings, errors_in_a_row: u64) -> Duration {
 
 /// A time up to a fifth shorter or longer.
 fn varied(time: Duration) -> Duration {
-    let mut random = [0u8; 1];
     // Without randomness there is no variation; nothing else depends on it.
-    let part = if getrandom::fill(&mut random).is_ok() { f64::from(random[0]) / 255.0 } else { 0.5 };
+    let part = randomness::bytes().map_or(0.5, |[byte]| f64::from(byte) / 255.0);
     time.mul_f64(0.8 + 0.4 * part)
 }
 

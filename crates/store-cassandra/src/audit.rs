@@ -20,11 +20,7 @@ type All = BTreeMap<Key, Arc<Row>>;
 type Whole = (&'static str, fn(Columns) -> Result<(Key, Row)>);
 
 const TABLES: [Whole; 8] = [
-    (
-        "SELECT parent, bucket, name, kind, directory, guid, owner, group_id, mode, created, modified, revision, \
-         expires, size, job, checksums, replicas, tags, target, members FROM children",
-        tables::entry_row_of,
-    ),
+    ("SELECT entry FROM children", tables::entry_row_of),
     ("SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash", tables::trash_of),
     ("SELECT shard, guid, booking FROM bookings", tables::booking_of),
     ("SELECT kind, key, revision, record FROM records", tables::record_of),
@@ -35,16 +31,13 @@ const TABLES: [Whole; 8] = [
 ];
 
 const KEYED_TABLES: [Whole; 4] = [
-    ("SELECT directory, parent, name, trash FROM directories", |mut row| {
+    ("SELECT directory, parent, name FROM directories", |mut row| {
         let id = EntryId::Directory(DirId(row.big()?));
         tables::place_row_of(id, row)
     }),
-    ("SELECT guid, parent, name, trash FROM objects", |mut row| {
-        let id = EntryId::Object(row.guid()?);
-        tables::place_row_of(id, row)
-    }),
+    ("SELECT guid, parent, name FROM objects", tables::object_row_of),
     ("SELECT se, copy, deletions FROM copies", tables::copies_of),
-    ("SELECT kind, id, counted FROM accounts", tables::account_of),
+    ("SELECT kind, id, counted FROM accounts", tables::account_row_of),
 ];
 
 /// Reads everything, and checks it.
@@ -83,8 +76,8 @@ pub(crate) async fn audit(engine: &Engine) -> Result<Audit> {
                 Key::Due { expires: TimeMs(u64::MAX), id: EntryId::Object(exacat_model::Guid([0xff; 16])) };
             for (key, row) in known.range(&Key::Totals, &last) {
                 match row {
-                    Some(row) => drop(all.insert(key, row)),
-                    None => drop(all.remove(&key)),
+                    Some(row) => drop(all.insert(key.clone(), row.clone())),
+                    None => drop(all.remove(key)),
                 }
             }
             all.retain(|key, _| !matches!(known.get(key), Some(None)));
@@ -170,6 +163,9 @@ fn entries(all: &All, revision: Revision, wanted: &mut Wanted, audit: &mut Audit
     for (entry, trash) in list {
         let id = entry.id();
         let is_root = id == EntryId::Directory(DirId::ROOT);
+        if !is_root && trash.is_none() {
+            wanted.account(UsageOf::Directory(entry.at.parent)).children += 1;
+        }
         wanted.totals.entries += u64::from(!is_root);
         let place = trash.map_or_else(|| Where::At(entry.at.clone()), Where::Trash);
         if wanted.rows.insert(Key::Place(id), Row::Place(place)).is_some() && entry.directory().is_none() {

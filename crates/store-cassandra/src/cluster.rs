@@ -2,15 +2,21 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use exacat_model::{Error, ErrorKind, Result, Revision};
 use futures::StreamExt;
 use parking_lot::RwLock;
-use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::errors::{
+    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind as SetupError, DbError,
+    MetadataError, NewSessionError,
+};
 use scylla::policies::load_balancing::DefaultPolicy;
-use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::policies::retry::DefaultRetryPolicy;
+use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::response::PagingState;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
@@ -18,7 +24,12 @@ use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row as CqlRow};
 
 use crate::figures::Figures;
-use crate::limits::{SLICE_ROWS, STATEMENT_TIMEOUT};
+use crate::limits::{
+    ALIVE_EVERY, ALIVE_WITHIN, ATTEMPT_PAUSE, CONDITIONAL_ELSEWHERE_AFTER, ELSEWHERE_AFTER, ELSEWHERE_MAX,
+    READ_ATTEMPTS_MAX, SLICE_ROWS, STATEMENT_TIMEOUT, STATEMENTS_IN_FLIGHT,
+};
+use crate::nodes::Nodes;
+use crate::routing::AroundStuck;
 use crate::settings::CassandraSettings;
 use crate::tables::{Bound, Columns, Values};
 
@@ -52,10 +63,14 @@ pub trait Faults: Send + Sync + 'static {
 
 /// A session in the catalogue's keyspace.
 pub(crate) struct Cluster {
-    session: Session,
+    pub session: Session,
+    /// What conditional batches are sent with.
+    conditional: ExecutionProfileHandle,
     faults: Option<Arc<dyn Faults>>,
     prepared: RwLock<HashMap<&'static str, PreparedStatement>>,
+    preparing: tokio::sync::Mutex<()>,
     pub figures: Arc<Figures>,
+    pub nodes: Arc<Nodes>,
 }
 
 /// What the cluster said to an error.
@@ -63,22 +78,66 @@ pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unavailable, format!("the cluster could not {what}: {error}"))
 }
 
-/// Opens a session, without a keyspace.
-pub(crate) async fn connect(settings: &CassandraSettings) -> Result<Session> {
+fn profile(
+    elsewhere_after: Duration,
+    datacenter: Option<&str>,
+    nodes: &Arc<Nodes>,
+) -> ExecutionProfileHandle {
     // Conditional writes of one partition go to the same node first: coordinators that take turns outbid each other.
-    let policy = DefaultPolicy::builder().enable_shuffling_replicas(false).build();
+    let mut policy = DefaultPolicy::builder().enable_shuffling_replicas(false);
+    if let Some(datacenter) = datacenter {
+        policy = policy.prefer_datacenter(datacenter.to_owned());
+    }
+    let policy = AroundStuck::new(policy.build(), nodes.clone());
+    // Every statement of this store can be done twice, see `conditional`: so a node that is stuck, or whose connection breaks, costs a moment.
+    let elsewhere =
+        SimpleSpeculativeExecutionPolicy { max_retry_count: ELSEWHERE_MAX, retry_interval: elsewhere_after };
     let profile = ExecutionProfile::builder()
         .consistency(Consistency::Quorum)
         .serial_consistency(Some(SerialConsistency::Serial))
         .request_timeout(Some(STATEMENT_TIMEOUT))
-        .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+        .retry_policy(Arc::new(DefaultRetryPolicy::new()))
+        .speculative_execution_policy(Some(Arc::new(elsewhere)))
         .load_balancing_policy(policy)
         .build();
-    let builder = SessionBuilder::new()
+    profile.into_handle()
+}
+
+/// Why there is no session. Who is not let in for what they say of themselves is told so: asking again will not help.
+fn not_let_in(error: NewSessionError) -> Error {
+    if let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
+        last_connection_error: ConnectionError::ConnectionSetupRequestError(setup),
+    })) = &error
+        && let SetupError::MissingAuthentication
+        | SetupError::DbError(DbError::AuthenticationError | DbError::Unauthorized, _) = setup.get_error()
+    {
+        let why = format!("the cluster lets in who shows a user and a password it knows: {setup}");
+        return Error::new(ErrorKind::Unauthenticated, why);
+    }
+    failed("be reached", error)
+}
+
+/// Opens a session, without a keyspace.
+pub(crate) async fn connect(settings: &CassandraSettings) -> Result<Session> {
+    connect_seeing(settings, &Arc::default()).await
+}
+
+/// The same, with what is seen of nodes.
+async fn connect_seeing(settings: &CassandraSettings, nodes: &Arc<Nodes>) -> Result<Session> {
+    let datacenter = settings.datacenter.as_deref();
+    let mut builder = SessionBuilder::new()
         .known_nodes(&settings.hosts)
-        .default_execution_profile_handle(profile.into_handle())
+        .default_execution_profile_handle(profile(ELSEWHERE_AFTER, datacenter, nodes))
+        .tls_context(settings.access.tls()?)
+        .keepalive_interval(ALIVE_EVERY)
+        .keepalive_timeout(ALIVE_WITHIN)
+        // Where rows are kept is asked of this keyspace alone: a cluster may have thousands of tables.
+        .keyspaces_to_fetch([settings.keyspace.as_str()])
         .fetch_schema_metadata(true);
-    builder.build().await.map_err(|error| failed("be reached", error))
+    if let Some((user, password)) = settings.access.user_and_password()? {
+        builder = builder.user(user, password);
+    }
+    builder.build().await.map_err(not_let_in)
 }
 
 /// What a page of a slice gives: its rows, and where it goes on.
@@ -89,12 +148,24 @@ pub(crate) struct Slice {
 
 impl Cluster {
     pub async fn open(settings: &CassandraSettings, faults: Option<Arc<dyn Faults>>) -> Result<Self> {
-        let session = connect(settings).await?;
-        session
-            .use_keyspace(settings.keyspace.as_str(), true)
-            .await
-            .map_err(|error| failed("open the keyspace (exacat schema create makes one)", error))?;
-        Ok(Cluster { session, faults, prepared: RwLock::default(), figures: Arc::default() })
+        let nodes = Arc::default();
+        let session = connect_seeing(settings, &nodes).await?;
+        let keyspace = settings.keyspace.as_str();
+        if session.get_cluster_state().get_keyspace(keyspace).is_none() {
+            let why = format!("the cluster has no keyspace {keyspace}: exacat schema create makes one");
+            return Err(Error::not_found(why));
+        }
+        let used = session.use_keyspace(keyspace, true).await;
+        used.map_err(|error| failed("open the keyspace", error))?;
+        Ok(Cluster {
+            session,
+            conditional: profile(CONDITIONAL_ELSEWHERE_AFTER, settings.datacenter.as_deref(), &nodes),
+            faults,
+            prepared: RwLock::default(),
+            preparing: tokio::sync::Mutex::default(),
+            figures: Arc::default(),
+            nodes,
+        })
     }
 
     /// Sends a statement, or loses it or its answer.
@@ -120,16 +191,38 @@ impl Cluster {
         }
     }
 
+    /// A statement, prepared once. All nodes are asked, and the driver would wait for one that is stuck until its connection is given up: so it
+    /// is given some time, and asked again.
     async fn prepared(&self, text: &'static str) -> Result<PreparedStatement> {
-        if let Some(statement) = self.prepared.read().get(text) {
-            return Ok(statement.clone());
+        let found = || self.prepared.read().get(text).cloned();
+        if let Some(statement) = found() {
+            return Ok(statement);
         }
-        let mut statement =
-            self.session.prepare(text).await.map_err(|error| failed("prepare a statement", error))?;
-        statement.set_page_size(SLICE_ROWS);
-        statement.set_is_idempotent(true);
-        self.prepared.write().insert(text, statement.clone());
-        Ok(statement)
+        // One after the other: many who need the same statement would all prepare it, on all nodes.
+        let _one = self.preparing.lock().await;
+        let mut attempt = 1;
+        loop {
+            if let Some(statement) = found() {
+                return Ok(statement);
+            }
+            let error = match tokio::time::timeout(STATEMENT_TIMEOUT, self.session.prepare(text)).await {
+                Ok(Ok(mut statement)) => {
+                    statement.set_page_size(SLICE_ROWS);
+                    statement.set_is_idempotent(true);
+                    statement.set_history_listener(self.nodes.clone());
+                    self.prepared.write().insert(text, statement.clone());
+                    return Ok(statement);
+                }
+                Ok(Err(error)) => failed("prepare a statement", error),
+                Err(_) => failed("prepare a statement", "a node does not answer"),
+            };
+            if attempt >= READ_ATTEMPTS_MAX {
+                return Err(error);
+            }
+            tracing::debug!(%error, attempt, "a statement could not be prepared, it is tried again");
+            attempt += 1;
+            tokio::time::sleep(ATTEMPT_PAUSE).await;
+        }
     }
 
     /// Reads: all rows, for what is known to have few.
@@ -152,7 +245,35 @@ impl Cluster {
         self.page(&statement, &bound.values, from).await
     }
 
+    /// The same, of at most so many rows: for rows that are large.
+    pub async fn slice_of(&self, bound: &Bound, from: Option<PagingState>, rows: i32) -> Result<Slice> {
+        let mut statement = self.prepared(bound.text).await?;
+        statement.set_page_size(rows);
+        self.page(&statement, &bound.values, from).await
+    }
+
+    /// A page, asked for again if the cluster fails: a read does no harm.
     async fn page(
+        &self,
+        statement: &PreparedStatement,
+        values: &Values,
+        from: Option<PagingState>,
+    ) -> Result<Slice> {
+        let mut attempt = 1;
+        loop {
+            match self.page_once(statement, values, from.clone()).await {
+                Err(error) if error.kind == ErrorKind::Unavailable && attempt < READ_ATTEMPTS_MAX => {
+                    tracing::debug!(%error, attempt, "a read failed, it is done again");
+                    self.figures.read_again();
+                    attempt += 1;
+                    tokio::time::sleep(ATTEMPT_PAUSE).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn page_once(
         &self,
         statement: &PreparedStatement,
         values: &Values,
@@ -181,6 +302,22 @@ impl Cluster {
         Ok(slice.rows.into_iter().next().map(Columns::new))
     }
 
+    /// Reads one row, heard of by as many replicas as this level says.
+    pub async fn read_one_at(
+        &self,
+        bound: &Bound,
+        level: exacat_model::Consistency,
+    ) -> Result<Option<Columns>> {
+        let mut statement = self.prepared(bound.text).await?;
+        statement.set_consistency(match level {
+            exacat_model::Consistency::One => Consistency::One,
+            exacat_model::Consistency::LocalQuorum => Consistency::LocalQuorum,
+            exacat_model::Consistency::Quorum | exacat_model::Consistency::Latest => Consistency::Quorum,
+        });
+        let slice = self.page(&statement, &bound.values, None).await?;
+        Ok(slice.rows.into_iter().next().map(Columns::new))
+    }
+
     /// Writes, as of this moment of the log: of two writes of a row the one of the later moment counts, in whatever order they
     /// come, and however often.
     pub async fn write(&self, bound: &Bound, moment: i64) -> Result<()> {
@@ -191,12 +328,13 @@ impl Cluster {
     }
 
     /// Writes rows of one partition together, as of this moment.
-    pub async fn write_together(&self, bounds: &[&Bound], moment: i64) -> Result<()> {
+    pub async fn write_together(&self, bounds: &[Bound], moment: i64) -> Result<()> {
         if let [one] = bounds {
             return self.write(one, moment).await;
         }
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_is_idempotent(true);
+        batch.set_history_listener(self.nodes.clone());
         batch.set_timestamp(Some(moment));
         for bound in bounds {
             batch.append_statement(self.prepared(bound.text).await?);
@@ -205,10 +343,13 @@ impl Cluster {
         self.sent(StatementKind::Write, self.session.batch(&batch, values)).await.map(drop)
     }
 
-    /// One conditional batch. Was it applied? An error says nothing about that.
+    /// One conditional batch. Was it applied? An error says nothing about that; nor does a no, for it may have been sent twice, the
+    /// first of the two applied and its answer lost. Twice it is never applied: what it asks for is not so any more once it was.
     pub async fn conditional(&self, bounds: &[Bound]) -> Result<bool> {
         let mut batch = Batch::new(BatchType::Unlogged);
-        batch.set_is_idempotent(false);
+        batch.set_is_idempotent(true);
+        batch.set_execution_profile_handle(Some(self.conditional.clone()));
+        batch.set_history_listener(self.nodes.clone());
         for bound in bounds {
             batch.append_statement(self.prepared(bound.text).await?);
         }
@@ -224,9 +365,25 @@ impl Cluster {
         }
     }
 
+    /// How many nodes there are, and which of them this server is not connected to.
+    pub fn nodes_away(&self) -> (u64, Vec<String>) {
+        let state = self.session.get_cluster_state();
+        let nodes = state.get_nodes_info();
+        let away = nodes.iter().filter(|node| !node.is_connected()).map(|node| node.address.to_string());
+        (nodes.len() as u64, away.collect())
+    }
+
     /// Many reads at once, as many in flight as is good; results in the order of the questions.
     pub async fn all<T, F: Future<Output = Result<T>>>(work: impl IntoIterator<Item = F>) -> Result<Vec<T>> {
-        let mut results = futures::stream::iter(work).buffered(crate::limits::STATEMENTS_IN_FLIGHT);
+        Self::some_of(STATEMENTS_IN_FLIGHT, work).await
+    }
+
+    /// The same, so many in flight.
+    pub async fn some_of<T, F: Future<Output = Result<T>>>(
+        in_flight: usize,
+        work: impl IntoIterator<Item = F>,
+    ) -> Result<Vec<T>> {
+        let mut results = futures::stream::iter(work).buffered(in_flight);
         let mut all = Vec::new();
         while let Some(result) = results.next().await {
             all.push(result?);

@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, VecDeque};
 
 use exacat_model::codec::Encode;
 use exacat_model::limits::OPERATIONS_REMEMBERED;
-use exacat_model::{Change, Revision, TimeMs};
+use exacat_model::{Change, OperationId, Revision, TimeMs};
 use exacat_store::{ApplyError, Outcome, Refusal, Request, rules};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::derive::derive;
 use crate::known::Known;
-use crate::limits::{CHANGE_BYTES_MAX, GROUP_BYTES_MAX, GROUP_CHANGES_MAX};
+use crate::limits::{CHANGE_BYTES_MAX, GROUP_BYTES_MAX, NEEDS_MAX};
 use crate::rows::{Image, Key, Remembered, Row, Totals};
 use crate::working::{Changed, Look, Need, Working, remembered, totals};
 
@@ -23,6 +23,8 @@ pub(crate) struct Waiting {
     /// Of the mutations that are done with.
     pub outcomes: Vec<Outcome>,
     pub answer: oneshot::Sender<Answer>,
+    /// Its bytes of what may wait.
+    pub _room: OwnedSemaphorePermit,
 }
 
 /// A group as decided.
@@ -37,6 +39,9 @@ pub(crate) struct Decided {
     /// What has to be known first; then nothing else here counts.
     pub needs: BTreeSet<Need>,
     bytes: usize,
+    /// Changes that may be in it, and mutations that need something to be known.
+    most: usize,
+    skipped: usize,
 }
 
 impl Decided {
@@ -47,17 +52,20 @@ impl Decided {
     }
 
     fn full(&self) -> bool {
-        self.changes.len() >= GROUP_CHANGES_MAX || self.bytes >= GROUP_BYTES_MAX
+        self.changes.len() + self.skipped >= self.most
+            || self.bytes >= GROUP_BYTES_MAX
+            || self.needs.len() >= NEEDS_MAX
     }
 }
 
-/// Decides a group on what is known.
+/// Decides a group on what is known, of at most so many changes.
 pub(crate) fn decide_group(
     known: &Known,
     waiting: &VecDeque<Waiting>,
     now: TimeMs,
+    most: usize,
 ) -> Result<Decided, String> {
-    let mut decided = Decided { head: known.head(), epoch: known.epoch(), ..Decided::default() };
+    let mut decided = Decided { head: known.head(), epoch: known.epoch(), most, ..Decided::default() };
     for one in waiting {
         let mut outcomes = Vec::new();
         for index in one.outcomes.len()..one.request.mutations.len() {
@@ -67,7 +75,7 @@ pub(crate) fn decide_group(
             match decide_one(known, &mut decided, &one.request, index, now)? {
                 Some(outcome) => outcomes.push(outcome),
                 // Not known yet; what comes after it may need something as well.
-                None => continue,
+                None => decided.skipped += 1,
             }
         }
         decided.outcomes.push(outcomes);
@@ -91,9 +99,7 @@ fn decide_one(
     let before = totals(&look);
     let time = now.max(before.time);
     let revision = Revision(decided.head.0 + decided.changes.len() as u64 + 1);
-    // Only so many requests are remembered.
-    let past = remembered(&look, request.operation)
-        .filter(|past| before.requests - past.ordinal.min(before.requests) < OPERATIONS_REMEMBERED as u64);
+    let past = asked_before(&look, request.operation);
     let found = past.as_ref().and_then(|past| past.outcomes.iter().find(|(at, _)| *at == position));
     if let Some((_, (revision, id))) = found {
         let outcome = Outcome::Applied { revision: *revision, id: *id };
@@ -136,9 +142,7 @@ fn decide_one(
         return Err(defect);
     }
     let Some(change) = change else { return Ok(Some(outcome)) };
-    let images: usize =
-        own.values().map(|row| 32 + row.as_deref().map_or(0, |row| row.to_bytes().len())).sum();
-    let bytes = change.to_bytes().len() + images;
+    let bytes = bytes_of(&change, &own);
     if bytes > CHANGE_BYTES_MAX {
         return Ok(Some(Outcome::Refused(Refusal::Limit(format!(
             "a change needs {bytes} bytes in the log of this store, the limit is {CHANGE_BYTES_MAX}: do it in parts"
@@ -148,6 +152,66 @@ fn decide_one(
     decided.changed.extend(own);
     decided.changes.push(change);
     Ok(Some(outcome))
+}
+
+/// What came of a request when it was asked before: only so many requests are remembered.
+fn asked_before(look: &Look<'_>, operation: OperationId) -> Option<Remembered> {
+    let requests = totals(look).requests;
+    remembered(look, operation)
+        .filter(|past| requests - past.ordinal.min(requests) < OPERATIONS_REMEMBERED as u64)
+}
+
+/// What changes that were made elsewhere make of rows: as many of them as are put into the log together.
+pub(crate) fn replay_group(known: &Known, changes: &[Change], most: usize) -> Result<Decided, String> {
+    let mut decided = Decided { head: known.head(), epoch: known.epoch(), most, ..Decided::default() };
+    for change in changes {
+        if decided.full() {
+            break;
+        }
+        let next = decided.head.0 + decided.changes.len() as u64 + 1;
+        if change.revision.0 != next {
+            return Err(format!("change {} does not follow change {}", change.revision.0, next - 1));
+        }
+        let look = Look::new(known, Some(&decided.changed));
+        let past = asked_before(&look, change.operation);
+        let mut working = Working { look, own: Changed::new(), defect: None };
+        if rules::perform(&mut working, change).is_none() {
+            working.defect = Some(format!("change {} does not fit what is there", change.revision.0));
+        }
+        derive(&mut working);
+        remember(&mut working, change, past, change.effect.entry_id());
+        let Working { look, own, defect } = working;
+        let needs = look.needs();
+        if !needs.is_empty() {
+            // What comes after it is looked at as well: all that is needed is fetched at once.
+            decided.needs.extend(needs);
+            decided.changes.push(change.clone());
+            decided.changed.extend(own);
+            continue;
+        }
+        // What came before may have been worked out of rows that are not known.
+        if let Some(defect) = defect.filter(|_| decided.needs.is_empty()) {
+            return Err(defect);
+        }
+        let bytes = bytes_of(change, &own);
+        if bytes > CHANGE_BYTES_MAX {
+            return Err(format!(
+                "change {} needs {bytes} bytes in the log of this store, the limit is {CHANGE_BYTES_MAX}",
+                change.revision.0
+            ));
+        }
+        decided.bytes += bytes;
+        decided.changed.extend(own);
+        decided.changes.push(change.clone());
+    }
+    Ok(decided)
+}
+
+/// Bytes a change takes in the log, about.
+fn bytes_of(change: &Change, own: &Changed) -> usize {
+    let images: usize =
+        own.values().map(|row| 32 + row.as_deref().map_or(0, |row| row.to_bytes().len())).sum();
+    change.to_bytes().len() + images
 }
 
 /// Puts into the rows that the request's mutation was applied, and when.

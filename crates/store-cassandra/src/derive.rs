@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use exacat_model::{Booking, Deletion, DirId, Entry, EntryId, SeNumber, Usage};
+use exacat_model::{Booking, Deletion, DirId, Entry, EntryId, Name, SeNumber, Usage};
 use exacat_store::UsageOf;
 
+use crate::layout::level_for;
 use crate::rows::{Counted, Key, Row, Totals, usage_of_deletion};
 use crate::working::{Rows, Working, counted, directories_up, totals};
 
@@ -74,6 +75,11 @@ pub(crate) fn derive(working: &mut Working<'_>) {
     for (id, pair) in &entries {
         count_entry(working, &mut sums, *id, pair);
         index_entry(working, *id, pair);
+        if let (EntryId::Directory(directory), None) = (id, &pair.after)
+            && working.row(&Key::Layout(*directory)).is_some()
+        {
+            working.put(Key::Layout(*directory), None);
+        }
     }
     for (se, pair) in &deletions {
         for (deletion, sign) in both(pair) {
@@ -123,6 +129,18 @@ fn count_entry(working: &Working<'_>, sums: &mut Sums, id: EntryId, pair: &Pair<
         }
         if id != EntryId::Directory(DirId::ROOT) {
             sums.totals.entries += sign;
+        }
+    }
+    let parent = |side: &Option<Side>| {
+        let side = side.as_ref().filter(|side| !side.in_trash && side.entry.at.name != Name::root());
+        side.map(|side| side.entry.at.parent)
+    };
+    let (left, joined) = (parent(&pair.before), parent(&pair.after));
+    if left != joined {
+        for (directory, sign) in [(left, -1), (joined, 1)] {
+            if let Some(directory) = directory {
+                sums.change(UsageOf::Directory(directory)).children += sign;
+            }
         }
     }
     // With a directory goes what is below it. Where nothing of that changes the two sides cancel out, but the counters need
@@ -195,6 +213,7 @@ struct Difference {
     deletions: [Usage; 2],
     bookings: i64,
     replicas: i64,
+    children: i64,
 }
 
 #[derive(Default)]
@@ -237,11 +256,15 @@ impl Sums {
                     deletions: moved(&before.deletions, &difference.deletions)?,
                     bookings: before.bookings.checked_add_signed(difference.bookings)?,
                     replicas: before.replicas.checked_add_signed(difference.replicas)?,
+                    children: before.children.checked_add_signed(difference.children)?,
                 })
             })();
             match after {
                 Some(after) if after == before => {}
                 Some(after) => {
+                    if let UsageOf::Directory(directory) = of {
+                        spread(working, directory, after.children);
+                    }
                     let row = (after != Counted::default()).then_some(Row::Account(after));
                     working.put(Key::Account(of), row);
                 }
@@ -263,6 +286,18 @@ impl Sums {
             Some(after) => working.put(Key::Totals, Some(Row::Totals(after))),
             None => working.defect = Some("the totals would go below zero".to_owned()),
         }
+    }
+}
+
+/// Gives a directory with so many children more partitions for them, if it needs them.
+fn spread(working: &mut Working<'_>, directory: DirId, children: u64) {
+    let now = match working.row(&Key::Layout(directory)).as_deref() {
+        Some(Row::Layout(level)) => *level,
+        _ => 0,
+    };
+    let level = level_for(children, now, working.look.known.bounds().partition_rows);
+    if level != now {
+        working.put(Key::Layout(directory), Some(Row::Layout(level)));
     }
 }
 

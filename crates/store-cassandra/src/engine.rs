@@ -4,38 +4,39 @@
 //!   requests ─► decide on what is known ◄── fetch what is not, read the log up to its head
 //!                     │
 //!                     ▼
-//!        make sure that the group before is in the tables
-//!                     │
-//!                     ▼
 //!        append, if the head is what it was ── lost ─► read the log, decide again
 //!                     │
 //!                     ├─► answers
-//!                     └─► the tables
+//!                     └─► many groups later: the tables
 //! ```
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Instant;
 
-use exacat_model::{Error, ErrorKind, Result, Revision, SeNumber};
+use exacat_model::{Change, Consistency, DirId, Error, ErrorKind, Result, Revision, SeNumber, TimeMs};
 use exacat_store::{ApplyError, Clock};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
-use crate::cluster::{Cluster, Faults, failed};
-use crate::deciding::{Waiting, decide_group};
-use crate::known::{Group, Known};
-use crate::limits::{ATTEMPT_PAUSE, GROUP_CHANGES_MAX, ROUNDS_MAX};
+use crate::cluster::{Cluster, failed};
+use crate::deciding::{Decided, Waiting, decide_group, replay_group};
+use crate::fetching::{self, FetchedRows};
+use crate::freshness::Freshness;
+use crate::known::{Bounds, Group, Known};
+use crate::layout::epochs_remembered;
+use crate::limits::{ATTEMPT_PAUSE, FILTER_KEYS_PER_ENTRY, GROUP_CHANGES_MAX, ROUNDS_MAX, ROUNDS_PER_SIZE};
 use crate::log::{self, Appended, Appending, Position};
 use crate::rows::{Key, Row};
 use crate::settings::CassandraSettings;
 use crate::settle::settle;
-use crate::slices;
-use crate::tables::{self, Columns};
+use crate::settler::Settler;
+use crate::tables::{self, Bound};
 use crate::working::{Look, Need};
-
-/// Rows as the tables have them; none where there is none.
-type FetchedRows = Vec<(Key, Option<Row>)>;
+use crate::{retention, slices};
 
 /// What was fetched, and not compared with the log yet.
 struct Fetched {
@@ -44,75 +45,69 @@ struct Fetched {
     queues: Vec<(SeNumber, FetchedRows)>,
 }
 
-/// A group on its way to the tables: its last change, and the stretch that begins after it, if it filled the one before.
-type Settling = tokio::task::JoinHandle<Result<(Revision, Option<u64>)>>;
-
 /// What this server is and knows.
 pub(crate) struct Engine {
     pub cluster: Cluster,
     pub clock: Arc<dyn Clock>,
     known: Mutex<Known>,
     position: Mutex<Position>,
-    last_group: Mutex<Arc<Group>>,
     /// Looks at the head that were begun.
     looks: AtomicU64,
     /// The last of them that succeeded.
     looking: tokio::sync::Mutex<u64>,
+    pub freshness: Freshness,
+    /// Looks for relaxed answers: one at a time of each level.
+    glancing: [tokio::sync::Mutex<()>; 2],
     pub moved: Notify,
-    stretch_changes: u64,
+    settings: CassandraSettings,
+    /// Groups so far that changed records.
+    records_seen: AtomicU64,
     closed: Mutex<Option<String>>,
 }
 
 impl Engine {
     /// Finds the end of the log and what must always be known.
-    pub async fn open(
-        settings: &CassandraSettings,
-        clock: Arc<dyn Clock>,
-        faults: Option<Arc<dyn Faults>>,
-    ) -> Result<Self> {
-        let cluster = Cluster::open(settings, faults).await?;
+    pub async fn open(cluster: Cluster, settings: &CassandraSettings, clock: Arc<dyn Clock>) -> Result<Self> {
         let stretches = log::stretches(&cluster).await?;
-        let Some(stretch) = stretches.last().copied() else {
+        let Some(last) = stretches.last().copied() else {
             return Err(Error::new(ErrorKind::Corrupt, "the log has no beginning"));
         };
+        // First of all: what is settled by now is in the tables as they are read below.
+        let settled = log::settled_in(&cluster, &stretches).await?;
+        let bounds = Bounds {
+            rows: settings.rows_known,
+            filter_bytes: settings.filter_bytes,
+            partition_rows: settings.partition_rows,
+        };
+        let mut known = Known::new(settled, bounds);
+        for (key, row) in slices::always_known(&cluster).await? {
+            known.insert_always(key, row);
+        }
         // Serial: whoever opens sees what was appended before, however the append ended.
-        let position = log::position(&cluster, stretch, true).await?;
-        let mut group = log::last_group(&cluster, position.stretch).await?;
-        if group.is_none() && position.head.0 > 0 {
-            let before = stretches.iter().rev().find(|first| **first < position.stretch);
-            group = match before {
-                Some(before) => log::last_group(&cluster, *before).await?,
-                None => None,
-            };
-        }
-        let group = group.unwrap_or_default();
-        if group.last < position.head {
-            return Err(Error::new(
-                ErrorKind::Corrupt,
-                format!("the log ends with change {}, its head says {}", group.last.0, position.head.0),
-            ));
-        }
-        let position = Position { head: group.last, ..position };
-        // Records before the group that may not be in the tables.
-        let mut known = Known::new(Revision(group.first.0.saturating_sub(1)), settings.rows_known);
-        for (key, row) in slices::all_records(&cluster).await? {
-            known.insert_record(key, row);
-        }
-        known.install(&group);
+        let end = log::position(&cluster, last, true).await?;
+        let first =
+            crate::reads::stretch_of(&stretches, settled).and_then(|place| stretches.get(place)).copied();
         let engine = Engine {
             cluster,
             clock,
             known: Mutex::new(known),
-            position: Mutex::new(position),
-            last_group: Mutex::new(Arc::new(group)),
+            position: Mutex::new(Position { stretch: end.stretch, head: settled, settled }),
             looks: AtomicU64::new(0),
             looking: tokio::sync::Mutex::new(0),
+            freshness: Freshness::new(settings.stale_max),
+            glancing: Default::default(),
             moved: Notify::new(),
-            stretch_changes: settings.stretch_changes,
+            settings: settings.clone(),
+            records_seen: AtomicU64::new(0),
             closed: Mutex::new(None),
         };
+        engine.follow(first.unwrap_or(last), end).await?;
         engine.check().await?;
         Ok(engine)
+    }
+
+    pub fn settings(&self) -> &CassandraSettings {
+        &self.settings
     }
 
     /// Why nothing more is done, if that is so.
@@ -132,6 +127,11 @@ impl Engine {
         }
     }
 
+    /// How many groups so far changed records.
+    pub fn records_seen(&self) -> u64 {
+        self.records_seen.load(SeqCst)
+    }
+
     pub fn known<T>(&self, see: impl FnOnce(&Known) -> T) -> T {
         see(&self.known.lock())
     }
@@ -146,9 +146,57 @@ impl Engine {
         }
         let this = self.looks.fetch_add(1, SeqCst) + 1;
         let position = *self.position.lock();
+        let began = Instant::now();
         let end = log::position(&self.cluster, position.stretch, false).await?;
-        self.follow(position.stretch, end).await?;
+        match self.follow(position.stretch, end).await {
+            // An append that is under way may be on one replica only, so that its head is seen and its changes are not. A serial read sees it
+            // to its end first.
+            Err(error) if error.kind == ErrorKind::Corrupt => {
+                let end = log::position(&self.cluster, position.stretch, true).await?;
+                self.follow(position.stretch, end).await?;
+            }
+            followed => followed?,
+        }
+        self.freshness.looked(Consistency::Quorum, began);
         *succeeded = this;
+        Ok(())
+    }
+
+    /// Sees to it that what is known is as fresh as a relaxed answer wants it. False for `latest`, which looks in any case.
+    async fn freshen(&self, level: Consistency) -> Result<bool> {
+        self.freshness.asked(level);
+        let glancing = match level {
+            Consistency::Latest => return Ok(false),
+            _ if self.freshness.is_fresh(level, Instant::now()) => {
+                self.freshness.answered_without_look();
+                return Ok(true);
+            }
+            Consistency::Quorum => return self.check().await.map(|()| true),
+            Consistency::LocalQuorum => &self.glancing[0],
+            Consistency::One => &self.glancing[1],
+        };
+        let _one = glancing.lock().await;
+        if !self.freshness.is_fresh(level, Instant::now()) {
+            self.glance(level).await?;
+        }
+        Ok(true)
+    }
+
+    /// A look at the head that hears less than a quorum. It may show an older one than is known, which says nothing. A newer one was decided on by a quorum,
+    /// whichever replica tells of it: the groups up to it are read at QUORUM, so that what is known stays exact.
+    async fn glance(&self, level: Consistency) -> Result<()> {
+        let began = Instant::now();
+        let position = *self.position.lock();
+        // A stretch that is full, or not there: how the log goes on is for an ordinary look, and so is what cannot be read yet.
+        let Some(head) = glimpse(&self.cluster, position.stretch, level).await? else {
+            return self.check().await;
+        };
+        // Nothing that is appended later rests on what was seen here but on the groups.
+        let end = Position { stretch: position.stretch, head, settled: Revision(0) };
+        if self.follow(position.stretch, end).await.is_err() {
+            return self.check().await;
+        }
+        self.freshness.looked(level, began);
         Ok(())
     }
 
@@ -156,9 +204,7 @@ impl Engine {
         let before = self.known(Known::head);
         while self.known(Known::head) < end.head {
             let head = self.known(Known::head);
-            for group in log::groups(&self.cluster, stretch, head).await? {
-                self.install(group)?;
-            }
+            log::groups(&self.cluster, stretch, head, |group| self.install(&group)).await?;
             if self.known(Known::head) >= end.head {
                 break;
             }
@@ -178,22 +224,25 @@ impl Engine {
         }
         position.settled = position.settled.max(end.settled);
         position.head = position.head.max(self.known(Known::head));
+        let settled = position.settled;
         drop(position);
+        self.known.lock().settle(settled);
         if self.known(Known::head) > before {
             self.moved.notify_waiters();
         }
         Ok(())
     }
 
-    fn install(&self, group: Group) -> Result<()> {
+    fn install(&self, group: &Group) -> Result<()> {
         let mut known = self.known.lock();
         let is_new = group.last > known.head();
-        if !known.install(&group) {
+        if !known.install(group) {
             let why = format!("the log has change {} and not all before it", group.first.0);
             return Err(Error::new(ErrorKind::Corrupt, why));
         }
-        if is_new {
-            *self.last_group.lock() = Arc::new(group);
+        // While it is locked: who sees that there is something new sees it.
+        if is_new && group.images.iter().any(|image| matches!(image.key, Key::Record(_))) {
+            self.records_seen.fetch_add(1, SeqCst);
         }
         Ok(())
     }
@@ -207,21 +256,19 @@ impl Engine {
                 Need::Queue(se) => fetched.queues.push((se, slices::whole_queue(self, se).await?)),
             }
         }
-        fetched.rows = Cluster::all(keys.into_iter().map(|key| async move {
-            let Some(bound) = tables::select(&key) else {
-                return Err(Error::new(ErrorKind::Corrupt, format!("{key:?} is never read alone")));
-            };
-            let rows = self.cluster.slice(&bound, None).await?.rows;
-            let row =
-                rows.into_iter().next().map(|row| tables::row_of(&key, Columns::new(row))).transpose()?;
-            Ok((key, row))
-        }))
-        .await?;
+        let reads = self.known(|known| fetching::reads(known, keys))?;
+        let mut work: Vec<BoxFuture<'_, Result<FetchedRows>>> = Vec::with_capacity(reads.len());
+        for read in reads {
+            work.push(read.run(&self.cluster).boxed());
+        }
+        let found = Cluster::all(work).await?;
+        fetched.rows = found.into_iter().flatten().collect();
         Ok(fetched)
     }
 
     /// Fetches what is needed, and takes it in once the log was read up to where it was after that.
     async fn learn(&self, needs: BTreeSet<Need>, epoch: u64) -> Result<()> {
+        self.cluster.figures.round();
         let fetched = self.fetch(needs, epoch).await?;
         self.check().await?;
         let mut known = self.known.lock();
@@ -234,7 +281,13 @@ impl Engine {
 
     /// Answers from one state: that of the head, at some moment after this was called.
     pub async fn answer<T>(&self, ask: impl Fn(&Look<'_>) -> Result<T>) -> Result<T> {
-        let mut checked = false;
+        self.answer_at(Consistency::Latest, ask).await
+    }
+
+    /// Answers from one state, as old as the level allows. Rows that are fetched for it are fetched and looked after as for any other answer.
+    pub async fn answer_at<T>(&self, level: Consistency, ask: impl Fn(&Look<'_>) -> Result<T>) -> Result<T> {
+        self.still_open()?;
+        let mut checked = self.freshen(level).await?;
         for _ in 0..ROUNDS_MAX {
             self.still_open()?;
             let (result, needs, epoch) = self.known(|known| {
@@ -281,15 +334,30 @@ impl Engine {
         Err(failed("be read", "what was asked for changes too fast, ask again"))
     }
 
+    /// All children of a directory were read, as the table has them: they are known from now on, if it is listed again and again.
+    pub fn listed(&self, epoch: u64, directory: DirId, rows: &[(Key, Arc<Row>)]) {
+        self.known.lock().listed(epoch, directory, rows);
+    }
+
     // ---- writing ----
 
     /// Takes requests as they come, until nobody can send any more.
     pub async fn run(self: Arc<Self>, mut requests: mpsc::Receiver<Waiting>) {
         let mut waiting: VecDeque<Waiting> = VecDeque::new();
-        let mut settling: Option<Settling> = None;
+        let mut settler = Settler::new(self.clone());
         loop {
             if waiting.is_empty() {
-                match requests.recv().await {
+                let next = match settler.when_idle() {
+                    None => requests.recv().await,
+                    Some(pause) => match tokio::time::timeout(pause, requests.recv()).await {
+                        Ok(next) => next,
+                        Err(_) => {
+                            settler.idle().await;
+                            continue;
+                        }
+                    },
+                };
+                match next {
                     Some(request) => waiting.push_back(request),
                     None => break,
                 }
@@ -311,13 +379,14 @@ impl Engine {
                 }
                 continue;
             }
-            if let Err(failure) = self.clone().group(&mut waiting, &mut settling).await {
+            if let Err(failure) = self.clone().group(&mut waiting, &mut settler).await {
                 self.give_up(&mut waiting, failure);
                 tokio::time::sleep(ATTEMPT_PAUSE).await;
             }
         }
-        if let Some(settling) = settling {
-            let _ = settling.await;
+        // In the tables before it ends, if that can be had: another server would have to do it.
+        if let Err(error) = settler.finish().await {
+            tracing::warn!(%error, "the last changes are in the log, and not in the tables: the next server writes them there");
         }
     }
 
@@ -342,8 +411,32 @@ impl Engine {
     async fn group(
         self: Arc<Self>,
         waiting: &mut VecDeque<Waiting>,
-        settling: &mut Option<Settling>,
+        settler: &mut Settler,
     ) -> std::result::Result<(), Failure> {
+        let committed = {
+            let now = || self.clock.now();
+            let decide = |known: &Known, most| decide_group(known, waiting, now(), most);
+            self.clone().commit(decide, settler).await
+        };
+        answer(waiting, committed?.outcomes);
+        Ok(())
+    }
+
+    /// Takes over changes as they were made elsewhere, as many of them as fit into one group: how many. They follow the last change.
+    pub async fn take_over(self: Arc<Self>, changes: &[Change], settler: &mut Settler) -> Result<usize> {
+        let decide = |known: &Known, most| replay_group(known, changes, most);
+        match self.commit(decide, settler).await {
+            Ok(decided) => Ok(decided.changes.len()),
+            Err(Failure::Before(error) | Failure::Unknown { error, .. }) => Err(error),
+        }
+    }
+
+    /// Has a group decided on what is known, until all is known that is needed for that, and puts it into the log.
+    async fn commit(
+        self: Arc<Self>,
+        decide: impl Fn(&Known, usize) -> std::result::Result<Decided, String>,
+        settler: &mut Settler,
+    ) -> std::result::Result<Decided, Failure> {
         let mut checked = false;
         let mut rounds = 0;
         loop {
@@ -351,8 +444,9 @@ impl Engine {
             if rounds > ROUNDS_MAX {
                 return Err(Failure::Before(failed("be decided on", "others are faster, ask again")));
             }
-            let decided = self.known(|known| decide_group(known, waiting, self.clock.now()));
-            let decided = match decided {
+            // What many changes need may not fit into what can be known at once: then fewer are tried.
+            let most = GROUP_CHANGES_MAX >> (rounds / ROUNDS_PER_SIZE).min(16);
+            let mut decided = match self.known(|known| decide(known, most.max(1))) {
                 Ok(decided) => decided,
                 Err(defect) => {
                     let why = format!("the tables contradict themselves, exacat fsck says more: {defect}");
@@ -360,24 +454,26 @@ impl Engine {
                 }
             };
             if !decided.needs.is_empty() {
-                self.learn(decided.needs, decided.epoch).await.map_err(Failure::Before)?;
+                let needs = std::mem::take(&mut decided.needs);
+                self.learn(needs, decided.epoch).await.map_err(Failure::Before)?;
                 checked = true;
                 continue;
             }
-            if decided.changes.is_empty() {
+            let (Some(first), Some(last)) = (decided.changes.first(), decided.changes.last()) else {
                 if checked {
-                    answer(waiting, decided.outcomes);
-                    return Ok(());
+                    return Ok(decided);
                 }
                 self.check().await.map_err(Failure::Before)?;
                 checked = true;
                 continue;
-            }
-            self.settle_last(settling, decided.head).await.map_err(Failure::Before)?;
+            };
+            let (first, last) = (first.revision, last.revision);
+            settler.make_room().await.map_err(Failure::Before)?;
             let position = Position { head: decided.head, ..*self.position.lock() };
             let images = decided.images();
-            let appending = Appending::new(position, &decided.changes, &images, self.stretch_changes)
-                .map_err(Failure::Before)?;
+            let appending =
+                Appending::new(position, &decided.changes, &images, self.settings.stretch_changes)
+                    .map_err(Failure::Before)?;
             let appended = appending.append(&self.cluster).await;
             let requests = decided.outcomes.len();
             match appended.map_err(|error| Failure::Unknown { error, requests })? {
@@ -388,60 +484,92 @@ impl Engine {
                 }
                 Appended::Done => {
                     self.cluster.figures.group(decided.changes.len());
-                    let (Some(first), Some(last)) = (decided.changes.first(), decided.changes.last()) else {
-                        return Ok(());
-                    };
-                    let group = Group { first: first.revision, last: last.revision, images };
-                    self.install(group.clone()).map_err(|error| Failure::Unknown { error, requests })?;
+                    let group = Group { first, last, images, bytes: appending.images_bytes() };
+                    self.install(&group).map_err(|error| Failure::Unknown { error, requests })?;
                     self.moved.notify_waiters();
-                    answer(waiting, decided.outcomes);
-                    let engine = self.clone();
-                    let sealed = appending.sealed();
-                    *settling = Some(tokio::spawn(async move {
-                        let last = group.last;
-                        settle(&engine.cluster, &group).await?;
-                        log::settled(&engine.cluster, position.stretch, last).await?;
-                        let next = sealed.then_some(last.0 + 1);
-                        if let Some(next) = next {
-                            log::begin(&engine.cluster, next).await?;
-                        }
-                        Ok((last, next))
-                    }));
-                    return Ok(());
+                    if appending.sealed() {
+                        self.begin_stretch(last).await;
+                    }
+                    settler.appended(first, last).await;
+                    return Ok(decided);
                 }
             }
         }
     }
 
-    /// Makes sure that everything up to `head` is in the tables: only the last group may not be, and nothing is appended before it is.
-    async fn settle_last(&self, settling: &mut Option<Settling>, head: Revision) -> Result<()> {
-        if let Some(task) = settling.take() {
-            match task.await {
-                Ok(Ok((settled, next))) => {
-                    let mut position = self.position.lock();
-                    position.settled = position.settled.max(settled);
-                    position.stretch = position.stretch.max(next.unwrap_or(0));
-                }
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "a group is not in the tables yet, it is written again")
-                }
-                Err(error) => tracing::warn!(%error, "a group is not in the tables yet, it is written again"),
+    /// The stretch after one that is full. If this fails whoever looks at the head does it.
+    async fn begin_stretch(&self, last: Revision) {
+        let next = last.0 + 1;
+        match log::begin(&self.cluster, next).await {
+            Ok(()) => {
+                let mut position = self.position.lock();
+                position.stretch = position.stretch.max(next);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a stretch of the log is full, the next one could not be begun yet")
             }
         }
-        if self.position.lock().settled >= head {
-            return Ok(());
+        if let Err(error) = self.forget_history().await {
+            tracing::warn!(%error, "stretches of the log that are too old could not be dropped yet");
         }
-        let group = self.last_group.lock().clone();
-        if group.last >= head && group.first <= head {
-            settle(&self.cluster, &group).await?;
-            self.cluster.figures.foreign();
-        } else if head.0 > 0 {
-            return Err(Error::new(ErrorKind::Corrupt, "the last group of the log is not known"));
-        }
-        let mut position = self.position.lock();
-        position.settled = position.settled.max(head);
-        Ok(())
     }
+
+    /// Drops stretches of the log whose last change is older than is kept, and outcomes of requests that are not remembered any more. What is
+    /// not in the tables yet is kept.
+    async fn forget_history(&self) -> Result<()> {
+        let (settled, requests) = self.known(|known| (known.settled(), known.totals().requests));
+        let oldest = *epochs_remembered(requests).start();
+        if let Some(gone) = oldest.checked_sub(1) {
+            retention::drop_epoch(&self.cluster, gone).await?;
+        }
+        let Some(kept) = self.settings.history_kept_ms else { return Ok(()) };
+        let before = TimeMs(self.clock.now().0.saturating_sub(kept));
+        retention::drop_stretches(&self.cluster, before, settled).await
+    }
+
+    /// Writes to the tables what is in the log alone. Gives up to where everything is there then.
+    pub(crate) async fn settle(&self) -> Result<Revision> {
+        let Some(frozen) = self.known.lock().freeze() else { return Ok(self.known(Known::settled)) };
+        settle(&self.cluster, &frozen).await?;
+        self.known.lock().settle(frozen.up_to);
+        let stretch = {
+            let mut position = self.position.lock();
+            position.settled = position.settled.max(frozen.up_to);
+            position.stretch
+        };
+        self.cluster.figures.settled();
+        log::settled(&self.cluster, stretch, frozen.up_to).await?;
+        Ok(frozen.up_to)
+    }
+
+    /// What the filter needs to know: every key of the tables. Does nothing if there are too many for it.
+    pub async fn fill_filter(self: Arc<Self>) {
+        let room = self.known(|known| Some((known.filter_room()?, known.totals())));
+        let Some((room, totals)) = room else { return };
+        if totals.entries.saturating_mul(FILTER_KEYS_PER_ENTRY) > room {
+            self.known.lock().drop_filter();
+            return;
+        }
+        let filled = slices::each_key(&self.cluster, |keys| self.known.lock().filter_has(keys)).await;
+        match filled {
+            Ok(()) => self.known.lock().filter_is_whole(),
+            Err(error) => {
+                tracing::warn!(%error, "what is in the tables could not be looked through: whether something is new is read each time");
+                self.known.lock().drop_filter();
+            }
+        }
+    }
+}
+
+/// The head of a stretch as a look of this level sees it; none if the stretch is full, or those who were asked have nothing of it.
+async fn glimpse(cluster: &Cluster, stretch: u64, level: Consistency) -> Result<Option<Revision>> {
+    let bound = Bound {
+        text: "SELECT head, next FROM log WHERE stretch = ? LIMIT 1",
+        values: vec![tables::big(stretch)],
+    };
+    let Some(mut row) = cluster.read_one_at(&bound, level).await? else { return Ok(None) };
+    let (head, next) = (row.maybe_big()?, row.maybe_big()?);
+    Ok(head.filter(|_| next.is_none()).map(Revision))
 }
 
 /// The rows of a slice have to be fetched again.

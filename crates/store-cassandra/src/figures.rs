@@ -6,19 +6,32 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Default)]
 pub(crate) struct Figures {
     reads: AtomicU64,
+    reads_again: AtomicU64,
+    rounds: AtomicU64,
     writes: AtomicU64,
     conditional: AtomicU64,
     lost: AtomicU64,
     unknown: AtomicU64,
     groups: AtomicU64,
     changes: AtomicU64,
-    foreign: AtomicU64,
+    settled: AtomicU64,
+    waited: AtomicU64,
 }
 
 impl Figures {
     /// A read was sent.
     pub fn read(&self) {
         self.reads.fetch_add(1, Relaxed);
+    }
+
+    /// Rows were fetched, all that was needed at once.
+    pub fn round(&self) {
+        self.rounds.fetch_add(1, Relaxed);
+    }
+
+    /// A read failed, and was done again.
+    pub fn read_again(&self) {
+        self.reads_again.fetch_add(1, Relaxed);
     }
 
     /// A plain write was sent.
@@ -47,22 +60,30 @@ impl Figures {
         self.changes.fetch_add(changes as u64, Relaxed);
     }
 
-    /// The rows of another server's group were written.
-    pub fn foreign(&self) {
-        self.foreign.fetch_add(1, Relaxed);
+    /// What was in the log alone is in the tables.
+    pub fn settled(&self) {
+        self.settled.fetch_add(1, Relaxed);
+    }
+
+    /// An append had to wait until there was less in the log alone.
+    pub fn waited_for_tables(&self) {
+        self.waited.fetch_add(1, Relaxed);
     }
 
     /// All of them by name.
     pub fn list(&self) -> Vec<(String, u64)> {
         [
             ("reads", &self.reads),
+            ("reads_repeated", &self.reads_again),
+            ("rounds_fetched", &self.rounds),
             ("writes", &self.writes),
             ("conditional_batches", &self.conditional),
             ("appends_lost", &self.lost),
             ("appends_unknown", &self.unknown),
             ("groups", &self.groups),
             ("changes", &self.changes),
-            ("groups_of_others_written", &self.foreign),
+            ("tables_written", &self.settled),
+            ("appends_waited_for_tables", &self.waited),
         ]
         .map(|(name, counter)| (name.to_owned(), counter.load(Relaxed)))
         .to_vec()

@@ -6,25 +6,91 @@ use std::time::Duration;
 pub(crate) const GROUP_CHANGES_MAX: usize = 2000;
 /// Bytes of a group in the log beyond which no further change is added. A conditional batch is one write of the log's partition; a
 /// node refuses writes above half a commit log segment, 16 MiB as Cassandra is delivered, 8 MiB in small settings.
-pub(crate) const GROUP_BYTES_MAX: usize = 1 << 20;
+pub(crate) const GROUP_BYTES_MAX: usize = 2 << 20;
 /// Bytes one change may need in the log, so that with the group before it the node still takes the write.
 pub(crate) const CHANGE_BYTES_MAX: usize = 3 << 20;
+/// Bytes the changes or the images of a group may have once they are unpacked.
+pub(crate) const GROUP_UNPACKED_MAX: usize = 256 << 20;
+/// Groups of the log that are read together.
+pub(crate) const GROUPS_PER_PAGE: i32 = 16;
+/// Changes after which they are written to the tables: many together, for that is what makes each of them cheap.
+pub(crate) const SETTLE_CHANGES: u64 = 32 << 10;
+/// Bytes of what they make of rows, after which the same is done.
+pub(crate) const SETTLE_BYTES: usize = 32 << 20;
+/// So often this many may be in the log and not in the tables: then nothing is appended until they are. A server that opens reads as much.
+pub(crate) const UNSETTLED_MAX: u64 = 4;
+/// How long changes may be in the log alone when nothing else is asked for, and when there is.
+pub(crate) const SETTLE_IDLE: Duration = Duration::from_secs(1);
+/// See there.
+pub(crate) const SETTLE_AFTER: Duration = Duration::from_secs(10);
 /// Changes of one stretch of the log, about: some tens of megabytes in one partition.
 pub(crate) const STRETCH_CHANGES: u64 = 50_000;
 /// Requests waiting to be decided: whoever comes then waits outside.
 pub(crate) const QUEUE_REQUESTS_MAX: usize = 4096;
+/// Bytes of requests that wait or are being decided: several of the largest.
+pub(crate) const QUEUE_BYTES_MAX: usize = 8 * exacat_model::limits::BATCH_BYTES_MAX;
 /// Statements of one answer or one group in flight to the cluster.
 pub(crate) const STATEMENTS_IN_FLIGHT: usize = 64;
+/// Writes to the tables in flight: few, so that appends and reads do not wait behind them.
+pub(crate) const SETTLE_IN_FLIGHT: usize = 8;
+/// Rows that are found to be needed before they are fetched, about: what is looked at after them would only guess.
+pub(crate) const NEEDS_MAX: usize = 4000;
+/// Children of a directory that one partition should have: beyond it the directory is given more partitions.
+pub(crate) const PARTITION_ROWS_MAX: u64 = 100_000;
+/// Bytes of the filter of what is in the tables: enough for 50 million keys, which are 13 million files.
+pub(crate) const FILTER_BYTES: usize = 64 << 20;
+/// Keys a file has in it: its name, its GUID, its registration, and room to grow.
+pub(crate) const FILTER_KEYS_PER_ENTRY: u64 = 4;
+/// Names or GUIDs that are asked for in one read of a partition.
+pub(crate) const KEYS_PER_READ: usize = 100;
 /// Rows known in memory, about; beyond it what is not of the last group is forgotten.
 pub(crate) const ROWS_KNOWN_MAX: usize = 1_000_000;
-/// Rows asked for in one page of a slice.
-pub(crate) const SLICE_ROWS: i32 = 1000;
+/// Rows asked for in one page of a slice: those of a page of 1000 of a listing, and the one that says whether there are more.
+pub(crate) const SLICE_ROWS: i32 = 1001;
+/// Children of a directory that are kept together once it was listed twice.
+pub(crate) const LISTED_ROWS_MAX: usize = 10_000;
+/// Directories of which it is remembered that they were listed once.
+pub(crate) const LISTED_ONCE_MAX: usize = 10_000;
+/// Directories whose numbers are remembered as a guess, once their rows are forgotten: for each so many rows that may be known, one.
+pub(crate) const ROWS_PER_GUESS: usize = 4;
+/// Partitions of a slice that are begun at once, as long as they turn out to be empty.
+pub(crate) const PARTS_AT_ONCE_MAX: usize = 16;
 /// Rows of one unlogged batch into one partition.
-pub(crate) const BATCH_ROWS_MAX: usize = 50;
+pub(crate) const BATCH_ROWS_MAX: usize = 100;
 /// Bytes of one unlogged batch, about: nodes as delivered refuse 50 KiB.
 pub(crate) const BATCH_BYTES_MAX: usize = 24 << 10;
 /// How long a statement may take. Its outcome is unknown then.
 pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a statement may be without an answer before it is asked at another node as well: none of them is harmed by being done
+/// twice. Well above what a loaded ring takes, so that it is for nodes that are stuck, and does not add to the load.
+pub(crate) const ELSEWHERE_AFTER: Duration = Duration::from_millis(400);
+/// The same of a conditional batch, of which two at once get in each other's way.
+pub(crate) const CONDITIONAL_ELSEWHERE_AFTER: Duration = Duration::from_millis(1200);
+/// A node that was asked and answered nothing for so long is asked last.
+pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(500);
+/// How often it is given a chance.
+pub(crate) const STUCK_TRIED_EVERY: Duration = Duration::from_secs(5);
+/// At how many other nodes, at most.
+pub(crate) const ELSEWHERE_MAX: usize = 2;
+/// How often a connection that says nothing is asked whether it is alive, and how long it has to answer: then its node is left out.
+pub(crate) const ALIVE_EVERY: Duration = Duration::from_secs(5);
+/// See there.
+pub(crate) const ALIVE_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes of a file of certificates or of a key.
+pub(crate) const ACCESS_FILE_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a file with a password.
+pub(crate) const PASSWORD_BYTES_MAX: u64 = 4 << 10;
+/// Attempts to read something.
+pub(crate) const READ_ATTEMPTS_MAX: usize = 5;
+/// How long a statement that makes, empties or drops a table may take: all nodes have to do it.
+pub(crate) const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
+/// Attempts at such a statement, where it can be repeated.
+pub(crate) const SCHEMA_ATTEMPTS_MAX: usize = 4;
+/// Nodes that are told apart in what an operator is shown.
+pub(crate) const NODES_SHOWN_MAX: usize = 64;
+/// How old what is known may be for a relaxed answer: a look at the head that began within this time is enough. Short enough that a person does not notice,
+/// long enough that looks are few beside answers.
+pub(crate) const STALE_MAX: Duration = Duration::from_secs(1);
 /// Attempts to find out what became of an append, or to write what is in the log to the tables, before giving up.
 pub(crate) const ATTEMPTS_MAX: usize = 12;
 /// Between two attempts.
@@ -33,5 +99,7 @@ pub(crate) const ATTEMPT_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Rounds in which an answer finds that it needs more rows: a path of the greatest depth, twice.
 pub(crate) const ROUNDS_MAX: usize = 2 * exacat_model::limits::DEPTH_MAX;
+/// Rounds after which half as many changes are tried together.
+pub(crate) const ROUNDS_PER_SIZE: usize = 8;
 /// Rows an audit reads into memory; a catalogue with more is too large for it.
 pub(crate) const AUDIT_ROWS_MAX: usize = 20_000_000;

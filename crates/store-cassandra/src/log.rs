@@ -1,23 +1,26 @@
 //! The log: where changes are decided to have happened.
 //!
 //! A stretch of it is one partition. Its static `head` is the last change; an append is one conditional batch, `IF head` is what it was,
-//! that puts a group of changes there and moves the head. So changes have one order, whichever servers append, and a group is there wholly or not at
-//! all. The last row of a group has the images: what the group made of rows. A full stretch is sealed by the append that fills it:
+//! that puts a group of changes there, as one row, and moves the head. So changes have one order, whichever servers append, and a group is there wholly or
+//! not at all. A group has its changes, and its images: what it made of rows. A full stretch is sealed by the append that fills it:
 //! it gets a static `next`, and nothing can be appended to it any more.
 
+use std::collections::BTreeMap;
+
 use exacat_model::codec::{Decode, Encode};
-use exacat_model::{Change, Error, ErrorKind, Result, Revision};
+use exacat_model::{Change, Error, ErrorKind, Result, Revision, TimeMs};
 
 use crate::cluster::{Cluster, failed, moment};
 use crate::known::Group;
-use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX};
+use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX, GROUP_UNPACKED_MAX, GROUPS_PER_PAGE};
 use crate::rows::Image;
 use crate::tables::{Bound, Columns, big, blob, corrupt, text, time};
 
-/// Compression of images: they repeat themselves, and speed counts.
+/// Compression of groups: they repeat themselves, and speed counts.
 const LEVEL: i32 = 1;
-/// Bytes the images of a group may have.
-const IMAGES_BYTES_MAX: usize = 256 << 20;
+
+/// A moment after all others: nothing is put into a stretch again once it was dropped.
+pub(crate) const FOREVER: i64 = i64::MAX / 2;
 
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,18 @@ async fn statics(cluster: &Cluster, stretch: u64, serial: bool) -> Result<Static
     })
 }
 
+/// Up to where everything is in the tables, as far as the log says: in the last stretch in which it says something.
+pub(crate) async fn settled_in(cluster: &Cluster, stretches: &[u64]) -> Result<Revision> {
+    for stretch in stretches.iter().rev() {
+        let settled = statics(cluster, *stretch, true).await?.settled;
+        if settled > 0 {
+            return Ok(Revision(settled));
+        }
+    }
+    // Nothing was ever: then all of the log is to be read. What an older part of it would have said is below its first change.
+    Ok(Revision(stretches.first().map_or(0, |first| first.saturating_sub(1))))
+}
+
 /// Where the log ends now; looked for from a stretch that is there.
 pub(crate) async fn position(cluster: &Cluster, stretch: u64, serial: bool) -> Result<Position> {
     let (mut stretch, mut settled) = (stretch, 0);
@@ -74,7 +89,9 @@ pub(crate) async fn position(cluster: &Cluster, stretch: u64, serial: bool) -> R
             (None, None) => {
                 return Err(Error::new(
                     ErrorKind::Corrupt,
-                    format!("the log has no stretch that begins with {stretch}"),
+                    format!(
+                        "the log has no stretch that begins with {stretch} any more: a server that was away for longer than the history is kept has to be started again"
+                    ),
                 ));
             }
         }
@@ -121,7 +138,26 @@ pub(crate) struct Appending {
     id: [u8; 16],
     position: Position,
     last: Revision,
+    images_bytes: usize,
     sealed: bool,
+}
+
+fn packed(bytes: &[u8]) -> Result<Vec<u8>> {
+    zstd::bulk::compress(bytes, LEVEL).map_err(corrupt)
+}
+
+fn unpacked(bytes: &[u8]) -> Result<Vec<u8>> {
+    zstd::bulk::decompress(bytes, GROUP_UNPACKED_MAX).map_err(corrupt)
+}
+
+/// What a group is of, for who looks at the table: `create 12, update 3`.
+fn said(changes: &[Change]) -> String {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for change in changes {
+        *kinds.entry(change.effect.name()).or_default() += 1;
+    }
+    let kinds: Vec<String> = kinds.into_iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    kinds.join(", ")
 }
 
 impl Appending {
@@ -154,29 +190,34 @@ impl Appending {
                 values: vec![big(last.revision.0), big(position.stretch), big(position.head.0)],
             }
         };
-        let mut bounds = vec![condition];
-        for change in changes {
-            let mut values = vec![
-                big(position.stretch),
-                big(change.revision.0),
-                time(change.time),
-                big(u64::from(change.who.0)),
-                blob(change.operation.0.to_vec()),
-                scylla::value::CqlValue::Int(change.index as i32),
-                text(change.effect.name()),
-                blob(change.to_bytes()),
-            ];
-            let mut words = "INSERT INTO log (stretch, revision, time, who, operation, position, effect, change) VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
-            if change.revision == last.revision {
-                let mut bytes = Vec::new();
-                images.encode(&mut bytes);
-                let packed = zstd::bulk::compress(&bytes, LEVEL).map_err(corrupt)?;
-                values.extend([blob(id.to_vec()), big(first.revision.0), blob(packed)]);
-                words = "INSERT INTO log (stretch, revision, time, who, operation, position, effect, change, append, first, images) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-            }
-            bounds.push(Bound { text: words, values });
-        }
-        Ok(Appending { bounds, id, position, last: last.revision, sealed })
+        let mut bytes = Vec::new();
+        images.encode(&mut bytes);
+        let images_bytes = bytes.len();
+        let packed_images = packed(&bytes)?;
+        bytes.clear();
+        changes.encode(&mut bytes);
+        let packed_changes = packed(&bytes)?;
+        let values = vec![
+            big(position.stretch),
+            big(last.revision.0),
+            big(first.revision.0),
+            time(last.time),
+            text(&said(changes)),
+            blob(id.to_vec()),
+            blob(packed_changes),
+            blob(packed_images),
+        ];
+        let group = Bound {
+            text: "INSERT INTO log (stretch, last, first, time, what, append, changes, images) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            values,
+        };
+        let bounds = vec![condition, group];
+        Ok(Appending { bounds, id, position, last: last.revision, images_bytes, sealed })
+    }
+
+    /// Bytes of what the group makes of rows.
+    pub fn images_bytes(&self) -> usize {
+        self.images_bytes
     }
 
     /// Does it fill its stretch? Then the next one begins after it.
@@ -218,7 +259,7 @@ impl Appending {
             return Ok(None);
         }
         let bound = Bound {
-            text: "SELECT append FROM log WHERE stretch = ? AND revision = ?",
+            text: "SELECT append FROM log WHERE stretch = ? AND last = ?",
             values: vec![big(self.position.stretch), big(self.last.0)],
         };
         let ours = match cluster.read_one(&bound, true).await? {
@@ -229,38 +270,39 @@ impl Appending {
     }
 }
 
-/// Groups of a stretch after a revision, in order.
-pub(crate) async fn groups(cluster: &Cluster, stretch: u64, after: Revision) -> Result<Vec<Group>> {
+/// Groups of a stretch that end after a revision, some at a time: each page of them, in order, is given to `then`.
+pub(crate) async fn groups(
+    cluster: &Cluster,
+    stretch: u64,
+    after: Revision,
+    mut then: impl FnMut(Group) -> Result<()>,
+) -> Result<()> {
     let bound = Bound {
-        text: "SELECT revision, first, images FROM log WHERE stretch = ? AND revision > ?",
+        text: "SELECT last, first, images FROM log WHERE stretch = ? AND last > ?",
         values: vec![big(stretch), big(after.0)],
     };
-    let mut groups = Vec::new();
-    for row in cluster.read(&bound).await? {
-        groups.extend(group_of(Columns::new(row))?);
-    }
-    Ok(groups)
-}
-
-/// The last group of a stretch.
-pub(crate) async fn last_group(cluster: &Cluster, stretch: u64) -> Result<Option<Group>> {
-    let bound = Bound {
-        text: "SELECT revision, first, images FROM log WHERE stretch = ? ORDER BY revision DESC LIMIT 1",
-        values: vec![big(stretch)],
-    };
-    match cluster.read_one(&bound, true).await? {
-        Some(row) => group_of(row),
-        None => Ok(None),
+    let mut state = None;
+    loop {
+        let page = cluster.slice_of(&bound, state, GROUPS_PER_PAGE).await?;
+        for row in page.rows {
+            if let Some(group) = group_of(Columns::new(row))? {
+                then(group)?;
+            }
+        }
+        state = page.next;
+        if state.is_none() {
+            return Ok(());
+        }
     }
 }
 
-/// None if the row is not the last of its group, or if it is that of a stretch without changes.
+/// None if the row is that of a stretch without changes.
 fn group_of(mut row: Columns) -> Result<Option<Group>> {
     let Some(last) = row.maybe_big()? else { return Ok(None) };
-    let Some(first) = row.maybe_big()? else { return Ok(None) };
-    let bytes = zstd::bulk::decompress(&row.blob()?, IMAGES_BYTES_MAX).map_err(corrupt)?;
+    let first = Revision(row.big()?);
+    let bytes = unpacked(&row.blob()?)?;
     let images = Vec::<Image>::from_bytes(&bytes).map_err(corrupt)?;
-    Ok(Some(Group { first: Revision(first), last: Revision(last), images }))
+    Ok(Some(Group { first, last: Revision(last), images, bytes: bytes.len() }))
 }
 
 /// Changes of a stretch after a revision, at most so many.
@@ -271,24 +313,50 @@ pub(crate) async fn changes(
     limit: usize,
 ) -> Result<Vec<Change>> {
     let bound = Bound {
-        text: "SELECT change FROM log WHERE stretch = ? AND revision > ?",
+        text: "SELECT changes FROM log WHERE stretch = ? AND last > ?",
         values: vec![big(stretch), big(after.0)],
     };
     let (mut found, mut state) = (Vec::new(), None);
     loop {
-        let slice = cluster.slice(&bound, state).await?;
+        let slice = cluster.slice_of(&bound, state, GROUPS_PER_PAGE).await?;
         for row in slice.rows {
             let bytes = Columns::new(row).blob()?;
-            // A stretch without changes is a row without a change.
-            if !bytes.is_empty() && found.len() < limit {
-                found.push(Change::from_bytes(&bytes).map_err(corrupt)?);
+            // A stretch without changes is a row without any.
+            if bytes.is_empty() || found.len() >= limit {
+                continue;
             }
+            let changes = Vec::<Change>::from_bytes(&unpacked(&bytes)?).map_err(corrupt)?;
+            let wanted = changes.into_iter().filter(|change| change.revision > after);
+            found.extend(wanted.take(limit - found.len()));
         }
         state = slice.next;
         if state.is_none() || found.len() >= limit {
             return Ok(found);
         }
     }
+}
+
+/// When the last change of a stretch was made; none if it has none.
+pub(crate) async fn ended(cluster: &Cluster, stretch: u64) -> Result<Option<TimeMs>> {
+    let bound = Bound {
+        text: "SELECT time FROM log WHERE stretch = ? ORDER BY last DESC LIMIT 1",
+        values: vec![big(stretch)],
+    };
+    match cluster.read_one(&bound, false).await? {
+        Some(mut row) => row.maybe_time(),
+        None => Ok(None),
+    }
+}
+
+/// Drops a stretch, all of it: one tombstone, of a whole partition. Its name goes first, so that what is listed is there.
+pub(crate) async fn drop_stretch(cluster: &Cluster, stretch: u64) -> Result<()> {
+    let name = Bound {
+        text: "DELETE FROM stretches WHERE id = ? AND first = ?",
+        values: vec![scylla::value::CqlValue::Int(0), big(stretch)],
+    };
+    cluster.write(&name, FOREVER).await?;
+    let all = Bound { text: "DELETE FROM log WHERE stretch = ?", values: vec![big(stretch)] };
+    cluster.write(&all, FOREVER).await
 }
 
 /// Says that everything up to this change is in the tables, so that other servers need not see to it.

@@ -1,10 +1,39 @@
 //! What is answered from rows that are known, or that are fetched because they are asked for here.
 
-use exacat_model::{EntryId, Revision, TrashId, TrashItem, Usage};
-use exacat_store::rules::Trashed;
-use exacat_store::{Account, UsageOf};
+use exacat_model::{At, EntryId, Lfn, Name, Revision, TrashId, TrashItem, Usage};
+use exacat_store::rules::{self, Trashed};
+use exacat_store::{Account, UsageOf, Walk, WalkEnd};
 
-use crate::working::{Look, Rows, counted, place_of};
+use crate::rows::Key;
+use crate::working::{Look, Rows, counted, entry_at, place_of};
+
+/// Where a path leads. Where nothing is known of an entry on it this asks for what is probably below it too, so that all of it is fetched at once;
+/// if it turns out otherwise, that was in vain.
+pub(crate) fn walk(look: &Look<'_>, path: &Lfn) -> Walk {
+    let walk = rules::walk(look, path);
+    if let (WalkEnd::Missing { components }, Some(gate)) = (&walk.end, walk.gates.last()) {
+        let mut rest = path.components().skip(*components);
+        if let Some(name) = rest.next().and_then(|component| Name::parse(component).ok()) {
+            foresee(look, At { parent: gate.id, name }, rest);
+        }
+    }
+    walk
+}
+
+fn foresee<'a>(look: &Look<'_>, missing: At, rest: impl Iterator<Item = &'a str>) {
+    if look.known.get(&Key::Entry(missing.clone())).is_some() {
+        return;
+    }
+    let mut here = look.known.guess(&missing);
+    for component in rest {
+        let (Some(parent), Ok(name)) = (here, Name::parse(component)) else { return };
+        let at = At { parent, name };
+        here = match entry_at(look, &at) {
+            Some(entry) => entry.directory(),
+            None => look.known.guess(&at),
+        };
+    }
+}
 
 /// Is there such a directory, in the tree or in the trash?
 pub(crate) fn is_directory(look: &Look<'_>, directory: exacat_model::DirId) -> bool {

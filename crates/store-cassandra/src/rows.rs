@@ -1,7 +1,7 @@
 //! What is kept, as keys and rows: the words that the log's images, the tables and what a server knows have in common.
 //!
 //! Some rows say what is (entries, trash, bookings, records, members, deletions, operations); the others follow from
-//! them and are kept because they are asked for: places by identity, accounts, indices by SE, by copy and by expiry, totals.
+//! them and are kept because they are asked for: places by identity, accounts, indices by SE, by copy and by expiry, layouts, totals.
 
 use exacat_model::{
     At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Name, OperationId, Record, RecordKey,
@@ -10,11 +10,10 @@ use exacat_model::{
 use exacat_store::UsageOf;
 use exacat_store::rules::Trashed;
 
-/// Partitions that the files of one SE are spread over.
-pub(crate) const SE_SHARDS: u8 = 16;
+use crate::layout;
 
 /// Names a row. Keys that are listed sort in the order of the listing.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
     /// What all of the catalogue adds up to.
     Totals,
@@ -46,6 +45,8 @@ pub(crate) enum Key {
     BookingDue { expires: TimeMs, guid: Guid },
     /// An entry in the tree, or below an item of the trash, expires.
     Due { expires: TimeMs, id: EntryId },
+    /// Over how many partitions the children of this directory are spread, if it has or had very many.
+    Layout(DirId),
 }
 
 canonical_enum!(Key {
@@ -64,12 +65,12 @@ canonical_enum!(Key {
     13 => OnSe { se, shard, guid },
     14 => BookingDue { expires, guid },
     15 => Due { expires, id },
+    16 => Layout(directory),
 });
 
 impl Key {
     pub fn on_se(se: SeNumber, guid: Guid) -> Self {
-        // The last byte is random in every kind of GUID in use.
-        Key::OnSe { se, shard: guid.0[15] % SE_SHARDS, guid }
+        Key::OnSe { se, shard: layout::shard_on_se(guid), guid }
     }
 
     /// The index of what expires. Beyond what the tables can order all is the same.
@@ -124,9 +125,11 @@ pub(crate) struct Counted {
     pub deletions: Usage,
     /// Of an SE: replicas of any state.
     pub replicas: u64,
+    /// Of a directory: what is directly in it.
+    pub children: u64,
 }
 
-canonical_struct!(Counted { usage, reserved, bookings, deletions, replicas });
+canonical_struct!(Counted { usage, reserved, bookings, deletions, replicas, children });
 
 /// What a request's applied mutations came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,6 +159,8 @@ pub(crate) enum Row {
     Copies(Vec<DeletionId>),
     Account(Counted),
     Operation(Remembered),
+    /// How often the partitions of a directory's children were multiplied.
+    Layout(u8),
 }
 
 canonical_enum!(Row {
@@ -170,6 +175,7 @@ canonical_enum!(Row {
     9 => Copies(ids),
     10 => Account(counted),
     11 => Operation(remembered),
+    12 => Layout(level),
 });
 
 /// What a row became; none if there is none any more.

@@ -1,12 +1,16 @@
 //! The tables of a catalogue: made, checked, brought up to date. Their versions are the files of `schema/`.
 
+use std::sync::Arc;
+
 use exacat_model::{Body, DirId, Error, ErrorKind, Guid, Result, Revision, Usage};
 use exacat_store::{UsageOf, rules};
 use scylla::client::session::Session;
+use scylla::statement::unprepared::Statement;
 use scylla::value::{CqlValue, Row as CqlRow};
 
 use crate::cluster::{Cluster, connect, failed};
-use crate::known::Group;
+use crate::known::Frozen;
+use crate::limits::{ATTEMPT_PAUSE, SCHEMA_ATTEMPTS_MAX, SCHEMA_TIMEOUT};
 use crate::rows::{Counted, Image, Key, Row, Totals, Where};
 use crate::settings::CassandraSettings;
 use crate::{log, settle};
@@ -36,9 +40,39 @@ fn statements(file: &str) -> Vec<String> {
     parts.split(';').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
-async fn run(session: &Session, statement: &str) -> Result<()> {
+/// All nodes have to do it, so it may take long.
+async fn run(session: &Session, words: &str) -> Result<()> {
+    let mut statement = Statement::new(words);
+    statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
     let done = session.query_unpaged(statement, ()).await;
-    done.map(drop).map_err(|error| failed(&format!("do: {statement:.60}…"), error))
+    done.map(drop).map_err(|error| failed(&format!("do: {words:.60}…"), error))
+}
+
+/// What can be done again, until it is done. Not before all nodes say the same: of a table that two of them make at once each has one of its own, and
+/// what was written to one of these is lost.
+async fn run_again(session: &Session, words: &str) -> Result<()> {
+    let mut attempt = 1;
+    loop {
+        match run(session, words).await {
+            Err(error) if attempt < SCHEMA_ATTEMPTS_MAX => {
+                tracing::warn!(%error, attempt, "a statement about tables failed, it is done again");
+                attempt += 1;
+                tokio::time::sleep(ATTEMPT_PAUSE).await;
+                agreed(session).await?;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Waits until all nodes say the same of the tables.
+async fn agreed(session: &Session) -> Result<()> {
+    let waiting = tokio::time::timeout(SCHEMA_TIMEOUT, session.await_schema_agreement());
+    match waiting.await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(failed("agree on its tables", error)),
+        Err(_) => Err(failed("agree on its tables", "some nodes do not answer")),
+    }
 }
 
 async fn version_of(session: &Session, keyspace: &str) -> Result<Option<(u32, Guid)>> {
@@ -65,8 +99,12 @@ async fn version_of(session: &Session, keyspace: &str) -> Result<Option<(u32, Gu
 
 /// Which version of the tables there is.
 pub async fn check_schema(settings: &CassandraSettings) -> Result<SchemaStatus> {
-    let session = connect(settings).await?;
-    let found = version_of(&session, &settings.keyspace).await?;
+    status_of(&connect(settings).await?, &settings.keyspace).await
+}
+
+/// The same over a session that is open.
+pub(crate) async fn status_of(session: &Session, keyspace: &str) -> Result<SchemaStatus> {
+    let found = version_of(session, keyspace).await?;
     let known = VERSIONS.len() as u32;
     Ok(SchemaStatus { found: found.map(|(version, _)| version), known, catalogue: found.map(|(_, id)| id) })
 }
@@ -92,7 +130,7 @@ pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> R
             format!("keyspace {keyspace} has a catalogue already, of schema version {version}"),
         ));
     }
-    run(
+    run_again(
         &session,
         &format!(
             "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = {map} AND durable_writes = true"
@@ -101,8 +139,9 @@ pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> R
     .await?;
     session.use_keyspace(keyspace, true).await.map_err(|error| failed("open the keyspace", error))?;
     for statement in statements(VERSIONS[0]) {
-        run(&session, &statement.replacen("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1)).await?;
+        run_again(&session, &statement.replacen("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1)).await?;
     }
+    agreed(&session).await?;
     fill(&Cluster::open(settings, None).await?).await?;
     let version = VERSIONS.len();
     let mut id = [0; 16];
@@ -141,7 +180,8 @@ async fn fill(cluster: &Cluster) -> Result<()> {
         key: Key::Record(record.key()),
         row: Some(Row::Record { record, revision: Revision(0) }),
     }));
-    settle::settle(cluster, &Group { first: Revision(0), last: Revision(0), images }).await?;
+    let rows = images.into_iter().map(|image| (image.key, image.row.map(Arc::new), 0)).collect();
+    settle::settle(cluster, &Frozen { up_to: Revision(0), rows }).await?;
     log::begin(cluster, 1).await
 }
 
@@ -170,7 +210,8 @@ impl SchemaStatus {
     }
 }
 
-/// Makes the catalogue new again: everything in it is lost. For tests.
+/// Makes the catalogue new again: everything in it is lost. For tests. Once this has failed the keyspace is of no use: what empties a table may do so
+/// late.
 pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
     let session = connect(settings).await?;
     session
@@ -182,18 +223,24 @@ pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
         .filter_map(|statement| statement.split_whitespace().nth(2).map(str::to_owned))
         .filter(|table| table != "schema_version")
         .collect();
-    Cluster::all(tables.into_iter().map(|table| {
-        let session = &session;
-        async move { run(session, &format!("TRUNCATE {table}")).await }
-    }))
-    .await?;
+    // One after the other: each has every node write out what it has in memory.
+    for table in tables.iter().filter(|table| *table != "log") {
+        run(&session, &format!("TRUNCATE {table}")).await?;
+    }
+    // What was agreed on by conditional writes is kept beside the table, and may be written into it again after it was emptied: so it is made anew.
+    run(&session, "DROP TABLE log").await?;
+    agreed(&session).await?;
+    for statement in statements(VERSIONS[0]).iter().filter(|one| one.starts_with("CREATE TABLE log ")) {
+        run(&session, statement).await?;
+    }
+    agreed(&session).await?;
     fill(&Cluster::open(settings, None).await?).await
 }
 
 /// Takes keyspace and all away. For tests: there is no way back.
 pub async fn drop_schema(settings: &CassandraSettings) -> Result<()> {
     let session = connect(settings).await?;
-    run(&session, &format!("DROP KEYSPACE IF EXISTS \"{}\"", settings.keyspace)).await
+    run_again(&session, &format!("DROP KEYSPACE IF EXISTS \"{}\"", settings.keyspace)).await
 }
 
 #[cfg(test)]
@@ -204,8 +251,12 @@ mod tests {
     #[test]
     fn files_are_parted_into_statements() {
         let parts = statements(VERSIONS[0]);
-        assert_eq!(parts.len(), 18);
-        assert!(parts.iter().all(|part| part.starts_with("CREATE TABLE ") && part.ends_with([')', '}'])));
+        assert_eq!(parts.len(), 19);
+        assert!(
+            parts
+                .iter()
+                .all(|part| part.starts_with("CREATE TABLE ") && part.contains("speculative_retry = '50ms'"))
+        );
         // Names that ScyllaDB takes as well.
         for part in parts {
             let name = part.split_whitespace().nth(2).unwrap().to_owned();

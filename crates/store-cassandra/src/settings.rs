@@ -1,8 +1,13 @@
 //! Where the catalogue is: `cassandra://host1,host2:9043/keyspace`.
 
+use std::time::Duration;
+
 use exacat_model::{Error, Result};
 
-use crate::limits::{ROWS_KNOWN_MAX, STRETCH_CHANGES};
+use crate::access::ClusterAccess;
+use crate::limits::{
+    FILTER_BYTES, PARTITION_ROWS_MAX, ROWS_KNOWN_MAX, SETTLE_CHANGES, STALE_MAX, STRETCH_CHANGES,
+};
 
 /// Bytes of a keyspace's name that Cassandra takes.
 const KEYSPACE_BYTES_MAX: usize = 48;
@@ -20,8 +25,22 @@ pub struct CassandraSettings {
     pub keyspace: String,
     /// Rows known in memory, about.
     pub rows_known: usize,
-    /// Changes of one stretch of the log, about. Servers of one catalogue need not agree on it.
+    /// Bytes of the filter that knows what is not in the tables; 0 for none.
+    pub filter_bytes: usize,
+    /// Changes of one stretch of the log, about. Servers of one catalogue need not agree on it, nor on what follows.
     pub stretch_changes: u64,
+    /// Changes after which they are written to the tables.
+    pub settle_changes: u64,
+    /// Children of a directory that one partition should have.
+    pub partition_rows: u64,
+    /// How long the history is kept, in milliseconds; none for ever.
+    pub history_kept_ms: Option<u64>,
+    /// How old what this server knows may be for a relaxed answer.
+    pub stale_max: Duration,
+    /// How this server is let in, and which nodes it believes.
+    pub access: ClusterAccess,
+    /// The datacenter this server is in: its nodes are asked, and `local-quorum` is of them. None if there is one.
+    pub datacenter: Option<String>,
 }
 
 impl CassandraSettings {
@@ -58,7 +77,14 @@ impl CassandraSettings {
             hosts: list,
             keyspace: keyspace.to_owned(),
             rows_known: ROWS_KNOWN_MAX,
+            filter_bytes: FILTER_BYTES,
             stretch_changes: STRETCH_CHANGES,
+            settle_changes: SETTLE_CHANGES,
+            partition_rows: PARTITION_ROWS_MAX,
+            history_kept_ms: None,
+            stale_max: STALE_MAX,
+            access: ClusterAccess::default(),
+            datacenter: None,
         })
     }
 
@@ -67,6 +93,12 @@ impl CassandraSettings {
         let rest = text.strip_prefix(Self::SCHEME).unwrap_or(text);
         let (hosts, keyspace) = rest.split_once('/').unwrap_or((rest, ""));
         Self::new(hosts, keyspace)
+    }
+}
+
+impl std::fmt::Display for CassandraSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}/{}", Self::SCHEME, self.hosts.join(","), self.keyspace)
     }
 }
 
@@ -80,6 +112,8 @@ mod tests {
         let settings = CassandraSettings::parse("cassandra://a.b,127.0.0.2:9043/exacat_1").unwrap();
         assert_eq!(settings.hosts, ["a.b:9042", "127.0.0.2:9043"]);
         assert_eq!(settings.keyspace, "exacat_1");
+        assert_eq!(settings.to_string(), "cassandra://a.b:9042,127.0.0.2:9043/exacat_1");
+        assert_eq!(CassandraSettings::parse(&settings.to_string()).unwrap(), settings);
         let longest = "k".repeat(KEYSPACE_BYTES_MAX);
         assert!(CassandraSettings::new("h", &longest).is_ok());
         assert!(CassandraSettings::new("h", &format!("{longest}k")).is_err());

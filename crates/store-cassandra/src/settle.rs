@@ -1,81 +1,100 @@
 //! Writing what is in the log to the tables. Every write says of which moment of the log it is, so it can be done again, by
 //! anyone, and late, and does no harm.
+//!
+//! What many groups made of rows is written together, each row once: rows of one partition in unlogged batches, which are as atomic and
+//! nearly as cheap as one row.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
-use exacat_model::{DirId, Result};
+use exacat_model::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use scylla::value::CqlValue;
 
 use crate::cluster::{Cluster, moment};
-use crate::known::Group;
-use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX, BATCH_BYTES_MAX, BATCH_ROWS_MAX};
-use crate::rows::{Image, Key};
-use crate::tables::{self, Bound};
+use crate::known::Frozen;
+use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX, BATCH_BYTES_MAX, BATCH_ROWS_MAX, SETTLE_IN_FLIGHT};
+use crate::rows::Key;
+use crate::tables::{self, Bound, Partition};
 
-/// Statements to be sent one after the other, or together if they are of one partition.
-enum Work {
-    InTurn(Vec<Bound>),
-    Together(Vec<Bound>),
+/// Rows of one partition on their way into a batch.
+#[derive(Default)]
+struct Filling {
+    bounds: Vec<Bound>,
+    bytes: usize,
 }
 
-/// Writes all that a group made of rows.
-pub(crate) async fn settle(cluster: &Cluster, group: &Group) -> Result<()> {
-    let at = moment(group.last, false);
-    let (whole, rows): (Vec<&Image>, Vec<&Image>) =
-        group.images.iter().partition(|image| matches!(image.key, Key::Members(_)));
-    let mut work = Vec::new();
-    let mut children: BTreeMap<DirId, (Vec<Bound>, usize)> = BTreeMap::new();
-    for Image { key, row } in rows {
-        let bounds = tables::write(key, row.as_ref())?;
-        let Key::Entry(place) = key else {
-            work.push(Work::InTurn(bounds));
-            continue;
+/// Statements that are sent together.
+#[derive(Default)]
+struct Batches {
+    full: Vec<Vec<Bound>>,
+    filling: HashMap<Partition, Filling>,
+}
+
+impl Batches {
+    fn add(&mut self, partition: Option<Partition>, bound: Bound) {
+        let Some(partition) = partition else {
+            self.full.push(vec![bound]);
+            return;
         };
-        let bytes = row.as_ref().map_or(0, |row| exacat_model::codec::Encode::to_bytes(row).len());
-        let (batch, size) = children.entry(place.parent).or_default();
-        if !batch.is_empty() && (batch.len() >= BATCH_ROWS_MAX || *size + bytes > BATCH_BYTES_MAX) {
-            work.push(Work::Together(std::mem::take(batch)));
-            *size = 0;
+        let bytes = bytes_of(&bound);
+        let filling = self.filling.entry(partition).or_default();
+        let many = filling.bounds.len() >= BATCH_ROWS_MAX || filling.bytes + bytes > BATCH_BYTES_MAX;
+        if many && !filling.bounds.is_empty() {
+            self.full.push(std::mem::take(&mut filling.bounds));
+            filling.bytes = 0;
         }
-        batch.extend(bounds);
-        // A row is about twice its canonical bytes in a statement.
-        *size += 2 * bytes + 64;
+        filling.bounds.push(bound);
+        filling.bytes += bytes;
     }
-    work.extend(children.into_values().map(|(batch, _)| Work::Together(batch)));
-    let mut first: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
-    for image in whole {
-        first.push(take_away(cluster, image, moment(group.last, true)).boxed());
+
+    async fn write(self, cluster: &Cluster, at: i64) -> Result<()> {
+        let left = self.filling.into_values().map(|filling| filling.bounds);
+        let all: Vec<Vec<Bound>> = self.full.into_iter().chain(left).collect();
+        let mut work: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(all.len());
+        for bounds in &all {
+            work.push(insist(move || cluster.write_together(bounds, at).boxed()).boxed());
+        }
+        Cluster::some_of(SETTLE_IN_FLIGHT, work).await.map(drop)
     }
-    Cluster::all(first).await?;
-    let mut then: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
-    for work in &work {
-        then.push(write(cluster, work, at).boxed());
-    }
-    Cluster::all(then).await?;
-    Ok(())
 }
 
-async fn take_away(cluster: &Cluster, image: &Image, at: i64) -> Result<()> {
-    for bound in tables::write(&image.key, None)? {
-        insist(|| cluster.write(&bound, at).boxed()).await?;
-    }
-    Ok(())
+/// Bytes of a statement's values, about.
+fn bytes_of(bound: &Bound) -> usize {
+    let of = |value: &CqlValue| match value {
+        CqlValue::Text(text) => text.len() + 8,
+        CqlValue::Blob(bytes) => bytes.len() + 8,
+        CqlValue::List(items) => 32 * items.len() + 8,
+        _ => 16,
+    };
+    bound.values.iter().map(of).sum()
 }
 
-async fn write(cluster: &Cluster, work: &Work, at: i64) -> Result<()> {
-    match work {
-        Work::InTurn(bounds) => {
-            for bound in bounds {
-                insist(|| cluster.write(bound, at).boxed()).await?;
+/// Writes all that groups made of rows.
+pub(crate) async fn settle(cluster: &Cluster, frozen: &Frozen) -> Result<()> {
+    // Whole partitions go first: what the same groups put into them again has a later moment.
+    let mut whole = Batches::default();
+    let mut first = Batches::default();
+    let mut then = Batches::default();
+    let mut days = std::collections::BTreeSet::new();
+    for (key, row, level) in &frozen.rows {
+        for written in tables::write(key, row.as_deref(), *level)? {
+            if matches!(key, Key::Members(_)) {
+                whole.add(written.partition, written.bound);
+            } else if written.first {
+                // Days of what expires: each once.
+                if days.insert(format!("{:?}", written.bound.values)) {
+                    first.add(None, written.bound);
+                }
+            } else {
+                then.add(written.partition, written.bound);
             }
-            Ok(())
-        }
-        Work::Together(bounds) => {
-            let bounds: Vec<&Bound> = bounds.iter().collect();
-            insist(|| cluster.write_together(&bounds, at).boxed()).await
         }
     }
+    whole.write(cluster, moment(frozen.up_to, true)).await?;
+    let at = moment(frozen.up_to, false);
+    first.write(cluster, at).await?;
+    then.write(cluster, at).await
 }
 
 /// Does it again if it fails: nothing here is harmed by being done twice.

@@ -1,20 +1,20 @@
 //! Slices: what is listed in order. A slice is read from its table and then corrected by what is known, which is exact: so it is of the
 //! same one state as everything else an answer says.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{DeletionId, DirId, EntryId, Guid, Name, Result, Revision, SeNumber, TimeMs, TrashId};
-use scylla::response::PagingState;
-use scylla::value::Row as CqlRow;
 
 use crate::cluster::{Cluster, failed};
 use crate::engine::Engine;
+use crate::fetching::FetchedRows;
+use crate::layout::{BOOKING_SHARD_BITS, SE_SHARDS, all_buckets, shard_of_booking};
 use crate::limits::ROUNDS_MAX;
-use crate::rows::{Key, Row, SE_SHARDS};
-use crate::tables::{self, Bound, Columns, DUE_BOOKING, DUE_ENTRY, big, blob, bucket, text, uuid};
-use crate::working::{Changed, Look, queue_bounds};
+use crate::reading::{Part, Reading};
+use crate::rows::{Key, Row};
+use crate::tables::{self, Bound, Columns, DUE_BOOKING, DUE_ENTRY, big, blob, bucket, int, text, uuid};
+use crate::working::{Look, queue_bounds};
 
 /// What is listed, and after which key.
 #[derive(Clone, Debug)]
@@ -89,36 +89,37 @@ fn least_child(parent: DirId) -> Key {
     Key::Entry(exacat_model::At { parent, name })
 }
 
-/// One partition of a slice: what is asked, and how its rows are read.
-struct Part {
-    bound: Bound,
-    read: fn(Columns) -> Result<(Key, Row)>,
-}
-
-const CHILDREN: &str = "SELECT parent, bucket, name, kind, directory, guid, owner, group_id, mode, created, \
-    modified, revision, expires, size, job, checksums, replicas, tags, target, members FROM children \
-    WHERE parent = ? AND bucket = ? AND name > ?";
-
 async fn parts(engine: &Engine, slice: &Slice) -> Result<Vec<Part>> {
-    let int = |number: u32| scylla::value::CqlValue::Int(number as i32);
     let guid = |after: &Option<Guid>| blob(after.map(|guid| guid.0.to_vec()).unwrap_or_default());
     let head = bucket(engine.known(|known| known.head()));
     let one = |words, values, read| vec![Part { bound: Bound { text: words, values }, read }];
     Ok(match slice {
         Slice::Children(parent, after) => {
             let name = after.as_ref().map(|name| name.as_str().to_owned()).unwrap_or_default();
-            one(CHILDREN, vec![big(parent.0), int(0), text(&name)], tables::entry_row_of)
+            let part = |bucket: u32| Part {
+                bound: Bound {
+                    text: "SELECT entry FROM children WHERE parent = ? AND bucket = ? AND name > ?",
+                    values: vec![big(parent.0), int(bucket), text(&name)],
+                },
+                read: tables::entry_row_of,
+            };
+            all_buckets(engine.known(|known| known.level(*parent))).map(part).collect()
         }
         Slice::Members(collection, after) => one(
             "SELECT collection, guid FROM members WHERE collection = ? AND guid > ?",
             vec![uuid(*collection), guid(after)],
             tables::member_of,
         ),
-        Slice::Bookings(after) => one(
-            "SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid > ?",
-            vec![int(0), guid(after)],
-            tables::booking_of,
-        ),
+        Slice::Bookings(after) => {
+            let part = |shard: u32| Part {
+                bound: Bound {
+                    text: "SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid > ?",
+                    values: vec![int(shard), guid(after)],
+                },
+                read: tables::booking_of,
+            };
+            (after.map_or(0, shard_of_booking)..1 << BOOKING_SHARD_BITS).map(part).collect()
+        }
         Slice::Trash(after) => {
             let after = after.map_or(Revision(0), |id| id.0);
             let part = |bucket: u64| Part {
@@ -181,36 +182,17 @@ async fn due_parts(cluster: &Cluster, kind: &str, now: TimeMs) -> Result<Vec<Par
     Ok(parts)
 }
 
-/// Reads a slice part by part, page by page, in the order of its keys.
-struct Reading {
-    parts: std::vec::IntoIter<Part>,
-    now: Option<(Part, Option<PagingState>)>,
-}
-
-impl Reading {
-    /// The next rows; none at the end.
-    async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<(Key, Row)>>> {
-        let (part, state) = match self.now.take() {
-            Some(now) => now,
-            None => match self.parts.next() {
-                Some(part) => (part, None),
-                None => return Ok(None),
-            },
-        };
-        let page = cluster.slice(&part.bound, state).await?;
-        let rows: Result<Vec<(Key, Row)>> =
-            page.rows.into_iter().map(|row: CqlRow| (part.read)(Columns::new(row))).collect();
-        self.now = page.next.map(|state| (part, Some(state)));
-        rows.map(Some)
-    }
-
-    fn ended(&self) -> bool {
-        self.now.is_none() && self.parts.len() == 0
-    }
+async fn begin(engine: &Engine, slice: &Slice, limit: usize) -> Result<Reading> {
+    let parts = parts(engine, slice).await?;
+    Ok(match slice {
+        // Names are spread over the partitions: their orders are merged.
+        Slice::Children(..) if parts.len() > 1 => Reading::merging(parts, limit),
+        _ => Reading::in_turn(parts),
+    })
 }
 
 /// A row of a slice.
-pub(crate) type Item = (Key, Arc<Row>);
+pub(crate) type Item<'a> = (&'a Key, &'a Arc<Row>);
 
 /// What a question of a slice says to the rows so far: an answer, or that it needs more.
 pub(crate) enum Enough<T> {
@@ -224,14 +206,18 @@ pub(crate) async fn ask<T>(
     engine: &Engine,
     slice: &Slice,
     limit: usize,
-    ask: impl Fn(&Look<'_>, &[Item], bool) -> Result<Enough<T>>,
+    ask: impl Fn(&Look<'_>, &[Item<'_>], bool) -> Result<Enough<T>>,
 ) -> Result<T> {
     let limit = limit.min(PAGE_ITEMS_MAX);
     let (after, least, greatest) = slice.bounds();
     'again: for _ in 0..ROUNDS_MAX {
-        let epoch = engine.known(|known| known.epoch());
-        let mut reading = Reading { parts: parts(engine, slice).await?.into_iter(), now: None };
-        let mut table: BTreeMap<Key, Arc<Row>> = BTreeMap::new();
+        let (epoch, all_known) = engine.known(|known| {
+            let all_known = matches!(slice, Slice::Children(parent, _) if known.is_listed(*parent));
+            (known.epoch(), all_known)
+        });
+        let mut reading =
+            if all_known { Reading::in_turn(Vec::new()) } else { begin(engine, slice, limit).await? };
+        let mut table: Vec<(Key, Arc<Row>)> = Vec::new();
         let mut wanted = limit + 1;
         loop {
             while table.len() < wanted
@@ -239,14 +225,18 @@ pub(crate) async fn ask<T>(
             {
                 table.extend(rows.into_iter().map(|(key, row)| (key, Arc::new(row))));
             }
+            if !table.is_sorted_by(|one, next| one.0 < next.0) {
+                // An order of the tables that is not that of keys would hide rows.
+                return Err(tables::corrupt("a slice that is not in order"));
+            }
             let ended = reading.ended();
             // What is known beyond the last row that was read says nothing about what is not known before it.
-            let until = match table.last_key_value() {
+            let until = match table.last() {
                 Some((last, _)) if !ended => last.clone(),
                 _ => greatest.clone(),
             };
             let answer = engine.answer_slice(epoch, |look| {
-                let items = merged(look, slice, &table, (&after, &least, &until));
+                let items = merged(look, slice, &table, (after.as_ref(), &least, &until));
                 if items.len() <= limit && !ended {
                     return Ok(None);
                 }
@@ -258,7 +248,12 @@ pub(crate) async fn ask<T>(
             });
             match answer.await? {
                 Err(_) => continue 'again,
-                Ok(Some(answer)) => return Ok(answer),
+                Ok(Some(answer)) => {
+                    if let (Slice::Children(parent, None), true, false) = (slice, ended, all_known) {
+                        engine.listed(epoch, *parent, &table);
+                    }
+                    return Ok(answer);
+                }
                 Ok(None) => wanted = table.len() + limit.max(16) + 1,
             }
         }
@@ -266,36 +261,40 @@ pub(crate) async fn ask<T>(
     Err(failed("be read", "what was asked for changes too fast, ask again"))
 }
 
-/// The rows of the table, as what is known corrects them.
-fn merged(
-    look: &Look<'_>,
+/// The rows of the table, as what is known corrects them: two orders of keys, merged.
+fn merged<'a>(
+    look: &Look<'a>,
     slice: &Slice,
-    table: &BTreeMap<Key, Arc<Row>>,
-    (after, least, until): (&Option<Key>, &Key, &Key),
-) -> Vec<Item> {
-    let known: Changed = look.known.range(least, until);
+    table: &'a [(Key, Arc<Row>)],
+    (after, least, until): (Option<&Key>, &Key, &Key),
+) -> Vec<Item<'a>> {
+    let known = look.known;
     let gone = |key: &Key| match key {
         // All members known are all there are, once the others were taken away together.
-        Key::Member { .. } => matches!(look.known.get(key), Some(None)),
+        Key::Member { .. } => matches!(known.get(key), Some(None)),
         _ => false,
     };
-    let mut all: BTreeMap<&Key, &Arc<Row>> = table.iter().filter(|(key, _)| !gone(key)).collect();
-    for (key, row) in &known {
-        match row {
-            Some(row) => drop(all.insert(key, row)),
-            None => drop(all.remove(key)),
+    let wanted = |key: &Key| slice.has(key) && after.is_none_or(|after| key > after) && key <= until;
+    let mut items = Vec::with_capacity(table.len());
+    let mut read = table.iter().filter(|(key, _)| !gone(key)).peekable();
+    for (key, row) in known.range(least, until) {
+        while let Some((before, row)) = read.next_if(|(before, _)| before < key) {
+            if wanted(before) {
+                items.push((before, row));
+            }
+        }
+        read.next_if(|(same, _)| same == key);
+        if let Some(row) = row.filter(|_| wanted(key)) {
+            items.push((key, row));
         }
     }
-    let wanted = all.into_iter().filter(|(key, _)| {
-        slice.has(key) && after.as_ref().is_none_or(|after| *key > after) && *key <= until
-    });
-    wanted.map(|(key, row)| (key.clone(), row.clone())).collect()
+    items.extend(read.filter(|(key, _)| wanted(key)).map(|(key, row)| (key, row)));
+    items
 }
 
 /// All rows of an SE's deletion queue, as the table has them.
-pub(crate) async fn whole_queue(engine: &Engine, se: SeNumber) -> Result<Vec<(Key, Option<Row>)>> {
-    let slice = Slice::Deletions(se, None);
-    let mut reading = Reading { parts: parts(engine, &slice).await?.into_iter(), now: None };
+pub(crate) async fn whole_queue(engine: &Engine, se: SeNumber) -> Result<FetchedRows> {
+    let mut reading = begin(engine, &Slice::Deletions(se, None), PAGE_ITEMS_MAX).await?;
     let mut all = Vec::new();
     while let Some(rows) = reading.next(&engine.cluster).await? {
         all.extend(rows.into_iter().map(|(key, row)| (key, Some(row))));
@@ -303,8 +302,8 @@ pub(crate) async fn whole_queue(engine: &Engine, se: SeNumber) -> Result<Vec<(Ke
     Ok(all)
 }
 
-/// All records, as the table has them.
-pub(crate) async fn all_records(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
+/// All records and layouts and the totals, as the tables have them.
+pub(crate) async fn always_known(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
     let mut all = Vec::new();
     for kind in exacat_model::RecordKind::ALL {
         let bound = Bound {
@@ -315,5 +314,32 @@ pub(crate) async fn all_records(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
             all.push(tables::record_of(Columns::new(row))?);
         }
     }
+    let layouts = Bound { text: "SELECT directory, level FROM layouts WHERE id = ?", values: vec![int(0)] };
+    for row in cluster.read(&layouts).await? {
+        all.push(tables::layout_of(Columns::new(row))?);
+    }
+    for bound in tables::select(&Key::Totals, 0, 0).unwrap_or_default() {
+        for row in cluster.read(&bound).await? {
+            all.push((Key::Totals, tables::row_of(&Key::Totals, Columns::new(row))?));
+        }
+    }
     Ok(all)
+}
+
+/// Every key of the tables that the filter is asked for, some at a time.
+pub(crate) async fn each_key(cluster: &Cluster, mut then: impl FnMut(&[Key])) -> Result<()> {
+    for (text, key) in tables::FILTERED_KEYS {
+        let bound = Bound { text, values: Vec::new() };
+        let mut state = None;
+        loop {
+            let page = cluster.slice(&bound, state).await?;
+            let keys: Result<Vec<Key>> = page.rows.into_iter().map(|row| key(Columns::new(row))).collect();
+            then(&keys?);
+            state = page.next;
+            if state.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,12 +1,13 @@
 //! The store: the contract, on an engine.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
-    Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Record,
-    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    Audit, Booking, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn,
+    Name, Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::rules::{self, View};
 use exacat_store::{
@@ -14,15 +15,16 @@ use exacat_store::{
     StoreStatus, UsageOf, Walk, within_batch,
 };
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::audit;
-use crate::cluster::Faults;
+use crate::cluster::{Cluster, Faults};
 use crate::deciding::Waiting;
 use crate::engine::Engine;
-use crate::limits::{LOOK_EVERY, QUEUE_REQUESTS_MAX};
-use crate::rows::{Key, Row, SE_SHARDS};
-use crate::schema::check_schema;
+use crate::layout::SE_SHARDS;
+use crate::limits::{LOOK_EVERY, QUEUE_BYTES_MAX, QUEUE_REQUESTS_MAX};
+use crate::rows::{Key, Row};
+use crate::schema::status_of;
 use crate::settings::CassandraSettings;
 use crate::slices::{self, Enough, Item, Slice};
 use crate::working::{Look, booking, item, totals};
@@ -32,8 +34,13 @@ use crate::{log, reads};
 pub struct CassandraStore {
     engine: Arc<Engine>,
     /// None once it is closed.
-    requests: Mutex<Option<mpsc::Sender<Waiting>>>,
-    running: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    requests: Arc<Mutex<Option<mpsc::Sender<Waiting>>>>,
+    /// Kilobytes of requests that may still be taken in.
+    room: Arc<Semaphore>,
+    running: Arc<Mutex<Option<tokio::task::JoinHandle<()>>>>,
+    filling: tokio::task::AbortHandle,
+    /// Of what it reads.
+    level: Consistency,
 }
 
 impl CassandraStore {
@@ -48,14 +55,19 @@ impl CassandraStore {
         clock: Arc<dyn Clock>,
         faults: Option<Arc<dyn Faults>>,
     ) -> Result<Arc<Self>> {
-        check_schema(&settings).await?.usable(&settings)?;
-        let engine = Arc::new(Engine::open(&settings, clock, faults).await?);
+        let cluster = Cluster::open(&settings, faults).await?;
+        status_of(&cluster.session, &settings.keyspace).await?.usable(&settings)?;
+        let engine = Arc::new(Engine::open(cluster, &settings, clock).await?);
         let (requests, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
         let running = tokio::spawn(engine.clone().run(queue));
+        let filling = tokio::spawn(engine.clone().fill_filter()).abort_handle();
         Ok(Arc::new(CassandraStore {
             engine,
-            requests: Mutex::new(Some(requests)),
-            running: Mutex::new(Some(running)),
+            requests: Arc::new(Mutex::new(Some(requests))),
+            room: Arc::new(Semaphore::new(QUEUE_BYTES_MAX / 1024)),
+            running: Arc::new(Mutex::new(Some(running))),
+            filling,
+            level: Consistency::Latest,
         }))
     }
 
@@ -65,7 +77,7 @@ impl CassandraStore {
         request: Request,
     ) -> std::result::Result<oneshot::Receiver<std::result::Result<Vec<Outcome>, ApplyError>>, ApplyError>
     {
-        request.weigh()?;
+        let bytes = request.weigh()?;
         let closed = || {
             let why = self.engine.closed().unwrap_or_else(|| "the store is closed".to_owned());
             ApplyError::Unavailable(why)
@@ -74,8 +86,12 @@ impl CassandraStore {
         if self.engine.closed().is_some() {
             return Err(closed());
         }
+        // Given back once it is answered.
+        let room = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        let room = self.room.clone().acquire_many_owned(room).await.map_err(|_| closed())?;
         let (answer, answered) = oneshot::channel();
-        queue.send(Waiting { request, outcomes: Vec::new(), answer }).await.map_err(|_| closed())?;
+        let waiting = Waiting { request, outcomes: Vec::new(), answer, _room: room };
+        queue.send(waiting).await.map_err(|_| closed())?;
         Ok(answered)
     }
 }
@@ -85,7 +101,7 @@ fn lost() -> ApplyError {
 }
 
 /// The first `limit` of a slice's items, as something else.
-fn page<T>(items: &[Item], limit: usize, each: impl FnMut(&Item) -> Option<T>) -> Page<T> {
+fn page<T>(items: &[Item<'_>], limit: usize, each: impl FnMut(&Item<'_>) -> Option<T>) -> Page<T> {
     let limit = limit.min(PAGE_ITEMS_MAX);
     Page { items: items.iter().take(limit).filter_map(each).collect(), more: items.len() > limit }
 }
@@ -117,12 +133,16 @@ impl Store for CassandraStore {
 
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
         within_batch(paths.len())?;
-        self.engine.answer(|look| Ok(paths.iter().map(|path| rules::walk(look, path)).collect())).await
+        self.engine
+            .answer_at(self.level, |look| Ok(paths.iter().map(|path| reads::walk(look, path)).collect()))
+            .await
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         within_batch(ids.len())?;
-        self.engine.answer(|look| Ok(ids.iter().map(|id| rules::locate(look, *id)).collect())).await
+        self.engine
+            .answer_at(self.level, |look| Ok(ids.iter().map(|id| rules::locate(look, *id)).collect()))
+            .await
     }
 
     async fn list(
@@ -132,11 +152,11 @@ impl Store for CassandraStore {
         limit: usize,
     ) -> Result<Option<Page<Entry>>> {
         let slice = Slice::Children(directory, after.cloned());
-        let ask = |look: &Look<'_>, items: &[Item], _| {
+        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
             if !reads::is_directory(look, directory) {
                 return Ok(Enough::Yes(None));
             }
-            let entry = |(_, row): &Item| match &**row {
+            let entry = |(_, row): &Item<'_>| match &***row {
                 Row::Entry(entry) => Some(entry.clone()),
                 _ => None,
             };
@@ -147,7 +167,9 @@ impl Store for CassandraStore {
 
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
         within_batch(of.len())?;
-        self.engine.answer(|look| Ok(of.iter().map(|of| reads::account(look, *of)).collect())).await
+        self.engine
+            .answer_at(self.level, |look| Ok(of.iter().map(|of| reads::account(look, *of)).collect()))
+            .await
     }
 
     async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
@@ -159,9 +181,9 @@ impl Store for CassandraStore {
             _ => return Err(bad_cursor()),
         };
         let slice = Slice::OnSe(se, after);
-        let ask = |look: &Look<'_>, items: &[Item], _| {
+        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
             let mut next = cursor.to_vec();
-            let entry = |(key, _): &Item| {
+            let entry = |(key, _): &Item<'_>| {
                 let Key::OnSe { shard, guid, .. } = key else { return None };
                 next = [&[*shard][..], &guid.0].concat();
                 look.find(EntryId::Object(*guid)).map(|(entry, _)| entry)
@@ -179,10 +201,10 @@ impl Store for CassandraStore {
         limit: usize,
     ) -> Result<Option<Page<Guid>>> {
         let slice = Slice::Members(collection, after);
-        let ask = |look: &Look<'_>, items: &[Item], _| {
+        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
             let found = look.find(EntryId::Object(collection));
             let is_one = found.is_some_and(|(entry, _)| entry.kind() == exacat_model::Kind::Collection);
-            let guid = |(key, _): &Item| match key {
+            let guid = |(key, _): &Item<'_>| match key {
                 Key::Member { guid, .. } => Some(*guid),
                 _ => None,
             };
@@ -192,8 +214,8 @@ impl Store for CassandraStore {
     }
 
     async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
-        let ask = |look: &Look<'_>, items: &[Item], _| {
-            let item = |(key, row): &Item| match (key, &**row) {
+        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
+            let item = |(key, row): &Item<'_>| match (*key, &***row) {
                 (Key::Trash(id), Row::Trash(item)) => Some(reads::trash_item(look, *id, item)),
                 _ => None,
             };
@@ -203,7 +225,9 @@ impl Store for CassandraStore {
     }
 
     async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
-        self.engine.answer(|look| Ok(item(look, id).map(|item| reads::trash_item(look, id, &item)))).await
+        self.engine
+            .answer_at(self.level, |look| Ok(item(look, id).map(|item| reads::trash_item(look, id, &item))))
+            .await
     }
 
     async fn deletions(
@@ -212,8 +236,8 @@ impl Store for CassandraStore {
         after: Option<DeletionId>,
         limit: usize,
     ) -> Result<Page<Deletion>> {
-        let ask = |_: &Look<'_>, items: &[Item], _| {
-            let deletion = |(_, row): &Item| match &**row {
+        let ask = |_: &Look<'_>, items: &[Item<'_>], _| {
+            let deletion = |(_, row): &Item<'_>| match &***row {
                 Row::Deletion(deletion) => Some(deletion.clone()),
                 _ => None,
             };
@@ -223,12 +247,12 @@ impl Store for CassandraStore {
     }
 
     async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
-        self.engine.answer(|look| Ok(booking(look, guid))).await
+        self.engine.answer_at(self.level, |look| Ok(booking(look, guid))).await
     }
 
     async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
-        let ask = |_: &Look<'_>, items: &[Item], _| {
-            let booking = |(_, row): &Item| match &**row {
+        let ask = |_: &Look<'_>, items: &[Item<'_>], _| {
+            let booking = |(_, row): &Item<'_>| match &***row {
                 Row::Booking(booking) => Some(booking.clone()),
                 _ => None,
             };
@@ -239,15 +263,15 @@ impl Store for CassandraStore {
 
     async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
         let limit = limit.min(PAGE_ITEMS_MAX);
-        let bookings = |look: &Look<'_>, items: &[Item], _| {
-            let due = |(key, _): &Item| match key {
+        let bookings = |look: &Look<'_>, items: &[Item<'_>], _| {
+            let due = |(key, _): &Item<'_>| match key {
                 Key::BookingDue { guid, .. } => booking(look, *guid),
                 _ => None,
             };
             Ok(Enough::Yes(page(items, limit, due).items))
         };
         let bookings = slices::ask(&self.engine, &Slice::BookingsDue(now), limit, bookings).await?;
-        let entries = |look: &Look<'_>, items: &[Item], all: bool| {
+        let entries = |look: &Look<'_>, items: &[Item<'_>], all: bool| {
             let mut due = Vec::new();
             for (key, _) in items {
                 let Key::Due { id, .. } = key else { continue };
@@ -266,7 +290,7 @@ impl Store for CassandraStore {
     }
 
     async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
-        self.engine.answer(|look| Ok(look.record(key))).await
+        self.engine.answer_at(self.level, |look| Ok(look.record(key))).await
     }
 
     async fn records(
@@ -277,7 +301,7 @@ impl Store for CassandraStore {
     ) -> Result<Page<RecordEntry>> {
         let limit = limit.min(PAGE_ITEMS_MAX);
         self.engine
-            .answer(|look| {
+            .answer_at(self.level, |look| {
                 let keys = reads::records_after(look, kind, after);
                 let entry = |key: &RecordKey| {
                     let (record, revision) = look.record(*key)?;
@@ -290,7 +314,7 @@ impl Store for CassandraStore {
     }
 
     async fn revision(&self) -> Result<Revision> {
-        self.engine.answer(|look| Ok(look.known.head())).await
+        self.engine.answer_at(self.level, |look| Ok(look.known.head())).await
     }
 
     async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
@@ -320,7 +344,8 @@ impl Store for CassandraStore {
             let moved = self.engine.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            if self.revision().await? > after {
+            // Whatever the level: a change that is there is not slept over.
+            if self.engine.answer(|look| Ok(look.known.head())).await? > after {
                 return Ok(());
             }
             // Another server's change is only seen by looking.
@@ -341,19 +366,58 @@ impl Store for CassandraStore {
             ("deletions".to_owned(), totals.deletions),
             ("rows_known".to_owned(), known as u64),
         ];
-        figures.extend(self.engine.cluster.figures.list());
+        let cluster = &self.engine.cluster;
+        figures.push(("rows_known_max".to_owned(), self.engine.settings().rows_known as u64));
+        figures.extend(self.engine.known(|known| known.figures()));
+        figures.extend(cluster.figures.list());
+        figures.extend(cluster.nodes.figures());
+        figures.extend(self.engine.freshness.figures(Instant::now()));
+        let (all, away) = cluster.nodes_away();
+        figures.push(("nodes".to_owned(), all));
+        figures.push(("nodes_away".to_owned(), away.len() as u64));
+        for node in cluster.nodes.list() {
+            let name = node.address.to_string().replace(|one: char| !one.is_ascii_alphanumeric(), "_");
+            figures.extend(
+                [
+                    ("asked", node.asked),
+                    ("failed", node.failed),
+                    ("us_p50", node.p50_us),
+                    ("us_p99", node.p99_us),
+                ]
+                .map(|(what, value)| (format!("node_{name}_{what}"), value)),
+            );
+        }
+        let warning = |node: &String| {
+            format!("node {node} of the cluster is not connected: repair the keyspace once it is back")
+        };
         Ok(StoreStatus {
             kind: "cassandra".to_owned(),
             revision: head,
             entries: totals.entries,
             figures,
-            warnings: Vec::new(),
+            warnings: away.iter().map(warning).collect(),
         })
+    }
+
+    fn relaxed(&self, level: Consistency) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(CassandraStore {
+            engine: self.engine.clone(),
+            requests: self.requests.clone(),
+            room: self.room.clone(),
+            running: self.running.clone(),
+            filling: self.filling.clone(),
+            level,
+        }))
+    }
+
+    fn records_seen(&self) -> u64 {
+        self.engine.records_seen()
     }
 
     async fn close(&self) -> Result<()> {
         self.engine.close("the store is closed");
         drop(self.requests.lock().take());
+        self.filling.abort();
         let running = self.running.lock().take();
         if let Some(running) = running {
             running.await.map_err(|error| {

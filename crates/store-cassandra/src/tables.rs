@@ -2,15 +2,17 @@
 
 use exacat_model::codec::{Decode, Encode};
 use exacat_model::{
-    At, Body, Checksum, Checksums, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, File,
-    GroupId, Guid, Lfn, Location, Mode, Name, Pfn, RecordKey, Replica, ReplicaState, Result, Revision,
-    SeNumber, Tag, TagKey, TagValue, TimeMs, TrashId, Usage, UserId,
+    At, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, GroupId, Guid, Lfn, Location, Name,
+    OperationId, Pfn, RecordKey, Result, Revision, SeNumber, TimeMs, TrashId, Usage, UserId,
 };
 use exacat_store::UsageOf;
 use exacat_store::rules::Trashed;
 use scylla::value::{CqlTimestamp, CqlValue, CqlVarint};
 use uuid::Uuid;
 
+use crate::layout::{
+    self, REVISION_BITS, RUN_BITS, epochs_remembered, shard_of_booking, shard_of_object, shard_of_operation,
+};
 use crate::rows::{Key, Remembered, Row, Totals, Where};
 
 /// Values of a statement, or columns of a row.
@@ -25,8 +27,6 @@ pub(crate) struct Bound {
 
 /// Milliseconds of a day: what expires is kept by day.
 pub(crate) const DAY_MS: u64 = 86_400_000;
-/// Revisions of one bucket of trash or deletions, as a power of two.
-pub(crate) const BUCKET_BITS: u32 = 20;
 /// Kinds of what is due.
 pub(crate) const DUE_ENTRY: &str = "entry";
 /// The other.
@@ -37,7 +37,7 @@ pub(crate) fn big(number: u64) -> CqlValue {
     CqlValue::BigInt(number as i64)
 }
 
-fn int(number: u32) -> CqlValue {
+pub(crate) fn int(number: u32) -> CqlValue {
     CqlValue::Int(number as i32)
 }
 
@@ -64,7 +64,7 @@ fn var(number: u128) -> CqlValue {
 }
 
 pub(crate) fn bucket(revision: Revision) -> u64 {
-    revision.0 >> BUCKET_BITS
+    revision.0 >> REVISION_BITS
 }
 
 fn id_key(id: EntryId) -> Vec<u8> {
@@ -87,29 +87,43 @@ pub(crate) fn corrupt(what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{what} in the tables cannot be read: exacat fsck says more"))
 }
 
+/// What the table of accounts calls kinds of them.
+const ACCOUNT_KINDS: [&str; 4] = ["directory", "user", "group", "se"];
+
+/// The place of an account's kind among these, and its number.
+fn account_of_key(of: UsageOf) -> (u8, u64) {
+    match of {
+        UsageOf::Directory(id) => (0, id.0),
+        UsageOf::User(id) => (1, u64::from(id.0)),
+        UsageOf::Group(id) => (2, u64::from(id.0)),
+        UsageOf::Se(se) | UsageOf::Deletions(se) => (3, u64::from(se.0)),
+    }
+}
+
 fn account_key(of: UsageOf) -> Values {
-    let (kind, id) = match of {
-        UsageOf::Directory(id) => ("directory", id.0),
-        UsageOf::User(id) => ("user", u64::from(id.0)),
-        UsageOf::Group(id) => ("group", u64::from(id.0)),
-        UsageOf::Se(se) | UsageOf::Deletions(se) => ("se", u64::from(se.0)),
-    };
-    vec![text(kind), big(id)]
+    let (kind, id) = account_of_key(of);
+    let kind = ACCOUNT_KINDS.get(usize::from(kind)).copied().unwrap_or_default();
+    vec![text(kind), big(id >> RUN_BITS), big(id)]
+}
+
+/// The values of an outcome's partition.
+fn epoch_values(epoch: u64, operation: OperationId) -> Values {
+    vec![big(epoch), int(shard_of_operation(operation) as u32), blob(operation.0.to_vec())]
 }
 
 fn se(se: SeNumber) -> CqlValue {
     int(u32::from(se.0))
 }
 
-/// The key's columns, in the order of its table's primary key.
+/// The key's columns, in the order of its table's primary key; of an entry in its first partition, of an operation in its first epoch.
 fn key_values(key: &Key) -> Values {
     match key {
         Key::Totals => vec![int(0)],
-        Key::Entry(at) => vec![big(at.parent.0), int(0), text(at.name.as_str())],
-        Key::Place(EntryId::Directory(id)) => vec![big(id.0)],
-        Key::Place(EntryId::Object(guid)) => vec![uuid(*guid)],
+        Key::Entry(at) => entry_key(at, 0),
+        Key::Place(EntryId::Directory(id)) => vec![big(id.0 >> RUN_BITS), big(id.0)],
+        Key::Place(EntryId::Object(guid)) => vec![int(shard_of_object(*guid) as u32), uuid(*guid)],
         Key::Trash(id) => vec![big(bucket(id.0)), big(id.0.0)],
-        Key::Booking(guid) => vec![int(0), blob(guid.0.to_vec())],
+        Key::Booking(guid) => vec![int(shard_of_booking(*guid)), blob(guid.0.to_vec())],
         Key::Record(key) => vec![text(key.kind().name()), blob(key.to_bytes())],
         Key::Members(collection) => vec![uuid(*collection)],
         Key::Member { collection, guid } => vec![uuid(*collection), blob(guid.0.to_vec())],
@@ -118,7 +132,7 @@ fn key_values(key: &Key) -> Values {
         }
         Key::Copy { se: number, copy } => vec![se(*number), text(copy)],
         Key::Account(of) => account_key(*of),
-        Key::Operation(id) => vec![blob(id.0.to_vec())],
+        Key::Operation(id) => epoch_values(0, *id),
         Key::OnSe { se: number, shard, guid } => {
             vec![se(*number), int(u32::from(*shard)), blob(guid.0.to_vec())]
         }
@@ -130,20 +144,32 @@ fn key_values(key: &Key) -> Values {
             let at = expires.0;
             vec![text(DUE_ENTRY), big(at / DAY_MS), big(at), blob(id_key(*id))]
         }
+        Key::Layout(directory) => vec![int(0), big(directory.0)],
     }
 }
 
-/// Reads one row: none for what is never read alone.
-pub(crate) fn select(key: &Key) -> Option<Bound> {
+fn entry_key(at: &At, bucket: u32) -> Values {
+    vec![big(at.parent.0), int(bucket), text(at.name.as_str())]
+}
+
+/// What has to be read for one row: the first statement that gives a row has it. None for what is never read alone. A directory of this
+/// `level` has the entries, and so many `requests` were remembered.
+pub(crate) fn select(key: &Key, level: u8, requests: u64) -> Option<Vec<Bound>> {
     let text = match key {
         Key::Totals => {
             "SELECT id, next_directory, time, entries_all, requests, trash, bookings, deletions FROM totals WHERE id = ?"
         }
-        Key::Entry(_) => SELECT_ENTRY,
-        Key::Place(EntryId::Directory(_)) => {
-            "SELECT directory, parent, name, trash FROM directories WHERE directory = ?"
+        Key::Entry(at) => {
+            let text = "SELECT entry FROM children WHERE parent = ? AND bucket = ? AND name = ?";
+            let bound = |bucket| Bound { text, values: entry_key(at, bucket) };
+            return Some(layout::buckets_of(level, &at.name).map(bound).collect());
         }
-        Key::Place(EntryId::Object(_)) => "SELECT guid, parent, name, trash FROM objects WHERE guid = ?",
+        Key::Place(EntryId::Directory(_)) => {
+            "SELECT directory, parent, name FROM directories WHERE run = ? AND directory = ?"
+        }
+        Key::Place(EntryId::Object(_)) => {
+            "SELECT guid, parent, name FROM objects WHERE shard = ? AND guid = ?"
+        }
         Key::Trash(_) => {
             "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE bucket = ? AND trash = ?"
         }
@@ -154,25 +180,140 @@ pub(crate) fn select(key: &Key) -> Option<Bound> {
             "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE se = ? AND bucket = ? AND revision = ? AND position = ?"
         }
         Key::Copy { .. } => "SELECT se, copy, deletions FROM copies WHERE se = ? AND copy = ?",
-        Key::Account(_) => "SELECT kind, id, counted FROM accounts WHERE kind = ? AND id = ?",
-        Key::Operation(_) => "SELECT operation, ordinal, outcomes FROM operations WHERE operation = ?",
+        Key::Account(_) => "SELECT kind, id, counted FROM accounts WHERE kind = ? AND run = ? AND id = ?",
+        Key::Operation(id) => {
+            let text = "SELECT operation, ordinal, outcomes FROM operations WHERE epoch = ? AND shard = ? AND operation = ?";
+            let bound = |epoch| Bound { text, values: epoch_values(epoch, *id) };
+            return Some(epochs_remembered(requests).rev().map(bound).collect());
+        }
+        Key::Layout(_) => "SELECT directory, level FROM layouts WHERE id = ? AND directory = ?",
         Key::Members(_) | Key::OnSe { .. } | Key::BookingDue { .. } | Key::Due { .. } => return None,
     };
-    Some(Bound { text, values: key_values(key) })
+    Some(vec![Bound { text, values: key_values(key) }])
 }
 
-const SELECT_ENTRY: &str = "SELECT parent, bucket, name, kind, directory, guid, owner, group_id, mode, created, \
-    modified, revision, expires, size, job, checksums, replicas, tags, target, members FROM children \
-    WHERE parent = ? AND bucket = ? AND name = ?";
+/// Entries of one partition, all in one read. Those that are not there are left out of the answer.
+pub(crate) fn select_entries<'a>(parent: DirId, bucket: u32, names: impl Iterator<Item = &'a Name>) -> Bound {
+    let names = CqlValue::List(names.map(|name| text(name.as_str())).collect());
+    Bound {
+        text: "SELECT entry FROM children WHERE parent = ? AND bucket = ? AND name IN ?",
+        values: vec![big(parent.0), int(bucket), names],
+    }
+}
 
-const INSERT_ENTRY: &str = "INSERT INTO children (parent, bucket, name, kind, directory, guid, owner, group_id, mode, \
-    created, modified, revision, expires, size, job, checksums, replicas, tags, target, members) \
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+/// Places of files in one partition, all in one read. Those that are not there are left out of the answer.
+pub(crate) fn select_objects(shard: u64, guids: impl Iterator<Item = Guid>) -> Bound {
+    Bound {
+        text: "SELECT guid, parent, name FROM objects WHERE shard = ? AND guid IN ?",
+        values: vec![int(shard as u32), CqlValue::List(guids.map(uuid).collect())],
+    }
+}
 
-/// What makes the table say this of the key. Every column is written, and none is null: so the newest row is whole, and leaves no
-/// tombstones of cells.
-pub(crate) fn write(key: &Key, row: Option<&Row>) -> Result<Vec<Bound>> {
-    let Some(row) = row else { return Ok(vec![delete(key)]) };
+/// How one key is read of a whole table.
+type KeyOf = fn(Columns) -> Result<Key>;
+
+/// How all keys are read that the filter is asked for.
+pub(crate) const FILTERED_KEYS: [(&str, KeyOf); 6] = [
+    ("SELECT parent, name FROM children", |mut row| {
+        let parent = DirId(row.big()?);
+        Ok(Key::Entry(At { parent, name: name_of(&row.text()?)? }))
+    }),
+    ("SELECT guid FROM objects", |mut row| Ok(Key::Place(EntryId::Object(row.guid()?)))),
+    ("SELECT operation FROM operations", |mut row| {
+        let id = row.blob()?.try_into().map_err(|_| corrupt("an operation's id"))?;
+        Ok(Key::Operation(OperationId(id)))
+    }),
+    ("SELECT guid FROM bookings", |mut row| Ok(Key::Booking(row.guid()?))),
+    ("SELECT se, copy FROM copies", |mut row| {
+        Ok(Key::Copy { se: SeNumber(row.int()? as u16), copy: row.text()? })
+    }),
+    ("SELECT kind, id FROM accounts", |mut row| {
+        let kind = row.text()?;
+        Ok(Key::Account(account_of(&kind, row.big()?)?))
+    }),
+];
+
+fn name_of(text: &str) -> Result<Name> {
+    if text == Name::root().as_str() { Ok(Name::root()) } else { Name::parse(text) }
+}
+
+/// Rows with the same one are in one partition of one table: they can be written together.
+pub(crate) type Partition = (u8, u64, u64);
+
+/// What has to be written for one row.
+pub(crate) struct Written {
+    pub bound: Bound,
+    /// None where partitions have one row.
+    pub partition: Option<Partition>,
+    /// Must be there before anything that is written after it: what an index finds its parts by.
+    pub first: bool,
+}
+
+/// The partition of a row, of which there are several or one.
+fn partition(key: &Key, row: Option<&Row>) -> Option<Partition> {
+    let halves = |guid: &Guid| {
+        let number = u128::from_be_bytes(guid.0);
+        ((number >> 64) as u64, number as u64)
+    };
+    Some(match key {
+        Key::Place(EntryId::Directory(id)) => (2, id.0 >> RUN_BITS, 0),
+        Key::Place(EntryId::Object(guid)) => (3, shard_of_object(*guid), 0),
+        Key::Operation(id) => {
+            let Some(Row::Operation(remembered)) = row else { return None };
+            (4, layout::epoch_of(remembered.ordinal), shard_of_operation(*id))
+        }
+        Key::OnSe { se, shard, .. } => (5, u64::from(se.0), u64::from(*shard)),
+        Key::Booking(guid) => (6, u64::from(shard_of_booking(*guid)), 0),
+        Key::Deletion { se, id } => (7, u64::from(se.0), bucket(id.revision)),
+        Key::Trash(id) => (8, bucket(id.0), 0),
+        Key::Account(of) => {
+            let (kind, id) = account_of_key(*of);
+            (9 + kind, id >> RUN_BITS, 0)
+        }
+        Key::Member { collection, .. } => {
+            let (upper, lower) = halves(collection);
+            // Beyond the kinds of accounts.
+            return Some((20, upper, lower));
+        }
+        Key::BookingDue { expires, .. } => (21, expires.0 / DAY_MS, 0),
+        Key::Due { expires, .. } => (22, expires.0 / DAY_MS, 0),
+        Key::Totals
+        | Key::Entry(_)
+        | Key::Record(_)
+        | Key::Members(_)
+        | Key::Copy { .. }
+        | Key::Layout(_) => return None,
+    })
+}
+
+fn entry_partition(at: &At, bucket: u32) -> Option<Partition> {
+    Some((1, at.parent.0, u64::from(bucket)))
+}
+
+/// What makes the tables say this of the key, in a directory of this `level`. Every column is written, and none is null: so the newest row is
+/// whole, and leaves no tombstones of cells.
+pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Written>> {
+    if let Key::Entry(at) = key {
+        // What stands in a partition of a lower level is replaced by what is written to that of the directory's level now.
+        let mut all = Vec::with_capacity(1 + usize::from(level));
+        for bucket in layout::buckets_of(level, &at.name) {
+            let bound = match row {
+                Some(Row::Entry(entry)) if all.is_empty() => insert_entry(entry, bucket),
+                Some(Row::Entry(_)) | None => Bound {
+                    text: "DELETE FROM children WHERE parent = ? AND bucket = ? AND name = ?",
+                    values: entry_key(at, bucket),
+                },
+                Some(_) => return Err(another_kind(key)),
+            };
+            all.push(Written { bound, partition: entry_partition(at, bucket), first: false });
+        }
+        return Ok(all);
+    }
+    let partition = partition(key, row);
+    let written = |bound, first: bool| Written { bound, partition: partition.filter(|_| !first), first };
+    let Some(row) = row else {
+        return Ok(delete(key).map(|bound| written(bound, false)).into_iter().collect());
+    };
     let mut values = key_values(key);
     let text_of = match (key, row) {
         (Key::Totals, Row::Totals(totals)) => {
@@ -181,20 +322,17 @@ pub(crate) fn write(key: &Key, row: Option<&Row>) -> Result<Vec<Bound>> {
             values.extend([entries, requests, trash, bookings, deletions].map(|number| big(*number)));
             "INSERT INTO totals (id, next_directory, time, entries_all, requests, trash, bookings, deletions) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         }
-        (Key::Entry(_), Row::Entry(entry)) => {
-            values.extend(entry_values(entry));
-            INSERT_ENTRY
-        }
         (Key::Place(id), Row::Place(place)) => {
             values.extend(match place {
-                Where::At(at) => [big(at.parent.0), text(at.name.as_str()), big(0)],
-                Where::Trash(trash) => [big(0), text(""), big(trash.0.0)],
+                Where::At(at) => [big(at.parent.0), text(at.name.as_str())],
+                // An item of the trash: its number, as less than nothing.
+                Where::Trash(trash) => [CqlValue::BigInt(-(trash.0.0 as i64)), text("")],
             });
             match id {
                 EntryId::Directory(_) => {
-                    "INSERT INTO directories (directory, parent, name, trash) VALUES (?, ?, ?, ?)"
+                    "INSERT INTO directories (run, directory, parent, name) VALUES (?, ?, ?, ?)"
                 }
-                EntryId::Object(_) => "INSERT INTO objects (guid, parent, name, trash) VALUES (?, ?, ?, ?)",
+                EntryId::Object(_) => "INSERT INTO objects (shard, guid, parent, name) VALUES (?, ?, ?, ?)",
             }
         }
         (Key::Trash(_), Row::Trash(item)) => {
@@ -232,11 +370,16 @@ pub(crate) fn write(key: &Key, row: Option<&Row>) -> Result<Vec<Bound>> {
             values.extend([directories, files, members, others, replicas].map(big));
             values.extend([bytes, member_bytes, replica_bytes].map(var));
             values.push(blob(counted.to_bytes()));
-            "INSERT INTO accounts (kind, id, directories, files, members, others, replicas, bytes, member_bytes, replica_bytes, counted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            "INSERT INTO accounts (kind, run, id, directories, files, members, others, replicas, bytes, member_bytes, replica_bytes, counted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         }
-        (Key::Operation(_), Row::Operation(remembered)) => {
+        (Key::Operation(id), Row::Operation(remembered)) => {
+            values = epoch_values(layout::epoch_of(remembered.ordinal), *id);
             values.extend([big(remembered.ordinal), blob(remembered.outcomes.to_bytes())]);
-            "INSERT INTO operations (operation, ordinal, outcomes) VALUES (?, ?, ?)"
+            "INSERT INTO operations (epoch, shard, operation, ordinal, outcomes) VALUES (?, ?, ?, ?, ?)"
+        }
+        (Key::Layout(_), Row::Layout(level)) => {
+            values.push(int(u32::from(*level)));
+            "INSERT INTO layouts (id, directory, level) VALUES (?, ?, ?)"
         }
         (Key::OnSe { .. }, Row::There) => "INSERT INTO on_se (se, shard, guid) VALUES (?, ?, ?)",
         (Key::BookingDue { .. } | Key::Due { .. }, Row::There) => {
@@ -246,19 +389,24 @@ pub(crate) fn write(key: &Key, row: Option<&Row>) -> Result<Vec<Bound>> {
                 values: values[..2].to_vec(),
             };
             let due = Bound { text: "INSERT INTO due (kind, day, expires, id) VALUES (?, ?, ?, ?)", values };
-            return Ok(vec![day, due]);
+            return Ok(vec![written(day, true), written(due, false)]);
         }
-        _ => return Err(Error::new(ErrorKind::Corrupt, format!("a row of another kind under {key:?}"))),
+        _ => return Err(another_kind(key)),
     };
-    Ok(vec![Bound { text: text_of, values }])
+    Ok(vec![written(Bound { text: text_of, values }, false)])
 }
 
-fn delete(key: &Key) -> Bound {
+fn another_kind(key: &Key) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("a row of another kind under {key:?}"))
+}
+
+/// None for outcomes of requests: they go with their epoch.
+fn delete(key: &Key) -> Option<Bound> {
     let text = match key {
         Key::Totals => "DELETE FROM totals WHERE id = ?",
-        Key::Entry(_) => "DELETE FROM children WHERE parent = ? AND bucket = ? AND name = ?",
-        Key::Place(EntryId::Directory(_)) => "DELETE FROM directories WHERE directory = ?",
-        Key::Place(EntryId::Object(_)) => "DELETE FROM objects WHERE guid = ?",
+        Key::Entry(_) | Key::Operation(_) => return None,
+        Key::Place(EntryId::Directory(_)) => "DELETE FROM directories WHERE run = ? AND directory = ?",
+        Key::Place(EntryId::Object(_)) => "DELETE FROM objects WHERE shard = ? AND guid = ?",
         Key::Trash(_) => "DELETE FROM trash WHERE bucket = ? AND trash = ?",
         Key::Booking(_) => "DELETE FROM bookings WHERE shard = ? AND guid = ?",
         Key::Record(_) => "DELETE FROM records WHERE kind = ? AND key = ?",
@@ -268,14 +416,14 @@ fn delete(key: &Key) -> Bound {
             "DELETE FROM deletions WHERE se = ? AND bucket = ? AND revision = ? AND position = ?"
         }
         Key::Copy { .. } => "DELETE FROM copies WHERE se = ? AND copy = ?",
-        Key::Account(_) => "DELETE FROM accounts WHERE kind = ? AND id = ?",
-        Key::Operation(_) => "DELETE FROM operations WHERE operation = ?",
+        Key::Account(_) => "DELETE FROM accounts WHERE kind = ? AND run = ? AND id = ?",
+        Key::Layout(_) => "DELETE FROM layouts WHERE id = ? AND directory = ?",
         Key::OnSe { .. } => "DELETE FROM on_se WHERE se = ? AND shard = ? AND guid = ?",
         Key::BookingDue { .. } | Key::Due { .. } => {
             "DELETE FROM due WHERE kind = ? AND day = ? AND expires = ? AND id = ?"
         }
     };
-    Bound { text, values: key_values(key) }
+    Some(Bound { text, values: key_values(key) })
 }
 
 /// None is said by a number nothing has.
@@ -283,71 +431,19 @@ fn size_value(size: Option<u64>) -> CqlValue {
     size.map_or(CqlValue::BigInt(-1), big)
 }
 
-fn entry_values(entry: &Entry) -> Values {
-    let nil = || CqlValue::Uuid(Uuid::nil());
-    let no_list = || CqlValue::List(Vec::new());
-    let (mut directory, mut guid, mut size, mut job) = (big(0), nil(), size_value(None), text(""));
-    let (mut checksums, mut replicas, mut target, mut members) = (no_list(), no_list(), text(""), big(0));
-    match &entry.body {
-        Body::Directory(id) => directory = big(id.0),
-        Body::File(file) => {
-            guid = uuid(file.guid);
-            size = size_value(file.size);
-            job = text(&file.job.map(|job| job.to_string()).unwrap_or_default());
-            checksums = CqlValue::List(file.checksums.iter().map(|one| text(&one.to_string())).collect());
-            replicas = CqlValue::List(file.replicas.iter().map(replica_value).collect());
-        }
-        Body::Collection { guid: of, members: count } => {
-            guid = uuid(*of);
-            members = big(*count);
-        }
-        Body::Link { guid: of, target: to } => {
-            guid = uuid(*of);
-            target = text(to.as_str());
-        }
+/// What a person looks for, and beside it all of the entry in canonical bytes: cells are what a listing costs.
+fn insert_entry(entry: &Entry, bucket: u32) -> Bound {
+    let guid = match entry.id() {
+        EntryId::Directory(id) => Guid(u128::from(id.0).to_be_bytes()),
+        EntryId::Object(guid) => guid,
+    };
+    let mut values = entry_key(&entry.at, bucket);
+    values.extend([text(entry.kind().name()), uuid(guid), size_value(entry.size()), time(entry.modified)]);
+    values.push(blob(entry.to_bytes()));
+    Bound {
+        text: "INSERT INTO children (parent, bucket, name, kind, guid, size, modified, entry) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        values,
     }
-    let tag = |tag: &Tag| {
-        let shown = format!("{:?}", tag.value);
-        CqlValue::Tuple(vec![
-            Some(text(tag.key.as_str())),
-            Some(text(&shown)),
-            Some(blob(tag.value.to_bytes())),
-        ])
-    };
-    vec![
-        text(entry.kind().name()),
-        directory,
-        guid,
-        big(u64::from(entry.owner.0)),
-        big(u64::from(entry.group.0)),
-        int(u32::from(entry.mode.bits())),
-        time(entry.created),
-        time(entry.modified),
-        big(entry.revision.0),
-        text(&entry.expires.map(|expires| expires.0.to_string()).unwrap_or_default()),
-        size,
-        job,
-        checksums,
-        replicas,
-        CqlValue::List(entry.tags.iter().map(tag).collect()),
-        target,
-        members,
-    ]
-}
-
-fn replica_value(replica: &Replica) -> CqlValue {
-    let (pfn, archive, member) = match &replica.location {
-        Location::Derived => (String::new(), String::new(), String::new()),
-        Location::Explicit(pfn) => (pfn.as_str().to_owned(), String::new(), String::new()),
-        Location::Member { archive, member } => (String::new(), archive.to_string(), member.clone()),
-    };
-    CqlValue::Tuple(vec![
-        Some(se(replica.se)),
-        Some(text(replica.state.name())),
-        Some(text(&pfn)),
-        Some(text(&archive)),
-        Some(text(&member)),
-    ])
 }
 
 /// Columns of a row that was read, taken one after the other.
@@ -407,9 +503,15 @@ impl Columns {
     }
 
     pub fn time(&mut self) -> Result<TimeMs> {
-        match self.value()? {
-            CqlValue::Timestamp(time) => Ok(TimeMs(time.0 as u64)),
-            other => Err(corrupt(format!("{other:?}"))),
+        self.maybe_time()?.ok_or_else(|| corrupt("a time without a value"))
+    }
+
+    /// A time; none if it is null.
+    pub fn maybe_time(&mut self) -> Result<Option<TimeMs>> {
+        match self.0.next().flatten() {
+            None => Ok(None),
+            Some(CqlValue::Timestamp(time)) => Ok(Some(TimeMs(time.0 as u64))),
+            Some(other) => Err(corrupt(format!("{other:?}"))),
         }
     }
 
@@ -435,87 +537,6 @@ impl Columns {
     fn size(&mut self) -> Result<Option<u64>> {
         Ok(Some(self.big()?).filter(|size| *size != u64::MAX))
     }
-
-    fn name(&mut self) -> Result<Name> {
-        let text = self.text()?;
-        if text == Name::root().as_str() { Ok(Name::root()) } else { Name::parse(&text) }
-    }
-}
-
-/// Reads a row of an entry, all columns in the table's order.
-pub(crate) fn entry_of(mut row: Columns) -> Result<Entry> {
-    let parent = DirId(row.big()?);
-    let _bucket = row.int()?;
-    let name = row.name()?;
-    let kind = row.text()?;
-    let directory = DirId(row.big()?);
-    let guid = row.guid()?;
-    let owner = UserId(row.big()? as u32);
-    let group = GroupId(row.big()? as u32);
-    let mode = Mode::new(row.int()? as u16)?;
-    let (created, modified) = (row.time()?, row.time()?);
-    let revision = Revision(row.big()?);
-    let expires = row.text()?;
-    let expires = if expires.is_empty() { None } else { Some(TimeMs(expires.parse().map_err(corrupt)?)) };
-    let size = row.size()?;
-    let job = row.text()?;
-    let job = if job.is_empty() { None } else { Some(job.parse().map_err(corrupt)?) };
-    let mut checksums = Checksums::none();
-    for checksum in row.list()? {
-        let CqlValue::Text(text) = checksum else { return Err(corrupt("a checksum")) };
-        checksums.add(Checksum::parse(&text)?)?;
-    }
-    let replicas: Result<Vec<Replica>> = row.list()?.into_iter().map(replica_of).collect();
-    let tags: Result<Vec<Tag>> = row.list()?.into_iter().map(tag_of).collect();
-    let target = row.text()?;
-    let members = row.big()?;
-    let body = match kind.as_str() {
-        "directory" => Body::Directory(directory),
-        "file" => Body::File(File { guid, size, checksums, job, replicas: replicas? }),
-        "collection" => Body::Collection { guid, members },
-        "link" => {
-            // As in the canonical bytes: a target can be longer than what can be typed.
-            let target = Lfn::from_bytes(&target.to_bytes()).map_err(corrupt)?;
-            Body::Link { guid, target }
-        }
-        other => return Err(corrupt(format!("an entry of kind {other}"))),
-    };
-    let tags = tags?;
-    Ok(Entry {
-        at: At { parent, name },
-        owner,
-        group,
-        mode,
-        created,
-        modified,
-        revision,
-        expires,
-        tags,
-        body,
-    })
-}
-
-fn replica_of(value: CqlValue) -> Result<Replica> {
-    let mut row = Columns::tuple(value)?;
-    let se = SeNumber(row.int()? as u16);
-    let state = ReplicaState::parse(&row.text()?)?;
-    let (pfn, archive, member) = (row.text()?, row.text()?, row.text()?);
-    let location = if !archive.is_empty() {
-        Location::Member { archive: Guid::parse(&archive)?, member }
-    } else if !pfn.is_empty() {
-        Location::Explicit(Pfn::parse(&pfn)?)
-    } else {
-        Location::Derived
-    };
-    Ok(Replica { se, state, location })
-}
-
-fn tag_of(value: CqlValue) -> Result<Tag> {
-    let mut row = Columns::tuple(value)?;
-    let key = TagKey::parse(&row.text()?)?;
-    let _shown = row.text()?;
-    let value: TagValue = row.decoded()?;
-    Ok(Tag { key, value })
 }
 
 /// The row that was read for this key by [`select`].
@@ -533,7 +554,7 @@ pub(crate) fn row_of(key: &Key, mut row: Columns) -> Result<Row> {
                 deletions: row.big()?,
             })
         }
-        Key::Entry(_) => Row::Entry(entry_of(row)?),
+        Key::Entry(_) => entry_row_of(row)?.1,
         Key::Place(id) => {
             match id {
                 EntryId::Directory(_) => drop(row.big()?),
@@ -547,11 +568,12 @@ pub(crate) fn row_of(key: &Key, mut row: Columns) -> Result<Row> {
         Key::Member { .. } => Row::There,
         Key::Deletion { .. } => deletion_of(row)?.1,
         Key::Copy { .. } => copies_of(row)?.1,
-        Key::Account(_) => account_of(row)?.1,
+        Key::Account(_) => account_row_of(row)?.1,
         Key::Operation(_) => {
             row.blob()?;
             Row::Operation(Remembered { ordinal: row.big()?, outcomes: row.decoded()? })
         }
+        Key::Layout(_) => layout_of(row)?.1,
         Key::Members(_) | Key::OnSe { .. } | Key::BookingDue { .. } | Key::Due { .. } => Row::There,
     })
 }
@@ -562,12 +584,12 @@ fn deletion_id_of(value: CqlValue) -> Result<DeletionId> {
 }
 
 fn place_of(mut row: Columns) -> Result<Where> {
-    let (parent, name, trash) = (row.big()?, row.text()?, row.big()?);
-    if trash != 0 {
-        return Ok(Where::Trash(TrashId(Revision(trash))));
+    let (parent, name) = (row.big()?, row.text()?);
+    let trash = (parent as i64).wrapping_neg();
+    if trash > 0 {
+        return Ok(Where::Trash(TrashId(Revision(trash as u64))));
     }
-    let name = if name == Name::root().as_str() { Name::root() } else { Name::parse(&name)? };
-    Ok(Where::At(At { parent: DirId(parent), name }))
+    Ok(Where::At(At { parent: DirId(parent), name: name_of(&name)? }))
 }
 
 // ---- rows of slices: with their keys ----
@@ -639,10 +661,17 @@ pub(crate) fn due_of(mut row: Columns) -> Result<(Key, Row)> {
     Ok((key, Row::There))
 }
 
-/// A row of `children`.
-pub(crate) fn entry_row_of(row: Columns) -> Result<(Key, Row)> {
-    let entry = entry_of(row)?;
+/// A row of `children`: entry.
+pub(crate) fn entry_row_of(mut row: Columns) -> Result<(Key, Row)> {
+    let entry: Entry = row.decoded()?;
     Ok((Key::Entry(entry.at.clone()), Row::Entry(entry)))
+}
+
+/// A row of `layouts`: directory, level.
+pub(crate) fn layout_of(mut row: Columns) -> Result<(Key, Row)> {
+    let key = Key::Layout(DirId(row.big()?));
+    let level = u8::try_from(row.int()?).map_err(corrupt)?;
+    Ok((key, Row::Layout(level)))
 }
 
 /// A row of `copies`: se, copy, deletions.
@@ -652,20 +681,30 @@ pub(crate) fn copies_of(mut row: Columns) -> Result<(Key, Row)> {
     Ok((key, Row::Copies(ids?)))
 }
 
-/// A row of `accounts`: kind, id, counted.
-pub(crate) fn account_of(mut row: Columns) -> Result<(Key, Row)> {
-    let (kind, id) = (row.text()?, row.big()?);
-    let of = match kind.as_str() {
+fn account_of(kind: &str, id: u64) -> Result<UsageOf> {
+    Ok(match kind {
         "directory" => UsageOf::Directory(DirId(id)),
         "user" => UsageOf::User(UserId(id as u32)),
         "group" => UsageOf::Group(GroupId(id as u32)),
         "se" => UsageOf::Se(SeNumber(id as u16)),
         other => return Err(corrupt(format!("an account of a {other}"))),
-    };
+    })
+}
+
+/// A row of `accounts`: kind, id, counted.
+pub(crate) fn account_row_of(mut row: Columns) -> Result<(Key, Row)> {
+    let kind = row.text()?;
+    let of = account_of(&kind, row.big()?)?;
     Ok((Key::Account(of), Row::Account(row.decoded()?)))
 }
 
-/// A row of `directories` or `objects`.
+/// A row of `objects`: guid, parent, name.
+pub(crate) fn object_row_of(mut row: Columns) -> Result<(Key, Row)> {
+    let id = EntryId::Object(row.guid()?);
+    place_row_of(id, row)
+}
+
+/// A row of `directories` or `objects`, but for its identity.
 pub(crate) fn place_row_of(id: EntryId, row: Columns) -> Result<(Key, Row)> {
     Ok((Key::Place(id), Row::Place(place_of(row)?)))
 }

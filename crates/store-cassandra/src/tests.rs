@@ -11,7 +11,7 @@ use exacat_store::rules::{Trashed, View, new_records, new_root};
 use scylla::value::Row as CqlRow;
 
 use crate::cluster::moment;
-use crate::known::{Group, Known};
+use crate::known::{Bounds, Group, Known};
 use crate::rows::{Counted, Image, Key, Remembered, Row, Totals, Where};
 use crate::tables::{self, Columns};
 use crate::working::{Look, Need, counted};
@@ -118,6 +118,7 @@ fn rows() -> Vec<(Key, Row)> {
             Key::Account(UsageOf::User(UserId(4))),
             Row::Account(Counted { usage, bookings: 2, ..Counted::default() }),
         ),
+        (Key::Layout(DirId(7)), Row::Layout(2)),
         (
             Key::Operation(exacat_model::OperationId([3; 16])),
             Row::Operation(Remembered { ordinal: 4, outcomes: vec![(0, (Revision(1), None))] }),
@@ -141,13 +142,13 @@ fn rows_become_columns_and_rows_again() {
     let rows = rows();
     assert!(rows.len() > 20);
     for (key, row) in rows {
-        let bounds = tables::write(&key, Some(&row)).unwrap();
-        let write = bounds.last().unwrap();
-        let written = columns(write.text);
-        assert_eq!(written.len(), write.values.len(), "{}", write.text);
-        let select = tables::select(&key).unwrap();
+        let written = tables::write(&key, Some(&row), 0).unwrap();
+        let write = &written.last().unwrap().bound;
+        let names = columns(write.text);
+        assert_eq!(names.len(), write.values.len(), "{}", write.text);
+        let select = &tables::select(&key, 0, 4).unwrap()[0];
         let value = |name: &String| {
-            let place = written.iter().position(|other| other == name).unwrap();
+            let place = names.iter().position(|other| other == name).unwrap();
             Some(write.values[place].clone())
         };
         let read = CqlRow { columns: columns(select.text).iter().map(value).collect() };
@@ -161,9 +162,14 @@ fn rows_become_columns_and_rows_again() {
 
 #[test]
 fn a_row_of_another_kind_is_refused() {
-    assert!(tables::write(&Key::Totals, Some(&Row::There)).is_err());
+    assert!(tables::write(&Key::Totals, Some(&Row::There), 0).is_err());
+    assert!(tables::write(&Key::root(), Some(&Row::There), 0).is_err());
     let cut = CqlRow { columns: Vec::new() };
     assert!(tables::row_of(&Key::Totals, Columns::new(cut)).is_err());
+}
+
+fn known_of(rows: usize) -> Known {
+    Known::new(Revision(0), Bounds { rows, filter_bytes: 0, partition_rows: 1000 })
 }
 
 fn account(files: u64) -> Row {
@@ -172,7 +178,7 @@ fn account(files: u64) -> Row {
 
 fn group(first: u64, last: u64, images: Vec<(Key, Option<Row>)>) -> Group {
     let images = images.into_iter().map(|(key, row)| Image { key, row }).collect();
-    Group { first: Revision(first), last: Revision(last), images }
+    Group { first: Revision(first), last: Revision(last), images, bytes: 10 }
 }
 
 /// Goal: what is known is what the groups made of it, whatever is fetched meanwhile.
@@ -184,7 +190,7 @@ fn what_is_known_stays_exact() {
         let files = counted(&look, UsageOf::User(UserId(1))).usage.files;
         (files, look.needs().into_iter().collect::<Vec<_>>())
     };
-    let mut known = Known::new(Revision(0), 100);
+    let mut known = known_of(100);
     assert_eq!(files(&known), (0, vec![Need::Row(key.clone())]));
     let epoch = known.epoch();
     assert!(known.install(&group(1, 3, vec![(key.clone(), Some(account(5)))])));
@@ -199,30 +205,120 @@ fn what_is_known_stays_exact() {
     assert_eq!(known.head(), Revision(4));
 }
 
-/// Goal: beyond its bound all is forgotten but records and the last group; what was fetched before that counts no more.
+/// Goal: beyond its bound all is forgotten but what is always known, and what may not be in the tables; what was fetched before that counts no more.
 #[test]
 fn what_is_forgotten_is_fetched_again() {
     let key = |number| Key::Account(UsageOf::Directory(DirId(number)));
-    let mut known = Known::new(Revision(0), 10);
+    let mut known = known_of(10);
     let [user, _] = new_records();
-    known.insert_record(Key::Record(user.key()), Row::Record { record: user.clone(), revision: Revision(0) });
+    known.insert_always(Key::Record(user.key()), Row::Record { record: user.clone(), revision: Revision(0) });
     let epoch = known.epoch();
     known.fetched(epoch, (0..9).map(|number| (key(number), Some(account(number)))).collect());
-    assert_eq!((known.len(), known.epoch()), (10, epoch), "as many as allowed");
     assert!(known.install(&group(1, 1, vec![(key(100), Some(account(1)))])));
+    assert_eq!(
+        (known.len(), known.epoch()),
+        (11, epoch),
+        "what is in the log alone is beside what is allowed"
+    );
+    known.settle(Revision(1));
+    assert!(known.install(&group(2, 2, vec![(key(101), Some(account(1)))])));
     assert_ne!(known.epoch(), epoch);
     assert_eq!(known.len(), 2);
-    assert!(known.get(&key(100)).is_some() && known.get(&key(1)).is_none());
-    known.fetched(epoch, vec![(key(1), Some(account(7)))]);
+    assert!(known.get(&key(101)).is_some() && known.get(&key(100)).is_none() && known.get(&key(1)).is_none());
+    assert!(!known.fetched(epoch, vec![(key(1), Some(account(7)))]));
     assert!(known.get(&key(1)).is_none(), "it is of before");
     assert!(Look::new(&known, None).record(user.key()).is_some());
+}
+
+/// Goal: what is written to the tables is what all groups together made of rows, as of one moment; what came meanwhile is written the next
+/// time, and what failed is written again.
+#[test]
+fn what_is_frozen_is_of_one_moment() {
+    let key = |number| Key::Account(UsageOf::Directory(DirId(number)));
+    let member = |number| Key::Member { collection: guid(1), guid: guid(number) };
+    let mut known = known_of(1000);
+    assert!(known.freeze().is_none());
+    assert!(known.install(&group(1, 2, vec![(key(1), Some(account(1))), (member(1), Some(Row::There))])));
+    assert!(known.install(&group(3, 3, vec![(key(1), Some(account(2))), (key(2), Some(account(1)))])));
+    let first = known.freeze().unwrap();
+    assert_eq!((first.up_to, first.rows.len()), (Revision(3), 3));
+    assert!(first.rows.iter().any(|(of, row, _)| *of == key(1) && row.as_deref() == Some(&account(2))));
+    // It comes while that is written, and that fails.
+    assert!(known.install(&group(4, 4, vec![(key(2), None), (Key::Members(guid(1)), None)])));
+    let again = known.freeze().unwrap();
+    let keys: Vec<Key> = again.rows.iter().map(|(key, ..)| key.clone()).collect();
+    assert_eq!(again.up_to, Revision(4));
+    assert_eq!(keys, [Key::Members(guid(1)), key(1), key(2)], "its members go with their partition");
+    assert!(again.rows.iter().any(|(of, row, _)| *of == key(2) && row.is_none()));
+    // Another server says that it wrote the first three.
+    assert_eq!(known.unsettled_bytes(), 30);
+    known.settle(Revision(3));
+    assert_eq!((known.settled(), known.unsettled_bytes()), (Revision(3), 10));
+    assert_eq!(known.freeze().unwrap().up_to, Revision(4), "it is not known to be written");
+    known.settle(Revision(4));
+    assert!(known.freeze().is_none());
+    known.settle(Revision(2));
+    assert_eq!(known.settled(), Revision(4), "it does not go back");
+}
+
+/// Goal: what a filter of every key does not have is not there, and is not asked for; a directory that was listed whole twice has no other children.
+#[test]
+fn what_is_not_there_is_known() {
+    let place = |number| Key::Place(EntryId::Object(guid(number)));
+    let mut known =
+        Known::new(Revision(0), Bounds { rows: 100, filter_bytes: 1 << 12, partition_rows: 1000 });
+    known.filter_has(&[place(1)]);
+    assert!(known.get(&place(2)).is_none(), "not every key was taken in yet");
+    known.filter_is_whole();
+    assert!(known.get(&place(1)).is_none(), "it may be there");
+    assert!(matches!(known.get(&place(2)), Some(None)));
+    let where_it_is = Row::Place(Where::At(at(1, "x")));
+    assert!(known.install(&group(1, 1, vec![(place(2), Some(where_it_is)), (place(3), None)])));
+    assert!(matches!(known.get(&place(2)), Some(Some(_))));
+    known.settle(Revision(1));
+    // It is forgotten with much else, and the filter still has it.
+    let many =
+        (0..200).map(|number| (Key::Member { collection: guid(9), guid: guid(number) }, Some(Row::There)));
+    known.fetched(known.epoch(), many.collect());
+    known.fetched(known.epoch(), Vec::new());
+    assert!(known.get(&place(2)).is_none());
+    assert!(matches!(known.get(&place(3)), Some(None)));
+    known.drop_filter();
+    assert!(known.get(&place(9)).is_none());
+
+    let child = |name: &str| Key::Entry(at(7, name));
+    let row = std::sync::Arc::new(Row::Entry(entry("a", file(None, None, Vec::new()))));
+    let rows = [(child("a"), row)];
+    known.listed(known.epoch(), DirId(7), &rows);
+    assert!(!known.is_listed(DirId(7)) && known.get(&child("b")).is_none());
+    known.listed(known.epoch(), DirId(7), &rows);
+    assert!(known.is_listed(DirId(7)));
+    assert!(matches!(known.get(&child("b")), Some(None)) && matches!(known.get(&child("a")), Some(Some(_))));
+}
+
+/// Goal: a name is read where it can be, in the partition of the directory's level first; it is written there, and taken out of the others.
+#[test]
+fn a_name_is_in_one_partition_of_each_level() {
+    let key = Key::Entry(at(7, "f"));
+    let row = Row::Entry(entry("f", file(None, None, Vec::new())));
+    for level in 0..=crate::layout::LEVEL_MAX {
+        let reads = tables::select(&key, level, 0).unwrap();
+        let writes = tables::write(&key, Some(&row), level).unwrap();
+        assert_eq!((reads.len(), writes.len()), (usize::from(level) + 1, usize::from(level) + 1));
+        for (place, (read, write)) in reads.iter().zip(&writes).enumerate() {
+            assert_eq!(read.values[..3], write.bound.values[..3]);
+            assert_eq!(write.bound.text.starts_with("INSERT"), place == 0);
+        }
+        let gone = tables::write(&key, None, level).unwrap();
+        assert!(gone.iter().all(|written| written.bound.text.starts_with("DELETE")));
+    }
 }
 
 /// Goal: of a collection that was forgotten none is a member, whatever the table still says; what the same group adds is one.
 #[test]
 fn members_go_together() {
     let member = |number| Key::Member { collection: guid(1), guid: guid(number) };
-    let mut known = Known::new(Revision(0), 100);
+    let mut known = known_of(100);
     known.fetched(known.epoch(), vec![(member(2), Some(Row::There))]);
     let images = vec![(Key::Members(guid(1)), None), (member(3), Some(Row::There))];
     assert!(known.install(&group(1, 2, images)));
@@ -233,4 +329,36 @@ fn members_go_together() {
     // In the tables the row the group added counts more than the taking away.
     assert!(moment(Revision(2), true) < moment(Revision(2), false));
     assert!(moment(Revision(1), false) < moment(Revision(2), true));
+}
+
+/// Goal: of a path whose directories were forgotten all is asked for at once; a guess that is wrong is in vain and nothing else.
+#[test]
+fn a_path_that_was_known_is_asked_for_at_once() {
+    let directory = |parent: u64, name: &str, id: u64| {
+        let entry = Entry { at: at(parent, name), ..entry(name, Body::Directory(DirId(id))) };
+        (Key::Entry(entry.at.clone()), Some(Row::Entry(entry)))
+    };
+    let root = (Key::root(), Some(Row::Entry(new_root())));
+    let way = [directory(1, "a", 2), directory(2, "b", 3), directory(3, "c", 4)];
+    let mut known = known_of(16);
+    let needs = |known: &Known, path: &str| {
+        let look = Look::new(known, None);
+        crate::reads::walk(&look, &Lfn::parse(path).unwrap());
+        look.needs().into_iter().collect::<Vec<_>>()
+    };
+    let need = |parent, name: &str| Need::Row(Key::Entry(at(parent, name)));
+    known.fetched(known.epoch(), way.iter().cloned().chain([root.clone()]).collect());
+    assert_eq!(needs(&known, "/a/b/c/d"), [need(4, "d")]);
+    // Too many: all is forgotten.
+    let account = |number| (Key::Account(UsageOf::Directory(DirId(number))), Some(account(1)));
+    assert!(known.install(&group(1, 1, (100..120).map(account).collect())));
+    known.settle(Revision(1));
+    known.fetched(known.epoch(), Vec::new());
+    let all = [Need::Row(Key::root()), need(1, "a"), need(2, "b"), need(3, "c"), need(4, "d")];
+    let mut wanted = all.to_vec();
+    wanted.sort();
+    assert_eq!(needs(&known, "/a/b/c/d"), wanted);
+    // It is another directory by now: what was asked for below is not looked at.
+    assert!(known.install(&group(2, 2, vec![root, directory(1, "a", 9)])));
+    assert_eq!(needs(&known, "/a/b/c/d"), [need(9, "b")]);
 }

@@ -107,7 +107,8 @@ impl Rows for Look<'_> {
             self.needs.borrow_mut().insert(Need::Queue(se));
         }
         let (from, until) = queue_bounds(se);
-        let mut all: Changed = self.known.range(&from, &until);
+        let known = self.known.range(&from, &until);
+        let mut all: Changed = known.map(|(key, row)| (key.clone(), row.cloned())).collect();
         for (key, row) in self.group.into_iter().flat_map(|group| group.range(from.clone()..=until.clone())) {
             all.insert(key.clone(), row.clone());
         }

@@ -66,6 +66,7 @@ mod snapshot;
 mod state;
 mod store;
 mod table;
+mod takeover;
 mod writer;
 
 pub use decode::{read_page, read_row, read_text};

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use exacat_model::limits::BATCH_MUTATIONS_MAX;
-use exacat_model::{Audit, Effect, Error, ErrorKind, Mutation, OperationId, Revision, TimeMs, UserId};
+use exacat_model::{
+    Audit, Change, Effect, Error, ErrorKind, Mutation, OperationId, Revision, TimeMs, UserId,
+};
 use exacat_store::{ApplyError, Clock, Outcome, Request};
 use parking_lot::RwLockWriteGuard;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -58,6 +60,8 @@ pub(crate) enum Command {
     Flush { reply: oneshot::Sender<Result<(), Error>> },
     /// Do something while all that was done is durable, and nothing more is being done.
     Settled { work: Box<dyn FnOnce(Result<(), Error>) + Send> },
+    /// Take over changes that were made elsewhere.
+    TakeOver { changes: Vec<Change>, reply: oneshot::Sender<Result<(), Error>> },
     /// Load files that were gathered.
     Load(Box<LoadWork>),
     /// Finish.
@@ -176,6 +180,10 @@ impl Writer {
                         self.settle();
                         let ended = |why: Arc<str>| Error::new(ErrorKind::Unavailable, why.to_string());
                         work(self.failure().map_or(Ok(()), |why| Err(ended(why))));
+                    }
+                    Command::TakeOver { changes, reply } => {
+                        let taken = self.take_over(&changes);
+                        let _gone = reply.send(taken);
                     }
                     Command::Load(work) => self.load(*work),
                     Command::Close { reply } => {

@@ -41,7 +41,10 @@
 //! # Reading
 //!
 //! * **R1 one state.** Each answer is computed from one committed state.
-//! * **R2 read your writes.** A read that begins after an outcome was given sees it.
+//! * **R2 read your writes.** A read that begins after an outcome was given sees it. What is read of a store made by `Store::relaxed` sees
+//!   it if the same server gave it; of what another server gave it may lack what was committed within a time before the read began that the store names.
+//!   That is so for `Quorum`; with `LocalQuorum` and `One` it may also lack what the replicas that were asked lack. A relaxed answer
+//!   is of one state as well (R1), never of an older one than a relaxed answer before it on that server; its `apply` is no other than the store's.
 //! * **R3 pages.** A page has at most `limit` items; `more` is false only if nothing comes after. An item that is
 //!   there during the whole of a listing is given exactly once, whatever comes and goes meanwhile. But a file that is
 //!   moved or removed to the trash or restored while the files of its SE are listed may be given more than once, never

@@ -22,10 +22,12 @@ pub use read::{
 
 pub use snapshots::Snapshots;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use exacat_model::{
-    Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record, RecordKey,
-    RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    Audit, Booking, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record,
+    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 
 /// A clock. Time enters the catalogue through one of these, so that a test can turn it.
@@ -151,6 +153,19 @@ pub trait Store: Send + Sync + 'static {
 
     /// Makes what was answered durable (it is), frees what is held, and refuses further work.
     async fn close(&self) -> Result<()>;
+
+    /// The same store, for answers that may be older than the question: its reads are of a state that may be as old as this level allows (R2).
+    /// Whatever it applies is decided as ever. None if nobody else changes the state: then every answer is of the last one anyway.
+    fn relaxed(&self, level: Consistency) -> Option<Arc<dyn Store>> {
+        let _ = level;
+        None
+    }
+
+    /// How often records were changed, as far as is known without looking; 0 for ever if nobody else changes the state. As long as it is the same, records are as
+    /// they were when they were read last, or it takes a look to find out that they are not.
+    fn records_seen(&self) -> u64 {
+        0
+    }
 
     /// Why nothing in it can be changed, if that is so: [`apply`](Store::apply) refuses whatever is asked.
     fn read_only(&self) -> Option<&'static str> {

@@ -2,12 +2,15 @@
 //!
 //! Making tables takes seconds, so keyspaces are used again: emptied, once whatever used them before has ended.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use exacat_store::Store;
-use exacat_store_cassandra::{CassandraSettings, CassandraStore, clear_schema, create_schema, drop_schema};
+use exacat_store_cassandra::{
+    CassandraSettings, CassandraStore, ClusterAccess, clear_schema, create_schema, drop_schema,
+};
 use parking_lot::Mutex;
 
 use crate::clock::TestClock;
@@ -20,6 +23,17 @@ pub fn ring() -> Option<String> {
         skipped();
     }
     hosts
+}
+
+/// How one is let in by the ring, if it does not let everyone in: `EXACAT_CASSANDRA_SECURE` names the directory that `cluster/up.sh` wrote that to.
+pub fn access() -> ClusterAccess {
+    let directory = std::env::var_os("EXACAT_CASSANDRA_SECURE").filter(|directory| !directory.is_empty());
+    let Some(directory) = directory.map(PathBuf::from) else { return ClusterAccess::default() };
+    ClusterAccess {
+        authorities: Some(directory.join("authority.pem")),
+        certificate: Some((directory.join("client.pem"), directory.join("client.key"))),
+        user: Some(("cassandra".to_owned(), directory.join("password"))),
+    }
 }
 
 #[allow(clippy::print_stderr, reason = "a test that does nothing says so")]
@@ -46,12 +60,50 @@ pub struct CassandraFactory {
     pub rows_known: usize,
     /// Changes of one stretch of the log; few, so that there are many.
     pub stretch_changes: u64,
+    /// Changes after which they are written to the tables.
+    pub settle_changes: u64,
+    /// Bytes of the filter of what is in the tables; 0 for none.
+    pub filter_bytes: usize,
+    /// Children of a directory that one partition should have; few, so that directories get more partitions.
+    pub partition_rows: u64,
+    /// How long the history is kept, in milliseconds; none for ever.
+    pub history_kept_ms: Option<u64>,
 }
 
 impl CassandraFactory {
     /// On the ring of the environment.
     pub fn on(hosts: String) -> Self {
-        CassandraFactory { hosts, rows_known: 100_000, stretch_changes: 500 }
+        CassandraFactory {
+            hosts,
+            rows_known: 100_000,
+            stretch_changes: 500,
+            settle_changes: 40,
+            filter_bytes: 1 << 16,
+            partition_rows: 15,
+            history_kept_ms: None,
+        }
+    }
+
+    /// Servers that forget all the time, write to the tables all the time, and know nothing of what is not there; with many stretches and partitions.
+    pub fn forgetful(hosts: String) -> Self {
+        CassandraFactory {
+            hosts,
+            rows_known: 60,
+            stretch_changes: 7,
+            settle_changes: 3,
+            filter_bytes: 0,
+            partition_rows: 3,
+            history_kept_ms: None,
+        }
+    }
+
+    fn tune(&self, settings: &mut CassandraSettings) {
+        settings.rows_known = self.rows_known;
+        settings.stretch_changes = self.stretch_changes;
+        settings.settle_changes = self.settle_changes;
+        settings.filter_bytes = self.filter_bytes;
+        settings.partition_rows = self.partition_rows;
+        settings.history_kept_ms = self.history_kept_ms;
     }
 
     async fn keyspace(&self) -> Used {
@@ -61,16 +113,17 @@ impl CassandraFactory {
                 // It may have been cut off with the runtime of its test.
                 let _ = store.close().await;
             }
-            used.settings.rows_known = self.rows_known;
-            used.settings.stretch_changes = self.stretch_changes;
-            clear_schema(&used.settings).await.expect("a keyspace is emptied");
-            return used;
+            self.tune(&mut used.settings);
+            if clear_schema(&used.settings).await.is_ok() {
+                return used;
+            }
+            // It may still be emptied, late: another is made.
         }
         let number = MADE.fetch_add(1, Ordering::SeqCst);
         let keyspace = format!("exacat_test_{}_{number}", std::process::id());
         let mut settings = CassandraSettings::new(&self.hosts, &keyspace).expect("settings");
-        settings.rows_known = self.rows_known;
-        settings.stretch_changes = self.stretch_changes;
+        self.tune(&mut settings);
+        settings.access = access();
         let copies = self.hosts.split(',').count().min(3);
         let replication = format!("{{'class': 'NetworkTopologyStrategy', 'datacenter1': {copies}}}");
         // What a process of this number left some other day.

@@ -12,8 +12,8 @@
 use exacat_model::answer::{ReplicaAt, Stat, Whereis};
 use exacat_model::operation::{Cursor, Existing, FileRef, NewFile};
 use exacat_model::{
-    AccountName, Answer, Checksum, Checksums, Error, ErrorKind, Guid, Lfn, Operation, OperationId,
-    ReplicaState, Revision, SeName,
+    AccountName, Answer, Checksum, Checksums, Consistency, Error, ErrorKind, Guid, Lfn, Operation,
+    OperationId, ReplicaState, Revision, SeName,
 };
 use exacat_wire::native::limits::{
     BATCH_OPERATIONS_MAX, COUNTED_HEADER_BYTES, CREDIT_MAX, FRAME_BYTES_MAX, FRAME_BYTES_MAX_LEAST,
@@ -26,22 +26,11 @@ use exacat_wire::native::{
     encode_outcome, encode_part, encode_ping, encode_request, flags,
 };
 
-/// A small generator: the same seed gives the same run. (SplitMix64.)
-struct Random(u64);
+mod random;
+
+use random::Random;
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
     fn some<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
         (self.below(2) == 0).then(|| make(self))
     }
@@ -136,6 +125,10 @@ impl Random {
         }
     }
 
+    fn consistency(&mut self) -> Option<Consistency> {
+        self.some(|random| Consistency::ALL[random.below(Consistency::ALL.len() as u64) as usize])
+    }
+
     fn operation_id(&mut self, operation: &Operation) -> Option<OperationId> {
         operation.writes().then(|| OperationId(self.bytes16()))
     }
@@ -201,6 +194,7 @@ impl Random {
                     } else {
                         None
                     },
+                    consistency: self.consistency(),
                 };
                 (request, Frame::Request(Request { options, operation }))
             }
@@ -210,10 +204,8 @@ impl Random {
                     BatchItem { operation_id: random.operation_id(&operation), operation }
                 });
                 items.push(BatchItem { operation_id: None, operation: Operation::Whoami });
-                (
-                    request,
-                    Frame::Batch(Batch { deadline_ms: self.some(|random| random.next() as u32), items }),
-                )
+                let deadline_ms = self.some(|random| random.next() as u32);
+                (request, Frame::Batch(Batch { deadline_ms, consistency: self.consistency(), items }))
             }
             FrameType::Answer => (request, Frame::Answer(self.answer())),
             FrameType::AnswerBatch => {
@@ -331,8 +323,8 @@ fn what_breaks_the_framing_is_named_and_stays_broken() {
             FrameError::BadFlags { frame_type: FrameType::Cancel, flags: 1 },
         ),
         (
-            header(empty, FrameType::Request as u8, 0x0f, 1),
-            FrameError::BadFlags { frame_type: FrameType::Request, flags: 0x0f },
+            header(empty, FrameType::Request as u8, 0x1f, 1),
+            FrameError::BadFlags { frame_type: FrameType::Request, flags: 0x1f },
         ),
         (
             header(empty, FrameType::Batch as u8, flags::STREAM, 1),
@@ -456,12 +448,13 @@ fn a_write_has_an_operation_id_and_a_read_has_none() {
 fn batches_are_bounded() {
     let item = BatchItem { operation_id: None, operation: Operation::Whoami };
     let mut out = Vec::new();
-    encode_batch(&mut out, FRAME_BYTES_MAX, 1, None, &vec![item.clone(); BATCH_OPERATIONS_MAX]).unwrap();
+    encode_batch(&mut out, FRAME_BYTES_MAX, 1, None, None, &vec![item.clone(); BATCH_OPERATIONS_MAX])
+        .unwrap();
     let (_, frame) = only_frame(&out);
     assert!(matches!(frame, Frame::Batch(batch) if batch.items.len() == BATCH_OPERATIONS_MAX));
     out.clear();
     for count in [0, BATCH_OPERATIONS_MAX + 1] {
-        assert!(encode_batch(&mut out, FRAME_BYTES_MAX, 1, None, &vec![item.clone(); count]).is_err());
+        assert!(encode_batch(&mut out, FRAME_BYTES_MAX, 1, None, None, &vec![item.clone(); count]).is_err());
         assert!(out.is_empty());
     }
     // A peer that sends such batches all the same is refused: `None` and `Whoami` are two bytes.

@@ -15,8 +15,8 @@
 use exacat_model::answer::{ReplicaAt, Whereis};
 use exacat_model::operation::{Cursor, FileRef};
 use exacat_model::{
-    AccountName, Answer, Checksum, Checksums, Error, ErrorKind, Guid, Lfn, Operation, OperationId,
-    ReplicaState, Revision, SeName,
+    AccountName, Answer, Checksum, Checksums, Consistency, Error, ErrorKind, Guid, Lfn, Operation,
+    OperationId, ReplicaState, Revision, SeName,
 };
 use exacat_wire::native::limits::FRAME_BYTES_MAX;
 use exacat_wire::native::{
@@ -111,6 +111,7 @@ fn goldens() -> Vec<(u64, Frame, &'static str)> {
                     operation_id: Some(OperationId([0x5a; 16])),
                     deadline_ms: Some(30_000),
                     stream: None,
+                    consistency: None,
                 },
                 operation: Operation::Move { from: lfn("/a"), to: lfn("/b") },
             }),
@@ -119,7 +120,12 @@ fn goldens() -> Vec<(u64, Frame, &'static str)> {
         (
             3,
             Frame::Request(Request {
-                options: RequestOptions { operation_id: None, deadline_ms: None, stream: Some(8) },
+                options: RequestOptions {
+                    operation_id: None,
+                    deadline_ms: None,
+                    stream: Some(8),
+                    consistency: None,
+                },
                 operation: Operation::List { lfn: lfn("/"), cursor: Cursor(vec![7]), limit: 1000 },
             }),
             "12000000 05 04 0300000000000000 0805012f0107e807",
@@ -128,6 +134,7 @@ fn goldens() -> Vec<(u64, Frame, &'static str)> {
             0x0102_0304_0506_0708,
             Frame::Batch(Batch {
                 deadline_ms: Some(500),
+                consistency: None,
                 items: vec![
                     BatchItem {
                         operation_id: None,
@@ -141,6 +148,26 @@ fn goldens() -> Vec<(u64, Frame, &'static str)> {
             }),
             "2b000000 06 02 0807060504030201 f403000201022f610101010101010101010101010101010101010801022f \
              640100",
+        ),
+        (
+            11,
+            Frame::Request(Request {
+                options: RequestOptions { consistency: Some(Consistency::One), ..RequestOptions::default() },
+                operation: Operation::Whereis { files: vec![FileRef::Lfn(lfn("/alice/f"))], site: None },
+            }),
+            "18000000 05 08 0b00000000000000 01 030101082f616c6963652f6600",
+        ),
+        (
+            12,
+            Frame::Batch(Batch {
+                deadline_ms: Some(500),
+                consistency: Some(Consistency::Quorum),
+                items: vec![BatchItem {
+                    operation_id: None,
+                    operation: Operation::Stat { lfns: vec![lfn("/a")], follow: true },
+                }],
+            }),
+            "14000000 06 0a 0c00000000000000 f403 03 000201022f6101",
         ),
         (
             4,

@@ -13,45 +13,38 @@ use exacat_wire::xrootd::{
     response, write_request,
 };
 
-/// A small generator: the same seed gives the same run. (SplitMix64.)
-struct Random(u64);
+mod random;
+
+use random::Random;
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> usize {
-        usize::try_from(self.next() % end).unwrap()
+    fn index(&mut self, end: u64) -> usize {
+        usize::try_from(self.below(end)).unwrap()
     }
 
     fn bytes(&mut self, most: u64) -> Vec<u8> {
         const LIKELY: &[u8] = b"/a*?&=,% \n\0.T";
-        let one = |random: &mut Self| match random.below(3) {
+        let one = |random: &mut Self| match random.index(3) {
             0 => random.next() as u8,
-            _ => LIKELY[random.below(LIKELY.len() as u64)],
+            _ => LIKELY[random.index(LIKELY.len() as u64)],
         };
-        (0..self.below(most + 1)).map(|_| one(self)).collect()
+        (0..self.index(most + 1)).map(|_| one(self)).collect()
     }
 
     fn request(&mut self) -> (u16, [u8; 16], Vec<u8>) {
         let mut body = [0; 16];
         body.copy_from_slice(&[self.next().to_le_bytes(), self.next().to_le_bytes()].concat());
         // Most of them small numbers, as of lengths and kinds of queries.
-        for _ in 0..self.below(3) {
-            let at = self.below(8) * 2;
-            body[at..at + 2].copy_from_slice(&(self.below(20) as u16).to_be_bytes());
+        for _ in 0..self.index(3) {
+            let at = self.index(8) * 2;
+            body[at..at + 2].copy_from_slice(&(self.index(20) as u16).to_be_bytes());
         }
         let mut carried = self.bytes(80);
-        if self.below(4) == 0 {
+        if self.index(4) == 0 {
             body[12..].copy_from_slice(b"ztn\0");
             carried.splice(0..0, *b"ztn\0\0T\0\0\0\x05");
         }
-        (2995 + self.below(45) as u16, body, carried)
+        (2995 + self.index(45) as u16, body, carried)
     }
 }
 
@@ -69,7 +62,7 @@ fn requests_come_out_as_they_went_in_whatever_the_pieces() {
     for _ in 0..500 {
         let mut bytes = HANDSHAKE.to_vec();
         let mut expected = Vec::new();
-        for number in 0..random.below(8) {
+        for number in 0..random.index(8) {
             let (request, body, carried) = random.request();
             let stream = StreamId([7, number as u8]);
             write_request(&mut bytes, stream, request, body, &carried);
@@ -79,7 +72,7 @@ fn requests_come_out_as_they_went_in_whatever_the_pieces() {
         let mut found = Vec::new();
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
-            let (piece, behind) = rest.split_at(1 + random.below(rest.len() as u64));
+            let (piece, behind) = rest.split_at(1 + random.index(rest.len() as u64));
             rest = behind;
             decoder.buffer().extend_from_slice(piece);
             while let Some(frame) = decoder.frame().unwrap() {
@@ -99,8 +92,8 @@ fn requests_come_out_as_they_went_in_whatever_the_pieces() {
 fn no_bytes_make_it_panic_and_after_an_error_there_is_nothing_else() {
     let mut random = Random(2);
     for _ in 0..5000 {
-        let mut decoder = if random.below(4) == 0 { Decoder::new() } else { greeted() };
-        for _ in 0..random.below(6) {
+        let mut decoder = if random.index(4) == 0 { Decoder::new() } else { greeted() };
+        for _ in 0..random.index(6) {
             let bytes = random.bytes(100);
             decoder.buffer().extend_from_slice(&bytes);
             let mut ended = None;
@@ -218,4 +211,23 @@ fn every_limit_holds_at_its_edge() {
     let shown = String::from_utf8(out[12..out.len() - 1].to_vec());
     assert!(shown.is_ok(), "cut between characters");
     assert_eq!(Credentials::Token("x"), Credentials::Token("x"));
+}
+
+#[test]
+fn what_servers_answer_is_read_whatever_it_is() {
+    use response::{FileStat, read_numbered, read_text};
+    let stat = FileStat::read(b"43139669428338176 1000 112 1795380310 1 2 1644 nobody nogroup\0").unwrap();
+    assert_eq!(stat, FileStat { size: 1000, flags: 112, modified: 1_795_380_310 });
+    assert_eq!(FileStat::read(b"1 2 3 4"), Some(FileStat { size: 2, flags: 3, modified: 4 }));
+    for bad in [&b""[..], b"1 2 3\0 4", b"1 -2 3 4", b"1 x 3 4", b"1 2 99999999999 4", b"\xff\xff"] {
+        assert_eq!(FileStat::read(bad), None, "{bad:?}");
+    }
+    assert_eq!(read_numbered(b"\0\0\x0b\xbbopen denied\0 rest"), Some((3003, "open denied")));
+    assert_eq!((read_numbered(b"\0\0\x0b"), read_numbered(b"\0\0\0\0\xff")), (None, None));
+    assert_eq!((read_text(b""), read_text(b"\0")), (Some(""), Some("")));
+    let mut random = Random(7);
+    for _ in 0..2000 {
+        let bytes = random.bytes(60);
+        let _ = (FileStat::read(&bytes), read_numbered(&bytes), read_text(&bytes));
+    }
 }

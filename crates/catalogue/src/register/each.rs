@@ -34,7 +34,11 @@ impl Catalogue {
         existing: Existing,
     ) -> Vec<Result<Answer>> {
         let (ids, files): (Vec<OperationId>, Vec<NewFile>) = files.into_iter().unzip();
-        let together = match self.admit_writer(caller) {
+        let admitted = match self.admit_writer(caller) {
+            Ok(()) => self.look_for_names().await,
+            refused => refused,
+        };
+        let together = match admitted {
             Ok(()) => self.create_together(caller, &ids, &files, existing).await,
             Err(error) => return ids.iter().map(|_| Err(error.clone())).collect(),
         };

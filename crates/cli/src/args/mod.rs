@@ -1,5 +1,6 @@
 //! The command line: what can be written, and the help for it. What it does stands in `commands`.
 
+mod copying;
 mod exchange;
 mod names;
 mod registry;
@@ -8,6 +9,7 @@ mod sets;
 mod snapshots;
 mod writing;
 
+pub use copying::*;
 pub use exchange::*;
 pub use names::*;
 pub use registry::*;
@@ -19,6 +21,7 @@ pub use writing::*;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use exacat_model::Consistency;
 
 /// The file catalogue for exabyte-scale science: which logical files there are, and where their bytes are.
 #[derive(Debug, Parser)]
@@ -45,6 +48,7 @@ Examples:
   exacat ls -l /                                 look around
   exacat find /demo 'AOD*.root' --size +1G       search
   exacat --json stat /demo | jq .revision        for scripts
+  exacat --consistency one whereis /demo/f       on a cluster: without waiting for most of it
   source <(exacat completions bash)              completion in the shell"
 )]
 pub struct Cli {
@@ -139,6 +143,17 @@ pub struct Connection {
     /// Act as another account, if you may
     #[arg(long = "as", global = true, value_name = "USER", hide_short_help = true)]
     pub act_as: Option<String>,
+    /// How old the state may be that is answered of, where several servers share a cluster: latest (not older than the question), quorum,
+    /// local-quorum, one (a second old, and answered while others would fail) [default: what the server says, mostly latest]
+    #[arg(
+        long,
+        global = true,
+        env = "EXACAT_CONSISTENCY",
+        value_name = "one|local-quorum|quorum|latest",
+        hide_short_help = true,
+        hide_env_values = true
+    )]
+    pub consistency: Option<Consistency>,
     /// Give up on a request after so long: 30s, 5m [default: 60s]
     #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
     pub timeout: Option<String>,
@@ -159,6 +174,8 @@ pub enum Command {
     Find(FindArgs),
     /// Show what entries count, with all that is below them
     Du(DuArgs),
+    /// Copy files between this machine and storage elements
+    Cp(CpArgs),
     /// Make directories
     Mkdir(MkdirArgs),
     /// Move or rename entries
@@ -247,6 +264,11 @@ pub enum Command {
     Bench(BenchArgs),
     /// Run the service
     Serve(Box<ServeArgs>),
+    /// Copy a whole catalogue, with its history, into another store
+    Copy(CopyArgs),
+    /// Make and check the tables of a catalogue on a cluster
+    #[command(subcommand)]
+    Schema(SchemaCommand),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }

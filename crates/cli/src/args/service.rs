@@ -3,16 +3,202 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
+use exacat_store_cassandra::{CassandraSettings, ClusterAccess};
 
 /// Where the catalogue's state is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreArg {
     /// In the data directory
     #[default]
     Embedded,
     /// In memory: everything is gone when the server ends
     Memory,
+    /// On a cluster
+    Cassandra(CassandraSettings),
+}
+
+impl std::str::FromStr for StoreArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "embedded" => Ok(StoreArg::Embedded),
+            "memory" => Ok(StoreArg::Memory),
+            address if address.starts_with(CassandraSettings::SCHEME) => {
+                CassandraSettings::parse(address).map(StoreArg::Cassandra).map_err(|error| error.message)
+            }
+            other => Err(format!("embedded, memory or cassandra://HOST,HOST/KEYSPACE, not {other:?}")),
+        }
+    }
+}
+
+/// How the nodes of a cluster are reached, where they do not let everyone in
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterArgs {
+    /// Speak TLS with the nodes, and believe those whose certificate an authority in FILE (PEM) signed for the address they are reached at
+    #[arg(long, value_name = "FILE", env = "EXACAT_STORE_CA", hide_env_values = true)]
+    pub store_ca: Option<PathBuf>,
+    /// The certificate to show to nodes that ask for one: its chain in PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EXACAT_STORE_CERTIFICATE",
+        hide_env_values = true,
+        requires = "store_key",
+        requires = "store_ca"
+    )]
+    pub store_certificate: Option<PathBuf>,
+    /// Its private key in PEM, in a file that only its owner may read
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EXACAT_STORE_KEY",
+        hide_env_values = true,
+        requires = "store_certificate"
+    )]
+    pub store_key: Option<PathBuf>,
+    /// The user of the cluster
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "EXACAT_STORE_USER",
+        hide_env_values = true,
+        requires = "store_password_file"
+    )]
+    pub store_user: Option<String>,
+    /// The file with the user's password, which only its owner may read
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EXACAT_STORE_PASSWORD_FILE",
+        hide_env_values = true,
+        requires = "store_user"
+    )]
+    pub store_password_file: Option<PathBuf>,
+    /// The datacenter this machine is in, as the cluster calls it: its nodes are asked
+    #[arg(long, value_name = "NAME", env = "EXACAT_STORE_DATACENTER", hide_env_values = true)]
+    pub store_datacenter: Option<String>,
+}
+
+impl ClusterArgs {
+    /// The cluster, reached so.
+    pub fn reaching(&self, cluster: &CassandraSettings) -> CassandraSettings {
+        let access = ClusterAccess {
+            authorities: self.store_ca.clone(),
+            certificate: self.store_certificate.clone().zip(self.store_key.clone()),
+            user: self.store_user.clone().zip(self.store_password_file.clone()),
+        };
+        CassandraSettings { access, datacenter: self.store_datacenter.clone(), ..cluster.clone() }
+    }
+}
+
+/// `exacat schema`
+#[derive(Debug, Subcommand)]
+pub enum SchemaCommand {
+    /// Make the tables of a catalogue on a cluster, with an empty catalogue in them
+    #[command(after_help = "\
+REPLICATION is what CQL takes, with the names of the cluster's datacenters; three copies are right for nearly everyone.
+An attempt that was cut off can be made again.
+
+Examples:
+  exacat schema create cassandra://db1,db2,db3/exacat --replication \"{'class': 'NetworkTopologyStrategy', 'dc1': 3}\"
+  exacat schema create cassandra://db1/exacat --replication … --store-ca ca.pem --store-user admin --store-password-file pw")]
+    Create {
+        /// The cluster and the keyspace
+        #[arg(value_name = "cassandra://HOST,HOST/KEYSPACE", value_parser = CassandraSettings::parse)]
+        cluster: CassandraSettings,
+        /// How often, and where, everything is kept
+        #[arg(long, value_name = "REPLICATION")]
+        replication: String,
+        #[command(flatten)]
+        reach: Box<ClusterArgs>,
+    },
+    /// Show which version of the tables there is; exit status 0 if this program can serve them
+    #[command(after_help = "\
+Examples:
+  exacat schema check cassandra://db1,db2,db3/exacat
+  exacat --json schema check cassandra://db1/exacat | jq .found")]
+    Check {
+        /// The cluster and the keyspace
+        #[arg(value_name = "cassandra://HOST,HOST/KEYSPACE", value_parser = CassandraSettings::parse)]
+        cluster: CassandraSettings,
+        #[command(flatten)]
+        reach: Box<ClusterArgs>,
+    },
+    /// Bring the tables to the version of this program
+    #[command(after_help = "\
+Examples:
+  exacat schema upgrade cassandra://db1,db2,db3/exacat")]
+    Upgrade {
+        /// The cluster and the keyspace
+        #[arg(value_name = "cassandra://HOST,HOST/KEYSPACE", value_parser = CassandraSettings::parse)]
+        cluster: CassandraSettings,
+        #[command(flatten)]
+        reach: Box<ClusterArgs>,
+    },
+}
+
+/// A catalogue that no server serves while it is copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlaceArg {
+    /// In a data directory
+    Embedded(PathBuf),
+    /// On a cluster
+    Cassandra(CassandraSettings),
+}
+
+impl PlaceArg {
+    /// The same place; a cluster reached so.
+    pub fn reached(&self, reach: &ClusterArgs) -> PlaceArg {
+        match self {
+            PlaceArg::Cassandra(cluster) => PlaceArg::Cassandra(reach.reaching(cluster)),
+            PlaceArg::Embedded(directory) => PlaceArg::Embedded(directory.clone()),
+        }
+    }
+}
+
+impl std::str::FromStr for PlaceArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("embedded:") {
+            Some("") => Err("embedded: needs the data directory: embedded:DIR".to_owned()),
+            Some(directory) => Ok(PlaceArg::Embedded(directory.into())),
+            None if text.starts_with(CassandraSettings::SCHEME) => {
+                CassandraSettings::parse(text).map(PlaceArg::Cassandra).map_err(|error| error.message)
+            }
+            None => Err(format!("embedded:DIR or cassandra://HOST,HOST/KEYSPACE, not {text:?}")),
+        }
+    }
+}
+
+/// `exacat copy`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Everything comes along as it was: numbers, revisions, times, history, trash, bookings, deletion queues, accounts, tokens. For that
+the history must be kept from the first change on. The servers of both catalogues are stopped first. The other catalogue is new
+(for a cluster: exacat schema create), or one that a copy from here was begun into: then it goes on where that ended. At the end
+both are read and compared: the tree by its digest, the rest item by item.
+
+Examples:
+  exacat copy --from embedded:/srv/exacat --to cassandra://db1,db2,db3/exacat
+  exacat copy --from cassandra://db1,db2,db3/exacat --to embedded:/srv/new
+  exacat copy --from embedded:/srv/exacat --to cassandra://db1/exacat --store-ca ca.pem --store-user exacat --store-password-file pw
+  exacat --progress copy --from embedded:/srv/exacat --to embedded:/other/disk")]
+pub struct CopyArgs {
+    /// What is copied
+    #[arg(long, value_name = "embedded:DIR|cassandra://HOST,HOST/KEYSPACE")]
+    pub from: PlaceArg,
+    /// Where to
+    #[arg(long, value_name = "embedded:DIR|cassandra://HOST,HOST/KEYSPACE")]
+    pub to: PlaceArg,
+    /// Do not compare both at the end
+    #[arg(long)]
+    pub no_compare: bool,
+    #[command(flatten)]
+    pub reach: ClusterArgs,
 }
 
 /// How the log looks.
@@ -42,6 +228,8 @@ Examples:
   exacat serve --snapshot before-upgrade
   exacat serve --jalien 0.0.0.0:8097 --jalien-ca /etc/grid-security/certificates
   exacat serve --xrootd 0.0.0.0:1094 --anonymous-reads --networks /etc/exacat/networks
+  exacat serve --store cassandra://db1,db2,db3/exacat --data /srv/exacat
+  exacat serve --store cassandra://db1/exacat --store-ca ca.pem --store-user exacat --store-password-file pw --consistency quorum
   EXACAT_LOG=debug exacat serve --store memory --data /tmp/try")]
 pub struct ServeArgs {
     /// Where to speak the native protocol over TLS; port 0 takes a free one; none for nowhere
@@ -91,8 +279,9 @@ pub struct ServeArgs {
     /// a client's site is read first
     #[arg(long, value_name = "FILE")]
     pub networks: Option<PathBuf>,
-    /// Where the catalogue's state is
-    #[arg(long, value_enum, default_value_t)]
+    /// Where the catalogue's state is: in the data directory, in memory (gone when the server ends), or on a Cassandra or
+    /// ScyllaDB cluster, which any number of servers share, each with a data directory of its own
+    #[arg(long, value_name = "embedded|memory|cassandra://HOST,HOST/KEYSPACE", default_value = "embedded")]
     pub store: StoreArg,
     /// Serve a snapshot of the catalogue in the data directory, for reading, also while the catalogue itself is served; its
     /// socket is in views/NAME of the data directory, and it listens nowhere else unless --listen is given
@@ -123,7 +312,7 @@ pub struct ServeArgs {
     ///
     /// Older changes are removed a whole log file at a time, the oldest first; what opening the catalogue needs, and the
     /// file being written, always stay. The catalogue itself loses nothing. `exacat log` then tells less, and a program
-    /// that follows `exacat changes` must not fall behind further.
+    /// that follows `exacat changes` must not fall behind further. On a cluster 50000 changes go together, and what is kept is said in days.
     #[arg(long, value_name = "all|DAYS|SIZE", default_value = "all")]
     pub history_keep: String,
     /// Memory for what was read from the catalogue's files: 512MiB, 8GiB
@@ -153,6 +342,8 @@ pub struct ServeArgs {
     /// How the log looks
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,
+    #[command(flatten)]
+    pub reach: ClusterArgs,
 }
 
 /// An address to listen at, or `none`.

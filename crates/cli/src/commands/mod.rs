@@ -2,6 +2,8 @@
 
 mod accounts;
 mod attributes;
+mod copy;
+mod cp;
 mod digest;
 mod exchange;
 mod find;
@@ -11,6 +13,7 @@ mod listing;
 mod lookup;
 mod moving;
 mod register;
+mod schema;
 mod serve;
 mod service;
 mod sets;
@@ -43,6 +46,8 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         // These need no server, or are one.
         Command::Completions(args) => return service::completions(&args),
         Command::Serve(args) => return apart(serve::serve(*args, &global.connection, style)).await,
+        Command::Schema(command) => return apart(schema::schema(command, style)).await,
+        Command::Copy(args) => return apart(copy::copy(args, global, style)).await,
         Command::Bench(args) => return apart(service::bench(args, style)).await,
         Command::Snapshot(
             ref command @ (SnapshotCommand::Ls { offline: true }
@@ -121,6 +126,7 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Lfn(args) => apart(lookup::lfn(context, args)),
         Command::Find(args) => apart(find::find(context, args)),
         Command::Du(args) => apart(lookup::du(context, args)),
+        Command::Cp(args) => apart(async move { cp::cp(context, &args, global).await }),
         Command::Mkdir(args) => apart(moving::mkdir(context, args)),
         Command::Mv(args) => apart(moving::mv(context, args)),
         Command::Rm(args) => apart(moving::rm(context, args)),
@@ -165,6 +171,8 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Snapshot(command) => apart(snapshots::snapshot(context, command)),
         Command::Backup(args) => apart(async move { snapshots::backup(context, &args, global).await }),
         Command::Serve(_)
+        | Command::Schema(_)
+        | Command::Copy(_)
         | Command::Bench(_)
         | Command::Clone(_)
         | Command::Restore(_)

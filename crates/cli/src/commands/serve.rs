@@ -7,6 +7,7 @@ use exacat_model::{AccountName, Lfn, Mode, SnapshotName};
 use exacat_server::{
     Addresses, CertificateFiles, JalienSettings, Network, Server, ServerSettings, StoreChoice, XrootdSettings,
 };
+use exacat_store_embedded::HistoryKept;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -19,7 +20,7 @@ use crate::parse;
 /// `exacat serve`
 pub async fn serve(args: ServeArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
     let directory = data_directory(connection)?;
-    let settings = settings(&args, &directory)?;
+    let settings = settings(&args, connection, &directory)?;
     log(&args)?;
     let mut signals = Signals::new()?;
     let server = tokio::select! {
@@ -85,7 +86,7 @@ impl Signals {
     }
 }
 
-fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failure> {
+fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Result<ServerSettings, Failure> {
     let mut settings = ServerSettings::new(directory);
     settings.native =
         args::listener(&args.listen).map_err(|error| Failure::local(format!("--listen: {error}")))?;
@@ -96,14 +97,29 @@ fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failur
     settings.networks = args.networks.clone();
     settings.envelopes.issuer = args.envelope_issuer.clone();
     settings.envelopes.seconds = parse::duration_ms(&args.envelope_lifetime)? / 1000;
-    settings.store = match args.store {
+    settings.store = match &args.store {
         StoreArg::Embedded => StoreChoice::Embedded,
         StoreArg::Memory => StoreChoice::Memory,
+        StoreArg::Cassandra(cluster) => StoreChoice::Cassandra(args.reach.reaching(cluster)),
     };
+    if matches!(args.store, StoreArg::Cassandra(_)) && args.snapshot.is_some() {
+        return Err(Failure::local("--snapshot is of the embedded store: a cluster has none"));
+    }
     settings.cache_bytes =
         parse::bytes(&args.cache).map_err(|error| Failure::local(format!("--cache: {error}")))?;
     settings.history = parse::history_kept(&args.history_keep)
         .map_err(|error| Failure::local(format!("--history-keep: {error}")))?;
+    if let StoreChoice::Cassandra(cluster) = &mut settings.store {
+        cluster.history_kept_ms = match settings.history {
+            HistoryKept::All => None,
+            HistoryKept::Days(days) => Some(u64::from(days) * parse::DAY_MS),
+            HistoryKept::Bytes(_) => {
+                return Err(Failure::local(
+                    "--history-keep: on a cluster it is all, or a number of days or weeks",
+                ));
+            }
+        };
+    }
     settings.snapshot = args.snapshot.as_deref().map(SnapshotName::parse).transpose()?;
     settings.socket = !args.no_socket;
     settings.socket_mode = u32::from(Mode::parse(&args.socket_mode)?.bits());
@@ -113,6 +129,7 @@ fn settings(args: &ServeArgs, directory: &Path) -> Result<ServerSettings, Failur
     settings.names = args.name.clone();
     let seconds = |text: &str| Ok::<u64, Failure>(parse::duration_ms(text)? / 1000);
     settings.catalogue.anonymous_reads = args.anonymous_reads;
+    settings.catalogue.consistency = connection.consistency.unwrap_or_default();
     settings.catalogue.trash_seconds = match args.trash_keep.as_str() {
         "never" => None,
         text => Some(seconds(text)?),

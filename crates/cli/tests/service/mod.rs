@@ -17,7 +17,7 @@ pub const EXACAT: &str = env!("CARGO_BIN_EXE_exacat");
 const DOCUMENTED: &str = include_str!("../../../../docs/json.md");
 
 /// What the environment might say that a test must not hear.
-const VARIABLES: [&str; 8] = [
+const VARIABLES: [&str; 15] = [
     "EXACAT_SERVER",
     "EXACAT_DATA",
     "EXACAT_TOKEN",
@@ -25,6 +25,13 @@ const VARIABLES: [&str; 8] = [
     "EXACAT_CA",
     "EXACAT_FINGERPRINT",
     "EXACAT_LOG",
+    "EXACAT_CONSISTENCY",
+    "EXACAT_STORE_CA",
+    "EXACAT_STORE_CERTIFICATE",
+    "EXACAT_STORE_KEY",
+    "EXACAT_STORE_USER",
+    "EXACAT_STORE_PASSWORD_FILE",
+    "EXACAT_STORE_DATACENTER",
     "XDG_DATA_HOME",
 ];
 
@@ -149,7 +156,8 @@ impl Service {
         self.restart_with(&[]);
     }
 
-    fn restart_with(&mut self, options: &[&str]) {
+    /// The same, with further options.
+    pub fn restart_with(&mut self, options: &[&str]) {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)

@@ -5,6 +5,7 @@ use exacat_model::{Checksum, Guid, Lfn, Result, SeName, TimeMs};
 use serde_json::{Value, json};
 
 use super::keys::Keys;
+use crate::randomness;
 
 /// Whom it is for: any storage element. The path in it is that of one file.
 const AUDIENCE: &str = "https://wlcg.cern.ch/jwt/v1/any";
@@ -79,11 +80,6 @@ const ENDING_DIGITS: usize = 12;
 /// Seals an envelope.
 pub(super) fn seal(keys: &Keys, issue: Issue<'_>, access: Access, of: &Subject<'_>) -> Result<String> {
     let now = issue.now.0 / 1000;
-    let mut id = [0u8; 16];
-    getrandom::fill(&mut id).map_err(|error| {
-        let message = format!("the system gives no random bytes: {error}");
-        exacat_model::Error::new(exacat_model::ErrorKind::Unavailable, message)
-    })?;
     keys.sign(&json!({
         "wlcg.ver": "1.0",
         "iss": issue.issuer,
@@ -92,7 +88,7 @@ pub(super) fn seal(keys: &Keys, issue: Issue<'_>, access: Access, of: &Subject<'
         "iat": now,
         "nbf": now.saturating_sub(CLOCKS_DIFFER_SECONDS),
         "exp": now.saturating_add(issue.seconds),
-        "jti": Guid(id).to_string(),
+        "jti": Guid(randomness::bytes()?).to_string(),
         "scope": access.scope(path_of(of.pfn)),
         "exacat": {
             "access": access.name(),

@@ -7,38 +7,98 @@ pub(crate) mod native;
 pub(crate) mod xrootd;
 
 use std::fmt::Display;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::admission::Held;
 use crate::instruments::count;
-use crate::service::Service;
+use crate::service::{Phase, Service};
 
 /// After an error of accepting, such as too many open files, a little time for it to pass.
-const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 async fn pause_after_accept_error(face: &str, error: &std::io::Error) {
     tracing::warn!(face, %error, "cannot accept a connection");
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
-/// Does the TLS handshake of a connection; one that fails is counted and noted.
+/// Accepts connections until the server stops, and has what `begin` makes of each carried out; returns when the last of
+/// them has ended. What accepts, and what begins, are gone before the last ones are waited for.
+async fn serve<S, C: Future<Output = ()> + Send + 'static>(
+    service: &Service,
+    face: &str,
+    mut accept: impl FnMut(&mut Context<'_>) -> Poll<std::io::Result<S>>,
+    mut begin: impl FnMut(S) -> Option<C>,
+) {
+    let stopping = service.reached(Phase::Stopping);
+    tokio::pin!(stopping);
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = poll_fn(&mut accept) => match accepted {
+                Ok(accepted) => {
+                    if let Some(connection) = begin(accepted) {
+                        connections.spawn(connection);
+                    }
+                }
+                Err(error) => pause_after_accept_error(face, &error).await,
+            },
+            Some(_) = connections.join_next() => {}
+            () = &mut stopping => break,
+        }
+    }
+    drop((accept, begin));
+    while connections.join_next().await.is_some() {}
+}
+
+/// Takes a connection on if there are not too many, and counts it. None: of a protocol in which nothing can be said at its
+/// beginning that the client would understand, it is closed; the client takes it for a server that is down, and comes again.
+fn admitted(service: &Service) -> Option<Held> {
+    let counts = &service.instruments.counts;
+    let held = service.admission.connections.take(1);
+    count(if held.is_some() { &counts.connections_accepted } else { &counts.connections_refused });
+    held
+}
+
+/// Answers are written whole; waiting to fill a packet only delays them.
+fn without_delay(stream: &TcpStream, peer: &impl Display) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "no TCP_NODELAY");
+    }
+}
+
+/// Does the TLS handshake of a connection, within a time; one that fails is noted.
+async fn handshake(
+    limit: Duration,
+    acceptor: &TlsAcceptor,
+    stream: TcpStream,
+    peer: &impl Display,
+) -> Option<TlsStream<TcpStream>> {
+    match tokio::time::timeout(limit, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => tracing::info!(%peer, %error, "TLS handshake failed"),
+        Err(_) => tracing::info!(%peer, "TLS handshake took too long"),
+    }
+    None
+}
+
+/// Does the TLS handshake of a connection that begins with it; one that fails is counted and noted.
 async fn secured(
     service: &Service,
     acceptor: &TlsAcceptor,
     stream: TcpStream,
     peer: &impl Display,
 ) -> Option<TlsStream<TcpStream>> {
-    // Answers are written whole; waiting to fill a packet only delays them.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "no TCP_NODELAY");
+    without_delay(&stream, peer);
+    let secured = handshake(service.limits.handshake_time, acceptor, stream, peer).await;
+    if secured.is_none() {
+        count(&service.instruments.counts.handshakes_failed);
     }
-    match tokio::time::timeout(service.limits.handshake_time, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => return Some(stream),
-        Ok(Err(error)) => tracing::info!(%peer, %error, "TLS handshake failed"),
-        Err(_) => tracing::info!(%peer, "TLS handshake took too long"),
-    }
-    count(&service.instruments.counts.handshakes_failed);
-    None
+    secured
 }

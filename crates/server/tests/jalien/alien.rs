@@ -2,22 +2,19 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use exacat_model::operation::UserSettings;
 use exacat_server::{JalienSettings, ServerSettings};
 use futures::{SinkExt, StreamExt};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 
+use crate::client::{localhost, trusting};
 use crate::world::{World, lfn};
 
 /// Nothing of a test takes so long.
@@ -82,28 +79,10 @@ pub struct NotLetIn(pub u16);
 
 /// TLS up, nothing said.
 pub async fn secure(world: &World, pair: Option<&Pair>) -> TlsStream<TcpStream> {
-    let mut roots = rustls::RootCertStore::empty();
-    let server = std::fs::read(&world.server.addresses.certificate).unwrap();
-    for certificate in CertificateDer::pem_slice_iter(&server) {
-        roots.add(certificate.unwrap()).unwrap();
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots);
-    let config = match pair {
-        None => config.with_no_client_auth(),
-        Some(pair) => {
-            let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
-            let chain = chain.map(|certificate| certificate.unwrap()).collect();
-            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-            config.with_client_auth_cert(chain, key).unwrap()
-        }
-    };
+    let shows = pair.map(|pair| (pair.certificate.as_str(), pair.key.as_str()));
+    let connector = trusting(&world.server.addresses.certificate, shows);
     let stream = TcpStream::connect(world.server.addresses.jalien.unwrap()).await.unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    connector.connect(localhost(), stream).await.unwrap()
 }
 
 impl Alien {

@@ -10,9 +10,10 @@ use exacat_wire::native::{
     Secret, encode_frame, encode_request,
 };
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
 
 use crate::world::World;
 
@@ -56,20 +57,39 @@ pub fn new_id() -> OperationId {
     id
 }
 
-pub async fn tls(world: &World, certificate: &Path) -> std::io::Result<Client> {
+/// A client's TLS that trusts the certificates of a file, and shows a chain and its key, both in PEM, if it has them.
+pub fn trusting(certificates: &Path, shows: Option<(&str, &str)>) -> TlsConnector {
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(certificate).unwrap()).unwrap();
+    for certificate in CertificateDer::pem_file_iter(certificates).unwrap() {
+        roots.add(certificate.unwrap()).unwrap();
+    }
     let config =
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+    let config = match shows {
+        None => config.with_no_client_auth(),
+        Some((chain, key)) => {
+            let chain = CertificateDer::pem_slice_iter(chain.as_bytes());
+            let chain = chain.map(|certificate| certificate.unwrap()).collect();
+            config
+                .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
+                .unwrap()
+        }
+    };
+    TlsConnector::from(Arc::new(config))
+}
+
+/// The name on the server's own certificate.
+pub fn localhost() -> ServerName<'static> {
+    ServerName::try_from("localhost").unwrap()
+}
+
+pub async fn tls(world: &World, certificate: &Path) -> std::io::Result<Client> {
     let stream = TcpStream::connect(world.server.addresses.native.unwrap()).await?;
     stream.set_nodelay(true)?;
-    let name = ServerName::try_from("localhost").unwrap();
-    let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-    Ok(Client::new(stream))
+    Ok(Client::new(trusting(certificate, None).connect(localhost(), stream).await?))
 }
 
 impl Client {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use exacat_model::{ErrorKind, Operation};
+use exacat_model::{Consistency, ErrorKind, Operation};
 use exacat_wire::native::limits::HANDSHAKE_FRAME_BYTES_MAX;
 use exacat_wire::native::{
-    Credentials, Frame, FrameType, Hello, Request, RequestOptions, Secret, encode_frame,
+    Credentials, Frame, FrameType, Hello, Request, RequestOptions, Secret, encode_frame, features,
 };
 use tokio::io::AsyncWriteExt;
 
@@ -294,4 +294,32 @@ async fn one_connection_beyond_the_bound_is_told_so() {
         }
     })
     .await;
+}
+
+/// Goal: what is not in force is not used, a peer of either age works, and every answer of a store that nobody shares is of the last state.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consistency_is_said_only_where_both_know_of_it() {
+    let world = World::new().await;
+    for features in [0, features::ALL, features::ALL | 0x100] {
+        let mut client = Client::connect(&world).await;
+        client.send(0, Frame::Hello(Hello { features, ..Hello::new("test/1") })).await;
+        match client.expect().await {
+            (0, Frame::HelloAck(ack)) => assert_eq!(ack.features, features & features::ALL),
+            other => panic!("{other:?}"),
+        }
+        client.authenticate(Credentials::Local).await.unwrap();
+        client.call(Operation::Whoami).await.unwrap();
+        let options = RequestOptions { consistency: Some(Consistency::One), ..RequestOptions::default() };
+        let stat = Operation::Stat { lfns: vec![exacat_model::Lfn::root()], follow: true };
+        for operation in [stat, Operation::Whoami] {
+            let request = client.ask_with(options, operation).await;
+            if features == 0 {
+                let refusal = client.expect_refusal().await;
+                assert_eq!(refusal.kind, ErrorKind::Invalid);
+                assert!(refusal.message.contains("consistency"), "{refusal}");
+                break;
+            }
+            client.outcome(request).await.unwrap();
+        }
+    }
 }

@@ -11,6 +11,7 @@
 #[path = "../native/client.rs"]
 mod client;
 mod conversation;
+mod element;
 mod hostile;
 mod identity;
 mod opening;
@@ -18,3 +19,4 @@ mod root;
 #[allow(dead_code, reason = "shared with the tests of the native protocol")]
 #[path = "../native/world.rs"]
 mod world;
+mod writing;

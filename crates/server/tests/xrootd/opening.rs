@@ -5,7 +5,7 @@ use exacat_model::Operation;
 use exacat_model::operation::{Existing, FileRef, NewFile, SeSettings};
 use exacat_wire::xrootd::numbers::{error, request};
 
-use crate::root::{GUID, Root, body_at, file, se, storage, world, world_with};
+use crate::root::{GUID, Root, file, se, storage, world, world_with};
 use crate::world::{World, lfn};
 
 /// The host of the URL that a client is sent to, and the fields behind it.
@@ -135,12 +135,6 @@ async fn what_cannot_be_opened_is_said_to_be() {
     assert_eq!(number, error::UNSUPPORTED, "it would be given the whole archive");
     assert!(why.contains("/d/archive.zip?xrdcl.unzip=in/side.txt"), "{why}");
     assert_eq!(sent(&mut root, "/d/archive.zip").await.0, "se1.example");
-    // xrdcp, gfal and xrdcp --posc writing.
-    for how in [0x0462, 0x1462, 0x1562, 0x8000, 0x0008] {
-        let answer = root.call(request::OPEN, body_at(2, how), b"/d/new?oss.asize=3").await;
-        assert_eq!(answer.error().0, error::UNSUPPORTED, "{how:x}");
-    }
-    assert_eq!(root.fails(request::STAT, [0; 16], "/d/new").await, error::NOT_FOUND, "nothing came of it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! A client of the face, for tests: it says exactly what a test wants said.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::path::Path;
 
 use exacat_model::operation::{Existing, NewFile, NewReplica, SeSettings};
 use exacat_model::{Checksum, Checksums, Guid, Operation, Pfn, ReplicaState, SeName};
@@ -9,13 +9,10 @@ use exacat_server::{ServerSettings, XrootdSettings};
 use exacat_wire::xrootd::numbers::{ability, query, request, role, status};
 use exacat_wire::xrootd::response::ResponseHeader;
 use exacat_wire::xrootd::{HANDSHAKE, StreamId, write_request};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
-use crate::client::{Stream, soon};
+use crate::client::{Stream, localhost, soon, trusting};
 use crate::world::{World, lfn};
 
 /// A server that anybody may read from.
@@ -76,7 +73,11 @@ pub struct Root {
 impl Root {
     /// A connection on which nothing was said.
     pub async fn raw(world: &World) -> Self {
-        let stream = TcpStream::connect(world.server.addresses.xrootd.unwrap()).await.unwrap();
+        Root::connected(world.server.addresses.xrootd.unwrap()).await
+    }
+
+    async fn connected(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Root { stream: Box::new(stream), next: 0 }
     }
@@ -96,20 +97,12 @@ impl Root {
 
     /// Goes on in TLS.
     pub async fn secure(self, world: &World) -> Self {
-        let mut roots = rustls::RootCertStore::empty();
-        let server = std::fs::read(&world.server.addresses.certificate).unwrap();
-        for certificate in CertificateDer::pem_slice_iter(&server) {
-            roots.add(certificate.unwrap()).unwrap();
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let name = ServerName::try_from("localhost").unwrap();
-        let connector = TlsConnector::from(Arc::new(config));
-        let stream = soon("TLS", connector.connect(name, self.stream)).await.unwrap();
+        self.secured(&world.server.addresses.certificate).await
+    }
+
+    async fn secured(self, certificate: &Path) -> Self {
+        let connector = trusting(certificate, None);
+        let stream = soon("TLS", connector.connect(localhost(), self.stream)).await.unwrap();
         Root { stream: Box::new(stream), next: self.next }
     }
 
@@ -158,7 +151,15 @@ impl Root {
 
     /// Whoever this token is of.
     pub async fn token(world: &World, token: &str) -> Self {
-        let mut root = Root::private(world).await;
+        let addresses = &world.server.addresses;
+        Root::at(addresses.xrootd.unwrap(), &addresses.certificate, token).await
+    }
+
+    /// The same, at a server without a world.
+    pub async fn at(address: SocketAddr, certificate: &Path, token: &str) -> Self {
+        let mut root = Root::connected(address).await;
+        assert_ne!(root.greet(ability::TLS | ability::WANT_TLS).await & role::GO_TO_TLS, 0);
+        let mut root = root.secured(certificate).await;
         assert!(Root::protocols(&root.login().await).starts_with("&P=ztn,0:4096:"));
         assert_eq!(root.show(b"ztn\0", &Root::ztn(token)).await.status, status::OK);
         root

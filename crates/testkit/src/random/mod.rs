@@ -4,6 +4,7 @@
 //! which is printed with every failure; a sequence that fails is made as short as it gets and still fails.
 
 mod generate;
+mod history;
 mod shrink;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::dump::Dump;
 use crate::factory::{End, StoreFactory};
 
 pub use generate::{Generator, View};
+pub use history::history;
 
 /// How long, and what with.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,14 @@
 )]
 
 mod conformance;
+mod consistency;
+mod counts;
 mod faults;
+mod growth;
 mod histories;
+mod losses;
 mod random;
+mod retention;
+mod secure;
 mod servers;
+mod takeover;

@@ -30,7 +30,6 @@ async fn it_does_what_the_reference_does() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_does_so_when_it_forgets_all_the_time() {
-    let Some(factory) = ring().map(CassandraFactory::on) else { return };
-    let forgetful = CassandraFactory { rows_known: 60, stretch_changes: 7, ..factory };
+    let Some(forgetful) = ring().map(CassandraFactory::forgetful) else { return };
     run(&forgetful, 3500..3500 + 2 * rounds()).await;
 }

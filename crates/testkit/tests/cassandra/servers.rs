@@ -26,13 +26,16 @@ struct Three {
 
 impl Three {
     async fn start() -> Option<Three> {
-        let factory = CassandraFactory::on(ring()?);
+        Some(Self::of(CassandraFactory::on(ring()?)).await)
+    }
+
+    async fn of(factory: CassandraFactory) -> Three {
         let mut catalogue = Servers::start(&factory, &TestClock::new()).await;
         let mut servers = Vec::new();
         for _ in 0..3 {
             servers.push(catalogue.one_more().await);
         }
-        Some(Three { servers, operations: AtomicUsize::new(0), _catalogue: catalogue })
+        Three { servers, operations: AtomicUsize::new(0), _catalogue: catalogue }
     }
 
     /// Applies at one of them.
@@ -196,7 +199,9 @@ async fn moves_at_once_make_no_loop_and_lose_nothing() {
 /// Goal: a move and `rm -r` cost the same number of statements whatever lies below.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_and_a_removal_cost_the_same_whatever_lies_below() {
-    let Some(three) = Three::start().await else { return };
+    let Some(factory) = ring().map(CassandraFactory::on) else { return };
+    // Each group is written to the tables by itself, so that what it costs can be told.
+    let three = Three::of(CassandraFactory { settle_changes: 1, ..factory }).await;
     let store = &three.servers[0];
     let mut costs = Vec::new();
     for (turn, files) in [0u32, 5, 400].into_iter().enumerate() {
@@ -213,9 +218,6 @@ async fn a_move_and_a_removal_cost_the_same_whatever_lies_below() {
             .await
             .expect("answered");
         assert!(outcomes.iter().all(|one| outcome_name(one) == "Applied"));
-        // What came before is in the tables before the next group goes into the log: counted with this one.
-        three.at(0, create(new_directory(top(&format!("x{turn}"))))).await;
-        three.at(0, create(new_directory(top(&format!("y{turn}"))))).await;
         let before = statements(store).await;
         three.at(0, rename(top(&name), top(&moved))).await;
         let after_move = statements(store).await;
@@ -238,7 +240,7 @@ async fn statements(store: &Arc<CassandraStore>) -> u64 {
             found.map(|(_, value)| *value).unwrap_or_else(|| panic!("no figure {name}"))
         };
         let now = figure("writes") + figure("conditional_batches");
-        if last == Some(now) {
+        if last == Some(now) && figure("changes_not_in_tables") == 0 {
             return now;
         }
         last = Some(now);

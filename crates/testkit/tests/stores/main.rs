@@ -15,3 +15,4 @@ mod history_checker;
 mod memory_conformance;
 mod memory_history;
 mod memory_random;
+mod takeover;

@@ -5,9 +5,9 @@
 //! [`frame_bytes_max`](super::Limits::frame_bytes_max); it is appended wholly or not at all.
 
 use exacat_model::codec::{Encode, put_bytes};
-use exacat_model::{Answer, Error, Operation, OperationId};
+use exacat_model::{Answer, Consistency, Error, Operation, OperationId};
 
-use super::frame::{BatchItem, Frame, FrameType, RequestOptions, flags};
+use super::frame::{Batch, BatchItem, Frame, FrameType, RequestOptions, flags};
 use super::hello::{Authenticate, Credentials, Hello, HelloAck, Identity, clipped};
 use super::limits::{
     BATCH_OPERATIONS_MAX, CREDIT_MAX, HANDSHAKE_FRAME_BYTES_MAX, HEADER_BYTES, REASON_BYTES_MAX,
@@ -102,7 +102,8 @@ pub fn encode_request(
     let flag = |there: bool, flag: u8| if there { flag } else { 0 };
     let flags = flag(options.operation_id.is_some(), flags::OPERATION_ID)
         | flag(options.deadline_ms.is_some(), flags::DEADLINE)
-        | flag(options.stream.is_some(), flags::STREAM);
+        | flag(options.stream.is_some(), flags::STREAM)
+        | flag(options.consistency.is_some(), flags::CONSISTENCY);
     let start = open(out, FrameType::Request, flags, request);
     if let Some(id) = &options.operation_id {
         id.encode(out);
@@ -112,6 +113,9 @@ pub fn encode_request(
     }
     if let Some(credit) = options.stream {
         credit.min(CREDIT_MAX).encode(out);
+    }
+    if let Some(consistency) = &options.consistency {
+        consistency.encode(out);
     }
     operation.encode(out);
     close_within(out, start, frame_bytes_max, "the length of a request in bytes")
@@ -128,11 +132,22 @@ pub struct BatchWriter<'a> {
 
 impl<'a> BatchWriter<'a> {
     /// Begins a batch.
-    pub fn new(out: &'a mut Vec<u8>, frame_bytes_max: usize, request: u64, deadline_ms: Option<u32>) -> Self {
-        let flags = if deadline_ms.is_some() { flags::DEADLINE } else { 0 };
+    pub fn new(
+        out: &'a mut Vec<u8>,
+        frame_bytes_max: usize,
+        request: u64,
+        deadline_ms: Option<u32>,
+        consistency: Option<Consistency>,
+    ) -> Self {
+        let flag = |there: bool, flag: u8| if there { flag } else { 0 };
+        let flags =
+            flag(deadline_ms.is_some(), flags::DEADLINE) | flag(consistency.is_some(), flags::CONSISTENCY);
         let start = open(out, FrameType::Batch, flags, request);
         if let Some(deadline_ms) = deadline_ms {
             deadline_ms.encode(out);
+        }
+        if let Some(consistency) = consistency {
+            consistency.encode(out);
         }
         BatchWriter { out, frame_bytes_max, start, operations: 0 }
     }
@@ -181,13 +196,14 @@ pub fn encode_batch(
     frame_bytes_max: usize,
     request: u64,
     deadline_ms: Option<u32>,
+    consistency: Option<Consistency>,
     items: &[BatchItem],
 ) -> Result<(), Error> {
     if items.is_empty() {
         return Err(Error::invalid("a batch has no operations"));
     }
     let start = out.len();
-    let mut batch = BatchWriter::new(out, frame_bytes_max, request, deadline_ms);
+    let mut batch = BatchWriter::new(out, frame_bytes_max, request, deadline_ms, consistency);
     let pushed = items.iter().try_for_each(|item| batch.push(item.operation_id, &item.operation));
     match pushed {
         Ok(()) => batch.finish(),
@@ -375,7 +391,8 @@ pub fn encode_frame(
             encode_request(out, frame_bytes_max, request, &asked.options, &asked.operation)?;
         }
         Frame::Batch(batch) => {
-            encode_batch(out, frame_bytes_max, request, batch.deadline_ms, &batch.items)?;
+            let Batch { deadline_ms, consistency, items } = batch;
+            encode_batch(out, frame_bytes_max, request, *deadline_ms, *consistency, items)?;
         }
         Frame::Answer(answer) => encode_answer(out, frame_bytes_max, request, answer)?,
         Frame::AnswerBatch(batch) => {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use exacat_model::codec::{Decode, DecodeError, Reader};
-use exacat_model::{Answer, Error, Operation, OperationId};
+use exacat_model::{Answer, Consistency, Error, Operation, OperationId};
 
 use super::decoder::{FrameError, RawFrame};
 use super::hello::{Authenticate, Hello, HelloAck, Identity, bounded_text};
@@ -16,6 +16,8 @@ pub mod flags {
     pub const DEADLINE: u8 = 0x02;
     /// The answer is wanted as a stream of parts; the initial credit follows.
     pub const STREAM: u8 = 0x04;
+    /// A consistency follows; only where [`features::CONSISTENCY`](super::features::CONSISTENCY) is in force.
+    pub const CONSISTENCY: u8 = 0x08;
 }
 
 /// The types of frames. The number is on the wire: never reuse one.
@@ -107,8 +109,8 @@ impl FrameType {
     /// The flags that mean something in it; every other bit must be 0.
     pub fn flags_allowed(self) -> u8 {
         match self {
-            FrameType::Request => flags::OPERATION_ID | flags::DEADLINE | flags::STREAM,
-            FrameType::Batch => flags::DEADLINE,
+            FrameType::Request => flags::OPERATION_ID | flags::DEADLINE | flags::STREAM | flags::CONSISTENCY,
+            FrameType::Batch => flags::DEADLINE | flags::CONSISTENCY,
             _ => 0,
         }
     }
@@ -152,6 +154,9 @@ pub struct RequestOptions {
     pub deadline_ms: Option<u32>,
     /// The answer is wanted as a stream of parts, so many of them at first; only for operations with pages.
     pub stream: Option<u32>,
+    /// How old the state may be that the answer is of; none for what the server takes if nothing is said. It means nothing to an operation
+    /// that writes.
+    pub consistency: Option<Consistency>,
 }
 
 /// One operation.
@@ -178,6 +183,8 @@ pub struct BatchItem {
 pub struct Batch {
     /// The answers are worth nothing after so many milliseconds from the receipt on.
     pub deadline_ms: Option<u32>,
+    /// How old the states may be that the answers are of, as of a request.
+    pub consistency: Option<Consistency>,
     /// The operations: at least one. An operation's place is its number in the answers.
     pub items: Vec<BatchItem>,
 }
@@ -312,16 +319,19 @@ fn request(reader: &mut Reader<'_>, flags: u8) -> Result<Request, DecodeError> {
     let operation_id = if has(flags::OPERATION_ID) { Some(OperationId::decode(reader)?) } else { None };
     let deadline_ms = if has(flags::DEADLINE) { Some(u32::decode(reader)?) } else { None };
     let stream = if has(flags::STREAM) { Some(credit(reader)?) } else { None };
+    let consistency = if has(flags::CONSISTENCY) { Some(Consistency::decode(reader)?) } else { None };
     let operation = Operation::decode(reader)?;
     check_operation_id(reader, operation_id, &operation)?;
     if stream.is_some() && !operation.has_pages() {
         return Err(reader.error("only an operation with pages can be streamed"));
     }
-    Ok(Request { options: RequestOptions { operation_id, deadline_ms, stream }, operation })
+    Ok(Request { options: RequestOptions { operation_id, deadline_ms, stream, consistency }, operation })
 }
 
 fn batch(reader: &mut Reader<'_>, flags: u8) -> Result<Batch, DecodeError> {
-    let deadline_ms = if flags & flags::DEADLINE != 0 { Some(u32::decode(reader)?) } else { None };
+    let has = |flag: u8| flags & flag != 0;
+    let deadline_ms = if has(flags::DEADLINE) { Some(u32::decode(reader)?) } else { None };
+    let consistency = if has(flags::CONSISTENCY) { Some(Consistency::decode(reader)?) } else { None };
     // Operations follow each other to the end of the body, so their number is known only at the end: room for
     // those of a usual batch.
     let mut items = Vec::with_capacity((reader.remaining() / 2).min(128));
@@ -337,7 +347,7 @@ fn batch(reader: &mut Reader<'_>, flags: u8) -> Result<Batch, DecodeError> {
     if items.is_empty() {
         return Err(reader.error("a batch has no operations"));
     }
-    Ok(Batch { deadline_ms, items })
+    Ok(Batch { deadline_ms, consistency, items })
 }
 
 /// A write without an id could not be asked again without being done twice; a read has no use for one.

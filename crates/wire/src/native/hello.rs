@@ -16,6 +16,14 @@ pub const PROTOCOL_VERSION: u16 = 1;
 /// The oldest one.
 pub const PROTOCOL_VERSION_MIN: u16 = 1;
 
+/// What a peer may or may not know within one version, a bit each. In force is what the client knows and the server names in its answer.
+pub mod features {
+    /// A request or batch may say how old the state may be that is answered of.
+    pub const CONSISTENCY: u64 = 0x01;
+    /// All that this codec knows.
+    pub const ALL: u64 = CONSISTENCY;
+}
+
 /// What a client says first. Bytes after the known fields are ignored, so that later clients can add some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -23,7 +31,7 @@ pub struct Hello {
     pub version_min: u16,
     /// The newest version it speaks.
     pub version_max: u16,
-    /// Optional features it knows, one bit each. None is defined yet; unknown bits are ignored.
+    /// The [`features`] it knows; unknown bits are ignored.
     pub features: u64,
     /// Who it is, for logs: program and version, `exacat-cli/0.1.0`.
     pub client: String,
@@ -35,9 +43,14 @@ impl Hello {
         Hello {
             version_min: PROTOCOL_VERSION_MIN,
             version_max: PROTOCOL_VERSION,
-            features: 0,
+            features: features::ALL,
             client: clipped(client, PEER_NAME_BYTES_MAX).to_owned(),
         }
+    }
+
+    /// The features that both sides know.
+    pub fn common_features(&self) -> u64 {
+        self.features & features::ALL
     }
 
     /// The newest version both sides speak, if there is one.

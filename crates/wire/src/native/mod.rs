@@ -27,5 +27,5 @@ pub use encode::{
 pub use frame::{AnswerBatch, Batch, BatchItem, Frame, FrameType, Request, RequestOptions, flags};
 pub use hello::{
     Authenticate, Credentials, Hello, HelloAck, Identity, Limits, MAGIC, PROTOCOL_VERSION,
-    PROTOCOL_VERSION_MIN, Secret,
+    PROTOCOL_VERSION_MIN, Secret, features,
 };

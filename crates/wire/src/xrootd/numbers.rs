@@ -200,6 +200,8 @@ pub mod flag {
     pub const READABLE: u32 = 16;
     /// It may be written.
     pub const WRITABLE: u32 = 32;
+    /// It goes away again unless whoever writes it closes it well.
+    pub const UNFINISHED: u32 = 64;
 }
 
 /// Of a stat: of the file system, not of the path.

@@ -1,4 +1,4 @@
-//! Responses: what a server sends, written and (for tests and our own measurements) read.
+//! Responses: what a server sends, written; and read, as we ask storage elements ourselves.
 
 use super::limits::{ERROR_BYTES_MAX, RESPONSE_HEADER_BYTES};
 use super::numbers::{PROTOCOL_VERSION, status};
@@ -106,6 +106,41 @@ fn write_redirect(out: &mut Vec<u8>, stream: StreamId, port: i32, text: &str) {
     let mut carried = port.to_be_bytes().to_vec();
     carried.extend_from_slice(text.as_bytes());
     write(out, stream, status::REDIRECT, &carried);
+}
+
+/// The text of an answer, without the NUL at its end; none if it is no text.
+pub fn read_text(carried: &[u8]) -> Option<&str> {
+    let end = carried.iter().position(|byte| *byte == 0).unwrap_or(carried.len());
+    std::str::from_utf8(&carried[..end]).ok()
+}
+
+/// The number in front of what an error, a redirection or a wait carries, and the text behind it.
+pub fn read_numbered(carried: &[u8]) -> Option<(u32, &str)> {
+    let (number, rest) = carried.split_first_chunk()?;
+    Some((u32::from_be_bytes(*number), read_text(rest)?))
+}
+
+/// What a stat of a file says: bytes, [`numbers::flag`](super::numbers::flag), and when it changed last, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStat {
+    /// Bytes.
+    pub size: u64,
+    /// Flags.
+    pub flags: u32,
+    /// When it changed last.
+    pub modified: u64,
+}
+
+impl FileStat {
+    /// Reads one; none if it is something else.
+    pub fn read(carried: &[u8]) -> Option<Self> {
+        let mut words = read_text(carried)?.split_ascii_whitespace().skip(1);
+        Some(FileStat {
+            size: words.next()?.parse().ok()?,
+            flags: words.next()?.parse().ok()?,
+            modified: words.next()?.parse().ok()?,
+        })
+    }
 }
 
 /// What stands under a path.

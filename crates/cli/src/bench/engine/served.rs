@@ -6,16 +6,14 @@ use std::sync::Arc;
 use exacat_model::{Error, ErrorKind, FileRef, Operation, Result};
 
 use super::sustained::Filled;
-use super::{bytes_in, some_file};
-use crate::bench::measure::{Load, histogram, record, sample};
+use super::{HOT, bytes_in, some_file};
+use crate::bench::measure::Load;
 use crate::bench::target::StartedServer;
 use crate::bench::workload::scatter;
-use crate::bench::{Report, all_good, frames};
+use crate::bench::{Report, all_good, frames, once};
 
 /// Look-ups of a measurement, and questions there are for it.
 const LOOK_UPS: u64 = 1_000_000;
-/// Files of the hot set.
-const HOT: u64 = 100_000;
 /// Connections.
 const CONNECTIONS: usize = 4;
 /// Requests in flight on each.
@@ -40,9 +38,7 @@ pub async fn run(filled: &Filled, data: &Path, report: &mut Report<'_>) -> Resul
     let more: Vec<&str> = cache.iter().flat_map(|bytes| ["--cache", bytes]).collect();
     let (server, took) = StartedServer::start_with(data, &more).await?;
     let target = Arc::new(server.target(1).await?);
-    let mut latency = histogram()?;
-    record(&mut latency, took);
-    report.show(&sample(&target, "start to serving", 1, took, 0.0, &latency))?;
+    report.show(&once(&target, "start to serving", 1, took, 0.0)?)?;
     let load =
         Load { lanes: CONNECTIONS, depth: DEPTH, calls: LOOK_UPS.min(filled.files), items_per_call: 1 };
     for (what, files) in [(uniform, u64::MAX), (hot, HOT)] {

@@ -23,6 +23,7 @@ use super::repeats::{Client, Resumed, Said, Standing, Unsure};
 use super::shell::Shell;
 use crate::admission::{Bounded, Held};
 use crate::instruments::count;
+use crate::randomness;
 use crate::service::Phase;
 
 /// Bytes read at once.
@@ -242,13 +243,10 @@ impl Connection {
         }
         let id = match id {
             Some(id) => id,
-            None => {
-                let mut id = OperationId([0; 16]);
-                if getrandom::fill(&mut id.0).is_err() {
-                    return Some(End::Say(CloseCode::Error, "the system gives no random bytes"));
-                }
-                id
-            }
+            None => match randomness::operation_id() {
+                Ok(id) => id,
+                Err(_) => return Some(End::Say(CloseCode::Error, randomness::NONE)),
+            },
         };
         self.unsure.ask(said, id);
         let bytes = text.len();

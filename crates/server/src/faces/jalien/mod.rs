@@ -25,14 +25,12 @@ use exacat_store::Clock;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::directory::{DataDirectory, write_private, write_public};
 use crate::envelopes::Envelopes;
-use crate::instruments::count;
 use crate::places::Places;
-use crate::service::{Phase, Service};
+use crate::service::Service;
 use crate::settings::JalienSettings;
 use authority::{Authority, Holder};
 use certificates::Certificates;
@@ -117,34 +115,16 @@ pub(crate) async fn serve(
     acceptor: TlsAcceptor,
     alive: mpsc::Sender<()>,
 ) {
-    let stopping = face.service.reached(Phase::Stopping);
-    tokio::pin!(stopping);
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => {
-                    let counts = &face.service.instruments.counts;
-                    let Some(held) = face.service.admission.connections.take(1) else {
-                        // Before the handshake nothing can be said that the client would understand.
-                        count(&counts.connections_refused);
-                        continue;
-                    };
-                    count(&counts.connections_accepted);
-                    let (face, acceptor, alive) = (Arc::clone(&face), acceptor.clone(), alive.clone());
-                    connections.spawn(async move {
-                        secure(face, stream, address, acceptor).await;
-                        drop((held, alive));
-                    });
-                }
-                Err(error) => super::pause_after_accept_error("jalien", &error).await,
-            },
-            Some(_) = connections.join_next() => {}
-            () = &mut stopping => break,
-        }
-    }
-    drop((listener, alive));
-    while connections.join_next().await.is_some() {}
+    let service = Arc::clone(&face.service);
+    let begin = move |(stream, address)| {
+        let held = super::admitted(&face.service)?;
+        let (face, acceptor, alive) = (Arc::clone(&face), acceptor.clone(), alive.clone());
+        Some(async move {
+            secure(face, stream, address, acceptor).await;
+            drop((held, alive));
+        })
+    };
+    super::serve(&service, "jalien", move |context| listener.poll_accept(context), begin).await;
 }
 
 async fn secure(face: Arc<Face>, stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor) {

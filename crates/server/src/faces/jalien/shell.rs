@@ -21,8 +21,8 @@ use super::repeats::Standing;
 use super::{Face, SES_KEPT};
 use crate::admission::{Step, busy};
 use crate::faces::errors;
-use crate::instruments::{OperationIndex, count};
-use crate::service::{Asker, Cancel, Work, items, step_id};
+use crate::instruments::count;
+use crate::service::{Asker, Cancel, Work, step_id};
 
 /// Why a command ends: the number of an error, and what went wrong with what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +90,7 @@ impl Shell {
     pub async fn open(face: Arc<Face>, shown: Shown, peer: SocketAddr) -> exacat_model::Result<Self> {
         let service = Arc::clone(&face.service);
         let caller = face.certificates.caller(&service.catalogue, &shown).await?;
-        let asker =
-            Asker { share: service.admission.user(caller.user(), caller.name()), caller: Arc::new(caller) };
+        let asker = service.asker(caller);
         let mut shell = Shell {
             base: Arc::clone(&asker.caller),
             asker,
@@ -187,8 +186,7 @@ impl Shell {
             None => (*self.base).clone(),
             Some(name) => service.catalogue.become_user(&self.base, name).await?,
         };
-        let share = service.admission.user(caller.user(), caller.name());
-        self.asker = Asker { caller: Arc::new(caller), share };
+        self.asker = service.asker(caller);
         self.home = self.find_home().await?;
         self.standing.lock().role = role;
         Ok(())
@@ -290,8 +288,7 @@ impl Shell {
         };
         self.base = Arc::new(base);
         if caller != *self.asker.caller {
-            let share = service.admission.user(caller.user(), caller.name());
-            self.asker = Asker { caller: Arc::new(caller), share };
+            self.asker = service.asker(caller);
         }
         self.checked = Instant::now();
         Ok(())
@@ -366,26 +363,19 @@ impl Shell {
     }
 
     async fn asked(&mut self, operation: Operation, step: Step) -> exacat_model::Result<Answer> {
-        let service = Arc::clone(&self.face.service);
-        let (index, items) = (OperationIndex::of(&operation), items(&operation));
         let id = step_id(self.current.id, self.current.steps);
         self.current.steps += 1;
         let work = Work {
             asker: self.asker.clone(),
             id,
             operation,
+            consistency: None,
             deadline: self.current.deadline,
             cancel: Arc::clone(&self.cancel),
             step,
         };
-        let began = Instant::now();
-        let (send, receive) = tokio::sync::oneshot::channel();
-        service.run(work, |outcome| drop(send.send(outcome))).await;
-        let lost = || Err(Error::new(ErrorKind::Unavailable, "the server stops"));
-        let outcome = receive.await.unwrap_or_else(|_| lost());
-        let kind = outcome.as_ref().err().map(|error| error.kind);
-        service.ended(&self.asker, index, kind, 1, items, began.elapsed());
-        outcome
+        let service = Arc::clone(&self.face.service);
+        service.ask(work).await
     }
 
     /// The next page of a long answer; none at its end. `next` holds what is to be asked.

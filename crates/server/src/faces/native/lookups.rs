@@ -11,7 +11,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use exacat_model::operation::FileRef;
-use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result};
+use exacat_model::{
+    AccountName, Answer, Consistency, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result,
+};
 use exacat_wire::native::encode_outcome;
 use futures::FutureExt;
 
@@ -38,6 +40,7 @@ struct Part {
 
 struct Group {
     items: Items,
+    consistency: Option<Consistency>,
     parts: Vec<Part>,
     count: usize,
 }
@@ -48,7 +51,7 @@ pub(super) struct Lookups {
     groups: Vec<Group>,
 }
 
-/// Groups at once: kinds and options that differ. When there are more, what was gathered is looked up first.
+/// Groups at once: kinds, options and consistencies that differ. When there are more, what was gathered is looked up first.
 const GROUPS_MAX: usize = 8;
 
 /// An operation that is not a look-up that can be gathered, given back.
@@ -125,12 +128,17 @@ impl Lookups {
     }
 
     /// Gathers an operation, if it is of a kind that can be.
-    pub fn gather(&mut self, operation: Operation, target: Target) -> Gathered {
+    pub fn gather(
+        &mut self,
+        operation: Operation,
+        consistency: Option<Consistency>,
+        target: Target,
+    ) -> Gathered {
         let (mut items, count) = match Items::of(operation) {
             Ok(items) => items,
             Err(operation) => return Gathered::No(Box::new((*operation, target))),
         };
-        for group in &mut self.groups {
+        for group in self.groups.iter_mut().filter(|group| group.consistency == consistency) {
             match group.items.merge(items) {
                 Ok(()) => {
                     group.parts.push(Part { target, items: count });
@@ -140,7 +148,8 @@ impl Lookups {
                 Err(back) => items = back,
             }
         }
-        self.groups.push(Group { items, parts: vec![Part { target, items: count }], count });
+        let parts = vec![Part { target, items: count }];
+        self.groups.push(Group { items, consistency, parts, count });
         Gathered::Yes
     }
 
@@ -174,16 +183,17 @@ impl Lookups {
             let caller = Arc::clone(&asker.caller);
             let mut work = Box::pin(async move {
                 let outcome = match group.items {
-                    Items::Whereis { site, files } => {
-                        service.whereis(&caller, files, site.as_ref()).await.map(Found::Whereis)
-                    }
+                    Items::Whereis { site, files } => service
+                        .whereis(&caller, files, site.as_ref(), group.consistency)
+                        .await
+                        .map(Found::Whereis),
                     Items::Stat { follow, lfns } => {
                         let operation = Operation::Stat { lfns, follow };
-                        service.execute(&caller, NO_ID, operation).await.map(Found::Answer)
+                        service.execute(&caller, NO_ID, operation, group.consistency).await.map(Found::Answer)
                     }
                     Items::Lfns { guids } => {
                         let operation = Operation::Lfns { guids };
-                        service.execute(&caller, NO_ID, operation).await.map(Found::Answer)
+                        service.execute(&caller, NO_ID, operation, group.consistency).await.map(Found::Answer)
                     }
                 };
                 take_apart(outcome, &shape)

@@ -14,13 +14,12 @@ use exacat_wire::native::encode_error;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::Peer;
 use crate::admission::{Bounded, Held, busy};
 use crate::instruments::count;
-use crate::service::{Phase, Service};
+use crate::service::Service;
 use connection::Connection;
 
 /// Connections beyond the bound that are told so at once; further ones are just closed.
@@ -88,26 +87,12 @@ impl Listening {
 
 /// Serves TLS connections until the server stops; returns when the last of them has ended.
 pub(crate) async fn serve_tls(listening: Listening, listener: TcpListener, acceptor: TlsAcceptor) {
-    let stopping = listening.service.reached(Phase::Stopping);
-    tokio::pin!(stopping);
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => {
-                    if let Some(accepted) = listening.admit() {
-                        let peer = Peer::Network(address);
-                        connections.spawn(secure(listening.clone(), accepted, stream, peer, acceptor.clone()));
-                    }
-                }
-                Err(error) => super::pause_after_accept_error("native", &error).await,
-            },
-            Some(_) = connections.join_next() => {}
-            () = &mut stopping => break,
-        }
-    }
-    drop((listener, listening));
-    while connections.join_next().await.is_some() {}
+    let service = Arc::clone(&listening.service);
+    let begin = move |(stream, address)| {
+        let accepted = listening.admit()?;
+        Some(secure(listening.clone(), accepted, stream, Peer::Network(address), acceptor.clone()))
+    };
+    super::serve(&service, "native", move |context| listener.poll_accept(context), begin).await;
 }
 
 async fn secure(
@@ -125,25 +110,12 @@ async fn secure(
 
 /// Serves local connections until the server stops; returns when the last of them has ended.
 pub(crate) async fn serve_local(listening: Listening, listener: UnixListener) {
-    let stopping = listening.service.reached(Phase::Stopping);
-    tokio::pin!(stopping);
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    if let Some(accepted) = listening.admit() {
-                        connections.spawn(local(listening.clone(), accepted, stream));
-                    }
-                }
-                Err(error) => super::pause_after_accept_error("local", &error).await,
-            },
-            Some(_) = connections.join_next() => {}
-            () = &mut stopping => break,
-        }
-    }
-    drop((listener, listening));
-    while connections.join_next().await.is_some() {}
+    let service = Arc::clone(&listening.service);
+    let begin = move |(stream, _)| {
+        let accepted = listening.admit()?;
+        Some(local(listening.clone(), accepted, stream))
+    };
+    super::serve(&service, "local", move |context| listener.poll_accept(context), begin).await;
 }
 
 async fn local(listening: Listening, accepted: Accepted, stream: UnixStream) {

@@ -191,7 +191,7 @@ async fn pages(
     let too_late =
         || Error::new(ErrorKind::Unavailable, "the deadline passed before the stream was at its end");
     let stopped = || Error::new(ErrorKind::Unavailable, "cancelled before the stream was at its end");
-    let Work { mut asker, id, operation, cancel, mut step, .. } = work;
+    let Work { mut asker, id, operation, consistency, cancel, mut step, .. } = work;
     let mut checked = Instant::now();
     // As it was asked: its parts are no larger than that either.
     let mut asked = operation;
@@ -222,6 +222,7 @@ async fn pages(
             asker: asker.clone(),
             id: step_id(id, parts),
             operation: with_limit(asked.clone(), items),
+            consistency,
             deadline: page_deadline,
             cancel: Arc::clone(&cancel),
             step,

@@ -3,7 +3,7 @@
 use exacat_model::answer::QuotaInfo;
 use exacat_model::operation::Owner;
 use exacat_model::{Answer, ChecksumAlgorithm, Lfn, Operation, SeStatus};
-use exacat_wire::xrootd::numbers::SERVER_VERSION;
+use exacat_wire::xrootd::numbers::{SERVER_VERSION, request};
 
 use super::asked::{Asking, Outcome, Response, unexpected};
 
@@ -22,6 +22,20 @@ pub(super) fn config(asking: &Asking, names: &[&str]) -> String {
         other => other.to_owned(),
     };
     names.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// Why a request is not done, and what is to be done in its place.
+pub(super) fn not_done(number: u16) -> &'static str {
+    match number {
+        request::TRUNCATE => "what a file holds never changes: write a new file, and remove the old one",
+        request::PREPARE => {
+            "nothing is staged by the catalogue: open the file, and its storage element does that"
+        }
+        request::FATTR => "extended attributes are not kept: tags are, by `exacat tag`",
+        request::GPFILE => "a file is opened, and read or written where its bytes are",
+        request::BIND => "a session has one connection here: further ones are for the servers with the bytes",
+        _ => "nothing has to be signed here, so nothing that is signed is taken",
+    }
 }
 
 /// How many storage elements there are to write to. Of their space nothing is known.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use exacat_model::{AccountName, Answer, Error, ErrorKind, Lfn, Operation, OperationId};
+use exacat_model::{AccountName, Answer, Error, Lfn, Operation, OperationId};
 use exacat_wire::xrootd::numbers::error;
 use exacat_wire::xrootd::{Asked, Fields, Request, RequestHeader, StreamId, response};
 use tokio::sync::mpsc;
@@ -14,8 +14,9 @@ use super::client::by_token;
 use super::{Face, about, files, names};
 use crate::admission::{Bounded, Step};
 use crate::faces::errors;
-use crate::instruments::{OperationIndex, count};
-use crate::service::{Asker, Cancel, Work, items};
+use crate::instruments::count;
+use crate::randomness;
+use crate::service::{Asker, Cancel, Work};
 
 /// What tokens of ours begin with; envelopes, and tokens for others, do not.
 const TOKEN_PREFIX: &str = "exa_";
@@ -227,7 +228,7 @@ impl Asking {
                 let name = exacat_wire::xrootd::numbers::query::name(kind).unwrap_or("UNKNOWN");
                 unsupported(&format!("a query of the kind {name}"))
             }
-            Request::Unsupported => unsupported(header.name()),
+            Request::Unsupported => Err(Refusal::new(error::UNSUPPORTED, about::not_done(header.request))),
             // Only before a client is known, and then it is answered by the connection.
             Request::Protocol { .. } | Request::Login { .. } | Request::Auth(_) | Request::Unknown => {
                 Err(Refusal::new(error::INVALID_REQUEST, format!("{} makes no sense here", header.name())))
@@ -260,6 +261,13 @@ impl Asking {
         Ok(())
     }
 
+    /// If a file of this name is being written, whether it is whole shows in what is answered.
+    pub async fn written(&self, lfn: &Lfn) {
+        if let Some(uploads) = &self.with.face.uploads {
+            uploads.asked_for(lfn).await;
+        }
+    }
+
     /// Who asks.
     pub fn user(&self) -> &str {
         self.asker.caller.name().map_or("", |name| name.as_str())
@@ -276,29 +284,17 @@ impl Asking {
     }
 
     async fn asked(&self, operation: Operation, step: Step) -> exacat_model::Result<Answer> {
-        let service = &self.with.face.service;
-        let (index, items) = (OperationIndex::of(&operation), items(&operation));
-        let mut id = OperationId([0; 16]);
-        if operation.writes() {
-            getrandom::fill(&mut id.0).map_err(|error| {
-                Error::new(ErrorKind::Unavailable, format!("the system gives no random bytes: {error}"))
-            })?;
-        }
+        let id = if operation.writes() { randomness::operation_id()? } else { OperationId([0; 16]) };
         let work = Work {
             asker: self.asker.clone(),
             id,
             operation,
+            consistency: None,
             deadline: self.deadline,
             cancel: Arc::clone(&self.with.cancel),
             step,
         };
-        let began = Instant::now();
-        let mut told = None;
-        service.run(work, |outcome| told = Some(outcome)).await;
-        let outcome = told.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, "the server stops")));
-        let kind = outcome.as_ref().err().map(|error| error.kind);
-        service.ended(&self.asker, index, kind, 1, items, began.elapsed());
-        outcome
+        self.with.face.service.ask(work).await
     }
 
     /// The next page of a long answer; none at its end. `next` holds what is to be asked.

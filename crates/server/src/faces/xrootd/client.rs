@@ -2,7 +2,6 @@
 //! address that it comes from, or nobody.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use exacat_catalogue::Caller;
@@ -35,7 +34,7 @@ pub(super) struct Known {
 impl Known {
     async fn open(service: &Service, shown: Shown) -> Result<Self> {
         let caller = caller(service, &shown).await?;
-        Ok(Known { asker: asker(service, caller), checked: Instant::now(), shown })
+        Ok(Known { asker: service.asker(caller), checked: Instant::now(), shown })
     }
 
     /// By what it shows.
@@ -74,7 +73,7 @@ impl Known {
     pub async fn check_again(&mut self, service: &Service) -> Result<()> {
         let caller = caller(service, &self.shown).await?;
         if caller != *self.asker.caller {
-            self.asker = asker(service, caller);
+            self.asker = service.asker(caller);
         }
         self.checked = Instant::now();
         Ok(())
@@ -93,11 +92,7 @@ pub(super) fn is_trusted(face: &Face, peer: IpAddr) -> bool {
 
 /// Whoever shows this token, with one request.
 pub(super) async fn by_token(service: &Service, token: &str) -> Result<Asker> {
-    Ok(asker(service, service.catalogue.authenticate(token).await?))
-}
-
-fn asker(service: &Service, caller: Caller) -> Asker {
-    Asker { share: service.admission.user(caller.user(), caller.name()), caller: Arc::new(caller) }
+    Ok(service.asker(service.catalogue.authenticate(token).await?))
 }
 
 async fn caller(service: &Service, shown: &Shown) -> Result<Caller> {

@@ -21,7 +21,9 @@ use super::asked::{Conversation, Part, Refusal, answer, refuse};
 use super::client::{Known, is_trusted};
 use super::stream::Stream;
 use crate::admission::Bounded;
+use crate::faces::handshake;
 use crate::instruments::count;
+use crate::randomness;
 use crate::service::{Cancel, Phase};
 
 /// Bytes for which there is room before a read. A connection on which nothing happens holds these.
@@ -428,20 +430,11 @@ impl Connection {
             return Some(End::Closed);
         };
         let left = self.face.service.limits.handshake_time.saturating_sub(self.opened.elapsed());
-        match tokio::time::timeout(left, self.face.acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => {
-                self.stream = Stream::Secure(Box::new(stream));
-                None
-            }
-            Ok(Err(error)) => {
-                tracing::info!(peer = %self.peer, %error, "TLS handshake failed");
-                Some(End::Closed)
-            }
-            Err(_) => {
-                tracing::info!(peer = %self.peer, "TLS handshake took too long");
-                Some(End::Closed)
-            }
-        }
+        let Some(stream) = handshake(left, &self.face.acceptor, stream, &self.peer).await else {
+            return Some(End::Closed);
+        };
+        self.stream = Stream::Secure(Box::new(stream));
+        None
     }
 
     /// Lets in who needs to show nothing; tells others what they may show.
@@ -458,10 +451,7 @@ impl Connection {
             Err(error) => return self.not_let_in(stream, error),
         };
         let trusted = is_trusted(&self.face, peer);
-        let mut session = [0; 16];
-        if getrandom::fill(&mut session).is_err() {
-            return Some(End::Said("the system gives no random bytes"));
-        }
+        let Ok(session) = randomness::bytes() else { return Some(End::Said(randomness::NONE)) };
         let mut protocols = String::new();
         if self.stream.is_secure() {
             protocols.push_str(TOKENS);

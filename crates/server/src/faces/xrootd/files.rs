@@ -14,6 +14,7 @@ use exacat_wire::xrootd::path::escaped;
 use super::asked::{Asking, Outcome, Refusal, Response, unexpected};
 use super::names::stat_of;
 use super::targets::Target;
+use super::uploads::opening;
 use crate::envelopes::{Access, Subject, is_own_place};
 use crate::instruments::count;
 
@@ -21,6 +22,8 @@ use crate::instruments::count;
 const LFN_FIELD: &str = "exacat.lfn";
 /// The field with the numbers of the storage elements that a client was sent to.
 const SES_FIELD: &str = "exacat.ses";
+/// The field with the storage element that a client wants to read from, or to write to.
+pub(super) const SE_FIELD: &str = "exacat.se";
 /// The field that says which checksum is wanted.
 const CHECKSUM_FIELD: &str = "cks.type";
 /// What a client says in `triedrc` of a host that has not the file: that tells nothing of the others there.
@@ -45,6 +48,7 @@ fn named(name: &str) -> Option<ChecksumAlgorithm> {
 pub(super) async fn checksum(asking: &Asking, lfn: Lfn, asked: &Asked<'_>) -> Outcome {
     let algorithm = wanted(asked)?;
     let is_named = asked.fields.get(CHECKSUM_FIELD).is_some();
+    asking.written(&lfn).await;
     let stat = stat_of(asking, lfn, true).await?;
     let Some(file) = stat.entry.file() else {
         return Err(not_a_file(&stat.lfn, stat.entry.kind()));
@@ -112,17 +116,9 @@ fn none_left(whereis: &Whereis, lfn: &Lfn) -> Refusal {
     Refusal::new(error::NO_REPLICAS, format!("{lfn}: {why}"))
 }
 
-/// Opens a file: sends the client to the best replica that it was not sent to already.
-pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcome {
-    if how & options::WRITING != 0 {
-        return Err(Refusal::new(
-            error::UNSUPPORTED,
-            "files are not written by this protocol: nobody would tell the catalogue when they are whole. Upload with \
-             alien.py, or write to a storage element and register the file with `exacat register`",
-        ));
-    }
+/// Which file is asked for, and the storage elements that the client was sent to for it, if it comes back from those.
+pub(super) fn asked_again(asking: &Asking, asked: &Asked<'_>) -> Outcome<(Lfn, Vec<SeNumber>)> {
     let with = &asking.with;
-    let counts = &with.face.service.instruments.counts;
     let came_back = asked.fields.tried().next().is_some();
     let given = asked.fields.values(LFN_FIELD).next().filter(|_| came_back);
     let lfn = match given {
@@ -131,7 +127,7 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
     };
     let mut tried: Vec<SeNumber> = Vec::new();
     if came_back {
-        count(&counts.xrootd_retried);
+        count(&with.face.service.instruments.counts.xrootd_retried);
         let numbers = asked.fields.values(SES_FIELD).filter_map(|number| number.parse().ok());
         tried.extend(numbers.map(SeNumber));
         let why = asked.fields.values("triedrc").last();
@@ -141,6 +137,29 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
             with.face.places.failed(*last, with.peer);
         }
     }
+    Ok((lfn, tried))
+}
+
+/// The fields by which a client that comes back is understood.
+pub(super) fn sent_to(tried: &[SeNumber], lfn: &Lfn) -> String {
+    format!("{}&{LFN_FIELD}={}", ses_field(tried), escaped(lfn.as_str()))
+}
+
+fn ses_field(tried: &[SeNumber]) -> String {
+    let tried: Vec<String> = tried.iter().map(|number| number.0.to_string()).collect();
+    format!("{SES_FIELD}={}", tried.join(","))
+}
+
+/// Opens a file: sends the client to the best replica that it was not sent to already.
+pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcome {
+    if how & options::WRITING != 0 {
+        return opening::open(asking, how, asked).await;
+    }
+    let with = &asking.with;
+    let counts = &with.face.service.instruments.counts;
+    let came_back = asked.fields.tried().next().is_some();
+    let (lfn, mut tried) = asked_again(asking, asked)?;
+    asking.written(&lfn).await;
     let whereis = match places(asking, lfn.clone()).await? {
         Ok(whereis) => whereis,
         Err(error) if error.kind == ErrorKind::NotFile => {
@@ -158,7 +177,11 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
         true => asked.fields.tried().any(|host| host == offer.target.host),
         false => tried.contains(&offer.se.number),
     };
-    let Some(offer) = offers(asking, &whereis).into_iter().find(|offer| !was_tried(offer)) else {
+    // Who says from where it wants to read gets that or nothing.
+    let only = asked.fields.values(SE_FIELD).next();
+    let is_meant = |offer: &Offer<'_>| only.as_ref().is_none_or(|name| offer.se.name.as_str() == name);
+    let offers = offers(asking, &whereis);
+    let Some(offer) = offers.into_iter().find(|offer| is_meant(offer) && !was_tried(offer)) else {
         return Err(none_left(&whereis, &lfn));
     };
     tried.push(offer.se.number);
@@ -194,8 +217,7 @@ async fn name_of(asking: &Asking, guid: Guid) -> Outcome<Option<Lfn>> {
 }
 
 fn redirect(asking: &Asking, lfn: &Lfn, whereis: &Whereis, offer: &Offer<'_>, tried: &[SeNumber]) -> Outcome {
-    let tried: Vec<String> = tried.iter().map(|number| number.0.to_string()).collect();
-    let mut fields = format!("{SES_FIELD}={}", tried.join(","));
+    let mut fields = ses_field(tried);
     if is_own_place(offer.pfn, &offer.se.prefix, whereis.guid) {
         let subject = Subject {
             lfn,

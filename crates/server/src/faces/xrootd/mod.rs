@@ -2,7 +2,8 @@
 //! `docs/compat/xrootd.md` says what of it there is, and how clients are configured.
 //!
 //! [`connection`] holds the conversation of one client, [`client`] is who it is, [`asked`] carries requests out: those about
-//! names in [`names`], those about files in [`files`], those about the server in [`about`].
+//! names in [`names`], those about files in [`files`], those about the server in [`about`]; [`uploads`] looks after files that are
+//! being written.
 
 mod about;
 mod asked;
@@ -13,23 +14,27 @@ mod keys;
 mod names;
 mod stream;
 mod targets;
+mod uploads;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use exacat_model::Result;
+use exacat_store::Clock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::directory::DataDirectory;
 use crate::envelopes::Envelopes;
 use crate::instruments::count;
 use crate::places::Places;
-use crate::service::{Phase, Service};
+use crate::service::Service;
 use crate::settings::XrootdSettings;
 use connection::Connection;
 use stream::Stream;
+use uploads::Uploads;
 
 /// The first byte of a client that begins with TLS: one of HTTPS, for clients of XRootD say something before.
 const TLS_FIRST: u8 = 0x16;
@@ -41,59 +46,55 @@ pub(crate) struct Face {
     envelopes: Arc<Envelopes>,
     places: Arc<Places>,
     acceptor: TlsAcceptor,
+    /// None of a catalogue to which nothing is written.
+    uploads: Option<Arc<Uploads>>,
 }
 
 impl Face {
-    /// The face, with what it needs.
-    pub fn new(
+    /// The face, with what it needs; what is being written is kept in the data directory.
+    pub fn open(
         service: Arc<Service>,
+        clock: Arc<dyn Clock>,
         settings: XrootdSettings,
         envelopes: Arc<Envelopes>,
         places: Arc<Places>,
         acceptor: TlsAcceptor,
-    ) -> Arc<Self> {
-        Arc::new(Face { service, settings, envelopes, places, acceptor })
+        directory: &DataDirectory,
+    ) -> Result<Arc<Self>> {
+        let uploads = match service.catalogue.store().read_only() {
+            Some(_) => None,
+            None => {
+                let (service, envelopes) = (Arc::clone(&service), Arc::clone(&envelopes));
+                Some(Uploads::open(service, envelopes, clock, directory.uploads()?)?)
+            }
+        };
+        Ok(Arc::new(Face { service, settings, envelopes, places, acceptor, uploads }))
     }
 }
 
 /// Serves connections until the server stops; returns when the last of them has ended.
 pub(crate) async fn serve(face: Arc<Face>, listener: TcpListener, alive: mpsc::Sender<()>) {
-    let stopping = face.service.reached(Phase::Stopping);
-    tokio::pin!(stopping);
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => {
-                    let counts = &face.service.instruments.counts;
-                    let Some(held) = face.service.admission.connections.take(1) else {
-                        // The client takes it for a server that is down, and comes again.
-                        count(&counts.connections_refused);
-                        continue;
-                    };
-                    count(&counts.connections_accepted);
-                    let (face, alive) = (Arc::clone(&face), alive.clone());
-                    connections.spawn(async move {
-                        begin(face, stream, address).await;
-                        drop((held, alive));
-                    });
-                }
-                Err(error) => super::pause_after_accept_error("xrootd", &error).await,
-            },
-            Some(_) = connections.join_next() => {}
-            () = &mut stopping => break,
-        }
+    let service = Arc::clone(&face.service);
+    let looking = face.uploads.as_ref().map(|uploads| tokio::spawn(Arc::clone(uploads).work(alive.clone())));
+    let begin = move |(stream, address)| {
+        let held = super::admitted(&face.service)?;
+        let (face, alive) = (Arc::clone(&face), alive.clone());
+        Some(async move {
+            converse(face, stream, address).await;
+            drop((held, alive));
+        })
+    };
+    super::serve(&service, "xrootd", move |context| listener.poll_accept(context), begin).await;
+    if let Some(looking) = looking {
+        // It ends by itself when the server stops.
+        let _ = looking.await;
     }
-    drop((listener, alive));
-    while connections.join_next().await.is_some() {}
 }
 
 /// Looks who it is: a client of XRootD, or somebody who wants the keys of envelopes.
-async fn begin(face: Arc<Face>, stream: TcpStream, peer: SocketAddr) {
+async fn converse(face: Arc<Face>, stream: TcpStream, peer: SocketAddr) {
     let opened = Instant::now();
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "no TCP_NODELAY");
-    }
+    super::without_delay(&stream, &peer);
     let mut first = [0];
     let looked = tokio::time::timeout(face.service.limits.handshake_time, stream.peek(&mut first)).await;
     match (looked, first) {

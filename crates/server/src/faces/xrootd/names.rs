@@ -68,6 +68,7 @@ pub(super) async fn stat_of(asking: &Asking, lfn: Lfn, follow: bool) -> Outcome<
 }
 
 pub(super) async fn stat(asking: &Asking, lfn: Lfn) -> Outcome {
+    asking.written(&lfn).await;
     let stat = stat_of(asking, lfn, true).await?;
     Ok(Response::Text(told(&stat).to_string()))
 }

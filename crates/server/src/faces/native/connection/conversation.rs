@@ -6,7 +6,7 @@ use std::time::Instant;
 use exacat_model::{Error, ErrorKind};
 use exacat_wire::native::{
     Authenticate, Frame, FrameError, Hello, HelloAck, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, RawFrame,
-    encode_authenticated, encode_error, encode_hello_ack, encode_pong,
+    encode_authenticated, encode_error, encode_hello_ack, encode_pong, features,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -128,6 +128,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return;
             }
         };
+        let says_consistency = match &frame {
+            Frame::Request(asked) => asked.options.consistency.is_some(),
+            Frame::Batch(batch) => batch.consistency.is_some(),
+            _ => false,
+        };
+        if says_consistency && self.features & features::CONSISTENCY == 0 {
+            count(&self.service.instruments.counts.frames_refused);
+            let why = "a consistency is said, and the feature for it is not in force on this connection";
+            return self.refuse(Error::invalid(why));
+        }
         match (&self.stage, frame) {
             (Stage::Hello, Frame::Hello(hello)) => self.take_hello(&hello),
             (Stage::Authenticate, Frame::Authenticate(authenticate)) => {
@@ -177,11 +187,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return;
         };
         tracing::debug!(peer = %self.peer, client = hello.client, version, "hello");
+        self.features = hello.common_features();
         let limits = &self.service.limits;
         let saturated = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         let ack = HelloAck {
             version,
-            features: 0,
+            features: self.features,
             limits: exacat_wire::native::Limits {
                 frame_bytes_max: saturated(limits.frame_bytes_max),
                 requests_in_flight_max: saturated(limits.requests_per_connection_max),

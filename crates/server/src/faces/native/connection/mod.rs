@@ -92,6 +92,8 @@ pub(super) struct Connection<S> {
     stream: S,
     peer: Peer,
     stage: Stage,
+    /// Those of the protocol that are in force.
+    features: u64,
     closing: Closing,
     decoder: FrameDecoder,
     /// Whole frames may be waiting in the decoder.
@@ -151,6 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             stream,
             peer,
             stage: Stage::Hello,
+            features: 0,
             closing: Closing::No,
             decoder: FrameDecoder::new(),
             backlog: false,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exacat_model::{Error, ErrorKind, Operation, OperationId};
+use exacat_model::{Consistency, Error, ErrorKind, Operation, OperationId};
 use exacat_wire::native::{Batch, BatchItem, Request, encode_error};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
@@ -15,6 +15,13 @@ use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
 use crate::faces::native::tasks::{self, Job};
 use crate::instruments::OperationIndex;
 use crate::service::{Cancel, Work, items};
+
+/// An operation, and what goes with it.
+struct Asked {
+    operation: Operation,
+    id: OperationId,
+    consistency: Option<Consistency>,
+}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes a request among those in flight, if there is room.
@@ -97,7 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.make_room(lookups, &operation, received);
         }
         if quick && self.may_gather(request) {
-            match lookups.gather(operation, target) {
+            match lookups.gather(operation, options.consistency, target) {
                 Gathered::Yes => return,
                 Gathered::No(back) => (operation, target) = *back,
             }
@@ -117,7 +124,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let id = options.operation_id.unwrap_or(NO_ID);
         let deadline = self.deadline(received, options.deadline_ms);
         match credit {
-            None => self.begin(target, operation, id, deadline, received, cancel),
+            None => {
+                let asked = Asked { operation, id, consistency: options.consistency };
+                self.begin(target, asked, deadline, received, cancel);
+            }
             Some(credit) => {
                 let held = self.streams.take(1).zip(self.service.admission.streams.take(1));
                 let Some(held) = held else {
@@ -128,7 +138,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return;
                 };
                 let deadline = options.deadline_ms.map(|_| deadline);
-                if let Some(job) = self.job(target, operation, id, received, received, cancel) {
+                let asked = Asked { operation, id, consistency: options.consistency };
+                if let Some(job) = self.job(target, asked, received, received, cancel) {
                     tokio::spawn(tasks::stream(job, request, credit, deadline, held));
                 }
             }
@@ -143,7 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         received: Instant,
         lookups: &mut Lookups,
     ) {
-        let Batch { deadline_ms, items } = batch;
+        let Batch { deadline_ms, consistency, items } = batch;
         let deadline = self.deadline(received, deadline_ms);
         let in_progress = BatchInProgress::new(request, items.len());
         let all_quick = items.iter().all(|item| self.is_quick(&item.operation, deadline_ms));
@@ -164,14 +175,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let mut operation = operation;
             if self.is_quick(&operation, deadline_ms) {
                 self.make_room(lookups, &operation, received);
-                match lookups.gather(operation, target) {
+                match lookups.gather(operation, consistency, target) {
                     Gathered::Yes => continue,
                     Gathered::No(back) => (operation, target) = *back,
                 }
             }
             let id = operation_id.unwrap_or(NO_ID);
             let cancel = cancel.clone().unwrap_or_default();
-            self.begin(target, operation, id, deadline, received, cancel);
+            let asked = Asked { operation, id, consistency };
+            self.begin(target, asked, deadline, received, cancel);
         }
     }
 
@@ -187,12 +199,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn job(
         &mut self,
         target: Target,
-        operation: Operation,
-        id: OperationId,
+        asked: Asked,
         deadline: Instant,
         received: Instant,
         cancel: Arc<Cancel>,
     ) -> Option<Job> {
+        let Asked { operation, id, consistency } = asked;
         let Stage::Open(session) = &self.stage else {
             return None;
         };
@@ -207,7 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match self.service.admit(&asker, 1) {
             Ok(held) => Some(Job {
                 waiting,
-                work: Work { asker, id, operation, deadline, cancel, step: Step::First },
+                work: Work { asker, id, operation, consistency, deadline, cancel, step: Step::First },
                 rooms: self.rooms.clone(),
                 held,
                 alive: self.alive.clone(),
@@ -222,14 +234,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn begin(
         &mut self,
         target: Target,
-        operation: Operation,
-        id: OperationId,
+        asked: Asked,
         deadline: Instant,
         received: Instant,
         cancel: Arc<Cancel>,
     ) {
-        let goes_together = tasks::goes_together(&operation);
-        let Some(job) = self.job(target, operation, id, deadline, received, cancel) else { return };
+        let goes_together = tasks::goes_together(&asked.operation);
+        let Some(job) = self.job(target, asked, deadline, received, cancel) else { return };
         if goes_together {
             self.together.push(job);
             if self.together.len() >= tasks::TOGETHER_MAX {

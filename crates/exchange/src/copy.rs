@@ -1,0 +1,181 @@
+//! A whole catalogue copied into another store: its history, change by change, so that everything in it is as it was - numbers, revisions,
+//! times, trash, bookings, queues, tokens, what requests came to.
+//!
+//! A copy that was cut off goes on where it ended, for the other catalogue's last change says how far it came. What has another
+//! history is never touched. Afterwards [`compare`] proves that both hold the same.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exacat_model::limits::PAGE_ITEMS_MAX;
+use exacat_model::{
+    Booking, Change, Deletion, Error as ModelError, ErrorKind, Lfn, RecordKey, RecordKind, Revision,
+    TrashItem,
+};
+use exacat_store::{Page, RecordEntry, Store};
+
+use crate::digest::{Digest, digest};
+use crate::error::Error;
+use crate::limits::CHANGES_OF_A_PIECE;
+use crate::local::Asked;
+use crate::progress::Progress;
+
+/// What was copied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyReport {
+    /// Changes that were there before: an attempt that was cut off.
+    pub before: u64,
+    /// Changes copied now.
+    pub changes: u64,
+    /// The last one.
+    pub revision: Revision,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// What both catalogues hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Same {
+    /// Of all that is in the tree.
+    pub digest: Digest,
+    /// Entries in the tree.
+    pub entries: u64,
+    /// Records, items of the trash and of deletion queues, bookings.
+    pub others: u64,
+}
+
+fn conflict(what: String) -> Error {
+    Error::Catalogue(ModelError::new(ErrorKind::Conflict, what))
+}
+
+/// Copies what follows the last change of `target` into it, which `take` does. Nobody may change `target` meanwhile; what comes into `source`
+/// after the beginning is left for another run.
+pub async fn copy(
+    source: &dyn Store,
+    target: &dyn Store,
+    mut take: impl AsyncFnMut(Vec<Change>) -> Result<(), ModelError>,
+    mut progress: impl FnMut(&Progress),
+) -> Result<CopyReport, Error> {
+    let started = Instant::now();
+    let (end, before) = (source.revision().await?, target.revision().await?);
+    is_continued(source, target, end, before).await?;
+    let mut done = before;
+    while done < end {
+        let left = usize::try_from(end.0 - done.0).unwrap_or(usize::MAX);
+        let page = source.changes(done, CHANGES_OF_A_PIECE.min(left)).await?;
+        match page.changes.first() {
+            Some(first) if first.revision.0 == done.0 + 1 => {}
+            _ => {
+                return Err(conflict(format!(
+                    "the history of what is copied is not kept from change {} on, only from {}: a copy needs all of it",
+                    done.0 + 1,
+                    page.oldest.0
+                )));
+            }
+        }
+        let last = page.changes.last().map_or(done, |last| last.revision);
+        take(page.changes).await?;
+        done = last;
+        progress(&Progress {
+            rows: done.0,
+            rows_now: done.0 - before.0,
+            rows_total: Some(end.0),
+            elapsed: started.elapsed(),
+            ..Progress::default()
+        });
+    }
+    Ok(CopyReport {
+        before: before.0,
+        changes: done.0 - before.0,
+        revision: done,
+        elapsed: started.elapsed(),
+    })
+}
+
+/// Is the target's history the beginning of the source's? Its last change tells: no two catalogues have the same by chance, for each has the
+/// id of its request.
+async fn is_continued(
+    source: &dyn Store,
+    target: &dyn Store,
+    end: Revision,
+    before: Revision,
+) -> Result<(), Error> {
+    if before == Revision(0) {
+        return Ok(());
+    }
+    let last = async |store: &dyn Store| store.changes(Revision(before.0 - 1), 1).await;
+    let there = last(target).await?.changes;
+    if before <= end && !there.is_empty() && last(source).await?.changes == there {
+        return Ok(());
+    }
+    Err(conflict(format!(
+        "the catalogue to copy into has {} changes that are not those of what is copied: give a new one, or one that a copy from here was begun into",
+        before.0
+    )))
+}
+
+/// Proves that two catalogues hold the same: everything in the tree by its digest, the rest item by item. Nobody may change them
+/// meanwhile.
+pub async fn compare(
+    source: &Arc<dyn Store>,
+    target: &Arc<dyn Store>,
+    mut progress: impl FnMut(&Progress) + Send,
+) -> Result<Same, Error> {
+    let (here, there) = (source.revision().await?, target.revision().await?);
+    if here != there {
+        return Err(conflict(format!("the last change of one is {}, that of the other {}", here.0, there.0)));
+    }
+    let mut others = 0;
+    for kind in RecordKind::ALL {
+        let page = async |store: &Arc<dyn Store>, after| store.records(kind, after, PAGE_ITEMS_MAX).await;
+        others += same("records", source, target, page, |entry: &RecordEntry| entry.key).await?;
+    }
+    let page = async |store: &Arc<dyn Store>, after| store.trash(after, PAGE_ITEMS_MAX).await;
+    others += same("items of the trash", source, target, page, |item: &TrashItem| item.id).await?;
+    let page = async |store: &Arc<dyn Store>, after| store.bookings(after, PAGE_ITEMS_MAX).await;
+    others += same("bookings", source, target, page, |booking: &Booking| booking.guid).await?;
+    let mut after = None;
+    loop {
+        let ses = source.records(RecordKind::Se, after, PAGE_ITEMS_MAX).await?;
+        for entry in &ses.items {
+            let RecordKey::Se(se) = entry.key else { continue };
+            let page = async |store: &Arc<dyn Store>, after| store.deletions(se, after, PAGE_ITEMS_MAX).await;
+            others += same("deletions", source, target, page, |deletion: &Deletion| deletion.id).await?;
+        }
+        after = ses.items.last().map(|entry: &RecordEntry| entry.key);
+        if !ses.more {
+            break;
+        }
+    }
+    let here = digest(&*Asked::open(source).await?, &Lfn::root(), |_| Ok(()), &mut progress).await?.root;
+    let there = digest(&*Asked::open(target).await?, &Lfn::root(), |_| Ok(()), &mut progress).await?.root;
+    if here != there {
+        return Err(conflict(format!(
+            "the digest of one is {}, that of the other {}",
+            here.whole, there.whole
+        )));
+    }
+    Ok(Same { digest: here.whole, entries: here.entries, others })
+}
+
+/// Compares two listings page by page: how many items they have.
+async fn same<T: PartialEq, K: Copy>(
+    what: &str,
+    source: &Arc<dyn Store>,
+    target: &Arc<dyn Store>,
+    page: impl AsyncFn(&Arc<dyn Store>, Option<K>) -> Result<Page<T>, ModelError>,
+    key: impl Fn(&T) -> K,
+) -> Result<u64, Error> {
+    let (mut after, mut count) = (None, 0);
+    loop {
+        let (here, there) = (page(source, after).await?, page(target, after).await?);
+        if here != there {
+            return Err(conflict(format!("{what} differ, after the first {count}")));
+        }
+        count += here.items.len() as u64;
+        after = here.items.last().map(&key);
+        if !here.more {
+            return Ok(count);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Files that are being written, as they are kept in the data directory: what a server was told of before it was stopped, it
+//! looks after when it is started again.
+
+use std::path::PathBuf;
+
+use exacat_model::{
+    AccountName, Checksums, Error, ErrorKind, Guid, Lfn, OperationId, Result, SeName, TimeMs,
+};
+use serde_json::{Value, json};
+
+use crate::directory::{failed, read, remove, write_private};
+
+/// One replica that somebody was sent to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::faces::xrootd) struct Written {
+    pub guid: Guid,
+    pub lfn: Lfn,
+    pub se: SeName,
+    pub pfn: String,
+    /// Whose booking it is.
+    pub owner: AccountName,
+    pub size: u64,
+    /// Those that were booked.
+    pub checksums: Checksums,
+    pub expires: TimeMs,
+    /// Of the commit, whenever it comes to that, and however often it is tried.
+    pub commit: OperationId,
+}
+
+impl Written {
+    fn told(&self) -> Value {
+        json!({
+            "guid": self.guid.to_string(),
+            "lfn": self.lfn.as_str(),
+            "se": self.se.as_str(),
+            "pfn": self.pfn,
+            "owner": self.owner.as_str(),
+            "size": self.size,
+            "checksums": self.checksums.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "expires": self.expires.0,
+            "commit": Guid(self.commit.0).to_string(),
+        })
+    }
+
+    fn of(value: &Value) -> Result<Self> {
+        let missing = |name: &str| Error::invalid(format!("there is no {name}"));
+        let text = |name: &str| value[name].as_str().ok_or_else(|| missing(name));
+        let number = |name: &str| value[name].as_u64().ok_or_else(|| missing(name));
+        let mut checksums = Checksums::none();
+        for one in value["checksums"].as_array().ok_or_else(|| missing("checksums"))? {
+            checksums.add(exacat_model::Checksum::parse(one.as_str().unwrap_or_default())?)?;
+        }
+        Ok(Written {
+            guid: Guid::parse(text("guid")?)?,
+            lfn: Lfn::parse(text("lfn")?)?,
+            se: SeName::parse(text("se")?)?,
+            pfn: text("pfn")?.to_owned(),
+            owner: AccountName::parse(text("owner")?)?,
+            size: number("size")?,
+            checksums,
+            expires: TimeMs(number("expires")?),
+            commit: OperationId(Guid::parse(text("commit")?)?.0),
+        })
+    }
+}
+
+/// Where they are kept: a file for each.
+pub(super) struct Kept {
+    place: PathBuf,
+}
+
+impl Kept {
+    pub fn at(place: PathBuf) -> Self {
+        Kept { place }
+    }
+
+    fn path(&self, guid: Guid) -> PathBuf {
+        self.place.join(format!("{guid}{ENDING}"))
+    }
+
+    /// Keeps one, in place of another of the same GUID.
+    pub fn put(&self, written: &Written) -> Result<()> {
+        write_private(&self.path(written.guid), format!("{:#}\n", written.told()).as_bytes())
+    }
+
+    /// Forgets one; it need not be there.
+    pub fn forget(&self, guid: Guid) -> Result<()> {
+        remove(&self.path(guid))
+    }
+
+    /// All that are kept.
+    pub fn all(&self) -> Result<Vec<Written>> {
+        let files = std::fs::read_dir(&self.place).map_err(|error| failed("list", &self.place, &error))?;
+        let mut all = Vec::new();
+        for file in files {
+            let path = file.map_err(|error| failed("list", &self.place, &error))?.path();
+            if !path.to_string_lossy().ends_with(ENDING) {
+                continue;
+            }
+            let Some(text) = read(&path)? else { continue };
+            let bad = |why: String| Error::new(ErrorKind::Corrupt, format!("{}: {why}", path.display()));
+            let value = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+            all.push(Written::of(&value).map_err(|error| bad(error.message))?);
+        }
+        Ok(all)
+    }
+}
+
+/// What the files' names end in.
+const ENDING: &str = ".json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_the_same_after_a_restart() {
+        let place = tempfile::tempdir().unwrap();
+        let kept = Kept::at(place.path().to_owned());
+        let mut written = Written {
+            guid: Guid::parse("5d9a8f1e-5607-11ee-90f9-6c02e09897e9").unwrap(),
+            lfn: Lfn::parse("/a/b \"c\" ż").unwrap(),
+            se: SeName::parse("A::B::C").unwrap(),
+            pfn: "root://h//data/x?y=z".to_owned(),
+            owner: AccountName::parse("jdoe").unwrap(),
+            size: u64::MAX,
+            checksums: Checksums::one(exacat_model::Checksum::parse("adler32:e222ea89").unwrap()),
+            expires: TimeMs(5),
+            commit: OperationId([7; 16]),
+        };
+        kept.put(&written).unwrap();
+        assert_eq!(kept.all().unwrap(), [written.clone()]);
+        written.se = SeName::parse("A::B::D").unwrap();
+        kept.put(&written).unwrap();
+        assert_eq!(kept.all().unwrap(), [written.clone()]);
+        std::fs::write(place.path().join("x.json"), "{}").unwrap();
+        assert_eq!(kept.all().unwrap_err().kind, ErrorKind::Corrupt);
+        std::fs::remove_file(place.path().join("x.json")).unwrap();
+        kept.forget(written.guid).unwrap();
+        kept.forget(written.guid).unwrap();
+        assert!(kept.all().unwrap().is_empty());
+    }
+}

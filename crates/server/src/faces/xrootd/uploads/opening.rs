@@ -1,0 +1,202 @@
+//! A file is opened for writing: it is booked, and the client is sent to the storage element that was chosen.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use exacat_model::answer::{Upload, UploadTarget};
+use exacat_model::operation::SeChoice;
+use exacat_model::{
+    AccountName, Answer, Checksum, Checksums, ErrorKind, Guid, Lfn, Operation, SeName, SeNumber,
+};
+use exacat_wire::xrootd::Asked;
+use exacat_wire::xrootd::numbers::{error, open as options};
+
+use super::Written;
+use crate::envelopes::{Access, Subject, is_own_place};
+use crate::faces::xrootd::asked::{Asking, Outcome, Refusal, Response, unexpected};
+use crate::faces::xrootd::files::{self, SE_FIELD};
+use crate::faces::xrootd::targets::Target;
+use crate::instruments::count;
+use crate::randomness;
+
+/// The field with the bytes that the file will have, as clients send it.
+const SIZE_FIELD: &str = "oss.asize";
+/// The field with the identity of the file: of one that is there, to add a replica to it; of one that was booked, to book it
+/// elsewhere; or chosen by the client.
+const GUID_FIELD: &str = "exacat.guid";
+/// The field with checksums that the file will have.
+const CHECKSUM_FIELD: &str = "exacat.checksum";
+/// The field with storage elements not to write to,
+const NOT_SE_FIELD: &str = "exacat.not";
+/// with the quality of service that the one that is chosen should have,
+const QOS_FIELD: &str = "exacat.qos";
+/// and with the site that it should be near to.
+const SITE_FIELD: &str = "exacat.site";
+/// Storage elements tried for one that clients of this protocol can write to.
+const CHOICES_MAX: usize = 16;
+
+/// What is asked for.
+struct Wish {
+    lfn: Lfn,
+    size: u64,
+    guid: Option<Guid>,
+    checksums: Checksums,
+    choice: SeChoice,
+    /// Storage elements that the client was sent to and came back from.
+    tried: Vec<SeNumber>,
+}
+
+impl Wish {
+    fn of(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcome<Self> {
+        if how & (options::NEW | options::DELETE) == 0 {
+            return Err(Refusal::new(
+                error::UNSUPPORTED,
+                "what a file holds never changes: write a new file (xrdcp does), it is not opened for changes",
+            ));
+        }
+        let (lfn, tried) = files::asked_again(asking, asked)?;
+        let fields = asked.fields;
+        let names = |field: &str| -> Outcome<Vec<SeName>> {
+            Ok(fields.values(field).map(|name| SeName::parse(&name)).collect::<Result<_, _>>()?)
+        };
+        let size = fields.values(SIZE_FIELD).next().and_then(|size| size.parse().ok()).ok_or_else(|| {
+            Refusal::new(
+                error::ARG_MISSING,
+                format!(
+                    "say how many bytes it will have, as xrdcp and gfal-copy do: {lfn}?{SIZE_FIELD}=BYTES"
+                ),
+            )
+        })?;
+        let mut checksums = Checksums::none();
+        for text in fields.values(CHECKSUM_FIELD) {
+            checksums.add(Checksum::parse(&text)?)?;
+        }
+        let guid = fields.values(GUID_FIELD).next().map(|guid| Guid::parse(&guid)).transpose()?;
+        let qos = fields.values(QOS_FIELD).next().map(|label| AccountName::parse(&label)).transpose()?;
+        let choice = SeChoice {
+            wanted: names(SE_FIELD)?.into_iter().take(1).collect(),
+            qos: qos.map(|label| (label, 1)).into_iter().collect(),
+            excluded: names(NOT_SE_FIELD)?,
+            site: match fields.values(SITE_FIELD).next() {
+                Some(site) => Some(AccountName::parse(&site)?),
+                None => asking.with.site.clone(),
+            },
+        };
+        let choice =
+            SeChoice { qos: if choice.wanted.is_empty() { choice.qos } else { Vec::new() }, ..choice };
+        Ok(Wish { lfn, size, guid, checksums, choice, tried })
+    }
+}
+
+/// Opens a file for writing.
+pub(in crate::faces::xrootd) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcome {
+    let face = &asking.with.face;
+    let Some(uploads) = &face.uploads else {
+        return Err(Refusal::new(error::READ_ONLY, "this is a snapshot: nothing can be written"));
+    };
+    let wish = Wish::of(asking, how, asked)?;
+    uploads.check_room()?;
+    let (upload, target) = booked(asking, &wish).await?;
+    let se = face.service.catalogue.storage_element(&target.se).ok_or_else(unexpected)?;
+    let booking = &upload.booking;
+    let subject = Subject {
+        lfn: &booking.lfn,
+        guid: booking.guid,
+        se: &target.se,
+        pfn: &target.pfn,
+        size: booking.size,
+        md5: None,
+    };
+    let envelope = face.envelopes.seal(asking.user(), Access::Write, &subject)?;
+    let written = Written {
+        guid: booking.guid,
+        lfn: booking.lfn.clone(),
+        se: target.se.clone(),
+        pfn: target.pfn.clone(),
+        owner: upload.owner.clone(),
+        size: booking.size,
+        checksums: booking.checksums.clone(),
+        expires: booking.expires,
+        commit: randomness::operation_id()?,
+    };
+    uploads.add(written).await?;
+    count(&face.service.instruments.counts.xrootd_redirects);
+    let mut tried = wish.tried;
+    tried.push(se.number);
+    let fields = format!(
+        "{}&{GUID_FIELD}={}&authz=Bearer%20{envelope}",
+        files::sent_to(&tried, &booking.lfn),
+        booking.guid
+    );
+    let place = Target::parse(&target.pfn).ok_or_else(unexpected)?;
+    Ok(Response::Url(place.url(&fields)))
+}
+
+/// Books it where clients of this protocol can write.
+async fn booked(asking: &Asking, wish: &Wish) -> Outcome<(Upload, UploadTarget)> {
+    let face = &asking.with.face;
+    let named = |number: &SeNumber| {
+        face.service.catalogue.storage_element_numbered(*number).map(|se| se.name.clone())
+    };
+    let mut never: BTreeSet<SeName> = wish.choice.excluded.iter().cloned().collect();
+    never.extend(wish.tried.iter().filter_map(named));
+    let ses = face.service.catalogue.storage_elements();
+    never.extend(
+        ses.iter()
+            .filter(|se| !se.prefix.is_empty() && Target::parse(&format!("{}/x", se.prefix)).is_none())
+            .map(|se| se.name.clone()),
+    );
+    // One at which others met with failure of late is better than none.
+    let doubtful: BTreeSet<SeName> =
+        ses.iter().filter(|se| face.places.is_doubtful(se.number)).map(|se| se.name.clone()).collect();
+    let mut careful = wish.choice.wanted.is_empty() && !doubtful.is_empty();
+    let mut guid = wish.guid;
+    for _ in 0..CHOICES_MAX {
+        let excluded =
+            if careful { never.union(&doubtful).cloned().collect() } else { never.iter().cloned().collect() };
+        // Where the client was sent first it was wanted; it came back.
+        let wanted = wish.choice.wanted.iter().filter(|name| !never.contains(*name)).cloned().collect();
+        let book = Operation::UploadBook {
+            lfn: wish.lfn.clone(),
+            guid,
+            size: wish.size,
+            checksums: wish.checksums.clone(),
+            job: None,
+            choice: SeChoice {
+                wanted,
+                qos: wish.choice.qos.clone(),
+                excluded,
+                site: wish.choice.site.clone(),
+            },
+            lifetime_seconds: None,
+        };
+        let upload = match asking.ask(book).await {
+            Ok(Answer::Upload(upload)) => upload,
+            Ok(_) => return Err(unexpected()),
+            Err(error) if error.kind == ErrorKind::Unavailable && careful => {
+                careful = false;
+                continue;
+            }
+            Err(error) if error.kind == ErrorKind::Exists && guid.is_none() => {
+                return Err(Refusal::new(
+                    error::IT_EXISTS,
+                    format!(
+                        "{} exists, and nothing is written over: remove it first, or give its GUID \
+                         (?{GUID_FIELD}=GUID) to add a replica to it",
+                        wish.lfn
+                    ),
+                ));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let Some(target) = upload.targets.first().cloned() else { return Err(unexpected()) };
+        let prefix = face.service.catalogue.storage_element(&target.se).map(|se| Arc::clone(&se));
+        let own = prefix.is_some_and(|se| is_own_place(&target.pfn, &se.prefix, upload.booking.guid));
+        if own && Target::parse(&target.pfn).is_some() {
+            return Ok((upload, target));
+        }
+        guid = Some(upload.booking.guid);
+        never.insert(target.se);
+    }
+    Err(Refusal::new(error::NO_SERVER, "no storage element can be written to by root:// now"))
+}

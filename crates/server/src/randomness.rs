@@ -1,0 +1,20 @@
+//! Random bytes of the system: for ids, and for names that nobody can guess.
+
+use exacat_model::{Error, ErrorKind, OperationId, Result};
+
+/// Why something is not done.
+pub(crate) const NONE: &str = "the system gives no random bytes";
+
+/// So many random bytes.
+pub(crate) fn bytes<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => Ok(bytes),
+        Err(error) => Err(Error::new(ErrorKind::Unavailable, format!("{NONE}: {error}"))),
+    }
+}
+
+/// The id of an operation that nobody asked for before.
+pub(crate) fn operation_id() -> Result<OperationId> {
+    bytes().map(OperationId)
+}

@@ -1,0 +1,140 @@
+//! A storage element for tests: it has files as a test says it has, and tells of them as a stock server does.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use exacat_wire::xrootd::numbers::{error, flag};
+use exacat_wire::xrootd::{Decoder, Fields, Frame, Request, response};
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A file there.
+#[derive(Clone, Debug, Default)]
+pub struct There {
+    pub size: u64,
+    pub modified: u64,
+    /// Somebody has it open for writing.
+    pub open: bool,
+    /// As it is told: `adler32 e222ea89`.
+    pub checksum: Option<&'static str>,
+}
+
+/// How it behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// Well.
+    #[default]
+    Good,
+    /// Its answers are said to have four gigabytes.
+    Endless,
+    /// It answers with anything.
+    Nonsense,
+    /// It closes the connection.
+    Gone,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub files: HashMap<String, There>,
+    pub manner: Manner,
+    /// Connections that came.
+    pub visits: u64,
+    /// Fields that were shown, request by request.
+    pub shown: Vec<String>,
+}
+
+pub struct Element {
+    pub port: u16,
+    pub state: Arc<Mutex<State>>,
+}
+
+impl Element {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                shared.lock().visits += 1;
+                tokio::spawn(serve(stream, Arc::clone(&shared)));
+            }
+        });
+        Element { port, state }
+    }
+
+    pub fn put(&self, path: &str, there: There) {
+        self.state.lock().files.insert(path.to_owned(), there);
+    }
+
+    pub fn behave(&self, manner: Manner) {
+        self.state.lock().manner = manner;
+    }
+}
+
+async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
+    let mut decoder = Decoder::new();
+    decoder.known();
+    loop {
+        let mut out = Vec::new();
+        while let Ok(Some(frame)) = decoder.frame() {
+            match frame {
+                Frame::Handshake => response::write_handshake(&mut out),
+                Frame::Request(header, carried) => {
+                    let request = Request::parse(&header, &carried).unwrap();
+                    answer(&mut out, header.stream, request, &state);
+                }
+            }
+        }
+        let manner = state.lock().manner;
+        match manner {
+            Manner::Good => {}
+            Manner::Endless => out = [vec![0, 1, 0, 0], vec![0xff; 4], vec![b'x'; 1000]].concat(),
+            Manner::Nonsense => out = b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+            Manner::Gone => return,
+        }
+        if stream.write_all(&out).await.is_err() {
+            return;
+        }
+        match stream.read_buf(decoder.buffer()).await {
+            Ok(read) if read > 0 => {}
+            _ => return,
+        }
+    }
+}
+
+fn answer(
+    out: &mut Vec<u8>,
+    stream: exacat_wire::xrootd::StreamId,
+    request: Request<'_>,
+    state: &Mutex<State>,
+) {
+    let mut state = state.lock();
+    let asked = match &request {
+        Request::Stat { asked: Some(asked), .. } | Request::Open { asked, .. } | Request::Checksum(asked) => {
+            *asked
+        }
+        Request::Login { .. } => return response::write_login(out, stream, [0; 16], ""),
+        _ => return response::write_ok(out, stream, b""),
+    };
+    let Fields(fields) = asked.fields;
+    state.shown.push(fields.to_owned());
+    let Some(there) = state.files.get(asked.path) else {
+        return response::write_error(out, stream, error::NOT_FOUND, "no such file");
+    };
+    match request {
+        Request::Stat { .. } => {
+            let flags = flag::READABLE | flag::WRITABLE;
+            response::write_text(out, stream, &format!("1 {} {flags} {}", there.size, there.modified));
+        }
+        Request::Open { .. } if there.open => {
+            response::write_error(out, stream, error::FILE_LOCKED, "already opened by 1 writer");
+        }
+        Request::Open { .. } => response::write_ok(out, stream, &[7, 0, 0, 0]),
+        _ => match there.checksum {
+            Some(checksum) => response::write_text(out, stream, checksum),
+            None => response::write_error(out, stream, error::UNSUPPORTED, "no checksums here"),
+        },
+    }
+}

@@ -1,0 +1,105 @@
+//! Rows that are needed are read: those of one partition that are wanted together in one read, where the table can be asked so.
+
+use std::collections::BTreeMap;
+
+use exacat_model::{At, DirId, EntryId, Error, ErrorKind, Guid, Result};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::cluster::{Cluster, Slice};
+use crate::known::Known;
+use crate::layout::{bucket, shard_of_object};
+use crate::limits::KEYS_PER_READ;
+use crate::rows::{Key, Row};
+use crate::tables::{self, Bound, Columns};
+
+/// Rows as the tables have them; none where there is none.
+pub(crate) type FetchedRows = Vec<(Key, Option<Row>)>;
+
+/// What is read together.
+pub(crate) enum Read {
+    /// One row: it is what the first of these gives that gives something.
+    One(Key, Vec<Bound>),
+    /// Rows of one partition; those that do not come are not there.
+    Many(Vec<Key>, Bound, fn(Columns) -> Result<(Key, Row)>),
+}
+
+/// How these keys are read.
+pub(crate) fn reads(known: &Known, keys: Vec<Key>) -> Result<Vec<Read>> {
+    let mut reads = Vec::new();
+    let mut entries: BTreeMap<DirId, Vec<At>> = BTreeMap::new();
+    let mut objects: BTreeMap<u64, Vec<Guid>> = BTreeMap::new();
+    let requests = known.totals().requests;
+    for key in keys {
+        match key {
+            Key::Entry(at) if known.level(at.parent) == 0 => entries.entry(at.parent).or_default().push(at),
+            Key::Place(EntryId::Object(guid)) => {
+                objects.entry(shard_of_object(guid)).or_default().push(guid);
+            }
+            key => reads.push(one(known, key, requests)?),
+        }
+    }
+    for (parent, all) in entries {
+        for some in all.chunks(KEYS_PER_READ) {
+            let keys: Vec<Key> = some.iter().cloned().map(Key::Entry).collect();
+            reads.push(match (<[Key; 1]>::try_from(keys), some.first()) {
+                (Ok([key]), _) => one(known, key, requests)?,
+                (Err(keys), first) => {
+                    let bucket = first.map_or(0, |at| bucket(0, &at.name));
+                    let bound = tables::select_entries(parent, bucket, some.iter().map(|at| &at.name));
+                    Read::Many(keys, bound, tables::entry_row_of)
+                }
+            });
+        }
+    }
+    for (shard, all) in objects {
+        for some in all.chunks(KEYS_PER_READ) {
+            let key = |guid: &Guid| Key::Place(EntryId::Object(*guid));
+            reads.push(match some {
+                [guid] => one(known, key(guid), requests)?,
+                some => {
+                    let bound = tables::select_objects(shard, some.iter().copied());
+                    Read::Many(some.iter().map(key).collect(), bound, tables::object_row_of)
+                }
+            });
+        }
+    }
+    Ok(reads)
+}
+
+fn one(known: &Known, key: Key, requests: u64) -> Result<Read> {
+    let level = match &key {
+        Key::Entry(at) => known.level(at.parent),
+        _ => 0,
+    };
+    match tables::select(&key, level, requests) {
+        Some(bounds) => Ok(Read::One(key, bounds)),
+        None => Err(Error::new(ErrorKind::Corrupt, format!("{key:?} is never read alone"))),
+    }
+}
+
+impl Read {
+    pub async fn run(self, cluster: &Cluster) -> Result<FetchedRows> {
+        match self {
+            Read::One(key, bounds) => {
+                let mut work: Vec<BoxFuture<'_, Result<Slice>>> = Vec::with_capacity(bounds.len());
+                for bound in &bounds {
+                    work.push(cluster.slice(bound, None).boxed());
+                }
+                let found = Cluster::all(work).await?;
+                let row = found.into_iter().find_map(|slice| slice.rows.into_iter().next());
+                let row = row.map(|row| tables::row_of(&key, Columns::new(row))).transpose()?;
+                Ok(vec![(key, row)])
+            }
+            Read::Many(keys, bound, read) => {
+                let mut all: BTreeMap<Key, Option<Row>> = keys.into_iter().map(|key| (key, None)).collect();
+                for row in cluster.read(&bound).await? {
+                    let (key, row) = read(Columns::new(row))?;
+                    all.insert(key, Some(row));
+                }
+                Ok(all.into_iter().collect())
+            }
+        }
+    }
+}

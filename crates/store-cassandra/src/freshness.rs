@@ -1,0 +1,159 @@
+//! How fresh it is what a server knows: when it last looked at the head of the log, and how much of the cluster was heard in that look.
+//!
+//! A relaxed answer is of what is known, without a look, as long as one that is strong enough began a short time ago. The levels differ in that look
+//! alone. What a weak look shows moves the server forward along the log at most: the groups up to a head that one replica tells are read at
+//! QUORUM, as all rows are, and a fetch is followed by a look at QUORUM whatever was asked. So nothing that `latest` answers and decisions rest on is from
+//! a weak read.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use exacat_model::Consistency;
+
+const LEVELS: usize = Consistency::ALL.len();
+
+/// See the module.
+pub(crate) struct Freshness {
+    opened: Instant,
+    stale_max: Duration,
+    /// By level: when the last look of it that succeeded began, in microseconds since `opened`, and one more; 0 for never.
+    looked: [AtomicU64; LEVELS],
+    /// By level: answers that were asked for.
+    asked: [AtomicU64; LEVELS],
+    /// Of them, those that needed no look, and looks that heard less than a quorum.
+    without_look: AtomicU64,
+    weak_looks: AtomicU64,
+}
+
+fn place(level: Consistency) -> usize {
+    level as usize - 1
+}
+
+impl Freshness {
+    pub fn new(stale_max: Duration) -> Self {
+        let none = || std::array::from_fn(|_| AtomicU64::new(0));
+        Freshness {
+            opened: Instant::now(),
+            stale_max,
+            looked: none(),
+            asked: none(),
+            without_look: AtomicU64::new(0),
+            weak_looks: AtomicU64::new(0),
+        }
+    }
+
+    /// An answer of this level is asked for.
+    pub fn asked(&self, level: Consistency) {
+        if let Some(asked) = self.asked.get(place(level)) {
+            asked.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A relaxed answer is given without a look.
+    pub fn answered_without_look(&self) {
+        self.without_look.fetch_add(1, Relaxed);
+    }
+
+    /// A look that began then succeeded; it heard what this level hears.
+    pub fn looked(&self, level: Consistency, began: Instant) {
+        let micros = began.saturating_duration_since(self.opened).as_micros();
+        if let Some(looked) = self.looked.get(place(level)) {
+            looked.fetch_max(u64::try_from(micros).unwrap_or(u64::MAX - 1) + 1, Relaxed);
+        }
+        if level < Consistency::Quorum {
+            self.weak_looks.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How long ago the last look began that is good enough for this level; none if there was none. A stronger look is good for a weaker level, never the
+    /// other way round.
+    pub fn age(&self, level: Consistency, now: Instant) -> Option<Duration> {
+        let strong_enough = self.looked.get(place(level)..).unwrap_or_default();
+        let last = strong_enough.iter().map(|looked| looked.load(Relaxed)).max().unwrap_or(0);
+        let began = self.opened + Duration::from_micros(last.checked_sub(1)?);
+        Some(now.saturating_duration_since(began))
+    }
+
+    /// Is what is known good for an answer of this level, without another look?
+    pub fn is_fresh(&self, level: Consistency, now: Instant) -> bool {
+        level != Consistency::Latest && self.age(level, now).is_some_and(|age| age <= self.stale_max)
+    }
+
+    /// Figures for an operator, by name.
+    pub fn figures(&self, now: Instant) -> Vec<(String, u64)> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let mut figures: Vec<(String, u64)> = Consistency::ALL
+            .iter()
+            .zip(&self.asked)
+            .map(|(level, asked)| {
+                (format!("answers_{}", level.name().replace('-', "_")), asked.load(Relaxed))
+            })
+            .collect();
+        figures.extend([
+            ("answers_without_look".to_owned(), self.without_look.load(Relaxed)),
+            ("looks_below_quorum".to_owned(), self.weak_looks.load(Relaxed)),
+            ("stale_max_ms".to_owned(), millis(self.stale_max)),
+        ]);
+        figures.extend(self.age(Consistency::Quorum, now).map(|age| ("head_age_ms".to_owned(), millis(age))));
+        figures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const STALE: Duration = Duration::from_secs(1);
+
+    /// Goal: the bound is kept to the edge, and what a weak look heard never counts for a stronger level.
+    #[test]
+    fn a_look_is_good_for_its_time_and_for_weaker_levels() {
+        let fresh = Freshness::new(STALE);
+        let began = fresh.opened + Duration::from_millis(5);
+        for level in Consistency::ALL {
+            assert!(!fresh.is_fresh(level, began), "{level}: nothing was looked at yet");
+        }
+        fresh.looked(Consistency::LocalQuorum, began);
+        let edge = began + STALE;
+        for (level, good) in [
+            (Consistency::One, true),
+            (Consistency::LocalQuorum, true),
+            (Consistency::Quorum, false),
+            (Consistency::Latest, false),
+        ] {
+            assert_eq!(fresh.is_fresh(level, edge), good, "{level}");
+            assert!(!fresh.is_fresh(level, edge + Duration::from_micros(1)), "{level}");
+        }
+        assert_eq!(fresh.age(Consistency::Quorum, edge), None);
+        fresh.looked(Consistency::Quorum, edge);
+        assert!(fresh.is_fresh(Consistency::Quorum, edge) && fresh.is_fresh(Consistency::One, edge + STALE));
+        assert!(!fresh.is_fresh(Consistency::Latest, edge), "what was asked later is looked for again");
+        // A look that began before is no news.
+        fresh.looked(Consistency::Quorum, began);
+        assert_eq!(fresh.age(Consistency::Quorum, edge), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_share_of_levels_is_shown() {
+        let fresh = Freshness::new(STALE);
+        fresh.asked(Consistency::One);
+        fresh.asked(Consistency::One);
+        fresh.asked(Consistency::Latest);
+        fresh.answered_without_look();
+        fresh.looked(Consistency::One, fresh.opened);
+        let figure = |fresh: &Freshness, name: &str| {
+            let figures = fresh.figures(fresh.opened + Duration::from_millis(30));
+            figures.iter().find(|(this, _)| this == name).map(|(_, value)| *value)
+        };
+        assert_eq!(figure(&fresh, "answers_one"), Some(2));
+        assert_eq!(figure(&fresh, "answers_local_quorum"), Some(0));
+        assert_eq!(figure(&fresh, "answers_latest"), Some(1));
+        assert_eq!(figure(&fresh, "answers_without_look"), Some(1));
+        assert_eq!(figure(&fresh, "looks_below_quorum"), Some(1));
+        assert_eq!(figure(&fresh, "stale_max_ms"), Some(1000));
+        assert_eq!(figure(&fresh, "head_age_ms"), None);
+        fresh.looked(Consistency::Quorum, fresh.opened + Duration::from_millis(10));
+        assert_eq!(figure(&fresh, "head_age_ms"), Some(20));
+    }
+}

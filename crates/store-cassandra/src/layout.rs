@@ -1,0 +1,154 @@
+//! Into which partition a row goes: so that none grows without bound, and rows written together are in few.
+//!
+//! Most kinds of rows are spread over a fixed number of partitions, by a number that is spread well or by runs of numbers that are given out one
+//! after the other. The children of a directory begin in one partition, so that a page of a listing is one read. A directory that comes to
+//! have very many gets more: at level 1 sixteen, at level 2 two hundred and fifty-six. What is written from then on goes into those, by a hash of its name; what
+//! stands in the partitions of lower levels stays there until it changes. So nothing is ever moved, and a name is looked for in one partition
+//! of each level.
+
+use exacat_model::{Guid, Name, OperationId};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Partitions that the files of one SE are spread over: with 100 M files 780 000 rows each, some 30 MB.
+pub(crate) const SE_SHARDS: u8 = 128;
+/// Partitions that the places of all files are spread over: with 1000 M files a million rows each, some 70 MB.
+pub(crate) const OBJECT_SHARDS: u64 = 1024;
+/// Directories, or accounts, whose numbers follow one another and that share a partition, as a power of two.
+pub(crate) const RUN_BITS: u32 = 10;
+/// Partitions of bookings, in the order of their GUIDs, as a power of two: with a million uploads in flight 63 000 rows each.
+pub(crate) const BOOKING_SHARD_BITS: u32 = 4;
+/// Revisions of one partition of trash or deletions, as a power of two.
+pub(crate) const REVISION_BITS: u32 = 20;
+/// Requests whose outcomes are in one *epoch* of the table of operations, as a power of two: as many as are remembered. So the last two epochs
+/// have them all, and older ones can be dropped.
+pub(crate) const EPOCH_BITS: u32 = exacat_model::limits::OPERATIONS_REMEMBERED.trailing_zeros();
+/// Partitions of an epoch: 4096 rows each.
+pub(crate) const EPOCH_SHARDS: u64 = 256;
+/// Times the partitions of a directory are multiplied, at most.
+pub(crate) const LEVEL_MAX: u8 = 3;
+/// By how much, as a power of two.
+const GROWTH_BITS: u32 = 4;
+
+/// Partitions of a directory at this level, beside those of the levels below.
+pub(crate) const fn partitions_at(level: u8) -> u64 {
+    1 << (GROWTH_BITS * level as u32)
+}
+
+/// Children a directory may have at this level, if a partition should have so many.
+pub(crate) const fn children_max(level: u8, partition_rows: u64) -> u64 {
+    partition_rows.saturating_mul(partitions_at(level))
+}
+
+/// The level a directory with so many children must have, `now` being the one it has: it never falls, for what was written stays where it is.
+pub(crate) fn level_for(children: u64, now: u8, partition_rows: u64) -> u8 {
+    let mut level = now;
+    while level < LEVEL_MAX && children > children_max(level, partition_rows) {
+        level += 1;
+    }
+    level
+}
+
+/// The number of the first partition of a level: those of all levels are numbered one after the other.
+const fn first_bucket(level: u8) -> u64 {
+    let (mut first, mut below) = (0, 0);
+    while below < level {
+        first += partitions_at(below);
+        below += 1;
+    }
+    first
+}
+
+/// The partition of this name at this level.
+pub(crate) fn bucket(level: u8, name: &Name) -> u32 {
+    let within = if level == 0 { 0 } else { xxh3_64(name.as_str().as_bytes()) % partitions_at(level) };
+    (first_bucket(level) + within) as u32
+}
+
+/// Where a name can be, in a directory of this level: where it is written first.
+pub(crate) fn buckets_of(level: u8, name: &Name) -> impl Iterator<Item = u32> + use<'_> {
+    (0..=level.min(LEVEL_MAX)).rev().map(|level| bucket(level, name))
+}
+
+/// All partitions of a directory of this level.
+pub(crate) fn all_buckets(level: u8) -> std::ops::Range<u32> {
+    0..first_bucket(level.min(LEVEL_MAX) + 1) as u32
+}
+
+pub(crate) fn shard_on_se(guid: Guid) -> u8 {
+    (xxh3_64(&guid.0) % u64::from(SE_SHARDS)) as u8
+}
+
+pub(crate) fn shard_of_object(guid: Guid) -> u64 {
+    // Other bits than those that choose among the partitions of an SE.
+    (xxh3_64(&guid.0) >> 32) % OBJECT_SHARDS
+}
+
+pub(crate) fn shard_of_booking(guid: Guid) -> u32 {
+    u32::from(guid.0[0]) >> (8 - BOOKING_SHARD_BITS)
+}
+
+pub(crate) fn shard_of_operation(operation: OperationId) -> u64 {
+    xxh3_64(&operation.0) % EPOCH_SHARDS
+}
+
+/// The epoch of the request of this number.
+pub(crate) fn epoch_of(ordinal: u64) -> u64 {
+    ordinal >> EPOCH_BITS
+}
+
+/// The epochs that remembered requests can be in, the last request being this one.
+pub(crate) fn epochs_remembered(requests: u64) -> std::ops::RangeInclusive<u64> {
+    let last = epoch_of(requests);
+    last.saturating_sub(1)..=last
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::limits::PARTITION_ROWS_MAX;
+
+    #[test]
+    fn partitions_of_a_directory_stay_bounded() {
+        assert_eq!(level_for(PARTITION_ROWS_MAX, 0, PARTITION_ROWS_MAX), 0);
+        assert_eq!(level_for(PARTITION_ROWS_MAX + 1, 0, PARTITION_ROWS_MAX), 1);
+        assert_eq!(level_for(0, 2, PARTITION_ROWS_MAX), 2);
+        assert_eq!(level_for(u64::MAX, 0, PARTITION_ROWS_MAX), LEVEL_MAX);
+        // Children come one after the other: how many rows does the fullest partition get?
+        for (children, most) in [(10_000_000u64, 110_000), (100_000_000, 110_000), (400_000_000, 110_000)] {
+            let (mut written, mut level, mut fullest) = (0, 0, 0u64);
+            while written < children {
+                let until = children_max(level, PARTITION_ROWS_MAX).min(children);
+                let until = if level == LEVEL_MAX { children } else { until };
+                fullest = fullest.max((until - written) / partitions_at(level));
+                written = until;
+                level = level_for(written + 1, level, PARTITION_ROWS_MAX).max(level);
+            }
+            assert!(fullest <= most, "{children} children: {fullest} rows in one partition, {level} levels");
+        }
+    }
+
+    #[test]
+    fn names_are_spread_evenly_over_their_partitions() {
+        let mut rows = vec![0u32; partitions_at(2) as usize];
+        for number in 0..256_000 {
+            let name = Name::parse(&format!("run{:06}.root", number)).unwrap();
+            let here = bucket(2, &name);
+            assert!(all_buckets(2).contains(&here) && !all_buckets(1).contains(&here));
+            assert_eq!(buckets_of(2, &name).collect::<Vec<_>>(), [here, bucket(1, &name), 0]);
+            rows[(here - all_buckets(1).end) as usize] += 1;
+        }
+        assert!(rows.iter().all(|rows| (800..1200).contains(rows)), "{:?}", rows.iter().max());
+    }
+
+    #[test]
+    fn the_last_two_epochs_have_what_is_remembered() {
+        let remembered = exacat_model::limits::OPERATIONS_REMEMBERED as u64;
+        assert_eq!(1 << EPOCH_BITS, remembered);
+        for last in [0, 5, remembered - 1, remembered, 3 * remembered + 7] {
+            let oldest = last.saturating_sub(remembered - 1);
+            assert!(epochs_remembered(last).contains(&epoch_of(oldest)));
+            assert!(epochs_remembered(last).contains(&epoch_of(last)));
+        }
+    }
+}

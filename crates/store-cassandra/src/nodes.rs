@@ -1,0 +1,326 @@
+//! What a server sees of the cluster's nodes: how often each was asked, how often it failed, how long it took, and how often something was
+//! asked again or at another node meanwhile. The driver tells of every attempt; nothing is kept for each.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use scylla::errors::{RequestAttemptError, RequestError};
+use scylla::observability::history::{AttemptId, HistoryListener, RequestId, SpeculativeId};
+use scylla::policies::retry::RetryDecision;
+
+use crate::limits::{NODES_SHOWN_MAX, STUCK_AFTER, STUCK_TRIED_EVERY};
+
+/// Bits of an attempt's id that say which node it is of. The others say when it began.
+const NODE_BITS: u32 = 8;
+/// Steps between a time and its double in which times are told apart.
+const STEPS: usize = 4;
+/// Times up to 2^35 µs, far beyond any limit.
+const SLOTS: usize = 36 * STEPS;
+
+/// How long answers took: counts of times, a quarter of an octave apart.
+#[derive(Debug)]
+struct Times([AtomicU64; SLOTS]);
+
+impl Default for Times {
+    fn default() -> Self {
+        Times(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+fn slot(micros: u64) -> usize {
+    let micros = micros.max(1);
+    let octave = micros.ilog2() as usize;
+    // The two bits after the leading one.
+    let step = if octave >= 2 { (micros >> (octave - 2)) as usize & (STEPS - 1) } else { 0 };
+    (octave * STEPS + step).min(SLOTS - 1)
+}
+
+/// The longest time of a slot.
+fn longest(slot: usize) -> u64 {
+    let (octave, step) = (slot / STEPS, (slot % STEPS) as u64);
+    if octave < 2 { (2 << octave) - 1 } else { ((STEPS as u64 + step + 1) << (octave - 2)) - 1 }
+}
+
+impl Times {
+    fn add(&self, micros: u64) {
+        if let Some(count) = self.0.get(slot(micros)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A time that so many of a thousand did not exceed.
+    fn of_thousand(&self, share: u64) -> u64 {
+        let counts: Vec<u64> = self.0.iter().map(|count| count.load(Relaxed)).collect();
+        let all: u64 = counts.iter().sum();
+        let mut left = (all * share).div_ceil(1000);
+        for (slot, count) in counts.into_iter().enumerate() {
+            if count > 0 && count >= left {
+                return longest(slot);
+            }
+            left -= count.min(left);
+        }
+        0
+    }
+}
+
+/// One node, as this server sees it.
+#[derive(Debug)]
+struct Node {
+    address: SocketAddr,
+    asked: AtomicU64,
+    failed: AtomicU64,
+    times: Times,
+    /// When it was first asked something after it last answered, in µs; 0 if it was not.
+    waiting_since: AtomicU64,
+    /// When it was last given a chance though it seemed stuck.
+    tried: AtomicU64,
+}
+
+impl Node {
+    fn at(address: SocketAddr) -> Self {
+        Node {
+            address,
+            asked: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            times: Times::default(),
+            waiting_since: AtomicU64::new(0),
+            tried: AtomicU64::new(0),
+        }
+    }
+
+    /// Was it asked, and says nothing?
+    fn is_stuck(&self, now: u64) -> bool {
+        let since = self.waiting_since.load(Relaxed);
+        since != 0 && now.saturating_sub(since) > micros(STUCK_AFTER)
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// All nodes, as this server sees them.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    began: Instant,
+    nodes: RwLock<Vec<Node>>,
+    all: Times,
+    requests: AtomicU64,
+    speculative: AtomicU64,
+    retried: AtomicU64,
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        Nodes {
+            began: Instant::now(),
+            nodes: RwLock::default(),
+            all: Times::default(),
+            requests: AtomicU64::new(0),
+            speculative: AtomicU64::new(0),
+            retried: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What the operator is shown.
+pub(crate) struct NodeStatus {
+    pub address: SocketAddr,
+    pub asked: u64,
+    pub failed: u64,
+    pub p50_us: u64,
+    pub p99_us: u64,
+}
+
+impl Nodes {
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX) & (u64::MAX >> NODE_BITS)
+    }
+
+    /// Its place in the list; beyond what is shown all share the last.
+    fn place(&self, address: SocketAddr) -> usize {
+        let find = |nodes: &[Node]| nodes.iter().position(|node| node.address == address);
+        if let Some(place) = find(&self.nodes.read()) {
+            return place;
+        }
+        let mut nodes = self.nodes.write();
+        if let Some(place) = find(&nodes) {
+            return place;
+        }
+        if nodes.len() < NODES_SHOWN_MAX {
+            nodes.push(Node::at(address));
+        }
+        nodes.len() - 1
+    }
+
+    fn ended(&self, attempt: AttemptId, failed: bool) {
+        let place = attempt.0 & ((1 << NODE_BITS) - 1);
+        let micros = self.now().saturating_sub((attempt.0 >> NODE_BITS) as u64);
+        self.all.add(micros);
+        if let Some(node) = self.nodes.read().get(place) {
+            node.times.add(micros);
+            // It answered something, if only an error.
+            node.waiting_since.store(0, Relaxed);
+            node.failed.fetch_add(u64::from(failed), Relaxed);
+        }
+    }
+
+    fn see<T>(&self, address: SocketAddr, of: impl FnOnce(&Node, u64) -> T) -> Option<T> {
+        let nodes = self.nodes.read();
+        nodes.iter().find(|node| node.address == address).map(|node| of(node, self.now()))
+    }
+
+    /// Was this node asked something, and has answered nothing since, for a while?
+    pub fn is_stuck(&self, address: SocketAddr) -> bool {
+        self.see(address, Node::is_stuck).unwrap_or(false)
+    }
+
+    /// The same for who wants to ask it something now; but now and then it is given a chance.
+    pub fn to_be_avoided(&self, address: SocketAddr) -> bool {
+        let avoided = self.see(address, |node, now| {
+            if !node.is_stuck(now) {
+                return false;
+            }
+            let tried = node.tried.load(Relaxed).max(node.waiting_since.load(Relaxed));
+            let its_turn = now.saturating_sub(tried) > micros(STUCK_TRIED_EVERY);
+            !(its_turn
+                && node.tried.compare_exchange(node.tried.load(Relaxed), now, Relaxed, Relaxed).is_ok())
+        });
+        avoided.unwrap_or(false)
+    }
+
+    /// Figures of all nodes together, by name.
+    pub fn figures(&self) -> Vec<(String, u64)> {
+        [
+            ("statements", self.requests.load(Relaxed)),
+            ("statements_retried", self.retried.load(Relaxed)),
+            ("statements_speculative", self.speculative.load(Relaxed)),
+            ("nodes_stuck", self.nodes.read().iter().filter(|node| node.is_stuck(self.now())).count() as u64),
+            ("answer_us_p50", self.all.of_thousand(500)),
+            ("answer_us_p99", self.all.of_thousand(990)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .to_vec()
+    }
+
+    /// Each node that was ever asked.
+    pub fn list(&self) -> Vec<NodeStatus> {
+        let nodes = self.nodes.read();
+        let status = |node: &Node| NodeStatus {
+            address: node.address,
+            asked: node.asked.load(Relaxed),
+            failed: node.failed.load(Relaxed),
+            p50_us: node.times.of_thousand(500),
+            p99_us: node.times.of_thousand(990),
+        };
+        nodes.iter().map(status).collect()
+    }
+}
+
+// How long an attempt would have taken that was given up for another one's answer nobody says: it counts as asked, and has no time.
+impl HistoryListener for Nodes {
+    fn log_request_start(&self) -> RequestId {
+        self.requests.fetch_add(1, Relaxed);
+        RequestId(0)
+    }
+
+    fn log_request_success(&self, _: RequestId) {}
+
+    fn log_request_error(&self, _: RequestId, _: &RequestError) {}
+
+    fn log_new_speculative_fiber(&self, _: RequestId) -> SpeculativeId {
+        self.speculative.fetch_add(1, Relaxed);
+        SpeculativeId(0)
+    }
+
+    fn log_attempt_start(&self, _: RequestId, _: Option<SpeculativeId>, node: SocketAddr) -> AttemptId {
+        let place = self.place(node);
+        if let Some(node) = self.nodes.read().get(place) {
+            node.asked.fetch_add(1, Relaxed);
+            let _ = node.waiting_since.compare_exchange(0, self.now().max(1), Relaxed, Relaxed);
+        }
+        AttemptId((self.now() as usize) << NODE_BITS | place)
+    }
+
+    fn log_attempt_success(&self, attempt: AttemptId) {
+        self.ended(attempt, false);
+    }
+
+    fn log_attempt_error(&self, attempt: AttemptId, _: &RequestAttemptError, decision: &RetryDecision) {
+        self.ended(attempt, true);
+        if matches!(decision, RetryDecision::RetrySameTarget(_) | RetryDecision::RetryNextTarget(_)) {
+            self.retried.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn times_are_told_apart_by_a_quarter_of_an_octave() {
+        for micros in (1..5000).chain([1 << 20, (1 << 30) + 7, 1 << 34]) {
+            let (this, longest) = (slot(micros), longest(slot(micros)));
+            assert!(longest >= micros && longest <= micros + micros / 4 + 2, "{micros}: {longest}");
+            assert!(slot(longest) == this && slot(longest + 1) > this, "{micros}");
+        }
+        assert_eq!(slot(u64::MAX), SLOTS - 1);
+        let times = Times::default();
+        assert_eq!(times.of_thousand(990), 0);
+        for micros in 1..=1000 {
+            times.add(micros);
+        }
+        assert!((500..=625).contains(&times.of_thousand(500)), "{}", times.of_thousand(500));
+        assert!((990..=1024).contains(&times.of_thousand(990)), "{}", times.of_thousand(990));
+    }
+
+    /// Goal: a node that answers nothing is avoided after a while, gets a chance now and then, and is as the others once it answers.
+    #[test]
+    fn who_answers_nothing_is_avoided() {
+        let nodes = Nodes { began: Instant::now() - Duration::from_secs(100), ..Nodes::default() };
+        let address = SocketAddr::from(([10, 0, 0, 1], 9042));
+        assert!(!nodes.to_be_avoided(address), "nobody asked it");
+        let first = nodes.log_attempt_start(RequestId(0), None, address);
+        assert!(!nodes.is_stuck(address), "just asked");
+        let since = |ago: Duration| {
+            let nodes = nodes.nodes.read();
+            nodes[0].waiting_since.store(micros(Duration::from_secs(100) - ago), Relaxed);
+        };
+        since(STUCK_AFTER + Duration::from_millis(50));
+        assert!(nodes.is_stuck(address) && nodes.to_be_avoided(address));
+        since(STUCK_TRIED_EVERY + Duration::from_millis(50));
+        assert!(!nodes.to_be_avoided(address), "it is given a chance");
+        assert!(nodes.to_be_avoided(address) && nodes.is_stuck(address), "once");
+        nodes.log_attempt_success(first);
+        assert!(!nodes.is_stuck(address) && !nodes.to_be_avoided(address));
+    }
+
+    /// Goal: what is shown is what happened, and no more nodes than the limit.
+    #[test]
+    fn attempts_are_counted_by_node() {
+        let nodes = Nodes::default();
+        let address = |number: usize| SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 9042));
+        for number in 0..NODES_SHOWN_MAX + 2 {
+            let request = nodes.log_request_start();
+            let attempt = nodes.log_attempt_start(request, None, address(number));
+            nodes.log_attempt_success(attempt);
+        }
+        let attempt = nodes.log_attempt_start(RequestId(0), None, address(3));
+        let error = RequestAttemptError::UnableToAllocStreamId;
+        nodes.log_attempt_error(attempt, &error, &RetryDecision::RetryNextTarget(None));
+        nodes.log_new_speculative_fiber(RequestId(0));
+        let list = nodes.list();
+        assert_eq!(list.len(), NODES_SHOWN_MAX);
+        let (one, last) = (&list[3], list.last().unwrap());
+        assert_eq!((one.address, one.asked, one.failed), (address(3), 2, 1));
+        assert_eq!((last.asked, last.failed), (3, 0));
+        let figures = nodes.figures();
+        let figure = |name: &str| figures.iter().find(|(this, _)| this == name).unwrap().1;
+        assert_eq!(figure("statements"), NODES_SHOWN_MAX as u64 + 2);
+        assert_eq!((figure("statements_retried"), figure("statements_speculative")), (1, 1));
+    }
+}

@@ -1,0 +1,169 @@
+//! Reading many partitions in one order of keys: one after the other where their keys follow one another, and merged where they do not.
+
+use std::collections::VecDeque;
+
+use exacat_model::Result;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use scylla::response::PagingState;
+
+use crate::cluster::{Cluster, Slice as Page};
+use crate::limits::{PARTS_AT_ONCE_MAX, SLICE_ROWS};
+use crate::rows::{Key, Row};
+use crate::tables::{Bound, Columns};
+
+/// Rows of each partition that are read together at least, where many are merged.
+const MERGED_ROWS_MIN: usize = 16;
+
+/// One partition: what is asked, and how its rows are read.
+pub(crate) struct Part {
+    pub bound: Bound,
+    pub read: fn(Columns) -> Result<(Key, Row)>,
+}
+
+impl Part {
+    fn rows(&self, page: &mut Page) -> Result<Vec<(Key, Row)>> {
+        std::mem::take(&mut page.rows).into_iter().map(|row| (self.read)(Columns::new(row))).collect()
+    }
+}
+
+/// Rows of many partitions, page by page, in the order of their keys.
+pub(crate) enum Reading {
+    InTurn(InTurn),
+    Merging(Merging),
+}
+
+/// Partitions whose keys follow one another.
+pub(crate) struct InTurn {
+    parts: std::vec::IntoIter<Part>,
+    /// A part of which not all pages were read.
+    now: Option<(Part, PagingState)>,
+    /// First pages of parts that come after it.
+    ready: VecDeque<(Part, Page)>,
+    /// Parts that are begun at once: one, and more of them as long as they turn out to be empty.
+    at_once: usize,
+}
+
+/// Partitions whose keys are mixed.
+pub(crate) struct Merging {
+    streams: Vec<Stream>,
+    /// Rows of each that are read together.
+    rows: i32,
+}
+
+/// One of them: what was read of it and not given yet.
+struct Stream {
+    part: Part,
+    buffer: VecDeque<(Key, Row)>,
+    /// Where it goes on; none at its end.
+    next: Option<Option<PagingState>>,
+}
+
+impl Stream {
+    async fn fill(&mut self, cluster: &Cluster, rows: i32) -> Result<()> {
+        let state = self.next.take().flatten();
+        let mut page = cluster.slice_of(&self.part.bound, state, rows).await?;
+        self.buffer.extend(self.part.rows(&mut page)?);
+        self.next = page.next.map(Some);
+        Ok(())
+    }
+}
+
+impl Reading {
+    pub fn in_turn(parts: Vec<Part>) -> Self {
+        let parts = parts.into_iter();
+        Reading::InTurn(InTurn { parts, now: None, ready: VecDeque::new(), at_once: 1 })
+    }
+
+    /// So many rows are wanted, about, of all of them together.
+    pub fn merging(parts: Vec<Part>, wanted: usize) -> Self {
+        // Twice its share: not every partition has the same.
+        let share = (2 * wanted / parts.len().max(1)).max(MERGED_ROWS_MIN);
+        let rows = i32::try_from(share).unwrap_or(SLICE_ROWS).min(SLICE_ROWS);
+        let stream = |part| Stream { part, buffer: VecDeque::new(), next: Some(None) };
+        Reading::Merging(Merging { streams: parts.into_iter().map(stream).collect(), rows })
+    }
+
+    /// The next rows; none at the end.
+    pub async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<(Key, Row)>>> {
+        match self {
+            Reading::InTurn(reading) => reading.next(cluster).await,
+            Reading::Merging(reading) => reading.next(cluster).await,
+        }
+    }
+
+    pub fn ended(&self) -> bool {
+        match self {
+            Reading::InTurn(reading) => {
+                reading.now.is_none() && reading.ready.is_empty() && reading.parts.as_slice().is_empty()
+            }
+            Reading::Merging(reading) => {
+                reading.streams.iter().all(|stream| stream.buffer.is_empty() && stream.next.is_none())
+            }
+        }
+    }
+}
+
+impl InTurn {
+    async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<(Key, Row)>>> {
+        if let Some((part, state)) = self.now.take() {
+            let page = cluster.slice(&part.bound, Some(state)).await?;
+            return self.rows(part, page).map(Some);
+        }
+        while self.ready.is_empty() && !self.parts.as_slice().is_empty() {
+            let begun: Vec<Part> = self.parts.by_ref().take(self.at_once).collect();
+            let pages = Cluster::all(begun.into_iter().map(|part| async move {
+                let page = cluster.slice(&part.bound, None).await?;
+                Ok((part, page))
+            }));
+            self.ready.extend(pages.await?);
+            // What is empty and read to its end says nothing.
+            self.ready.retain(|(_, page)| !page.rows.is_empty() || page.next.is_some());
+            self.at_once = if self.ready.is_empty() { (2 * self.at_once).min(PARTS_AT_ONCE_MAX) } else { 1 };
+        }
+        match self.ready.pop_front() {
+            Some((part, page)) => self.rows(part, page).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn rows(&mut self, part: Part, mut page: Page) -> Result<Vec<(Key, Row)>> {
+        let rows = part.rows(&mut page);
+        self.now = page.next.map(|state| (part, state));
+        rows
+    }
+}
+
+impl Merging {
+    async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<(Key, Row)>>> {
+        // What comes next is known once each has a row, or none any more.
+        loop {
+            let rows = self.rows;
+            let mut work: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
+            for stream in &mut self.streams {
+                if stream.buffer.is_empty() && stream.next.is_some() {
+                    work.push(stream.fill(cluster, rows).boxed());
+                }
+            }
+            if work.is_empty() {
+                break;
+            }
+            Cluster::all(work).await?;
+        }
+        let mut all: Vec<(Key, Row)> = Vec::new();
+        loop {
+            let heads = self.streams.iter().enumerate();
+            let least = heads.filter_map(|(place, stream)| Some((&stream.buffer.front()?.0, place))).min();
+            let Some((_, place)) = least else { break };
+            let Some(stream) = self.streams.get_mut(place) else { break };
+            all.extend(stream.buffer.pop_front().filter(|(key, _)| {
+                // A name that is in two partitions, for a moment: what is known of it counts, whichever is given.
+                all.last().is_none_or(|(last, _)| last != key)
+            }));
+            if stream.buffer.is_empty() && stream.next.is_some() {
+                break;
+            }
+        }
+        Ok((!all.is_empty()).then_some(all))
+    }
+}

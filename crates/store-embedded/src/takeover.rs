@@ -1,0 +1,112 @@
+//! The history of another catalogue taken over, change by change: so a catalogue comes here from another store, with everything in it as it
+//! was. What the changes are is not decided again; that each follows the one before, and fits what is there, is looked at.
+
+use exacat_model::{Change, Error, ErrorKind, Result};
+
+use crate::defect::Defect;
+use crate::record::{Head, RecordWriter, encode_effect};
+use crate::settings::{GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
+use crate::state::Stamp;
+use crate::store::EmbeddedStore;
+use crate::writer::{Command, Writer};
+
+impl EmbeddedStore {
+    /// Takes over what follows the last change that is here: all of it is durable once this returns. After an error the first of it may be.
+    pub async fn take_over(&self, changes: Vec<Change>) -> Result<()> {
+        self.ask(|reply| Command::TakeOver { changes, reply }).await?
+    }
+}
+
+impl Writer {
+    /// Applies and logs changes, in records as their requests were.
+    pub(crate) fn take_over(&mut self, changes: &[Change]) -> Result<()> {
+        self.settle();
+        for of_one in changes.chunk_by(|one, next| {
+            (one.operation, one.who, one.time) == (next.operation, next.who, next.time)
+                && one.index < next.index
+        }) {
+            self.check()?;
+            self.take_over_request(of_one)?;
+            if self.group.bytes.len() >= GROUP_BYTES_MAX {
+                self.flush();
+            }
+        }
+        self.settle();
+        self.check()
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.failure() {
+            Some(why) => Err(Error::new(ErrorKind::Unavailable, why.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    fn take_over_request(&mut self, changes: &[Change]) -> Result<()> {
+        let mut record: Option<RecordWriter> = None;
+        for change in changes {
+            {
+                let state = self.shared.state.read();
+                if change.revision.0 != state.revision.0 + 1 || change.time < state.time {
+                    let why =
+                        format!("change {} does not follow change {}", change.revision.0, state.revision.0);
+                    drop(state);
+                    self.end(record);
+                    return Err(Error::new(ErrorKind::Conflict, why));
+                }
+            }
+            encode_effect(&change.effect, &mut self.effect);
+            let bytes = RecordWriter::EMPTY_BYTES + RecordWriter::bytes_of(self.effect.len());
+            let long =
+                record.as_ref().is_some_and(|record| record.bytes(&self.group.bytes) >= RECORD_SPLIT_BYTES);
+            if long || !self.log.fits(self.group.bytes.len() + bytes) {
+                self.end(record.take());
+            }
+            if !self.log.fits(self.group.bytes.len() + bytes) {
+                self.make_space(bytes).map_err(|why| Error::new(ErrorKind::Unavailable, why))?;
+            }
+            let mut writer = match record.take() {
+                Some(record) => record,
+                None => self.begin(change),
+            };
+            writer.add(&mut self.group.bytes, change.index, &self.effect);
+            record = Some(writer);
+            let stamp = Stamp { revision: change.revision, time: change.time, who: change.who };
+            let applied = self.shared.state.write().apply(stamp, &change.effect, Some(&self.effect));
+            if let Err(defect) = applied {
+                return Err(self.misfit(change, &defect));
+            }
+        }
+        self.end(record);
+        Ok(())
+    }
+
+    fn begin(&mut self, change: &Change) -> RecordWriter {
+        if self.group.bytes.is_empty() {
+            self.group.first_revision = change.revision;
+        }
+        self.operations.remember(change.operation, change.revision);
+        let head = Head {
+            first_revision: change.revision,
+            time: change.time,
+            operation: change.operation,
+            who: change.who,
+            count: 0,
+        };
+        RecordWriter::begin(&mut self.group.bytes, head)
+    }
+
+    fn end(&mut self, record: Option<RecordWriter>) {
+        if let Some(record) = record {
+            record.end(&mut self.group.bytes, self.log.salt());
+        }
+    }
+
+    /// Half a change may have been applied: nobody may see it, and nothing more is done until the store is opened again.
+    fn misfit(&self, change: &Change, defect: &Defect) -> Error {
+        let why = format!("change {} does not fit what is there: {defect}", change.revision.0);
+        self.shared.fail(&why);
+        self.shared.close(&why);
+        Error::new(ErrorKind::Conflict, why)
+    }
+}

@@ -1,0 +1,275 @@
+//! Nodes of the ring that die and nodes that stop for a while, under load: no client notices; and after its repair a node that was
+//! away has everything. These tests kill and pause nodes, so they have the ring for themselves: `make test-cluster` runs them one by one, after
+//! the others. Skipped without a ring of three whose directory is known.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a panic is how a test says what it found"
+)]
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use exacat_model::{DirId, Guid, UserId};
+use exacat_store::{Outcome, Store, WalkEnd};
+use exacat_store_cassandra::CassandraStore;
+use exacat_testkit::TestClock;
+use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
+use exacat_testkit::random::{outcome_name, request};
+use exacat_testkit::scene::{at, create, lfn, new_directory, new_file, remove, rename, top};
+
+/// Clients of the load, over two servers.
+const CLIENTS: u64 = 6;
+/// Rounds of a client's work that have to be done in each phase, all clients together.
+const ROUNDS: u64 = 60;
+/// What is waited for must come by then.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// The ring that `cluster/up.sh` started.
+struct Ring {
+    directory: PathBuf,
+    hosts: String,
+}
+
+impl Ring {
+    fn find() -> Option<Ring> {
+        let hosts = ring()?;
+        let directory = std::env::var("EXACAT_CASSANDRA_DIRECTORY").ok().filter(|path| !path.is_empty());
+        match directory {
+            Some(directory) if hosts.split(',').count() == 3 => {
+                Some(Ring { directory: directory.into(), hosts })
+            }
+            _ => {
+                eprintln!("skipped: EXACAT_CASSANDRA_DIRECTORY names no directory of a ring of three");
+                None
+            }
+        }
+    }
+
+    fn script(name: &str) -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../cluster").join(name)
+    }
+
+    /// Sends a signal to a node's process.
+    fn signal(&self, node: usize, name: &str) {
+        let path = self.directory.join(format!("node{node}/pid"));
+        let pid = std::fs::read_to_string(path).expect("the node's process id");
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.trim()).status().expect("kill");
+        assert!(sent.success(), "node {node} is not there");
+    }
+
+    /// Starts the nodes that do not run, and waits until they answer.
+    async fn start(&self) {
+        let mut command = Command::new(Self::script("up.sh"));
+        command.arg(&self.directory).env("CLUSTER_NODES", "3").stdin(Stdio::null()).stdout(Stdio::null());
+        let done = tokio::task::spawn_blocking(move || command.status()).await.expect("joined");
+        assert!(done.expect("up.sh").success());
+    }
+
+    /// Asks a node's tool for operators.
+    async fn tool(&self, node: usize, words: &[&str]) -> (bool, String) {
+        let mut command = Command::new(Self::script("nodetool.sh"));
+        command.arg(&self.directory).arg(node.to_string()).args(words).stdin(Stdio::null());
+        let done = tokio::task::spawn_blocking(move || command.output())
+            .await
+            .expect("joined")
+            .expect("nodetool.sh");
+        let said = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// Waits until all nodes see each other.
+    async fn is_whole(&self) {
+        let begun = Instant::now();
+        loop {
+            let mut up = 0;
+            for node in 1..=3 {
+                let (_, said) = self.tool(node, &["status"]).await;
+                up += said.lines().filter(|line| line.starts_with("UN ")).count();
+            }
+            if up == 9 {
+                return;
+            }
+            assert!(begun.elapsed() < LIMIT, "the nodes do not see each other");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Gives a node what it missed.
+    async fn repair(&self, node: usize, keyspace: &str) {
+        let (done, said) = self.tool(node, &["repair", "-full", keyspace]).await;
+        assert!(done, "repair: {said}");
+    }
+}
+
+/// Clients that work until they are told to end, and what became of it.
+struct Load {
+    stop: AtomicBool,
+    rounds: AtomicU64,
+    longest_us: AtomicU64,
+    errors: parking_lot::Mutex<Vec<String>>,
+}
+
+impl Load {
+    /// Waits until so many more rounds are done.
+    async fn go_on(&self, what: &str, rounds: u64) {
+        let (before, begun) = (self.rounds.load(SeqCst), Instant::now());
+        self.longest_us.store(0, SeqCst);
+        while self.rounds.load(SeqCst) < before + rounds {
+            assert!(
+                begun.elapsed() < LIMIT,
+                "{what}: {} rounds in {LIMIT:?}",
+                self.rounds.load(SeqCst) - before
+            );
+            assert!(self.errors.lock().is_empty(), "{what}: {:?}", self.errors.lock());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let longest = Duration::from_micros(self.longest_us.load(SeqCst));
+        let rate = rounds as f64 / begun.elapsed().as_secs_f64();
+        eprintln!("{what}: {rate:.1} rounds/s of 3 changes and 2 look-ups, longest request {longest:.1?}");
+    }
+
+    async fn timed<T>(&self, work: impl Future<Output = T>) -> T {
+        let begun = Instant::now();
+        let done = work.await;
+        self.longest_us.fetch_max(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX), SeqCst);
+        done
+    }
+
+    /// A file is made, looked up at the other server, renamed and looked up here; every third is removed. Each request is made once: an error is
+    /// what a client would see.
+    async fn client(&self, client: u64, home: DirId, here: &CassandraStore, other: &CassandraStore) {
+        let mut number = 0u64;
+        while !self.stop.load(SeqCst) {
+            if let Err(error) = self.round(client, home, &mut number, here, other).await {
+                self.errors.lock().push(error);
+                return;
+            }
+            self.rounds.fetch_add(1, SeqCst);
+        }
+    }
+
+    async fn round(
+        &self,
+        client: u64,
+        home: DirId,
+        number: &mut u64,
+        here: &CassandraStore,
+        other: &CassandraStore,
+    ) -> Result<(), String> {
+        *number += 1;
+        let this = *number;
+        let guid =
+            Guid([&client.to_be_bytes()[..], &this.to_be_bytes()[..]].concat().try_into().expect("16 bytes"));
+        let (first, second) = (format!("new{this}"), format!("file{this}"));
+        let mut mutations = vec![
+            create(new_file(at(home, &first), guid, Some(this), &[])),
+            rename(at(home, &first), at(home, &second)),
+        ];
+        if this.is_multiple_of(3) {
+            mutations.push(remove(at(home, &second)));
+        }
+        for (step, mutation) in mutations.into_iter().enumerate() {
+            let operation = client << 40 | this << 4 | step as u64;
+            let done = self.timed(here.apply(request(operation, UserId::ADMIN, vec![mutation]))).await;
+            match done {
+                Ok(outcomes) if outcome_name(&outcomes[0]) == "Applied" => {}
+                other => return Err(format!("client {client}, change {step} of {this}: {other:?}")),
+            }
+            let (path, is_there) = match step {
+                0 => (first.clone(), true),
+                1 => (second.clone(), true),
+                _ => (second.clone(), false),
+            };
+            if step > 0 || this.is_multiple_of(2) {
+                let path = lfn(&format!("/home{client}/{path}"));
+                let walk =
+                    self.timed(other.walk(&[path])).await.map_err(|error| format!("look-up: {error}"))?;
+                let found = matches!(walk[0].end, WalkEnd::Found(_));
+                if found != is_there {
+                    return Err(format!(
+                        "client {client}: change {step} of {this} was answered, and is not seen"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Goal: a node that dies, or stops for a while, costs time and nothing else: no request fails, what was answered is there, and after a repair the node
+/// has all it missed - shown by a check of everything that is read from it and one other node alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_die_and_stop_and_no_client_notices() {
+    let Some(ring) = Ring::find() else { return };
+    let mut catalogue = Servers::start(&CassandraFactory::on(ring.hosts.clone()), &TestClock::new()).await;
+    let keyspace = catalogue.settings().keyspace.clone();
+    let servers = [catalogue.one_more().await, catalogue.one_more().await];
+    let mut homes = Vec::new();
+    for client in 0..CLIENTS {
+        let make = create(new_directory(top(&format!("home{client}"))));
+        let done =
+            servers[0].apply(request(1 << 60 | client, UserId::ADMIN, vec![make])).await.expect("made");
+        let Outcome::Applied { id: Some(exacat_model::EntryId::Directory(id)), .. } = done[0] else {
+            panic!("{done:?}")
+        };
+        homes.push(id);
+    }
+    let load = Arc::new(Load {
+        stop: AtomicBool::new(false),
+        rounds: AtomicU64::new(0),
+        longest_us: AtomicU64::new(0),
+        errors: parking_lot::Mutex::default(),
+    });
+    let tasks: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let (load, home) = (load.clone(), homes[client as usize]);
+            let (here, other) =
+                (servers[client as usize % 2].clone(), servers[(client as usize + 1) % 2].clone());
+            tokio::spawn(async move { load.client(client, home, &here, &other).await })
+        })
+        .collect();
+    load.go_on("all nodes there", ROUNDS).await;
+    for node in 1..=3 {
+        ring.signal(node, "STOP");
+        load.go_on(&format!("node {node} paused"), ROUNDS).await;
+        ring.signal(node, "CONT");
+        load.go_on(&format!("node {node} goes on"), ROUNDS / 2).await;
+    }
+    ring.is_whole().await;
+    ring.signal(3, "KILL");
+    load.go_on("node 3 killed", 2 * ROUNDS).await;
+    let (start, more) = tokio::join!(ring.start(), load.go_on("node 3 starts", ROUNDS));
+    let ((), ()) = (start, more);
+    ring.is_whole().await;
+    load.go_on("node 3 is back", ROUNDS).await;
+    load.stop.store(true, SeqCst);
+    for task in tasks {
+        task.await.expect("a client");
+    }
+    assert!(load.errors.lock().is_empty(), "{:?}", load.errors.lock());
+    for server in &servers {
+        let figures = server.status().await.expect("status").figures;
+        let wanted = ["statements", "reads_repeated", "appends_lost", "appends_unknown"];
+        let shown = figures.iter().filter(|(name, _)| {
+            wanted.contains(&name.as_str()) || name.starts_with("statements_") || name.starts_with("answer_")
+        });
+        eprintln!("{:?}", shown.collect::<Vec<_>>());
+    }
+    ring.repair(3, &keyspace).await;
+    // Now a quorum is node 3 and one other: what node 3 missed would be missed here.
+    ring.signal(1, "KILL");
+    let after = catalogue.one_more().await;
+    let audit = after.audit().await.expect("an audit");
+    assert!(audit.findings.is_empty(), "{:?}", audit.findings);
+    ring.start().await;
+    ring.is_whole().await;
+    ring.repair(1, &keyspace).await;
+    let audit = servers[0].audit().await.expect("an audit");
+    assert!(audit.findings.is_empty(), "{:?}", audit.findings);
+}

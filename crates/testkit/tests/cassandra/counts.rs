@@ -1,0 +1,137 @@
+//! What answers and changes cost: statements are counted, and fetches that wait for one another.
+
+use std::sync::Arc;
+
+use exacat_model::{DirId, Guid, UserId};
+use exacat_store::{Outcome, Store, WalkEnd};
+use exacat_store_cassandra::CassandraStore;
+use exacat_testkit::TestClock;
+use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
+use exacat_testkit::random::{outcome_name, request};
+use exacat_testkit::scene::{at, create, lfn, new_directory, new_file};
+
+/// Directories above the file that is looked up.
+const DEPTH: u64 = 9;
+/// Entries of the directory that is listed.
+const ENTRIES: u32 = 2500;
+
+/// Reads so far, rounds of fetching so far, rows that are known. Asking this costs a look at the head.
+async fn figures(store: &dyn Store) -> (u64, u64, u64) {
+    let figures = store.status().await.expect("status").figures;
+    let figure = |name: &str| {
+        let found = figures.iter().find(|(figure, _)| figure == name);
+        found.map(|(_, value)| *value).unwrap_or_else(|| panic!("no figure {name}"))
+    };
+    (figure("reads"), figure("rounds_fetched"), figure("rows_known"))
+}
+
+/// Reads and rounds of fetching that something takes.
+async fn cost<T>(store: &Arc<CassandraStore>, work: impl Future<Output = T>) -> (T, u64, u64) {
+    // Once more, so that it knows all that it is asked for.
+    figures(&**store).await;
+    let before = figures(&**store).await;
+    let done = work.await;
+    let after = figures(&**store).await;
+    (done, after.0 - before.0 - 1, after.1 - before.1)
+}
+
+async fn make_directory(store: &CassandraStore, number: u64, parent: DirId, name: &str) -> DirId {
+    let make = create(new_directory(at(parent, name)));
+    match store.apply(request(number, UserId::ADMIN, vec![make])).await.expect("made")[0] {
+        Outcome::Applied { id: Some(exacat_model::EntryId::Directory(id)), .. } => id,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+fn numbered(number: u32, what: u8) -> Guid {
+    let mut guid = [what; 16];
+    guid[..4].copy_from_slice(&number.to_be_bytes());
+    Guid(guid)
+}
+
+/// Goal: a path that is known is looked up by one read, that of the log's head; one that was never seen by one read after the other, each with a
+/// look at the head; one that was forgotten by one round of reads, all at once, and at most one more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_up_costs_one_read_or_one_round() {
+    let Some(factory) = ring().map(CassandraFactory::on) else { return };
+    let forgetful = CassandraFactory { rows_known: 120, settle_changes: 1, filter_bytes: 0, ..factory };
+    let mut catalogue = Servers::start(&forgetful, &TestClock::new()).await;
+    let writer = catalogue.one_more().await;
+    let (mut parent, mut path) = (DirId::ROOT, String::new());
+    for depth in 0..DEPTH {
+        parent = make_directory(&writer, depth, parent, &format!("d{depth}")).await;
+        path += &format!("/d{depth}");
+    }
+    let make = create(new_file(at(parent, "f"), Guid([1; 16]), Some(1), &[]));
+    writer.apply(request(100, UserId::ADMIN, vec![make])).await.expect("made");
+    let crowd = make_directory(&writer, 101, DirId::ROOT, "crowd").await;
+    // The last group is known to everyone who opens: this one is of something else.
+    make_directory(&writer, 102, crowd, "last").await;
+    let path = lfn(&format!("{path}/f"));
+    let look_up = async |store: &CassandraStore| {
+        let walk = store.walk(std::slice::from_ref(&path)).await.expect("walk");
+        assert!(matches!(walk[0].end, WalkEnd::Found(_)));
+    };
+    let reader = catalogue.one_more().await;
+    let ((), reads, rounds) = cost(&reader, look_up(&reader)).await;
+    eprintln!("a path of {DEPTH} directories that was never seen: {rounds} rounds, {reads} reads");
+    assert!(rounds <= DEPTH + 1, "{rounds} rounds");
+    assert!(reads <= 2 * (DEPTH + 1), "{reads} reads");
+    for _ in 0..3 {
+        let ((), reads, rounds) = cost(&reader, look_up(&reader)).await;
+        assert_eq!((reads, rounds), (1, 0), "reads and rounds of a path that is known");
+    }
+    // Much else is looked up, and does not fit.
+    let many: Vec<_> = (0..400).map(|number| lfn(&format!("/crowd/{number}"))).collect();
+    let (mut forgot, mut before) = (false, 0);
+    for some in many.chunks(50).cycle().take(40) {
+        reader.walk(some).await.expect("walk");
+        let known = figures(&*reader).await.2;
+        forgot = known < before;
+        if forgot {
+            break;
+        }
+        before = known;
+    }
+    assert!(forgot, "it knows more than it may");
+    let ((), reads, rounds) = cost(&reader, look_up(&reader)).await;
+    eprintln!("the same path once it was forgotten: {rounds} rounds, {reads} reads");
+    assert!((1..=2).contains(&rounds), "{rounds} rounds");
+    assert!(reads <= DEPTH + 5, "{reads} reads");
+}
+
+/// Goal: a page of a listing is one read of one partition, and one look at the head.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_a_listing_is_one_read() {
+    let Some(factory) = ring().map(CassandraFactory::on) else { return };
+    let factory = CassandraFactory { partition_rows: u64::from(ENTRIES), filter_bytes: 0, ..factory };
+    let mut catalogue = Servers::start(&factory, &TestClock::new()).await;
+    let writer = catalogue.one_more().await;
+    let directory = make_directory(&writer, 1, DirId::ROOT, "d").await;
+    let names: Vec<u32> = (0..ENTRIES).collect();
+    for (turn, some) in names.chunks(500).enumerate() {
+        let make = |number: &u32| {
+            create(new_file(at(directory, &format!("f{number:05}")), numbered(*number, 7), Some(1), &[]))
+        };
+        let made = request(10 + turn as u64, UserId::ADMIN, some.iter().map(make).collect());
+        let outcomes = writer.apply(made).await.expect("made");
+        assert!(outcomes.iter().all(|one| outcome_name(one) == "Applied"));
+    }
+    make_directory(&writer, 2, DirId::ROOT, "last").await;
+    let reader = catalogue.one_more().await;
+    let (mut after, mut seen) = (None, 0);
+    for turn in 0.. {
+        let listing = reader.list(directory, after.as_ref(), 1000);
+        let (page, reads, _) = cost(&reader, listing).await;
+        let page = page.expect("list").expect("there");
+        seen += page.items.len();
+        // The first looks where the directory is as well.
+        let most = if turn == 0 { 4 } else { 2 };
+        assert!(reads <= most, "page {turn}: {reads} reads");
+        if !page.more {
+            break;
+        }
+        after = page.items.last().map(|entry| entry.at.name.clone());
+    }
+    assert_eq!(seen, ENTRIES as usize);
+}
