@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use exacat_model::{Error, ErrorKind, Result, Revision};
 use futures::StreamExt;
@@ -16,7 +15,6 @@ use scylla::errors::{
 };
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::policies::retry::DefaultRetryPolicy;
-use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::response::PagingState;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
@@ -25,11 +23,12 @@ use scylla::value::{CqlValue, Row as CqlRow};
 
 use crate::figures::Figures;
 use crate::limits::{
-    ALIVE_EVERY, ALIVE_WITHIN, ATTEMPT_PAUSE, CONDITIONAL_ELSEWHERE_AFTER, ELSEWHERE_AFTER, ELSEWHERE_MAX,
-    READ_ATTEMPTS_MAX, SLICE_ROWS, STATEMENT_TIMEOUT, STATEMENTS_IN_FLIGHT,
+    ALIVE_EVERY, ALIVE_WITHIN, ATTEMPT_PAUSE, CONDITIONAL_ELSEWHERE_AFTER_MAX,
+    CONDITIONAL_ELSEWHERE_AFTER_MIN, ELSEWHERE_AFTER_MAX, ELSEWHERE_AFTER_MIN, READ_ATTEMPTS_MAX, SLICE_ROWS,
+    STATEMENT_TIMEOUT, STATEMENTS_IN_FLIGHT,
 };
 use crate::nodes::Nodes;
-use crate::routing::AroundStuck;
+use crate::routing::{AroundStuck, Patience};
 use crate::settings::CassandraSettings;
 use crate::tables::{Bound, Columns, Values};
 
@@ -78,20 +77,19 @@ pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unavailable, format!("the cluster could not {what}: {error}"))
 }
 
-fn profile(
-    elsewhere_after: Duration,
-    datacenter: Option<&str>,
-    nodes: &Arc<Nodes>,
-) -> ExecutionProfileHandle {
+fn profile(conditional: bool, datacenter: Option<&str>, nodes: &Arc<Nodes>) -> ExecutionProfileHandle {
     // Conditional writes of one partition go to the same node first: coordinators that take turns outbid each other.
     let mut policy = DefaultPolicy::builder().enable_shuffling_replicas(false);
     if let Some(datacenter) = datacenter {
         policy = policy.prefer_datacenter(datacenter.to_owned());
     }
-    let policy = AroundStuck::new(policy.build(), nodes.clone());
+    let policy = AroundStuck::new(policy.build(), nodes.clone(), !conditional);
+    let (least, most) = match conditional {
+        true => (CONDITIONAL_ELSEWHERE_AFTER_MIN, CONDITIONAL_ELSEWHERE_AFTER_MAX),
+        false => (ELSEWHERE_AFTER_MIN, ELSEWHERE_AFTER_MAX),
+    };
     // Every statement of this store can be done twice, see `conditional`: so a node that is stuck, or whose connection breaks, costs a moment.
-    let elsewhere =
-        SimpleSpeculativeExecutionPolicy { max_retry_count: ELSEWHERE_MAX, retry_interval: elsewhere_after };
+    let elsewhere = Patience { nodes: nodes.clone(), least, most };
     let profile = ExecutionProfile::builder()
         .consistency(Consistency::Quorum)
         .serial_consistency(Some(SerialConsistency::Serial))
@@ -127,7 +125,7 @@ async fn connect_seeing(settings: &CassandraSettings, nodes: &Arc<Nodes>) -> Res
     let datacenter = settings.datacenter.as_deref();
     let mut builder = SessionBuilder::new()
         .known_nodes(&settings.hosts)
-        .default_execution_profile_handle(profile(ELSEWHERE_AFTER, datacenter, nodes))
+        .default_execution_profile_handle(profile(false, datacenter, nodes))
         .tls_context(settings.access.tls()?)
         .keepalive_interval(ALIVE_EVERY)
         .keepalive_timeout(ALIVE_WITHIN)
@@ -159,7 +157,7 @@ impl Cluster {
         used.map_err(|error| failed("open the keyspace", error))?;
         Ok(Cluster {
             session,
-            conditional: profile(CONDITIONAL_ELSEWHERE_AFTER, settings.datacenter.as_deref(), &nodes),
+            conditional: profile(true, settings.datacenter.as_deref(), &nodes),
             faults,
             prepared: RwLock::default(),
             preparing: tokio::sync::Mutex::default(),

@@ -35,6 +35,7 @@ use crate::settings::CassandraSettings;
 use crate::settle::settle;
 use crate::settler::Settler;
 use crate::tables::{self, Bound};
+use crate::turns::Turns;
 use crate::working::{Look, Need};
 use crate::{retention, slices};
 
@@ -59,6 +60,7 @@ pub(crate) struct Engine {
     /// Looks for relaxed answers: one at a time of each level.
     glancing: [tokio::sync::Mutex<()>; 2],
     pub moved: Notify,
+    turns: Turns,
     settings: CassandraSettings,
     /// Groups so far that changed records.
     records_seen: AtomicU64,
@@ -97,6 +99,7 @@ impl Engine {
             freshness: Freshness::new(settings.stale_max),
             glancing: Default::default(),
             moved: Notify::new(),
+            turns: Turns::default(),
             settings: settings.clone(),
             records_seen: AtomicU64::new(0),
             closed: Mutex::new(None),
@@ -231,6 +234,7 @@ impl Engine {
         drop(position);
         self.known.lock().settle(settled);
         if self.known(Known::head) > before {
+            self.turns.another();
             self.moved.notify_waiters();
         }
         Ok(())
@@ -365,6 +369,12 @@ impl Engine {
                     None => break,
                 }
             }
+            if let Some(wait) = self.turns.wait(Instant::now()) {
+                self.cluster.figures.gave_way();
+                tokio::time::sleep(wait).await;
+                // What others appended meanwhile. If it cannot be read, that is found again where it matters.
+                let _ = self.check().await;
+            }
             while waiting.len() < GROUP_CHANGES_MAX {
                 match requests.try_recv() {
                     Ok(request) => waiting.push_back(request),
@@ -477,6 +487,7 @@ impl Engine {
             let appending =
                 Appending::new(position, &decided.changes, &images, self.settings.stretch_changes)
                     .map_err(Failure::Before)?;
+            let began = Instant::now();
             let appended = appending.append(&self.cluster).await;
             let requests = decided.outcomes.len();
             match appended.map_err(|error| Failure::Unknown { error, requests })? {
@@ -487,6 +498,7 @@ impl Engine {
                 }
                 Appended::Done => {
                     self.cluster.figures.group(decided.changes.len());
+                    self.turns.own(began);
                     let group = Group { first, last, images, bytes: appending.images_bytes() };
                     self.install(&group).map_err(|error| Failure::Unknown { error, requests })?;
                     self.moved.notify_waiters();

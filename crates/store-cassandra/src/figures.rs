@@ -17,6 +17,7 @@ pub(crate) struct Figures {
     settled: AtomicU64,
     waited: AtomicU64,
     audited: AtomicU64,
+    gave_way: AtomicU64,
 }
 
 impl Figures {
@@ -71,6 +72,11 @@ impl Figures {
         self.waited.fetch_add(1, Relaxed);
     }
 
+    /// Another server was let go first.
+    pub fn gave_way(&self) {
+        self.gave_way.fetch_add(1, Relaxed);
+    }
+
     /// A check of everything begins.
     pub fn audit_begins(&self) {
         self.audited.store(0, Relaxed);
@@ -95,6 +101,7 @@ impl Figures {
             ("changes", &self.changes),
             ("tables_written", &self.settled),
             ("appends_waited_for_tables", &self.waited),
+            ("appends_gave_way", &self.gave_way),
             ("fsck_rows_read", &self.audited),
         ]
         .map(|(name, counter)| (name.to_owned(), counter.load(Relaxed)))

@@ -44,6 +44,7 @@ mod slices;
 mod store;
 mod tables;
 mod takeover;
+mod turns;
 mod working;
 
 pub use access::ClusterAccess;

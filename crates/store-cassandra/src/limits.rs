@@ -61,11 +61,17 @@ pub(crate) const BATCH_ROWS_MAX: usize = 100;
 pub(crate) const BATCH_BYTES_MAX: usize = 24 << 10;
 /// How long a statement may take. Its outcome is unknown then.
 pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a statement may be without an answer before it is asked at another node as well: none of them is harmed by being done
-/// twice. Well above what a loaded ring takes, so that it is for nodes that are stuck, and does not add to the load.
-pub(crate) const ELSEWHERE_AFTER: Duration = Duration::from_millis(400);
+/// How many times what nearly all statements took lately one may be without an answer before it is asked at another node as well: none of them is
+/// harmed by being done twice.
+pub(crate) const ELSEWHERE_TIMES: u32 = 4;
+/// But no less, for a moment is no sign of anything.
+pub(crate) const ELSEWHERE_AFTER_MIN: Duration = Duration::from_millis(50);
+/// And no more: well above what a loaded ring takes, so that it is for nodes that are stuck, and does not add to the load.
+pub(crate) const ELSEWHERE_AFTER_MAX: Duration = Duration::from_millis(400);
 /// The same of a conditional batch, of which two at once get in each other's way.
-pub(crate) const CONDITIONAL_ELSEWHERE_AFTER: Duration = Duration::from_millis(1200);
+pub(crate) const CONDITIONAL_ELSEWHERE_AFTER_MIN: Duration = Duration::from_millis(200);
+/// See there.
+pub(crate) const CONDITIONAL_ELSEWHERE_AFTER_MAX: Duration = Duration::from_millis(1200);
 /// A node that was asked and answered nothing for so long is asked last.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(500);
 /// How often it is given a chance.
@@ -93,6 +99,10 @@ pub(crate) const NODES_SHOWN_MAX: usize = 64;
 pub(crate) const STALE_MAX: Duration = Duration::from_secs(1);
 /// Attempts to find out what became of an append, or to write what is in the log to the tables, before giving up.
 pub(crate) const ATTEMPTS_MAX: usize = 12;
+/// How long after another server's append it is thought to append still: then servers take turns.
+pub(crate) const OTHERS_SEEN_FOR: Duration = Duration::from_millis(250);
+/// How long others are let go first, at most: about two appends of a busy cluster.
+pub(crate) const TURN_MAX: Duration = Duration::from_millis(60);
 /// Between two attempts.
 pub(crate) const ATTEMPT_PAUSE: Duration = Duration::from_millis(250);
 /// How often who waits for a change of another server looks.

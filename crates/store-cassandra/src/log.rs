@@ -236,7 +236,12 @@ impl Appending {
             }
             match cluster.conditional(&self.bounds).await {
                 Ok(true) => return Ok(Appended::Done),
-                Ok(false) => {}
+                Ok(false) => {
+                    // Whatever stood against it was seen to its end before this was said.
+                    if let Ok(Some(fate)) = self.plain_fate(cluster).await {
+                        return Ok(fate);
+                    }
+                }
                 Err(why) => {
                     cluster.figures.unknown();
                     tracing::warn!(%why, "it is not known what became of an append, it is looked up");
@@ -251,6 +256,20 @@ impl Appending {
             }
         }
         Err(error)
+    }
+
+    /// Whose group follows the head that it was to follow; none if that is not seen by a plain read.
+    async fn plain_fate(&self, cluster: &Cluster) -> Result<Option<Appended>> {
+        let bound = Bound {
+            text: "SELECT first, append FROM log WHERE stretch = ? AND last > ? LIMIT 1",
+            values: vec![big(self.position.stretch), big(self.position.head.0)],
+        };
+        let Some(mut row) = cluster.read_one(&bound, false).await? else { return Ok(None) };
+        // A partition without such a row still has its statics.
+        let Some(first) = row.maybe_big()? else { return Ok(None) };
+        let follows = first == self.position.head.0 + 1;
+        let ours = row.blob()? == self.id;
+        Ok(follows.then_some(if ours { Appended::Done } else { Appended::Lost }))
     }
 
     /// What became of it; none if nothing did yet.

@@ -19,6 +19,11 @@ const STEPS: usize = 4;
 /// Times up to 2^35 µs, far beyond any limit.
 const SLOTS: usize = 36 * STEPS;
 
+/// After so many answers it is looked again how long they took lately,
+const RECENT_LOOKED_AT: u64 = 256;
+/// and after so many those before count half.
+const RECENT_HALVED: u64 = 8192;
+
 /// How long answers took: counts of times, a quarter of an octave apart.
 #[derive(Debug)]
 struct Times([AtomicU64; SLOTS]);
@@ -47,6 +52,14 @@ impl Times {
     fn add(&self, micros: u64) {
         if let Some(count) = self.0.get(slot(micros)) {
             count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// What came before counts half as much from now on.
+    fn halve(&self) {
+        for count in &self.0 {
+            let now = count.load(Relaxed);
+            count.fetch_sub(now - now / 2, Relaxed);
         }
     }
 
@@ -107,6 +120,10 @@ pub(crate) struct Nodes {
     began: Instant,
     nodes: RwLock<Vec<Node>>,
     all: Times,
+    /// The last some thousand of them, and how long nearly all of these took.
+    recent: Times,
+    recent_count: AtomicU64,
+    usual_us: AtomicU64,
     requests: AtomicU64,
     speculative: AtomicU64,
     retried: AtomicU64,
@@ -118,6 +135,9 @@ impl Default for Nodes {
             began: Instant::now(),
             nodes: RwLock::default(),
             all: Times::default(),
+            recent: Times::default(),
+            recent_count: AtomicU64::new(0),
+            usual_us: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             speculative: AtomicU64::new(0),
             retried: AtomicU64::new(0),
@@ -159,12 +179,34 @@ impl Nodes {
         let place = attempt.0 & ((1 << NODE_BITS) - 1);
         let micros = self.now().saturating_sub((attempt.0 >> NODE_BITS) as u64);
         self.all.add(micros);
+        self.recent.add(micros);
+        let count = self.recent_count.fetch_add(1, Relaxed) + 1;
+        if count % RECENT_LOOKED_AT == 0 {
+            self.usual_us.store(self.recent.of_thousand(990), Relaxed);
+        }
+        if count % RECENT_HALVED == 0 {
+            self.recent.halve();
+        }
         if let Some(node) = self.nodes.read().get(place) {
             node.times.add(micros);
             // It answered something, if only an error.
             node.waiting_since.store(0, Relaxed);
             node.failed.fetch_add(u64::from(failed), Relaxed);
         }
+    }
+
+    /// How long nearly all statements took, lately; none if too few were asked.
+    pub fn usual(&self) -> Option<Duration> {
+        match self.usual_us.load(Relaxed) {
+            0 => None,
+            micros => Some(Duration::from_micros(micros)),
+        }
+    }
+
+    /// As if nearly all took so long.
+    #[cfg(test)]
+    pub fn seem(&self, usual: Duration) {
+        self.usual_us.store(micros(usual), Relaxed);
     }
 
     fn see<T>(&self, address: SocketAddr, of: impl FnOnce(&Node, u64) -> T) -> Option<T> {
@@ -276,6 +318,21 @@ mod tests {
         }
         assert!((500..=625).contains(&times.of_thousand(500)), "{}", times.of_thousand(500));
         assert!((990..=1024).contains(&times.of_thousand(990)), "{}", times.of_thousand(990));
+    }
+
+    #[test]
+    fn what_is_usual_follows_what_was_lately() {
+        let nodes = Nodes { began: Instant::now() - Duration::from_secs(100), ..Nodes::default() };
+        let answer = |took: Duration| {
+            let began = nodes.now() - micros(took);
+            nodes.ended(AttemptId((began as usize) << NODE_BITS), false);
+        };
+        assert_eq!(nodes.usual(), None);
+        (0..RECENT_LOOKED_AT).for_each(|_| answer(Duration::from_millis(200)));
+        assert!(nodes.usual().unwrap() >= Duration::from_millis(200));
+        (0..10 * RECENT_HALVED).for_each(|_| answer(Duration::from_millis(2)));
+        let usual = nodes.usual().unwrap();
+        assert!(usual >= Duration::from_millis(2) && usual < Duration::from_millis(100), "{usual:?}");
     }
 
     /// Goal: a node that answers nothing is avoided after a while, gets a chance now and then, and is as the others once it answers.

@@ -1,7 +1,8 @@
-//! Which node a statement is sent to first: as the driver would, but not to one that is stuck.
+//! Which node a statement is sent to first: as the driver would, but not to one that is stuck; and when it is sent to another one as well.
 //!
 //! A node that is paused, or whose disk hangs, keeps its connections: the driver goes on to choose it, and each statement waits until it is sent elsewhere as well. So
-//! a node that was asked and answered nothing for a while, whatever it was asked, is asked last - until it answers, which it is given a chance to now and then.
+//! a node that was asked and answered nothing for a while, whatever it was asked, is asked last - until it answers, which it is given a chance to now and then, by
+//! a read.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,8 +11,10 @@ use std::time::Duration;
 use scylla::cluster::{ClusterState, NodeRef};
 use scylla::errors::RequestAttemptError;
 use scylla::policies::load_balancing::{FallbackPlan, LoadBalancingPolicy, RoutingInfo};
+use scylla::policies::speculative_execution::{Context, SpeculativeExecutionPolicy};
 use scylla::routing::Shard;
 
+use crate::limits::{ELSEWHERE_MAX, ELSEWHERE_TIMES};
 use crate::nodes::Nodes;
 
 /// The driver's policy, and what is seen of nodes.
@@ -19,11 +22,42 @@ use crate::nodes::Nodes;
 pub(crate) struct AroundStuck {
     inner: Arc<dyn LoadBalancingPolicy>,
     nodes: Arc<Nodes>,
+    /// May a node that seems stuck be given a chance?
+    tries: bool,
 }
 
 impl AroundStuck {
-    pub fn new(inner: Arc<dyn LoadBalancingPolicy>, nodes: Arc<Nodes>) -> Arc<Self> {
-        Arc::new(AroundStuck { inner, nodes })
+    pub fn new(inner: Arc<dyn LoadBalancingPolicy>, nodes: Arc<Nodes>, tries: bool) -> Arc<Self> {
+        Arc::new(AroundStuck { inner, nodes, tries })
+    }
+
+    fn is_avoided(&self, address: SocketAddr) -> bool {
+        if self.tries { self.nodes.to_be_avoided(address) } else { self.nodes.is_stuck(address) }
+    }
+}
+
+/// After how long a statement is sent to another node as well: a few times what nearly all took lately, within bounds.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    pub nodes: Arc<Nodes>,
+    pub least: Duration,
+    pub most: Duration,
+}
+
+impl SpeculativeExecutionPolicy for Patience {
+    fn max_retry_count(&self, _: &Context) -> usize {
+        ELSEWHERE_MAX
+    }
+
+    fn retry_interval(&self, _: &Context) -> Duration {
+        self.interval()
+    }
+}
+
+impl Patience {
+    fn interval(&self) -> Duration {
+        let usual = self.nodes.usual().map_or(self.most, |usual| usual.saturating_mul(ELSEWHERE_TIMES));
+        usual.clamp(self.least, self.most)
     }
 }
 
@@ -38,7 +72,7 @@ impl LoadBalancingPolicy for AroundStuck {
         cluster: &'a ClusterState,
     ) -> Option<(NodeRef<'a>, Option<Shard>)> {
         let first = self.inner.pick(request, cluster)?;
-        if !self.nodes.to_be_avoided(address(first.0)) {
+        if !self.is_avoided(address(first.0)) {
             return Some(first);
         }
         let mut others = self.inner.fallback(request, cluster);
@@ -68,5 +102,24 @@ impl LoadBalancingPolicy for AroundStuck {
 
     fn name(&self) -> String {
         format!("{}, around nodes that are stuck", self.inner.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_bounded() {
+        let (least, most) = (Duration::from_millis(50), Duration::from_millis(400));
+        let nodes: Arc<Nodes> = Arc::default();
+        let patience = Patience { nodes: nodes.clone(), least, most };
+        assert_eq!(patience.interval(), most, "nothing is known yet");
+        nodes.seem(Duration::from_millis(1));
+        assert_eq!(patience.interval(), least);
+        nodes.seem(Duration::from_millis(30));
+        assert_eq!(patience.interval(), Duration::from_millis(30) * ELSEWHERE_TIMES);
+        nodes.seem(Duration::from_secs(3));
+        assert_eq!(patience.interval(), most);
     }
 }

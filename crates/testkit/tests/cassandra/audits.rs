@@ -155,7 +155,8 @@ async fn changes_go_on_during_an_audit() {
     }
     over.store(true, Ordering::SeqCst);
     for one in changing {
-        assert!(one.await.expect("it ends well") > 60, "it went on meanwhile");
+        let steps = one.await.expect("it ends well");
+        assert!(steps > 20, "it went on meanwhile: {steps}");
     }
     assert!(auditor.revision().await.expect("a revision").0 >= last);
 }
