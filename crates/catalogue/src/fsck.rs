@@ -13,12 +13,16 @@ use exacat_model::{
     Record, RecordKey, RecordKind, Result, Revision, SeNumber, SeStatus, UserId,
 };
 use exacat_store::UsageOf;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 
 use crate::Catalogue;
 use crate::accounts::is_gone;
 use crate::caller::Caller;
 use crate::registry::Names;
 
+/// Directories that are listed at once.
+const LISTINGS_AT_ONCE: usize = 8;
 /// Of bookings to release, and of entries to expire, so many are counted at most: each is read for it.
 const DUE_COUNTED_MAX: usize = 1000;
 
@@ -332,32 +336,37 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// All entries below a directory, depth first. What is kept is, for each directory on the way, one place and the
-    /// directories of one page.
+    /// All entries below a directory, depth first, some directories at a time: each listing may be a way to a cluster and back. What
+    /// is kept is, for each directory on the way, one place and the directories of one page.
     async fn below(&mut self, audit: &mut Audit, directory: DirId) -> Result<u64> {
+        let store = Arc::clone(&self.catalogue.store);
+        let list = |directory: DirId, after: Option<Name>| {
+            let store = Arc::clone(&store);
+            async move { (directory, store.list(directory, after.as_ref(), PAGE_ITEMS_MAX).await) }.boxed()
+        };
         let mut checked = 0;
-        let mut stack: Vec<(DirId, Option<Name>, Vec<DirId>)> = vec![(directory, None, Vec::new())];
-        while let Some((directory, after, mut waiting)) = stack.pop() {
-            if let Some(next) = waiting.pop() {
-                stack.push((directory, after, waiting));
-                stack.push((next, None, Vec::new()));
-                continue;
+        let mut waiting = vec![(directory, None)];
+        let mut listings = FuturesUnordered::new();
+        loop {
+            while listings.len() < LISTINGS_AT_ONCE
+                && let Some((directory, after)) = waiting.pop()
+            {
+                listings.push(list(directory, after));
             }
-            let page = self.catalogue.store.list(directory, after.as_ref(), PAGE_ITEMS_MAX).await?;
-            let Some(page) = page else { continue };
+            let Some((directory, page)) = listings.next().await else { return Ok(checked) };
+            let Some(page) = page? else { continue };
             for entry in &page.items {
                 checked += 1;
                 self.entry(audit, entry).await?;
             }
             self.archives(&page.items).await?;
-            waiting.extend(page.items.iter().filter_map(Entry::directory));
-            if page.more || !waiting.is_empty() {
-                let last = page.items.last().map(|entry| entry.at.name.clone());
-                stack.push((directory, last.or(after), waiting));
+            if let (true, Some(last)) = (page.more, page.items.last()) {
+                waiting.push((directory, Some(last.at.name.clone())));
             }
+            // Last in, first out: what is below a page comes before the next page.
+            waiting.extend(page.items.iter().filter_map(Entry::directory).map(|below| (below, None)));
             tokio::task::yield_now().await;
         }
-        Ok(checked)
     }
 
     async fn entry(&self, audit: &mut Audit, entry: &Entry) -> Result<()> {
