@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 use super::Face;
 use super::repeats::{Client, Resumed, Said, Standing, Unsure};
 use super::shell::Shell;
-use crate::admission::{Bounded, Held};
+use crate::admission::{Bounded, Held, Room};
 use crate::instruments::count;
 use crate::randomness;
 use crate::service::Phase;
@@ -54,6 +54,8 @@ pub(super) struct Part {
     pub bytes: Vec<u8>,
     pub first: bool,
     pub last: bool,
+    /// Among the answers that are not read yet; none for one without results.
+    pub room: Option<Room>,
     /// Where the client stood before the command, with the last part.
     pub before: Option<Standing>,
     /// Nothing more is answered: the client is nobody any more.
@@ -270,7 +272,16 @@ impl Connection {
     async fn send(&mut self, part: Part, parts: &mut mpsc::Receiver<Part>) -> Option<End> {
         let stall = self.face.service.limits.output_stall;
         let mut next = Some(part);
+        let mut rooms = Vec::new();
         while let Some(part) = next.take() {
+            if rooms.len() >= PARTS_WAITING_MAX {
+                // What was read meanwhile is not held any more.
+                if let Some(end) = self.flush().await {
+                    return Some(end);
+                }
+                rooms.clear();
+            }
+            rooms.extend(part.room);
             let bytes = part.bytes.len() as u64;
             self.face.service.instruments.counts.bytes_out.fetch_add(bytes, Ordering::Relaxed);
             let code = if part.first { Data::Text } else { Data::Continue };
@@ -293,6 +304,12 @@ impl Connection {
             }
             next = parts.try_recv().ok();
         }
+        self.flush().await
+    }
+
+    /// Sees to it that the client has what was sent, as long as it reads.
+    async fn flush(&mut self) -> Option<End> {
+        let stall = self.face.service.limits.output_stall;
         match tokio::time::timeout(stall, self.websocket.flush()).await {
             Ok(Ok(())) => None,
             Ok(Err(_)) => Some(End::Broken),

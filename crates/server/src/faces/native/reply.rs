@@ -14,6 +14,7 @@ use exacat_wire::native::{AnswerBatchWriter, encode_outcome};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+use crate::admission::Room;
 use crate::instruments::OperationIndex;
 use crate::service::{Asker, Service};
 
@@ -43,6 +44,8 @@ pub(super) struct Reply {
     pub ended: Option<u64>,
     /// What the answer keeps for itself until the connection has taken it over.
     pub _room: Option<OwnedSemaphorePermit>,
+    /// The same, among the bytes of answers that are not read yet.
+    pub _unread: Option<Room>,
 }
 
 /// Where the tasks of a connection put their replies. There is room for one reply of every request in flight
@@ -84,6 +87,7 @@ pub(super) struct Waiting {
     outbox: Outbox,
     measure: Measure,
     room: Option<OwnedSemaphorePermit>,
+    unread: Option<Room>,
 }
 
 /// Which outcome it is.
@@ -96,12 +100,13 @@ pub(super) enum Target {
 
 impl Waiting {
     pub fn new(target: Target, outbox: Outbox, measure: Measure) -> Self {
-        Waiting { target: Some(target), outbox, measure, room: None }
+        Waiting { target: Some(target), outbox, measure, room: None, unread: None }
     }
 
-    /// Keeps `room` until the connection has the answer.
-    pub fn keep(&mut self, room: OwnedSemaphorePermit) {
+    /// Keeps both until the connection has the answer.
+    pub fn keep(&mut self, room: OwnedSemaphorePermit, unread: Room) {
         self.room = Some(room);
+        self.unread = Some(unread);
     }
 
     pub fn service(&self) -> &Arc<Service> {
@@ -123,7 +128,7 @@ impl Waiting {
             return;
         };
         self.measure.ended(&self.outbox.service, None);
-        self.outbox.put(Reply { bytes: last, ended: Some(request), _room: None });
+        self.outbox.put(Reply { bytes: last, ended: Some(request), _room: None, _unread: None });
     }
 
     /// Answers.
@@ -147,7 +152,11 @@ impl Waiting {
             }
         };
         if ended.is_some() {
-            self.outbox.put(Reply { bytes, ended, _room: self.room.take() });
+            let mut unread = self.unread.take();
+            if let Some(unread) = &mut unread {
+                unread.turned_out(bytes.len());
+            }
+            self.outbox.put(Reply { bytes, ended, _room: self.room.take(), _unread: unread });
         }
     }
 }
