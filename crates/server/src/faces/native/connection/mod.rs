@@ -290,14 +290,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn take_over(&mut self, reply: Reply) {
+        let Reply { bytes, ended, _room, _unread } = reply;
         if self.output.is_empty() {
-            self.output = reply.bytes;
+            self.output = bytes;
         } else {
-            self.output.extend_from_slice(&reply.bytes);
+            self.output.extend_from_slice(&bytes);
         }
-        if let Some(request) = reply.ended {
+        if let Some(request) = ended {
             self.in_flight.remove(&request);
         }
+        // Before its room is given back.
+        self.tell_output();
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>) -> Result<(), ()> {
