@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use exacat_model::{AccountName, Lfn, Mode, SnapshotName};
 use exacat_server::{
-    Addresses, CertificateFiles, JalienSettings, Network, Server, ServerSettings, StoreChoice, XrootdSettings,
-    connections_within, raise_open_files,
+    Addresses, CertificateFiles, JalienSettings, Network, Server, ServerSettings, StoreChoice,
+    XrootdSettings, connections_within, raise_open_files,
 };
 use exacat_store_embedded::HistoryKept;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -9,8 +9,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-use crate::client::soon;
 use crate::alien::{Alien, new_user, secure, world, world_with};
+use crate::client::soon;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_request_is_answered_and_what_is_too_long_ends_it() {
@@ -200,7 +200,8 @@ async fn what_clients_leave_unread_is_bounded_for_all_together_and_the_others_go
         alien.websocket.flush().await.unwrap();
         slow.push(alien);
     }
-    soon("a refusal", async { while world.figure("server", "refused_at_bound_unread-bytes").await < 100 {} }).await;
+    soon("a refusal", async { while world.figure("server", "refused_at_bound_unread-bytes").await < 100 {} })
+        .await;
     let mut other = Alien::admin(&world).await;
     for _ in 0..3 {
         let listed = other.done("ls", &["-l", "/many"]).await;

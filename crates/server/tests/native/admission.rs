@@ -473,6 +473,7 @@ async fn what_clients_leave_unread_is_bounded_for_all_together_and_the_others_go
     other.call(stats(100)).await.unwrap();
     assert_eq!(other.call(stats(1000)).await.unwrap_err().kind, ErrorKind::Busy);
     drop(slow);
-    crate::client::soon("room", async { while world.figure("server", "held_unread-bytes").await > 0 {} }).await;
+    crate::client::soon("room", async { while world.figure("server", "held_unread-bytes").await > 0 {} })
+        .await;
     other.call(stats(1000)).await.unwrap();
 }

@@ -267,7 +267,8 @@ async fn what_clients_leave_unread_is_bounded_for_all_together_and_the_others_go
     for _ in 0..20 {
         slow.push(asks_and_reads_nothing(&world, 16).await);
     }
-    soon("a refusal", async { while world.figure("server", "refused_at_bound_unread-bytes").await == 0 {} }).await;
+    soon("a refusal", async { while world.figure("server", "refused_at_bound_unread-bytes").await == 0 {} })
+        .await;
     let mut other = Root::anonymous(&world).await;
     for _ in 0..3 {
         let listed = other.done(request::DIRLIST, with_stats(), "/many").await;

@@ -24,6 +24,8 @@ use crate::faces::errors;
 use crate::instruments::count;
 use crate::service::{Asker, Cancel, Work, step_id};
 
+/// Entries that a command holds while it tells of them one by one.
+pub(super) const STATS_AT_ONCE: usize = 500;
 /// Items of a page, where there is room for them. A command holds one while its client reads.
 const PAGE_ITEMS: u32 = 500;
 /// Bytes of each, about, as they come from the catalogue.
