@@ -148,7 +148,7 @@ impl Waiting {
                 Some(request)
             }
             Target::InBatch(batch, index) => {
-                batch.fill(index, outcome, &mut bytes, self.outbox.frame_bytes_max)
+                batch.fill(index, outcome, &mut self.unread, &mut bytes, self.outbox.frame_bytes_max)
             }
         };
         if ended.is_some() {
@@ -183,19 +183,23 @@ pub(super) struct BatchInProgress {
 struct Places {
     outcomes: Vec<Option<Result<Given>>>,
     open: usize,
+    /// Of long outcomes, until all are encoded. A small one would keep the next from being made.
+    rooms: Vec<Room>,
 }
 
 impl BatchInProgress {
     pub fn new(request: u64, operations: usize) -> Arc<Self> {
         let outcomes = (0..operations).map(|_| None).collect();
-        Arc::new(BatchInProgress { request, state: Mutex::new(Places { outcomes, open: operations }) })
+        Arc::new(BatchInProgress { request, state: Mutex::new(Places { outcomes, open: operations, rooms: Vec::new() }) })
     }
 
-    /// Puts one outcome in its place. If it was the last, appends all answers to `out` and gives the request.
+    /// Puts one outcome in its place, with its room. If it was the last, appends all answers to `out` and gives the request; the
+    /// room is left for the whole then.
     pub fn fill(
         &self,
         index: usize,
         outcome: Result<Given>,
+        room: &mut Option<Room>,
         out: &mut Vec<u8>,
         frame_bytes_max: usize,
     ) -> Option<u64> {
@@ -204,15 +208,18 @@ impl BatchInProgress {
         *place = Some(outcome);
         places.open -= 1;
         if places.open > 0 {
+            places.rooms.extend(room.take().filter(|room| !room.is_small()));
             return None;
         }
         let outcomes = std::mem::take(&mut places.outcomes);
+        let rooms = std::mem::take(&mut places.rooms);
         drop(places);
         let mut writer = AnswerBatchWriter::new(out, frame_bytes_max, self.request);
         for outcome in outcomes.into_iter().flatten() {
             writer.push(&outcome);
         }
         writer.finish();
+        drop(rooms);
         Some(self.request)
     }
 

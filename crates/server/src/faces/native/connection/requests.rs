@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
 use super::{Closing, Connection, InFlight, Stage};
-use crate::admission::{Class, Step, busy};
+use crate::admission::{Class, Step, busy, limit_of};
 use crate::faces::native::lookups::{Gathered, Lookups, NO_ID};
 use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
 use crate::faces::native::tasks::{self, Job};
@@ -171,8 +171,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) {
         let Batch { deadline_ms, consistency, items } = batch;
         let deadline = self.deadline(received, deadline_ms);
-        let looked_up = items.iter().filter(|item| self.is_quick(&item.operation, deadline_ms));
-        if self.answers_too_long(looked_up.map(|item| self::items(&item.operation)).sum()) {
+        let answered = |item: &BatchItem| match limit_of(&item.operation) {
+            Some(limit) => u64::from(limit),
+            None => self::items(&item.operation),
+        };
+        if self.answers_too_long(items.iter().map(answered).sum()) {
             encode_error(&mut self.output, request, &busy("bytes of answers that are not read yet"));
             return;
         }
