@@ -332,6 +332,11 @@ pub struct ServeArgs {
     /// Each takes up to 40 KB while nothing is asked. One more is closed at once; clients of the native protocol are told why.
     #[arg(long, value_name = "NUMBER")]
     pub connections: Option<usize>,
+    /// How long a client may take from connecting to having shown who it is
+    ///
+    /// When many come at once, as after a restart, each waits for the others: on a machine that is short of processors, take more.
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub handshake_time: String,
     /// Memory for long answers that clients asked for and have not read yet, of all connections
     ///
     /// When so much is held, every connection goes on with one small part at a time; short answers do not wait.

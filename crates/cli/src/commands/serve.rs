@@ -145,6 +145,7 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
         None => args.connections.unwrap_or(settings.limits.connections_max),
     };
     settings.limits.connections_max = connections;
+    settings.limits.handshake_time = Duration::from_millis(parse::duration_ms(&args.handshake_time)?);
     let unread = parse::bytes(&args.unread).map_err(|error| Failure::local(format!("--unread: {error}")))?;
     settings.limits.unread_bytes_max = usize::try_from(unread).unwrap_or(usize::MAX);
     for text in &args.weight {

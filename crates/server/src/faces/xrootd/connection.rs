@@ -106,6 +106,7 @@ impl Connection {
         opened: Instant,
     ) -> Self {
         let listings = Bounded::new(face.service.limits.xrootd_listings_max);
+        let unread = Unread::new(&face.service.admission);
         Connection {
             face,
             stream,
@@ -116,7 +117,7 @@ impl Connection {
             decoder: Decoder::new(),
             out: Vec::new(),
             rooms: Vec::new(),
-            unread: Unread::new(&face.service.admission),
+            unread,
             stage: Stage::Login,
             tries: 0,
             cancel: Arc::new(Cancel::default()),
