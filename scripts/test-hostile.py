@@ -26,7 +26,7 @@ from clients_rig import Failed, expect, free_port, say
 
 HANDSHAKE = struct.pack(">5i", 0, 0, 0, 4, 2012)
 STAT, OPEN, LOGIN, PROTOCOL, DIRLIST, PING = 3017, 3010, 3007, 3006, 3004, 3011
-OK, SO_FAR, ERROR = 0, 4000, 4003
+OK, SO_FAR, ERROR, WAIT = 0, 4000, 4003, 4005
 MEGABYTE = 1 << 20
 # Connections opened at once: the backlog of a listener is finite, and a handshake that takes 10 s is given up.
 AT_ONCE = 10
@@ -337,6 +337,10 @@ async def slow_readers(rig, seconds):
     root, alien = await Root.connect(rig), await Alien.connect(rig)
     began = time.monotonic()
     status, carried = await root.ask(DIRLIST, b"/many")
+    # Those that read nothing are of the same user as this one: as long as theirs are being made, it may be told to wait.
+    while status == WAIT:
+        await asyncio.sleep(1)
+        status, carried = await root.ask(DIRLIST, b"/many")
     while status == SO_FAR:
         status, more = await root.answer()
         carried += more

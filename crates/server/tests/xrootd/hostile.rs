@@ -127,10 +127,10 @@ async fn a_flood_is_taken_in_turn_and_others_are_served_beside_it() {
         let mut answered = 0;
         let mut header = [0; 8];
         while answered < COUNT {
-            tokio::io::AsyncReadExt::read_exact(&mut read, &mut header).await.unwrap();
+            AsyncReadExt::read_exact(&mut read, &mut header).await.unwrap();
             let header = exacat_wire::xrootd::response::ResponseHeader::read(&header);
             let mut carried = vec![0; header.bytes as usize];
-            tokio::io::AsyncReadExt::read_exact(&mut read, &mut carried).await.unwrap();
+            AsyncReadExt::read_exact(&mut read, &mut carried).await.unwrap();
             assert!(matches!(header.status, status::OK | status::WAIT), "{header:?}");
             answered += 1;
         }

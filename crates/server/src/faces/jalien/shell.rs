@@ -267,7 +267,7 @@ impl Shell {
         self.current.page = None;
         let mut room = self.current.room.take();
         if let Some(room) = &mut room {
-            room.turned_out(bytes.len());
+            room.turned_out(bytes.capacity());
         }
         let part = Part { bytes, first, last: true, room, before: Some(before), closes: stranger };
         if let Some(put) = &self.current.put {
@@ -356,7 +356,7 @@ impl Shell {
         let bytes = self.current.writer.take_part();
         let mut room = self.current.room.take();
         if let Some(room) = &mut room {
-            room.turned_out(bytes.len());
+            room.turned_out(bytes.capacity());
         }
         let part = Part { bytes, first, last: false, room, before: None, closes: false };
         let gone = || Failure::new(errno::EIO, "the connection is gone");

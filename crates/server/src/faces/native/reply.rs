@@ -154,7 +154,7 @@ impl Waiting {
         if ended.is_some() {
             let mut unread = self.unread.take();
             if let Some(unread) = &mut unread {
-                unread.turned_out(bytes.len());
+                unread.turned_out(bytes.capacity());
             }
             self.outbox.put(Reply { bytes, ended, _room: self.room.take(), _unread: unread });
         }

@@ -280,7 +280,7 @@ async fn pages(
             continue;
         }
         parts += 1;
-        unread.turned_out(bytes.len());
+        unread.turned_out(bytes.capacity());
         waiting.put(Reply { bytes, ended: None, _room: room, _unread: Some(unread) });
         let Some(next) = answer.next().cloned() else {
             return Ok(parts);
