@@ -190,7 +190,10 @@ struct Places {
 impl BatchInProgress {
     pub fn new(request: u64, operations: usize) -> Arc<Self> {
         let outcomes = (0..operations).map(|_| None).collect();
-        Arc::new(BatchInProgress { request, state: Mutex::new(Places { outcomes, open: operations, rooms: Vec::new() }) })
+        Arc::new(BatchInProgress {
+            request,
+            state: Mutex::new(Places { outcomes, open: operations, rooms: Vec::new() }),
+        })
     }
 
     /// Puts one outcome in its place, with its room. If it was the last, appends all answers to `out` and gives the request; the
