@@ -474,8 +474,14 @@ def gfal(rig):
     run(rig, "gfal-copy", "-p", f"file://{rig.place}/gfal.bin", f"{root}{written}", **python)
     expect("gfal-copy to the catalogue", is_there(rig, written))
     known(rig, written, content)
-    told = run(rig, "gfal-copy", "-f", f"file://{rig.place}/nothing", f"{root}{written}", status=None, **python)
+    other = os.urandom(1000)
+    (rig.place / "gfal-other").write_bytes(other)
+    run(rig, "gfal-copy", f"file://{rig.place}/gfal-other", f"{root}{written}", status=None, **python)
     known(rig, written, content)
+    # Told to replace it, it removes what is there first.
+    run(rig, "gfal-copy", "-f", f"file://{rig.place}/gfal-other", f"{root}{written}", **python)
+    expect("gfal-copy over what was there", is_there(rig, written))
+    known(rig, written, other)
 
 
 PYTHON = """

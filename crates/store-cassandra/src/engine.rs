@@ -204,7 +204,10 @@ impl Engine {
         let before = self.known(Known::head);
         while self.known(Known::head) < end.head {
             let head = self.known(Known::head);
-            log::groups(&self.cluster, stretch, head, |group| self.install(&group)).await?;
+            let mut pages = log::Groups::of(stretch, head);
+            while let Some(groups) = pages.next(&self.cluster).await? {
+                groups.iter().try_for_each(|group| self.install(group))?;
+            }
             if self.known(Known::head) >= end.head {
                 break;
             }

@@ -16,6 +16,7 @@ pub(crate) struct Figures {
     changes: AtomicU64,
     settled: AtomicU64,
     waited: AtomicU64,
+    audited: AtomicU64,
 }
 
 impl Figures {
@@ -70,6 +71,16 @@ impl Figures {
         self.waited.fetch_add(1, Relaxed);
     }
 
+    /// A check of everything begins.
+    pub fn audit_begins(&self) {
+        self.audited.store(0, Relaxed);
+    }
+
+    /// It read so many more rows.
+    pub fn audited(&self, rows: usize) {
+        self.audited.fetch_add(rows as u64, Relaxed);
+    }
+
     /// All of them by name.
     pub fn list(&self) -> Vec<(String, u64)> {
         [
@@ -84,6 +95,7 @@ impl Figures {
             ("changes", &self.changes),
             ("tables_written", &self.settled),
             ("appends_waited_for_tables", &self.waited),
+            ("fsck_rows_read", &self.audited),
         ]
         .map(|(name, counter)| (name.to_owned(), counter.load(Relaxed)))
         .to_vec()

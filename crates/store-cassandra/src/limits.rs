@@ -101,5 +101,25 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(crate) const ROUNDS_MAX: usize = 2 * exacat_model::limits::DEPTH_MAX;
 /// Rounds after which half as many changes are tried together.
 pub(crate) const ROUNDS_PER_SIZE: usize = 8;
-/// Rows an audit reads into memory; a catalogue with more is too large for it.
-pub(crate) const AUDIT_ROWS_MAX: usize = 20_000_000;
+/// Ranges of tables that an audit reads at once: few, for it is not to be in the way of others.
+pub(crate) const AUDIT_RANGES_AT_ONCE: usize = 4;
+/// Rows of one such range, about.
+pub(crate) const AUDIT_RANGE_ROWS: u64 = 100_000;
+/// Ranges of one table, at most.
+pub(crate) const AUDIT_RANGES_MAX: u64 = 16_384;
+/// Rows an audit reads a second, at most, unless the operator says otherwise.
+pub(crate) const AUDIT_ROWS_PER_SECOND: u64 = 100_000;
+/// Rows an entry has in the tables, about: itself, its place, its replicas and what counts them.
+pub(crate) const AUDIT_ROWS_PER_ENTRY: u64 = 5;
+/// Rows of one partition of what an audit sets aside, about: so many are compared in memory together.
+pub(crate) const AUDIT_PARTITION_ROWS: u64 = 250_000;
+/// Partitions of it, at most: each has a chunk in memory.
+pub(crate) const AUDIT_PARTITIONS_MAX: usize = 4096;
+/// Bytes of such a chunk.
+pub(crate) const AUDIT_CHUNK_BYTES: usize = 32 << 10;
+/// Pages of rows that wait to be set aside.
+pub(crate) const AUDIT_BATCHES_WAITING: usize = 16;
+/// Directories an audit adds up: some 250 bytes of memory each.
+pub(crate) const AUDIT_DIRECTORIES_MAX: usize = 20_000_000;
+/// Directories above one another beyond which an audit says that they are a circle: many times the depth that a path may have.
+pub(crate) const AUDIT_STEPS_UP_MAX: usize = 64 * exacat_model::limits::DEPTH_MAX;

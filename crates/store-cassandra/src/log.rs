@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use exacat_model::codec::{Decode, Encode};
 use exacat_model::{Change, Error, ErrorKind, Result, Revision, TimeMs};
+use scylla::response::PagingState;
 
 use crate::cluster::{Cluster, failed, moment};
 use crate::known::Group;
@@ -270,29 +271,30 @@ impl Appending {
     }
 }
 
-/// Groups of a stretch that end after a revision, some at a time: each page of them, in order, is given to `then`.
-pub(crate) async fn groups(
-    cluster: &Cluster,
-    stretch: u64,
-    after: Revision,
-    mut then: impl FnMut(Group) -> Result<()>,
-) -> Result<()> {
-    let bound = Bound {
-        text: "SELECT last, first, images FROM log WHERE stretch = ? AND last > ?",
-        values: vec![big(stretch), big(after.0)],
-    };
-    let mut state = None;
-    loop {
-        let page = cluster.slice_of(&bound, state, GROUPS_PER_PAGE).await?;
-        for row in page.rows {
-            if let Some(group) = group_of(Columns::new(row))? {
-                then(group)?;
-            }
-        }
-        state = page.next;
-        if state.is_none() {
-            return Ok(());
-        }
+/// Groups of a stretch after a revision, page by page.
+pub(crate) struct Groups {
+    bound: Bound,
+    /// Where it goes on; none at its end.
+    state: Option<Option<PagingState>>,
+}
+
+impl Groups {
+    pub fn of(stretch: u64, after: Revision) -> Self {
+        let bound = Bound {
+            text: "SELECT last, first, images FROM log WHERE stretch = ? AND last > ?",
+            values: vec![big(stretch), big(after.0)],
+        };
+        Groups { bound, state: Some(None) }
+    }
+
+    /// The next of them; none if there are no more.
+    pub async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<Group>>> {
+        let Some(state) = self.state.take() else { return Ok(None) };
+        let page = cluster.slice_of(&self.bound, state, GROUPS_PER_PAGE).await?;
+        self.state = page.next.map(Some);
+        let groups: Result<Vec<Option<Group>>> =
+            page.rows.into_iter().map(|row| group_of(Columns::new(row))).collect();
+        Ok(Some(groups?.into_iter().flatten().collect()))
     }
 }
 

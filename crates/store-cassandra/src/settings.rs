@@ -1,12 +1,14 @@
 //! Where the catalogue is: `cassandra://host1,host2:9043/keyspace`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use exacat_model::{Error, Result};
 
 use crate::access::ClusterAccess;
 use crate::limits::{
-    FILTER_BYTES, PARTITION_ROWS_MAX, ROWS_KNOWN_MAX, SETTLE_CHANGES, STALE_MAX, STRETCH_CHANGES,
+    AUDIT_PARTITION_ROWS, AUDIT_ROWS_PER_SECOND, FILTER_BYTES, PARTITION_ROWS_MAX, ROWS_KNOWN_MAX,
+    SETTLE_CHANGES, STALE_MAX, STRETCH_CHANGES,
 };
 
 /// Bytes of a keyspace's name that Cassandra takes.
@@ -35,6 +37,12 @@ pub struct CassandraSettings {
     pub partition_rows: u64,
     /// How long the history is kept, in milliseconds; none for ever.
     pub history_kept_ms: Option<u64>,
+    /// Rows a check of everything reads a second, at most; 0 for as many as it can.
+    pub audit_rows_per_second: u64,
+    /// Rows it compares in memory together.
+    pub audit_partition_rows: u64,
+    /// Where it sets rows aside on disk; the system's directory for temporary files if nothing is said.
+    pub work_directory: Option<PathBuf>,
     /// How old what this server knows may be for a relaxed answer.
     pub stale_max: Duration,
     /// How this server is let in, and which nodes it believes.
@@ -46,6 +54,8 @@ pub struct CassandraSettings {
 impl CassandraSettings {
     /// What begins the address of a catalogue on a cluster.
     pub const SCHEME: &'static str = "cassandra://";
+    /// Bytes of the filter, at most: what its arithmetic is made for, and more than anybody has files for.
+    pub const FILTER_BYTES_MAX: usize = 64 << 30;
 
     /// These nodes and this keyspace.
     pub fn new(hosts: &str, keyspace: &str) -> Result<Self> {
@@ -82,6 +92,9 @@ impl CassandraSettings {
             settle_changes: SETTLE_CHANGES,
             partition_rows: PARTITION_ROWS_MAX,
             history_kept_ms: None,
+            audit_rows_per_second: AUDIT_ROWS_PER_SECOND,
+            audit_partition_rows: AUDIT_PARTITION_ROWS,
+            work_directory: None,
             stale_max: STALE_MAX,
             access: ClusterAccess::default(),
             datacenter: None,

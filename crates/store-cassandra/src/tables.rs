@@ -233,7 +233,7 @@ pub(crate) const FILTERED_KEYS: [(&str, KeyOf); 6] = [
     }),
 ];
 
-fn name_of(text: &str) -> Result<Name> {
+pub(crate) fn name_of(text: &str) -> Result<Name> {
     if text == Name::root().as_str() { Ok(Name::root()) } else { Name::parse(text) }
 }
 

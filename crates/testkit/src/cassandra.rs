@@ -41,6 +41,9 @@ fn skipped() {
     eprintln!("skipped: EXACAT_CASSANDRA names no ring (make test-cluster starts one)");
 }
 
+/// Rows an audit compares together: few, so that there are many partitions of what it sets aside.
+const AUDIT_PARTITION_ROWS: u64 = 50;
+
 /// A keyspace, and the stores that used it.
 struct Used {
     settings: CassandraSettings,
@@ -68,6 +71,8 @@ pub struct CassandraFactory {
     pub partition_rows: u64,
     /// How long the history is kept, in milliseconds; none for ever.
     pub history_kept_ms: Option<u64>,
+    /// Rows an audit reads a second, at most; 0 for as many as it can.
+    pub audit_rows_per_second: u64,
 }
 
 impl CassandraFactory {
@@ -81,6 +86,7 @@ impl CassandraFactory {
             filter_bytes: 1 << 16,
             partition_rows: 15,
             history_kept_ms: None,
+            audit_rows_per_second: 0,
         }
     }
 
@@ -94,6 +100,7 @@ impl CassandraFactory {
             filter_bytes: 0,
             partition_rows: 3,
             history_kept_ms: None,
+            audit_rows_per_second: 0,
         }
     }
 
@@ -104,6 +111,8 @@ impl CassandraFactory {
         settings.filter_bytes = self.filter_bytes;
         settings.partition_rows = self.partition_rows;
         settings.history_kept_ms = self.history_kept_ms;
+        settings.audit_rows_per_second = self.audit_rows_per_second;
+        settings.audit_partition_rows = AUDIT_PARTITION_ROWS;
     }
 
     async fn keyspace(&self) -> Used {

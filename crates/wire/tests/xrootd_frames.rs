@@ -215,7 +215,7 @@ fn every_limit_holds_at_its_edge() {
 
 #[test]
 fn what_servers_answer_is_read_whatever_it_is() {
-    use response::{FileStat, read_numbered, read_text};
+    use response::{FileStat, read_deferred, read_numbered, read_text};
     let stat = FileStat::read(b"43139669428338176 1000 112 1795380310 1 2 1644 nobody nogroup\0").unwrap();
     assert_eq!(stat, FileStat { size: 1000, flags: 112, modified: 1_795_380_310 });
     assert_eq!(FileStat::read(b"1 2 3 4"), Some(FileStat { size: 2, flags: 3, modified: 4 }));
@@ -224,10 +224,16 @@ fn what_servers_answer_is_read_whatever_it_is() {
     }
     assert_eq!(read_numbered(b"\0\0\x0b\xbbopen denied\0 rest"), Some((3003, "open denied")));
     assert_eq!((read_numbered(b"\0\0\x0b"), read_numbered(b"\0\0\0\0\xff")), (None, None));
+    let later = b"\0\0\x13\x90....\0\x01\0\0\0\0\0\x03abc";
+    let (header, answer) = read_deferred(later).unwrap();
+    assert_eq!((header.status, header.bytes, answer), (0, 3, &b"abc"[..]));
+    for bad in [&later[..18], &later[..12], b"", b"\0\0\x13\x91....\0\x01\0\0\0\0\0\x03abc"] {
+        assert!(read_deferred(bad).is_none());
+    }
     assert_eq!((read_text(b""), read_text(b"\0")), (Some(""), Some("")));
     let mut random = Random(7);
     for _ in 0..2000 {
         let bytes = random.bytes(60);
-        let _ = (FileStat::read(&bytes), read_numbered(&bytes), read_text(&bytes));
+        let _ = (FileStat::read(&bytes), read_numbered(&bytes), read_text(&bytes), read_deferred(&bytes));
     }
 }

@@ -229,6 +229,7 @@ Examples:
   exacat serve --jalien 0.0.0.0:8097 --jalien-ca /etc/grid-security/certificates
   exacat serve --xrootd 0.0.0.0:1094 --anonymous-reads --networks /etc/exacat/networks
   exacat serve --store cassandra://db1,db2,db3/exacat --data /srv/exacat
+  exacat serve --store cassandra://db1,db2,db3/exacat --filter 1GiB --fsck-rows 20000
   exacat serve --store cassandra://db1/exacat --store-ca ca.pem --store-user exacat --store-password-file pw --consistency quorum
   EXACAT_LOG=debug exacat serve --store memory --data /tmp/try")]
 pub struct ServeArgs {
@@ -321,6 +322,14 @@ pub struct ServeArgs {
     /// 225 for each directory; `exacat status` shows memory by part.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub cache: String,
+    /// On a cluster: memory for knowing of what is new that it is new, 5 bytes for each file; 0B for none
+    ///
+    /// With less than the catalogue needs there is none: each new name and GUID is looked for in the tables then.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub filter: String,
+    /// On a cluster: rows that a check of everything (`exacat fsck`) reads a second, at most; 0 for as many as it can
+    #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
+    pub fsck_rows: u64,
     /// How long an upload stays booked if the client does not say
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     pub booking_lifetime: String,

@@ -8,6 +8,7 @@ use exacat_server::{
     Addresses, CertificateFiles, JalienSettings, Network, Server, ServerSettings, StoreChoice,
     XrootdSettings, connections_within, raise_open_files,
 };
+use exacat_store_cassandra::CassandraSettings;
 use exacat_store_embedded::HistoryKept;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -111,6 +112,14 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     settings.history = parse::history_kept(&args.history_keep)
         .map_err(|error| Failure::local(format!("--history-keep: {error}")))?;
     if let StoreChoice::Cassandra(cluster) = &mut settings.store {
+        let filter =
+            parse::bytes(&args.filter).map_err(|error| Failure::local(format!("--filter: {error}")))?;
+        cluster.filter_bytes = usize::try_from(filter)
+            .ok()
+            .filter(|bytes| *bytes <= CassandraSettings::FILTER_BYTES_MAX)
+            .ok_or_else(|| Failure::local("--filter: at most 64GiB"))?;
+        cluster.audit_rows_per_second = args.fsck_rows;
+        cluster.work_directory = Some(directory.to_owned());
         cluster.history_kept_ms = match settings.history {
             HistoryKept::All => None,
             HistoryKept::Days(days) => Some(u64::from(days) * parse::DAY_MS),

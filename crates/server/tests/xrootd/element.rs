@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use exacat_wire::xrootd::numbers::{error, flag};
+use exacat_wire::xrootd::numbers::{error, flag, status};
 use exacat_wire::xrootd::{Decoder, Fields, Frame, Request, response};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,6 +32,8 @@ pub enum Manner {
     Nonsense,
     /// It closes the connection.
     Gone,
+    /// It makes a checksum while who asked for it waits, and keeps it for nobody else.
+    Later,
 }
 
 #[derive(Default)]
@@ -89,7 +91,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
         }
         let manner = state.lock().manner;
         match manner {
-            Manner::Good => {}
+            Manner::Good | Manner::Later => {}
             Manner::Endless => out = [vec![0, 1, 0, 0], vec![0xff; 4], vec![b'x'; 1000]].concat(),
             Manner::Nonsense => out = b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
             Manner::Gone => return,
@@ -133,6 +135,18 @@ fn answer(
         }
         Request::Open { .. } => response::write_ok(out, stream, &[7, 0, 0, 0]),
         _ => match there.checksum {
+            Some(checksum) if state.manner == Manner::Later => {
+                let header = |status: u16, bytes: usize| {
+                    [&stream.0[..], &status.to_be_bytes(), &(bytes as u32).to_be_bytes()].concat()
+                };
+                let mut answer = Vec::new();
+                response::write_text(&mut answer, stream, checksum);
+                let later = [&5008u32.to_be_bytes()[..], &[0; 4], &answer].concat();
+                out.extend(header(status::WAITRESP, 0));
+                // Of something else, before it.
+                out.extend([header(status::ATTN, 4), 5002u32.to_be_bytes().to_vec()].concat());
+                out.extend([header(status::ATTN, later.len()), later].concat());
+            }
             Some(checksum) => response::write_text(out, stream, checksum),
             None => response::write_error(out, stream, error::UNSUPPORTED, "no checksums here"),
         },

@@ -176,6 +176,19 @@ async fn a_file_becomes_visible_though_nobody_asks_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checksum_that_comes_later_is_waited_for() {
+    let world = world().await;
+    let all = elements(&world, 1).await;
+    all[0].behave(Manner::Later);
+    let mut root = Root::admin(&world).await;
+    let sent = write(&mut root, NEW, "/d/new?oss.asize=11&exacat.checksum=adler32:e222ea89").await;
+    all[0].put(&sent.path, WHOLE);
+    visible(&mut root, "/d/new").await;
+    assert_eq!(root.checksum("/d/new").await.text(), "adler32 e222ea89");
+    assert_eq!(all[0].state.lock().visits, 1, "nothing is left there that nobody takes away");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_another_than_was_booked_is_given_up() {
     let world = world().await;
     let all = elements(&world, 1).await;

@@ -8,6 +8,7 @@
     reason = "a panic is how a test says what it found"
 )]
 
+mod audits;
 mod conformance;
 mod consistency;
 mod counts;

@@ -120,6 +120,19 @@ pub fn read_numbered(carried: &[u8]) -> Option<(u32, &str)> {
     Some((u32::from_be_bytes(*number), read_text(rest)?))
 }
 
+/// The number of what is said unasked that says it is the answer to something asked before.
+const DEFERRED: u32 = 5008;
+
+/// The answer that came later, of what an unasked-for response carries: its header, and what it carries. None if it is something else.
+pub fn read_deferred(carried: &[u8]) -> Option<(ResponseHeader, &[u8])> {
+    let (number, rest) = carried.split_first_chunk()?;
+    let (_reserved, rest) = rest.split_first_chunk::<4>()?;
+    let (header, rest) = rest.split_first_chunk::<RESPONSE_HEADER_BYTES>()?;
+    let header = ResponseHeader::read(header);
+    let bytes = usize::try_from(header.bytes).ok()?;
+    (u32::from_be_bytes(*number) == DEFERRED && rest.len() == bytes).then_some((header, rest))
+}
+
 /// What a stat of a file says: bytes, [`numbers::flag`](super::numbers::flag), and when it changed last, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStat {

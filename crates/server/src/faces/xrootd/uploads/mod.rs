@@ -36,8 +36,8 @@ const LOOKS_APART_MAX: Duration = Duration::from_secs(60);
 const LOOKS_APART_MIN: Duration = Duration::from_millis(250);
 /// So long somebody who asks for the name waits for a look.
 const WAIT_FOR_LOOK: Duration = Duration::from_secs(5);
-/// Looks at once.
-const LOOKS_AT_ONCE: usize = 16;
+/// Looks at once: those at storage elements that take their time for a checksum should leave room for others.
+const LOOKS_AT_ONCE: usize = 64;
 /// How often it is seen to whose time has come.
 const TICK: Duration = Duration::from_millis(200);
 

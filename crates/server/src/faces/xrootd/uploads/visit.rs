@@ -2,29 +2,42 @@
 //!
 //! That nobody writes it any more is known by opening it for reading, which a server of XRootD denies as long as somebody has it
 //! open for writing. What the file was before that and is after its checksum was told has to be the same.
+//!
+//! A checksum that was asked for is waited for. A server keeps one that nobody took away for a quarter of an hour, and meanwhile
+//! makes one less at a time: visits that leave early would soon have it make none.
 
 use std::time::Duration;
 
 use exacat_model::{Checksum, ChecksumAlgorithm};
 use exacat_wire::xrootd::limits::RESPONSE_HEADER_BYTES;
 use exacat_wire::xrootd::numbers::{error, flag, open, query, request, status};
-use exacat_wire::xrootd::response::{FileStat, ResponseHeader, read_numbered, read_text};
+use exacat_wire::xrootd::response::{FileStat, ResponseHeader, read_deferred, read_numbered, read_text};
 use exacat_wire::xrootd::{HANDSHAKE, StreamId, write_request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use crate::faces::xrootd::targets::Target;
 
-/// A visit takes no longer.
-const VISIT_TIME: Duration = Duration::from_secs(20);
+/// An answer takes no longer,
+const ANSWER_TIME: Duration = Duration::from_secs(20);
+/// but for a checksum, for which the whole file is read.
+const CHECKSUM_TIME: Duration = Duration::from_secs(600);
+/// So long it is asked again where it is said to wait. Nothing is kept for who was told so.
+const BUSY_TIME: Duration = Duration::from_secs(10);
 /// Bytes of one response; none of those that are asked for is as long.
 const RESPONSE_BYTES_MAX: u32 = 16 << 10;
 /// Responses that are not the one that is waited for.
 const STRAY_RESPONSES_MAX: u32 = 16;
 /// Servers that a storage element sends on to, one after the other.
 const REDIRECTS_MAX: u32 = 4;
-/// What is to be asked again is, after so long, whatever the server says: the visit ends sooner than most waits.
+/// What is to be asked again is, after so long, whatever the server says: who asks for the file waits less than most servers say.
 const WAIT: Duration = Duration::from_millis(500);
+/// Where a login says what who logs in understands: that answers come later, as of version 5 of the protocol. Who does not say so has to come
+/// back for a checksum, and a server keeps what nobody came back for.
+const CAPABILITIES_AT: usize = 14;
+/// See there.
+const CAPABILITIES: u8 = 0x80 | 5;
 /// The version of the protocol, and what is said of oneself.
 const ABOUT: &[u8] = b"xrd.appname=exacat&xrd.rn=v5.5.3";
 
@@ -66,15 +79,12 @@ fn failed(why: impl Into<String>) -> Trouble {
     Trouble::Failed(why.into())
 }
 
-/// Looks at a file. What cannot be asked is not there yet.
-pub(super) async fn look(question: &Question) -> Found {
-    match tokio::time::timeout(VISIT_TIME, visits(question)).await {
-        Ok(found) => found,
-        Err(_) => Found::NotYet(format!("no answer within {VISIT_TIME:?}")),
-    }
+async fn in_time<T>(time: Duration, work: impl Future<Output = T>) -> Outcome<T> {
+    tokio::time::timeout(time, work).await.map_err(|_| failed(format!("no answer within {time:?}")))
 }
 
-async fn visits(question: &Question) -> Found {
+/// Looks at a file. What cannot be asked is not there yet.
+pub(super) async fn look(question: &Question) -> Found {
     let mut question = question.clone();
     for _ in 0..=REDIRECTS_MAX {
         match visit(&question).await {
@@ -155,14 +165,16 @@ impl Visit {
     async fn begin(target: &Target<'_>) -> Outcome<Self> {
         let host = target.host.trim_start_matches('[').trim_end_matches(']');
         let refused = |error: std::io::Error| failed(format!("{}: {error}", target.address()));
-        let stream = TcpStream::connect((host, target.port)).await.map_err(refused)?;
+        let connecting = in_time(ANSWER_TIME, TcpStream::connect((host, target.port)));
+        let stream = connecting.await?.map_err(refused)?;
         stream.set_nodelay(true).map_err(refused)?;
         let mut there = Visit { stream };
         there.send(&HANDSHAKE).await?;
-        there.response().await?;
+        in_time(ANSWER_TIME, there.response()).await??;
         let mut login = [0; 16];
         login[..4].copy_from_slice(&std::process::id().to_be_bytes());
         login[4..10].copy_from_slice(b"exacat");
+        login[CAPABILITIES_AT] = CAPABILITIES;
         let told = there.done(request::LOGIN, login, ABOUT).await?;
         let protocols = told.get(SESSION_BYTES..).and_then(read_text).unwrap_or_default();
         if protocols.is_empty() {
@@ -181,7 +193,8 @@ impl Visit {
     }
 
     async fn send(&mut self, bytes: &[u8]) -> Outcome<()> {
-        self.stream.write_all(bytes).await.map_err(|error| failed(format!("the connection broke: {error}")))
+        let sent = in_time(ANSWER_TIME, self.stream.write_all(bytes)).await?;
+        sent.map_err(|error| failed(format!("the connection broke: {error}")))
     }
 
     /// The next response.
@@ -200,29 +213,47 @@ impl Visit {
 
     /// Asks, and again as long as it is told to wait.
     async fn ask(&mut self, kind: u16, body: [u8; 16], carried: &[u8]) -> Outcome<Reply> {
+        self.ask_for(ANSWER_TIME, kind, body, carried).await
+    }
+
+    /// The same, for an answer that may take so long.
+    async fn ask_for(&mut self, time: Duration, kind: u16, body: [u8; 16], carried: &[u8]) -> Outcome<Reply> {
+        let busy_until = Instant::now() + BUSY_TIME;
         let mut strays = 0;
         let mut bytes = Vec::new();
         write_request(&mut bytes, StreamId([0, 1]), kind, body, carried);
         self.send(&bytes).await?;
         loop {
-            let (status, carried) = self.response().await?;
+            let (mut status, mut carried) = in_time(time, self.response()).await??;
+            if status == status::ATTN {
+                match read_deferred(&carried) {
+                    Some((header, answer)) => (status, carried) = (header.status, answer.to_vec()),
+                    // Something is said that nobody asked for.
+                    None if strays < STRAY_RESPONSES_MAX => {
+                        strays += 1;
+                        continue;
+                    }
+                    None => {}
+                }
+            }
             match status {
                 status::OK => return Ok(Ok(carried)),
                 status::ERROR => {
                     let (number, why) = read_numbered(&carried).unwrap_or((error::SERVER_ERROR, ""));
                     return Ok(Err((number, why.to_owned())));
                 }
-                status::WAIT => {
+                status::WAIT if Instant::now() < busy_until => {
                     tokio::time::sleep(WAIT).await;
                     self.send(&bytes).await?;
                 }
+                status::WAIT => return Err(failed("it has too much to do")),
+                // The answer comes when there is one.
+                status::WAITRESP => {}
                 status::REDIRECT => {
                     let told = read_numbered(&carried);
                     let (port, place) = told.ok_or_else(|| failed("a redirection that cannot be read"))?;
                     return Err(Trouble::Elsewhere(port, place.to_owned()));
                 }
-                // Something is said that nobody asked for.
-                status::ATTN if strays < STRAY_RESPONSES_MAX => strays += 1,
                 other => {
                     let name = status::name(other).unwrap_or("unknown");
                     return Err(failed(format!("an answer of the kind {name}, {other}")));
@@ -271,7 +302,7 @@ impl Visit {
     async fn checksum(&mut self, path: &str, wanted: Option<ChecksumAlgorithm>) -> Outcome<Option<Checksum>> {
         let mut body = [0; 16];
         body[..2].copy_from_slice(&query::CHECKSUM.to_be_bytes());
-        let told = match self.ask(request::QUERY, body, path.as_bytes()).await {
+        let told = match self.ask_for(CHECKSUM_TIME, request::QUERY, body, path.as_bytes()).await {
             // Some send those who ask for a checksum, and only those, to the catalogue: that is who asks.
             Err(Trouble::Elsewhere(..)) => return Ok(None),
             told => told?,

@@ -1,0 +1,115 @@
+//! The audit: everything in the tables is read, of one state, and what follows from the rest is worked out again and compared.
+//!
+//! ```text
+//!   tables, in ranges of the ring ──┐                       ┌─► partition by partition: what it says, and what must follow from that
+//!                                   ├─► set aside on disk ──┤
+//!   the log, from what was settled ─┘   (spill.rs)          └─► partition by partition: what follows, as it is kept, compared (wanted.rs)
+//!   when it began, up to its head
+//! ```
+//!
+//! Changes go on meanwhile. A row that none of them touched is the same whenever it was read; of the others the log has the last image. So
+//! the tables as they were read, and after them the images since what was settled when the audit began, are exactly the state at the
+//! head. Memory is bounded by a partition, and by what is summed up of each directory; the disk has some hundred bytes of each row, for that long.
+
+mod scan;
+mod spill;
+mod wanted;
+
+use exacat_model::{Audit, Error, ErrorKind, Result, Revision};
+use tokio::sync::mpsc;
+
+use self::scan::Misplaced;
+use self::spill::{Spill, partitions_for};
+use crate::cluster::failed;
+use crate::engine::Engine;
+use crate::limits::{AUDIT_BATCHES_WAITING, AUDIT_ROWS_PER_ENTRY};
+use crate::rows::Image;
+use crate::{log, reads};
+
+/// What is gathered for the comparison, in this order.
+enum Gathered {
+    /// Of a table.
+    Rows(Vec<Image>),
+    /// Of a group of the log.
+    Images(Vec<Image>),
+    /// That is all of the state at this revision. These stand where nobody looks.
+    All { revision: Revision, misplaced: Vec<Misplaced> },
+}
+
+async fn hand_on(to: &mpsc::Sender<Gathered>, what: Gathered) -> Result<()> {
+    // What ended says why.
+    to.send(what).await.map_err(|_| failed("be checked", "the comparison ended"))
+}
+
+/// Reads everything, and checks it.
+pub(crate) async fn audit(engine: &Engine) -> Result<Audit> {
+    engine.check().await?;
+    let (settled, entries) = engine.known(|known| (known.settled(), known.totals().entries));
+    let rows = entries.saturating_mul(AUDIT_ROWS_PER_ENTRY);
+    let settings = engine.settings();
+    let directory = settings.work_directory.clone().unwrap_or_else(std::env::temp_dir);
+    let partitions = partitions_for(rows, settings.audit_partition_rows);
+    let (state, follows) = (Spill::new(&directory, partitions)?, Spill::new(&directory, partitions)?);
+    let (to, gathered) = mpsc::channel(AUDIT_BATCHES_WAITING);
+    let comparing = tokio::task::spawn_blocking(move || wanted::compare(gathered, state, follows));
+    engine.cluster.figures.audit_begins();
+    let gathering = gather(engine, settled, rows, &to).await;
+    drop(to);
+    let internal = |why: String| Error::new(ErrorKind::Internal, why);
+    let compared =
+        comparing.await.map_err(|error| internal(format!("what compares rows ended badly: {error}")))?;
+    match compared? {
+        Some(audit) => gathering.map(|()| audit),
+        None => Err(gathering.err().unwrap_or_else(|| internal("a check ended before its end".to_owned()))),
+    }
+}
+
+async fn gather(engine: &Engine, settled: Revision, rows: u64, to: &mpsc::Sender<Gathered>) -> Result<()> {
+    let suspects = scan::scan(engine, rows, to).await?;
+    // Whatever was read above is of a group up to here.
+    engine.check().await?;
+    let (revision, misplaced) = engine.known(|known| {
+        let level = |one: &Misplaced| known.level(one.parent);
+        (known.head(), suspects.into_iter().filter(|one| one.is_so(level(one))).collect())
+    });
+    let mut after = settled;
+    while after < revision {
+        let before = after;
+        let stretches = log::stretches(&engine.cluster).await?;
+        let stretch = reads::stretch_of(&stretches, after).and_then(|place| stretches.get(place));
+        if let Some(stretch) = stretch {
+            after = log_of(engine, *stretch, (after, revision), to).await?;
+        }
+        if after == before {
+            let change = before.0 + 1;
+            let why = format!(
+                "change {change} of the log is not kept any more: keep the history for longer than a check takes"
+            );
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        }
+    }
+    hand_on(to, Gathered::All { revision, misplaced }).await
+}
+
+/// Hands on a stretch of the log, after one revision and up to another: the last change that it has of these.
+async fn log_of(
+    engine: &Engine,
+    stretch: u64,
+    (after, until): (Revision, Revision),
+    to: &mpsc::Sender<Gathered>,
+) -> Result<Revision> {
+    let mut last = after;
+    let mut pages = log::Groups::of(stretch, after);
+    while last < until
+        && let Some(groups) = pages.next(&engine.cluster).await?
+    {
+        for group in groups {
+            if group.first.0 != last.0 + 1 || group.last > until {
+                return Ok(last);
+            }
+            last = group.last;
+            hand_on(to, Gathered::Images(group.images)).await?;
+        }
+    }
+    Ok(last)
+}

@@ -1,0 +1,252 @@
+//! Reading all tables: in ranges of the ring, some of them at once, no faster than the operator allows.
+
+use std::time::{Duration, Instant};
+
+use exacat_model::{At, Audit, DirId, EntryId, Name, Result};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
+use scylla::value::CqlValue;
+use tokio::sync::mpsc;
+
+use super::Gathered;
+use crate::engine::Engine;
+use crate::layout::{self, LEVEL_MAX};
+use crate::limits::{AUDIT_RANGE_ROWS, AUDIT_RANGES_AT_ONCE, AUDIT_RANGES_MAX};
+use crate::rows::{Image, Key, Row};
+use crate::tables::{self, Bound, Columns};
+
+/// A row that was read, and the bucket that an entry stood in.
+type Found = (Key, Row, Option<u32>);
+
+/// How a range of a table is read, and its rows with their keys.
+type Whole = (&'static str, fn(Columns) -> Result<Found>);
+
+macro_rules! plain {
+    ($read:path) => {
+        |row| $read(row).map(|(key, row)| (key, row, None))
+    };
+}
+
+/// What of the tables is compared. Outcomes of requests follow from nothing that is kept, and layouts are checked with the entries.
+static TABLES: [Whole; 13] = [
+    (
+        "SELECT parent, bucket, name, entry FROM children WHERE token(parent, bucket) > ? AND token(parent, bucket) <= ?",
+        |mut row| {
+            let (parent, bucket, name) = (DirId(row.big()?), row.int()?, row.text()?);
+            let at = At { parent, name: tables::name_of(&name)? };
+            let (_, row) = tables::entry_row_of(row)?;
+            Ok((Key::Entry(at), row, Some(bucket)))
+        },
+    ),
+    (
+        "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE token(bucket) > ? AND token(bucket) <= ?",
+        plain!(tables::trash_of),
+    ),
+    (
+        "SELECT shard, guid, booking FROM bookings WHERE token(shard) > ? AND token(shard) <= ?",
+        plain!(tables::booking_of),
+    ),
+    (
+        "SELECT kind, key, revision, record FROM records WHERE token(kind) > ? AND token(kind) <= ?",
+        plain!(tables::record_of),
+    ),
+    (
+        "SELECT collection, guid FROM members WHERE token(collection) > ? AND token(collection) <= ?",
+        plain!(tables::member_of),
+    ),
+    (
+        "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE token(se, bucket) > ? AND token(se, bucket) <= ?",
+        plain!(tables::deletion_of),
+    ),
+    (
+        "SELECT se, shard, guid FROM on_se WHERE token(se, shard) > ? AND token(se, shard) <= ?",
+        plain!(tables::on_se_of),
+    ),
+    (
+        "SELECT kind, day, expires, id FROM due WHERE token(kind, day) > ? AND token(kind, day) <= ?",
+        plain!(tables::due_of),
+    ),
+    (
+        "SELECT directory, parent, name FROM directories WHERE token(run) > ? AND token(run) <= ?",
+        |mut row| {
+            let id = EntryId::Directory(DirId(row.big()?));
+            tables::place_row_of(id, row).map(|(key, row)| (key, row, None))
+        },
+    ),
+    (
+        "SELECT guid, parent, name FROM objects WHERE token(shard) > ? AND token(shard) <= ?",
+        plain!(tables::object_row_of),
+    ),
+    (
+        "SELECT se, copy, deletions FROM copies WHERE token(se, copy) > ? AND token(se, copy) <= ?",
+        plain!(tables::copies_of),
+    ),
+    (
+        "SELECT kind, id, counted FROM accounts WHERE token(kind, run) > ? AND token(kind, run) <= ?",
+        plain!(tables::account_row_of),
+    ),
+    (
+        "SELECT id, next_directory, time, entries_all, requests, trash, bookings, deletions FROM totals WHERE token(id) > ? AND token(id) <= ?",
+        |row| Ok((Key::Totals, tables::row_of(&Key::Totals, row)?, None)),
+    ),
+];
+
+/// The ends of ranges that the ring is parted into: each begins after the one before.
+fn ends(ranges: u64) -> impl Iterator<Item = (i64, i64)> {
+    let ranges = i128::from(ranges.max(1));
+    let end = move |number: i128| (i128::from(i64::MIN) + (number << 64) / ranges) as i64;
+    (0..ranges)
+        .map(move |number| (end(number), if number + 1 == ranges { i64::MAX } else { end(number + 1) }))
+}
+
+/// Sees to it that rows are read no faster than so many a second.
+struct Pace {
+    each: Duration,
+    /// When what was read so far would have been read at that rate.
+    due: Mutex<Instant>,
+}
+
+impl Pace {
+    fn new(rows_per_second: u64) -> Self {
+        let each = if rows_per_second == 0 { 0.0 } else { 1.0 / rows_per_second as f64 };
+        Pace { each: Duration::from_secs_f64(each), due: Mutex::new(Instant::now()) }
+    }
+
+    async fn read(&self, rows: usize) {
+        let due = {
+            let mut due = self.due.lock();
+            // What was not used is not made up for.
+            *due = (*due).max(Instant::now())
+                + self.each.saturating_mul(u32::try_from(rows).unwrap_or(u32::MAX));
+            *due
+        };
+        tokio::time::sleep_until(due.into()).await;
+    }
+}
+
+/// An entry in a partition that its directory may not have, as far as this server knows.
+#[derive(Clone, Debug)]
+pub(super) struct Misplaced {
+    pub parent: DirId,
+    pub name: Name,
+    pub bucket: u32,
+}
+
+/// Reads everything, and hands it on. Gives what may be misplaced.
+pub(super) async fn scan(engine: &Engine, rows: u64, to: &mpsc::Sender<Gathered>) -> Result<Vec<Misplaced>> {
+    let settings = engine.settings();
+    let ranges = (rows / AUDIT_RANGE_ROWS.max(1)).clamp(AUDIT_RANGES_AT_ONCE as u64, AUDIT_RANGES_MAX);
+    let reading =
+        &Reading { engine, pace: Pace::new(settings.audit_rows_per_second), to, suspects: Mutex::default() };
+    let mut left = TABLES.iter().flat_map(|table| ends(ranges).map(move |range| (table, range)));
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        while under_way.len() < AUDIT_RANGES_AT_ONCE
+            && let Some((table, range)) = left.next()
+        {
+            under_way.push(reading.range(table, range).boxed());
+        }
+        match under_way.next().await {
+            Some(done) => done?,
+            None => break,
+        }
+    }
+    Ok(std::mem::take(&mut *reading.suspects.lock()))
+}
+
+/// What readings of ranges share.
+struct Reading<'a> {
+    engine: &'a Engine,
+    pace: Pace,
+    to: &'a mpsc::Sender<Gathered>,
+    /// As many as are told, at most.
+    suspects: Mutex<Vec<Misplaced>>,
+}
+
+impl Reading<'_> {
+    async fn range(&self, (text, read): &Whole, (after, until): (i64, i64)) -> Result<()> {
+        let bound = Bound { text, values: vec![CqlValue::BigInt(after), CqlValue::BigInt(until)] };
+        let mut state = None;
+        loop {
+            let page = self.engine.cluster.slice(&bound, state).await?;
+            let rows = page.rows.len();
+            let mut images = Vec::with_capacity(rows);
+            for row in page.rows {
+                let (key, row, bucket) = read(Columns::new(row))?;
+                if let (Key::Entry(at), Some(bucket)) = (&key, bucket) {
+                    self.suspect(Misplaced { parent: at.parent, name: at.name.clone(), bucket });
+                }
+                images.push(Image { key, row: Some(row) });
+            }
+            self.engine.cluster.figures.audited(rows);
+            if rows > 0 {
+                super::hand_on(self.to, Gathered::Rows(images)).await?;
+            }
+            self.pace.read(rows).await;
+            state = page.next;
+            if state.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Notes it, if as far as is known nobody looks for it there. The level of a directory may be seen later than what was written because of it.
+    fn suspect(&self, one: Misplaced) {
+        if one.is_so(self.engine.known(|known| known.level(one.parent))) {
+            let mut suspects = self.suspects.lock();
+            if suspects.len() < Audit::FINDINGS_MAX {
+                suspects.push(one);
+            }
+        }
+    }
+}
+
+impl Misplaced {
+    /// Is it where nobody looks, in a directory of this level?
+    pub fn is_so(&self, level: u8) -> bool {
+        !layout::buckets_of(level.min(LEVEL_MAX), &self.name).any(|bucket| bucket == self.bucket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn ranges_are_the_whole_ring() {
+        for ranges in [0, 1, 2, 3, 7, 1000, AUDIT_RANGES_MAX] {
+            let list: Vec<_> = ends(ranges).collect();
+            assert_eq!(list.len() as u64, ranges.max(1));
+            assert_eq!((list[0].0, list[list.len() - 1].1), (i64::MIN, i64::MAX));
+            assert!(list.iter().all(|(after, until)| after < until));
+            assert!(list.windows(2).all(|two| two[0].1 == two[1].0));
+        }
+    }
+
+    #[test]
+    fn names_stand_where_they_are_looked_for() {
+        let name = Name::parse("run1.root").unwrap();
+        for bucket in layout::all_buckets(LEVEL_MAX) {
+            let one = Misplaced { parent: DirId(1), name: name.clone(), bucket };
+            for level in 0..=LEVEL_MAX {
+                let looked_for = layout::buckets_of(level, &name).any(|one| one == bucket);
+                assert_eq!(one.is_so(level), !looked_for);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_faster_than_is_allowed() {
+        let pace = Pace::new(1000);
+        let began = Instant::now();
+        pace.read(100).await;
+        pace.read(100).await;
+        assert!(began.elapsed() >= Duration::from_millis(200), "{:?}", began.elapsed());
+        // Without a bound nothing is ever due later.
+        let free = Pace::new(0);
+        free.read(1_000_000).await;
+        assert!(*free.due.lock() <= Instant::now());
+    }
+}
