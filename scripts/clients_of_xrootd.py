@@ -312,14 +312,14 @@ def sources(rig):
 
 
 def root_opens(rig):
-    """ROOT's TFile::Open and a tree read by it."""
+    """ROOT: TFile::Open, a tree, RDataFrame, TChain, GetPathInfo, a directory, TFile::Cp."""
     need(rig)
     if not os.environ.get("EXACAT_TEST_ROOT"):
         raise Left("ROOT's wheel has 250 MB: EXACAT_TEST_ROOT=1 installs and tries it")
     python = packages(rig, "--pre", "ROOT")
     if f"{TOP}/u/tree.root" not in rig.contents:
         raise Left("there is no tree: uproot was left out")
-    run(rig, python, "-c", ROOT, rig.root, TOP, LD_LIBRARY_PATH="")
+    run(rig, python, "-c", ROOT, rig.root, TOP, rig.place / "of_root.root", LD_LIBRARY_PATH="")
 
 
 def identity(rig):
@@ -537,11 +537,33 @@ print("python writes", client.__name__)
 ROOT = """
 import sys, ROOT
 root, top = sys.argv[1], sys.argv[2]
-file = ROOT.TFile.Open(root + "/" + top + "/u/tree.root")
+url = root + "/" + top + "/u/tree.root"
+# Else it takes what a server on the same machine has for files of its own.
+ROOT.gEnv.SetValue("Path.ForceRemote", 1)
+file = ROOT.TFile.Open(url)
 assert file and not file.IsZombie()
 tree = file.Get("tree")
 assert tree.GetEntries() == 1000, tree.GetEntries()
 assert sum(int(one.x) for one in tree) == 499500
+assert ROOT.RDataFrame("tree", url).Sum("x").GetValue() == 499500
+chain = ROOT.TChain("tree")
+assert chain.Add(url) == 1 and chain.GetEntries() == 1000
+# 0 for what is there. (AccessPathName says of anything that it is there, also with a stock server.)
+about = ROOT.FileStat_t()
+assert ROOT.gSystem.GetPathInfo(url, about) == 0 and about.fSize > 0
+assert ROOT.gSystem.GetPathInfo(url + ".none", about) == 1
+directory = ROOT.gSystem.OpenDirectory(root + "/" + top + "/u")
+assert ROOT.gSystem.GetDirEntry(directory) == "tree.root"
+ROOT.gSystem.FreeDirectory(directory)
+assert ROOT.TFile.Cp(url, sys.argv[3])
+copied = ROOT.TFile.Open(sys.argv[3])
+assert copied.Get("tree").GetEntries() == 1000
+# Of what is not there, and of a file whose size is not said, an error and no file.
+for name, option in [("none.root", "READ"), ("new.root", "CREATE")]:
+    try:
+        assert not ROOT.TFile.Open(root + "/" + top + "/u/" + name, option)
+    except OSError as error:
+        print("as it should be:", error)
 print("ROOT says it is fine", ROOT.gROOT.GetVersion(), type(file))
 """
 
@@ -583,7 +605,7 @@ def uproot_reads(rig):
     need(rig)
     python = packages(rig, "uproot", "fsspec-xrootd", "xrootd", "numpy")
     tree = rig.place / "tree.root"
-    write = "import sys, numpy, uproot\nwith uproot.recreate(sys.argv[1]) as f: f['tree'] = {'x': numpy.arange(1000)}"
+    write = "import sys, numpy, uproot\nwith uproot.recreate(sys.argv[1]) as f: f.mktree('tree', {'x': numpy.int64}).extend({'x': numpy.arange(1000)})"
     run(rig, python, "-c", write, tree, LD_LIBRARY_PATH="")
     put(rig, f"{TOP}/u/tree.root", tree.read_bytes(), [0, 1])
     run(rig, python, "-c", UPROOT, rig.root, TOP, LD_LIBRARY_PATH="")

@@ -26,10 +26,14 @@ from clients_rig import Failed, expect, free_port, say
 
 HANDSHAKE = struct.pack(">5i", 0, 0, 0, 4, 2012)
 STAT, OPEN, LOGIN, PROTOCOL, DIRLIST, PING = 3017, 3010, 3007, 3006, 3004, 3011
-OK, ERROR = 0, 4003
+OK, SO_FAR, ERROR, WAIT = 0, 4000, 4003, 4005
 MEGABYTE = 1 << 20
 # Connections opened at once: the backlog of a listener is finite, and a handshake that takes 10 s is given up.
 AT_ONCE = 10
+# Files of the directory that is listed.
+MANY = 20_000
+# Megabytes of answers that clients may leave unread, all together: the server's default.
+UNREAD = 256
 # Megabytes by which the memory of a server varies whatever is done.
 NOISE = 32
 
@@ -137,7 +141,7 @@ class Rig:
                 raise Failed(f"it does not serve: {(self.place / 'log').read_text()}")
             time.sleep(0.05)
         self.context = self.trusting(self.data / "jalien/admin.crt", self.data / "jalien/admin.key")
-        names = "".join(json.dumps({"lfn": f"/many/file{number:05}"}) + "\n" for number in range(20_000))
+        names = "".join(json.dumps({"lfn": f"/many/file{number:05}"}) + "\n" for number in range(MANY))
         self.run("mkdir", "-p", "/d")
         self.run("register", "-p", "/d/f", "--size", "11")
         done = subprocess.run([exacat, "--data", str(self.data), "register", "-p", "--size", "1", "-"], input=names, text=True,
@@ -319,22 +323,35 @@ async def frames(rig, seconds):
 
 async def slow_readers(rig, seconds):
     """clients that ask for long answers and read nothing"""
-    readers = []
-    for _ in range(100):
-        root = await Root.connect(rig)
+    each = min(500, rig.connections // 2)
+    roots = await gathered([lambda: Root.connect(rig)] * each)
+    aliens = await gathered([lambda: Alien.connect(rig)] * each)
+    for root in roots:
         root.writer.transport.pause_reading()
         root.writer.write(request(DIRLIST, b"/many", body=b"\0" * 15 + b"\2") * 16)
-        readers.append(root)
-    for _ in range(100):
-        alien = await Alien.connect(rig)
+    for alien in aliens:
         alien.writer.transport.pause_reading()
         alien.writer.write(alien.frame(b'{"command": "ls", "options": ["-l", "/many"]}') * 16)
-        readers.append(alien)
     await asyncio.sleep(seconds)
-    for reader in readers:
-        reader.close()
-    # Each may have as many listings under way as are allowed, and each of those a part that waits.
-    return "200 clients", NOISE + 200 * 4
+    # Who reads is told long answers all the same.
+    root, alien = await Root.connect(rig), await Alien.connect(rig)
+    began = time.monotonic()
+    status, carried = await root.ask(DIRLIST, b"/many")
+    # Those that read nothing are of the same user as this one: as long as theirs are being made, it may be told to wait.
+    while status == WAIT:
+        await asyncio.sleep(1)
+        status, carried = await root.ask(DIRLIST, b"/many")
+    while status == SO_FAR:
+        status, more = await root.answer()
+        carried += more
+    expect("all names", status == OK and len(carried.split(b"\n")) == MANY, (status, carried[:100]))
+    told = await alien.ask("ls", "-nokeys", "/many")
+    expect("all names", len(told["results"]) == MANY)
+    took = time.monotonic() - began
+    for one in [root, alien, *roots, *aliens]:
+        one.close()
+    # What all of them share, and for each a small part and the buffers on its way, those of TLS too.
+    return f"{2 * each} clients, {took:.1f} s", NOISE + UNREAD + each * (64 + 256) / 1024
 
 
 async def flood(rig, seconds):

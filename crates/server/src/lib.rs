@@ -11,6 +11,7 @@ mod envelopes;
 pub mod faces;
 mod instruments;
 mod life;
+mod open_files;
 mod paced;
 mod places;
 mod randomness;
@@ -20,6 +21,7 @@ mod tls;
 mod workers;
 
 pub use life::{Addresses, RunningServer, Server, StopHandle};
+pub use open_files::{OPEN_FILES_KEPT, connections_within, raise_open_files};
 pub use settings::{
     CertificateFiles, EnvelopeSettings, JalienSettings, Limits, Network, ServerSettings, StoreChoice,
     WorkerSettings, XrootdSettings,

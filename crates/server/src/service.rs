@@ -495,6 +495,7 @@ impl Service {
             ("request-bytes", &admission.request_bytes),
             ("lookup-items", &admission.lookup_items),
             ("streams", &admission.streams),
+            ("unread-bytes", &admission.unread_bytes),
             ("waits", &admission.waits),
             ("audits", &admission.audits),
         ];

@@ -220,11 +220,20 @@ pub struct Limits {
     pub streams_max: usize,
     /// Users whose share of the lanes counts more than one: so many times as much.
     pub user_weights: BTreeMap<AccountName, u32>,
+    /// Bytes of long answers, of all connections and protocols together, that are being made or that their clients have not
+    /// read yet. When so many are held, each connection goes on with one small part at a time.
+    pub unread_bytes_max: usize,
+    /// Items of such a small part.
+    pub small_part_items_max: u32,
+    /// Bytes of answers a connection of the native protocol may hold without asking for room among `unread_bytes_max`.
+    pub own_unread_bytes_max: usize,
     /// Bytes of answers a connection holds for a client that does not read, before the server stops reading
     /// from it and stops making answers. One answer of each running request may come on top.
     pub output_bytes_max: usize,
-    /// A client that reads nothing of what waits for it for so long is disconnected.
+    /// A client that reads less than `output_progress_bytes` of what waits for it in so long is disconnected.
     pub output_stall: Duration,
+    /// So much a client has to read in that time, or else all there is.
+    pub output_progress_bytes: usize,
     /// From accepting a connection to the end of authentication, TLS included.
     pub handshake_time: Duration,
     /// A connection on which nothing came and nothing is in flight for so long is closed; announced in the
@@ -287,8 +296,12 @@ impl Default for Limits {
             streams_per_connection_max: 64,
             streams_max: 4096,
             user_weights: BTreeMap::new(),
+            unread_bytes_max: 256 << 20,
+            small_part_items_max: 50,
+            own_unread_bytes_max: 64 << 10,
             output_bytes_max: 4 << 20,
             output_stall: Duration::from_secs(60),
+            output_progress_bytes: 16 << 10,
             handshake_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(300),
             deadline_max: Duration::from_secs(3600),
@@ -328,7 +341,11 @@ impl Limits {
             ("bulk_queue_max", self.bulk_queue_max),
             ("bulk_queue_per_user_max", self.bulk_queue_per_user_max),
             ("audits_max", self.audits_max),
+            ("unread_bytes_max", self.unread_bytes_max),
+            ("small_part_items_max", self.small_part_items_max as usize),
+            ("own_unread_bytes_max", self.own_unread_bytes_max),
             ("output_bytes_max", self.output_bytes_max),
+            ("output_progress_bytes", self.output_progress_bytes),
             ("jalien_requests_max", self.jalien_requests_max),
             ("jalien_request_bytes_max", self.jalien_request_bytes_max),
             ("xrootd_requests_max", self.xrootd_requests_max),

@@ -336,9 +336,21 @@ pub struct ServeArgs {
     /// How long a token may last
     #[arg(long, value_name = "DURATION", default_value = "366d")]
     pub token_lifetime_max: String,
-    /// Connections at once
+    /// Connections at once, over all protocols: 4096, if the system allows 4608 open files, or else as many as there are files for
+    ///
+    /// Each takes up to 40 KB while nothing is asked. One more is closed at once; clients of the native protocol are told why.
     #[arg(long, value_name = "NUMBER")]
     pub connections: Option<usize>,
+    /// How long a client may take from connecting to having shown who it is
+    ///
+    /// When many come at once, as after a restart, each waits for the others: on a machine that is short of processors, take more.
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub handshake_time: String,
+    /// Memory for long answers that clients asked for and have not read yet, of all connections
+    ///
+    /// When so much is held, every connection goes on with one small part at a time; short answers do not wait.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub unread: String,
     /// A user whose share of the server counts NUMBER times as much; may be repeated
     #[arg(long, value_name = "USER=NUMBER")]
     pub weight: Vec<String>,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use exacat_model::{AccountName, Lfn, Mode, SnapshotName};
 use exacat_server::{
-    Addresses, CertificateFiles, JalienSettings, Network, Server, ServerSettings, StoreChoice, XrootdSettings,
+    Addresses, CertificateFiles, JalienSettings, Network, Server, ServerSettings, StoreChoice,
+    XrootdSettings, connections_within, raise_open_files,
 };
 use exacat_store_cassandra::CassandraSettings;
 use exacat_store_embedded::HistoryKept;
@@ -147,9 +148,15 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     settings.catalogue.booking_seconds_max =
         settings.catalogue.booking_seconds_max.max(settings.catalogue.booking_seconds);
     settings.catalogue.token_seconds_max = seconds(&args.token_lifetime_max)?;
-    if let Some(connections) = args.connections {
-        settings.limits.connections_max = connections;
-    }
+    let connections = match raise_open_files() {
+        Some(files) => connections_within(files, args.connections, settings.limits.connections_max)
+            .map_err(|error| Failure::local(format!("--connections: {error}")))?,
+        None => args.connections.unwrap_or(settings.limits.connections_max),
+    };
+    settings.limits.connections_max = connections;
+    settings.limits.handshake_time = Duration::from_millis(parse::duration_ms(&args.handshake_time)?);
+    let unread = parse::bytes(&args.unread).map_err(|error| Failure::local(format!("--unread: {error}")))?;
+    settings.limits.unread_bytes_max = usize::try_from(unread).unwrap_or(usize::MAX);
     for text in &args.weight {
         let (user, weight): (AccountName, u32) = parse::counted(text, None)?;
         settings.limits.user_weights.insert(user, weight);

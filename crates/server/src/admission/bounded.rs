@@ -31,7 +31,17 @@ impl Bounded {
         }
     }
 
-    /// How many are held now.
+    /// None of them, for what turns out to be some later.
+    pub fn none(self: &Arc<Self>) -> Held {
+        Held { of: Arc::clone(self), count: 0 }
+    }
+
+    /// Is there no room for even one more?
+    pub fn is_full(&self) -> bool {
+        self.now() >= self.max
+    }
+
+    /// How many are held now; above the bound only by what [`Held::turned_out`] larger than it was taken for.
     pub fn now(&self) -> usize {
         self.now.load(Ordering::Acquire)
     }
@@ -52,6 +62,18 @@ impl Bounded {
 pub struct Held {
     of: Arc<Bounded>,
     count: usize,
+}
+
+impl Held {
+    /// What it was taken for turned out to be `count`. More than was taken counts too, beyond the bound if need be: it is there,
+    /// and until as much is given back nothing further is taken.
+    pub fn turned_out(&mut self, count: usize) {
+        match count.checked_sub(self.count) {
+            Some(more) => self.of.now.fetch_add(more, Ordering::AcqRel),
+            None => self.of.now.fetch_sub(self.count - count, Ordering::AcqRel),
+        };
+        self.count = count;
+    }
 }
 
 impl Drop for Held {
@@ -78,5 +100,20 @@ mod tests {
         assert_eq!(bounded.now(), 0);
         assert!(bounded.take(usize::MAX).is_none());
         assert!(bounded.take(0).is_some());
+    }
+
+    #[test]
+    fn what_turned_out_larger_counts_beyond_the_bound_until_it_is_given_back() {
+        let bounded = Bounded::new(10);
+        let mut held = bounded.take(4).unwrap();
+        held.turned_out(1);
+        let other = bounded.take(9).unwrap();
+        held.turned_out(5);
+        assert_eq!(bounded.now(), 14);
+        assert!(bounded.take(0).is_none());
+        drop(held);
+        assert!(bounded.take(1).is_some() && bounded.take(2).is_none());
+        drop(other);
+        assert_eq!(bounded.now(), 0);
     }
 }

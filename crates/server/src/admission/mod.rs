@@ -8,11 +8,14 @@
 //! * **small writes** run at once; most of their time they wait for the store's next commit.
 //! * **heavy reads** (pages of what is listed or searched) and **bulk writes** each have a [`lane`]: a bounded
 //!   number of slots and a fair, bounded queue. A stream takes a slot page by page.
+//! * What is long is made by parts, and for each there has to be room among the answers that clients have not read yet: see
+//!   [`unread`].
 //! * **audits** of everything, and **waits** for a change, have bounds of their own: neither may use up what
 //!   others need.
 
 mod bounded;
 mod lane;
+mod unread;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -22,6 +25,7 @@ use parking_lot::Mutex;
 
 pub use bounded::{Bounded, Held};
 pub use lane::{Entered, Lane, Step, Turn, UserKey};
+pub(crate) use unread::{Room, Unread, limit_of};
 
 use crate::settings::Limits;
 
@@ -128,6 +132,8 @@ pub struct Admission {
     pub waits: Arc<Bounded>,
     /// Open streams.
     pub streams: Arc<Bounded>,
+    /// Bytes of long answers that are being made, or that their clients have not read yet.
+    pub unread_bytes: Arc<Bounded>,
     /// Heavy reads.
     pub heavy: Arc<Lane>,
     /// Bulk writes.
@@ -158,6 +164,7 @@ impl Admission {
             audits: Bounded::new(limits.audits_max),
             waits: Bounded::new(limits.waits_max),
             streams: Bounded::new(limits.streams_max),
+            unread_bytes: Bounded::new(limits.unread_bytes_max),
             heavy: Lane::new(limits.heavy_slots, limits.heavy_queue_max, limits.heavy_queue_per_user_max),
             bulk: Lane::new(limits.bulk_slots, limits.bulk_queue_max, limits.bulk_queue_per_user_max),
             limits,

@@ -10,6 +10,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 use crate::alien::{Alien, new_user, secure, world, world_with};
+use crate::client::soon;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_request_is_answered_and_what_is_too_long_ends_it() {
@@ -183,4 +184,39 @@ async fn secure_when_there_is_room(
         tokio::task::yield_now().await;
     }
     secure(world, None).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_clients_leave_unread_is_bounded_for_all_together_and_the_others_go_on() {
+    const MOST: usize = 1 << 20;
+    let world = world_with(|settings| settings.limits.unread_bytes_max = MOST).await;
+    world.files("/many", 10_000).await;
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        let mut alien = Alien::admin(&world).await;
+        for _ in 0..16 {
+            alien.websocket.feed(Message::text(Alien::request("ls", &["-l", "/many"]))).await.unwrap();
+        }
+        alien.websocket.flush().await.unwrap();
+        slow.push(alien);
+    }
+    soon("a refusal", async { while world.figure("server", "refused_at_bound_unread-bytes").await < 100 {} })
+        .await;
+    let mut other = Alien::admin(&world).await;
+    for _ in 0..3 {
+        let listed = other.done("ls", &["-l", "/many"]).await;
+        assert_eq!(listed["results"].as_array().unwrap().len(), 10_000);
+        other.done("stat", &["/many/f000001"]).await;
+    }
+    let held = world.figure("server", "held_unread-bytes").await;
+    // A part ends with the result that fills it.
+    assert!(held <= MOST as u64 + 20 * 4096, "{held} bytes are held");
+    assert!(held > MOST as u64 / 4, "{held} bytes are held");
+    assert_eq!(world.figure("server", "connections_stalled").await, 0);
+    let mut again = slow.pop().unwrap();
+    for _ in 0..16 {
+        assert_eq!(again.answer().await["results"].as_array().unwrap().len(), 10_000);
+    }
+    drop((slow, again));
+    soon("room", async { while world.figure("server", "held_unread-bytes").await > 0 {} }).await;
 }

@@ -417,3 +417,63 @@ async fn pages_on_their_way_to_a_slow_reader_are_bounded() {
         }
     }
 }
+
+/// A connection that asks for pages and look-ups without end, and reads nothing, until the server reads no more of it.
+async fn asks_and_reads_nothing(world: &World, operation: &Operation) -> (Client, u64) {
+    let mut client = Client::admin(world).await;
+    let mut sent = 0;
+    loop {
+        let bytes = Client::pipelined(sent + 1, [operation.clone()]);
+        match tokio::time::timeout(Duration::from_millis(300), client.stream.write_all(&bytes)).await {
+            Ok(result) => result.unwrap(),
+            Err(_) => return (client, sent),
+        }
+        sent += 1;
+        if sent >= 500 {
+            return (client, sent);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_clients_leave_unread_is_bounded_for_all_together_and_the_others_go_on() {
+    const MOST: usize = 2 << 20;
+    let world = World::with_limits(|limits| {
+        limits.unread_bytes_max = MOST;
+        limits.output_stall = Duration::from_secs(600);
+    })
+    .await;
+    let files = world.files("/d", 1000).await;
+    let stats = |count| Operation::Stat { lfns: files[..count].to_vec(), follow: true };
+    let mut slow = Vec::new();
+    for number in 0..6 {
+        let operation = if number % 2 == 0 { list(1000) } else { stats(100) };
+        slow.push(asks_and_reads_nothing(&world, &operation).await.0);
+    }
+    let held = world.figure("server", "held_unread-bytes").await;
+    // What was being made when the last of it was used up.
+    let on_top = 1 << 20;
+    assert!(held <= (MOST + on_top) as u64, "{held} bytes are held");
+    assert!(held >= MOST as u64, "{held} bytes are held");
+    let mut other = Client::admin(&world).await;
+    // Page by page, as clients do.
+    let (mut listed, mut pages) = (0, 0);
+    let mut next = Some(list(1000));
+    while let Some(operation) = next.take() {
+        let answer = other.call(operation.clone()).await.unwrap();
+        next = answer.next().and_then(|cursor| operation.resumed(cursor.clone()));
+        match answer {
+            Answer::Entries { items, .. } => listed += items.len(),
+            other => panic!("{other:?}"),
+        }
+        pages += 1;
+    }
+    assert_eq!(listed, 1000);
+    assert!(pages > 10, "{pages} pages, where there was room for small ones only");
+    other.call(stats(100)).await.unwrap();
+    assert_eq!(other.call(stats(1000)).await.unwrap_err().kind, ErrorKind::Busy);
+    drop(slow);
+    crate::client::soon("room", async { while world.figure("server", "held_unread-bytes").await > 0 {} })
+        .await;
+    other.call(stats(1000)).await.unwrap();
+}

@@ -5,10 +5,11 @@ use std::time::Duration;
 use exacat_wire::xrootd::limits::{LOGIN_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MAX};
 use exacat_wire::xrootd::numbers::{error, request, status};
 use exacat_wire::xrootd::{HANDSHAKE, RequestHeader, StreamId, write_request};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::client::soon;
 use crate::root::{Root, world, world_with};
+use crate::world::World;
 
 /// A header that promises so many bytes.
 fn promise(bytes: i32) -> Vec<u8> {
@@ -126,10 +127,10 @@ async fn a_flood_is_taken_in_turn_and_others_are_served_beside_it() {
         let mut answered = 0;
         let mut header = [0; 8];
         while answered < COUNT {
-            tokio::io::AsyncReadExt::read_exact(&mut read, &mut header).await.unwrap();
+            AsyncReadExt::read_exact(&mut read, &mut header).await.unwrap();
             let header = exacat_wire::xrootd::response::ResponseHeader::read(&header);
             let mut carried = vec![0; header.bytes as usize];
-            tokio::io::AsyncReadExt::read_exact(&mut read, &mut carried).await.unwrap();
+            AsyncReadExt::read_exact(&mut read, &mut carried).await.unwrap();
             assert!(matches!(header.status, status::OK | status::WAIT), "{header:?}");
             answered += 1;
         }
@@ -240,4 +241,88 @@ async fn a_server_that_stops_answers_what_it_was_asked() {
     assert_eq!(root.answer().await.unwrap().status, status::OK);
     assert!(root.is_over().await);
     soon("the end", world.server.wait()).await.unwrap();
+}
+
+/// Asks for a directory with stats so many times, and reads nothing.
+async fn asks_and_reads_nothing(world: &World, times: usize) -> Root {
+    let mut root = Root::anonymous(world).await;
+    for _ in 0..times {
+        root.send(request::DIRLIST, with_stats(), b"/many").await;
+    }
+    root
+}
+
+fn with_stats() -> [u8; 16] {
+    let mut body = [0; 16];
+    body[15] = 2;
+    body
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_clients_leave_unread_is_bounded_for_all_together_and_the_others_go_on() {
+    const MOST: usize = 2 << 20;
+    let world = world_with(|settings| settings.limits.unread_bytes_max = MOST).await;
+    world.files("/many", 10_000).await;
+    let mut other = Root::anonymous(&world).await;
+    let plenty = other.done(request::DIRLIST, with_stats(), "/many").await.parts;
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        slow.push(asks_and_reads_nothing(&world, 16).await);
+    }
+    soon("a refusal", async { while world.figure("server", "refused_at_bound_unread-bytes").await == 0 {} })
+        .await;
+    for _ in 0..3 {
+        let listed = other.done(request::DIRLIST, with_stats(), "/many").await;
+        assert_eq!(listed.text().lines().count(), 2 + 2 * 10_000);
+        assert!(
+            listed.parts > 2 * plenty,
+            "small parts, for there is no room: {} and {plenty}",
+            listed.parts
+        );
+        other.done(request::STAT, [0; 16], "/many/f000001").await;
+    }
+    let held = world.figure("server", "held_unread-bytes").await;
+    assert!(held <= MOST as u64, "{held} bytes are held");
+    assert!(held > MOST as u64 / 2, "{held} bytes are held");
+    assert_eq!(world.figure("server", "connections_stalled").await, 0);
+    // One that reads again gets all it asked for.
+    let mut again = slow.pop().unwrap();
+    let (mut answered, mut header) = (0, [0; 8]);
+    while answered < 16 {
+        soon("a response", again.stream.read_exact(&mut header)).await.unwrap();
+        let header = exacat_wire::xrootd::response::ResponseHeader::read(&header);
+        let mut carried = vec![0; header.bytes as usize];
+        soon("a response", again.stream.read_exact(&mut carried)).await.unwrap();
+        answered += usize::from(header.status != status::OKSOFAR);
+    }
+    drop(slow);
+    soon("room", async { while world.figure("server", "held_unread-bytes").await > 0 {} }).await;
+    let listed = other.done(request::DIRLIST, with_stats(), "/many").await;
+    assert_eq!(listed.parts, plenty);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_reads_next_to_nothing_is_left_too() {
+    let world = world_with(|settings| {
+        settings.limits.output_stall = Duration::from_secs(1);
+        settings.limits.output_progress_bytes = 64 << 20;
+    })
+    .await;
+    world.files("/many", 10_000).await;
+    let mut slow = asks_and_reads_nothing(&world, 16).await;
+    let reading = async {
+        let mut some = vec![0; 4096];
+        while matches!(slow.stream.read(&mut some).await, Ok(read) if read > 0) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let noticed = async { while world.figure("server", "connections_stalled").await == 0 {} };
+    soon("the end", async {
+        tokio::select! {
+            () = reading => {}
+            () = noticed => {}
+        }
+    })
+    .await;
+    assert_eq!(world.figure("server", "connections_stalled").await, 1);
 }

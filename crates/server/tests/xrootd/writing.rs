@@ -272,8 +272,8 @@ async fn a_client_that_comes_back_writes_elsewhere() {
     stays_invisible(&mut root, at(&all, &second), "/d/new").await;
     at(&all, &second).put(&second.path, WHOLE);
     visible(&mut root, "/d/new").await;
-    let back = format!("/d/x?oss.asize=11&exacat.lfn=/d/x&exacat.ses=1,2&tried=127.0.0.1");
-    assert_eq!(not_written(&mut root, NEW, &back).await.0, error::NO_SERVER);
+    let back = "/d/x?oss.asize=11&exacat.lfn=/d/x&exacat.ses=1,2&tried=127.0.0.1";
+    assert_eq!(not_written(&mut root, NEW, back).await.0, error::NO_SERVER);
     // A further replica, of who says which file it is.
     let more = format!("/d/new?oss.asize=11&exacat.guid={}&exacat.checksum=adler32:e222ea89", second.guid());
     let third = write(&mut root, NEW, &more).await;

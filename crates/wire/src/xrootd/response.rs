@@ -230,9 +230,10 @@ impl Listing {
 
     /// Takes a part, as a response of which more follows.
     pub fn part(&mut self, stream: StreamId) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.text.len() + RESPONSE_HEADER_BYTES);
-        write(&mut out, stream, status::OKSOFAR, &self.text);
-        self.text.clear();
+        // Whoever waits until the part is read is not to hold as much once more.
+        let text = std::mem::take(&mut self.text);
+        let mut out = Vec::with_capacity(text.len() + RESPONSE_HEADER_BYTES);
+        write(&mut out, stream, status::OKSOFAR, &text);
         out
     }
 

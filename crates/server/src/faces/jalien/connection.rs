@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use exacat_model::OperationId;
 use futures::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,7 +22,7 @@ use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 use super::Face;
 use super::repeats::{Client, Resumed, Said, Standing, Unsure};
 use super::shell::Shell;
-use crate::admission::{Bounded, Held};
+use crate::admission::{Bounded, Held, Room};
 use crate::instruments::count;
 use crate::randomness;
 use crate::service::Phase;
@@ -30,9 +31,11 @@ use crate::service::Phase;
 pub(super) const READ_BYTES: usize = 8 << 10;
 /// Bytes gathered before they are written.
 pub(super) const WRITE_BYTES: usize = 16 << 10;
-/// Bytes of answers written and not taken by the client. A part of an answer is a little more than
-/// [`PART_BYTES`](exacat_wire::jalien::limits::PART_BYTES) and the longest single result.
-pub(super) const WRITE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one frame. The buffer of the codec takes a whole one, and stays as large as it once was.
+const FRAME_BYTES: usize = 16 << 10;
+/// Bytes of answers written and not taken by the client: frames are made while those before them are not taken only as far as
+/// they fit into the buffer.
+pub(super) const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Parts of answers that wait to be written.
 const PARTS_WAITING_MAX: usize = 2;
 /// How long the client may take to say that it has read that the connection ends.
@@ -54,6 +57,8 @@ pub(super) struct Part {
     pub bytes: Vec<u8>,
     pub first: bool,
     pub last: bool,
+    /// Among the answers that are not read yet; none for one without results.
+    pub room: Option<Room>,
     /// Where the client stood before the command, with the last part.
     pub before: Option<Standing>,
     /// Nothing more is answered: the client is nobody any more.
@@ -270,15 +275,34 @@ impl Connection {
     async fn send(&mut self, part: Part, parts: &mut mpsc::Receiver<Part>) -> Option<End> {
         let stall = self.face.service.limits.output_stall;
         let mut next = Some(part);
+        let mut rooms = Vec::new();
         while let Some(part) = next.take() {
+            if rooms.len() >= PARTS_WAITING_MAX {
+                // What was read meanwhile is not held any more.
+                if let Some(end) = self.flush().await {
+                    return Some(end);
+                }
+                rooms.clear();
+            }
+            rooms.extend(part.room);
             let bytes = part.bytes.len() as u64;
             self.face.service.instruments.counts.bytes_out.fetch_add(bytes, Ordering::Relaxed);
-            let code = if part.first { Data::Text } else { Data::Continue };
-            let frame = Message::Frame(Frame::message(part.bytes, OpCode::Data(code), part.last));
-            match tokio::time::timeout(stall, self.websocket.feed(frame)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return Some(End::Broken),
-                Err(_) => return Some(self.stalled()),
+            let mut code = if part.first { Data::Text } else { Data::Continue };
+            let mut rest = Bytes::from(part.bytes);
+            let until = Instant::now() + stall;
+            loop {
+                let some = rest.split_to(rest.len().min(FRAME_BYTES));
+                let last = part.last && rest.is_empty();
+                let frame = Message::Frame(Frame::message(some, OpCode::Data(code), last));
+                match tokio::time::timeout_at(until.into(), self.websocket.feed(frame)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return Some(End::Broken),
+                    Err(_) => return Some(self.stalled()),
+                }
+                if rest.is_empty() {
+                    break;
+                }
+                code = Data::Continue;
             }
             if part.last {
                 self.waiting = self.waiting.saturating_sub(1);
@@ -293,6 +317,12 @@ impl Connection {
             }
             next = parts.try_recv().ok();
         }
+        self.flush().await
+    }
+
+    /// Sees to it that the client has what was sent, as long as it reads.
+    async fn flush(&mut self) -> Option<End> {
+        let stall = self.face.service.limits.output_stall;
         match tokio::time::timeout(stall, self.websocket.flush()).await {
             Ok(Ok(())) => None,
             Ok(Err(_)) => Some(End::Broken),

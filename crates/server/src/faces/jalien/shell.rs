@@ -19,10 +19,21 @@ use super::commands::{self, Command};
 use super::connection::{Asked, Part};
 use super::repeats::Standing;
 use super::{Face, SES_KEPT};
-use crate::admission::{Step, busy};
+use crate::admission::{Held, Room, Step, Unread, busy};
 use crate::faces::errors;
 use crate::instruments::count;
 use crate::service::{Asker, Cancel, Work, step_id};
+
+/// Entries that a command holds while it tells of them one by one.
+pub(super) const STATS_AT_ONCE: usize = 500;
+/// Items of a page, where there is room for them. A command holds one while its client reads.
+const PAGE_ITEMS: u32 = 500;
+/// Bytes of each, about, as they come from the catalogue.
+const PAGE_ITEM_BYTES: usize = 512;
+/// Bytes for which there has to be room before a part of an answer is made.
+const PART_ROOM_BYTES: usize = PART_BYTES + (4 << 10);
+/// Bytes of an answer that are gathered before a part of it is sent, where others leave so much unread that there is no room for more.
+const SMALL_PART_BYTES: usize = 16 << 10;
 
 /// Why a command ends: the number of an error, and what went wrong with what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +76,10 @@ struct Current {
     last: Option<Failure>,
     /// Texts that a command keeps for itself in place of telling them.
     captured: Option<Vec<Item>>,
+    /// Room for what the writer has, among the answers that are not read yet.
+    room: Option<Room>,
+    /// The same for the page that is being told.
+    page: Option<Held>,
 }
 
 /// See the module.
@@ -82,6 +97,7 @@ pub(super) struct Shell {
     pub timing: bool,
     standing: Arc<Mutex<Standing>>,
     cancel: Arc<Cancel>,
+    unread: Unread,
     current: Current,
 }
 
@@ -110,7 +126,10 @@ impl Shell {
                 put: None,
                 last: None,
                 captured: None,
+                room: None,
+                page: None,
             },
+            unread: Unread::new(&service.admission),
             face,
         };
         shell.home = shell.find_home().await?;
@@ -245,7 +264,12 @@ impl Shell {
         let writer = std::mem::replace(&mut self.current.writer, AnswerWriter::new(style));
         let first = !writer.streams();
         let bytes = writer.finish(&metadata);
-        let part = Part { bytes, first, last: true, before: Some(before), closes: stranger };
+        self.current.page = None;
+        let mut room = self.current.room.take();
+        if let Some(room) = &mut room {
+            room.turned_out(bytes.capacity());
+        }
+        let part = Part { bytes, first, last: true, room, before: Some(before), closes: stranger };
         if let Some(put) = &self.current.put {
             // If nobody takes it, the connection is gone.
             let _ = put.send(part).await;
@@ -319,13 +343,22 @@ impl Shell {
             captured.push(item);
             return Ok(());
         }
+        let room = match self.current.room.take() {
+            Some(room) => room,
+            None => self.unread.room(PART_ROOM_BYTES).await,
+        };
+        let room = self.current.room.insert(room);
         self.current.writer.push(&item);
-        if self.current.writer.waiting() < PART_BYTES {
+        if self.current.writer.waiting() < if room.is_small() { SMALL_PART_BYTES } else { PART_BYTES } {
             return Ok(());
         }
         let first = !self.current.writer.streams();
         let bytes = self.current.writer.take_part();
-        let part = Part { bytes, first, last: false, before: None, closes: false };
+        let mut room = self.current.room.take();
+        if let Some(room) = &mut room {
+            room.turned_out(bytes.capacity());
+        }
+        let part = Part { bytes, first, last: false, room, before: None, closes: false };
         let gone = || Failure::new(errno::EIO, "the connection is gone");
         match &self.current.put {
             Some(put) => put.send(part).await.map_err(|_| gone()),
@@ -378,11 +411,33 @@ impl Shell {
         service.ask(work).await
     }
 
-    /// The next page of a long answer; none at its end. `next` holds what is to be asked.
+    /// The next page of a long answer, of as many items as there is room for; none at its end. `next` holds what is to be asked.
     pub async fn page(&mut self, next: &mut Option<Operation>) -> Outcome<Option<Answer>> {
+        // First, so that its bytes are there again.
+        self.current.page = None;
         let Some(operation) = next.take() else { return Ok(None) };
+        self.current.page = self.unread.shared(PAGE_ITEMS as usize * PAGE_ITEM_BYTES);
+        let page = self.unread.paged(operation.clone(), PAGE_ITEMS, self.current.page.is_none());
+        self.turn(next, operation, page).await
+    }
+
+    /// The same with pages as they are asked for: those of a command that writes page by page are the same ones when it
+    /// comes again.
+    pub async fn page_as_asked(&mut self, next: &mut Option<Operation>) -> Outcome<Option<Answer>> {
+        match next.take() {
+            Some(operation) => self.turn(next, operation.clone(), operation).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn turn(
+        &mut self,
+        next: &mut Option<Operation>,
+        operation: Operation,
+        page: Operation,
+    ) -> Outcome<Option<Answer>> {
         let step = if self.current.steps == 0 { Step::First } else { Step::Next };
-        let answer = self.asked(operation.clone(), step).await?;
+        let answer = self.asked(page, step).await?;
         if let Some(cursor) = answer.next() {
             *next = operation.resumed(cursor.clone());
         }

@@ -304,7 +304,8 @@ impl HandOut<'_> {
                     encode_outcome(self.out, self.outbox.frame_bytes_max, request, &outcome);
                 }
                 Target::InBatch(batch, place) => {
-                    tracked.ended.extend(batch.fill(place, outcome, self.out, self.outbox.frame_bytes_max));
+                    let frame_bytes_max = self.outbox.frame_bytes_max;
+                    tracked.ended.extend(batch.fill(place, outcome, &mut None, self.out, frame_bytes_max));
                 }
             }
         }

@@ -14,6 +14,7 @@ use exacat_wire::native::{AnswerBatchWriter, encode_outcome};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+use crate::admission::Room;
 use crate::instruments::OperationIndex;
 use crate::service::{Asker, Service};
 
@@ -43,6 +44,8 @@ pub(super) struct Reply {
     pub ended: Option<u64>,
     /// What the answer keeps for itself until the connection has taken it over.
     pub _room: Option<OwnedSemaphorePermit>,
+    /// The same, among the bytes of answers that are not read yet.
+    pub _unread: Option<Room>,
 }
 
 /// Where the tasks of a connection put their replies. There is room for one reply of every request in flight
@@ -84,6 +87,7 @@ pub(super) struct Waiting {
     outbox: Outbox,
     measure: Measure,
     room: Option<OwnedSemaphorePermit>,
+    unread: Option<Room>,
 }
 
 /// Which outcome it is.
@@ -96,12 +100,13 @@ pub(super) enum Target {
 
 impl Waiting {
     pub fn new(target: Target, outbox: Outbox, measure: Measure) -> Self {
-        Waiting { target: Some(target), outbox, measure, room: None }
+        Waiting { target: Some(target), outbox, measure, room: None, unread: None }
     }
 
-    /// Keeps `room` until the connection has the answer.
-    pub fn keep(&mut self, room: OwnedSemaphorePermit) {
+    /// Keeps both until the connection has the answer.
+    pub fn keep(&mut self, room: OwnedSemaphorePermit, unread: Room) {
         self.room = Some(room);
+        self.unread = Some(unread);
     }
 
     pub fn service(&self) -> &Arc<Service> {
@@ -123,7 +128,7 @@ impl Waiting {
             return;
         };
         self.measure.ended(&self.outbox.service, None);
-        self.outbox.put(Reply { bytes: last, ended: Some(request), _room: None });
+        self.outbox.put(Reply { bytes: last, ended: Some(request), _room: None, _unread: None });
     }
 
     /// Answers.
@@ -143,11 +148,15 @@ impl Waiting {
                 Some(request)
             }
             Target::InBatch(batch, index) => {
-                batch.fill(index, outcome, &mut bytes, self.outbox.frame_bytes_max)
+                batch.fill(index, outcome, &mut self.unread, &mut bytes, self.outbox.frame_bytes_max)
             }
         };
         if ended.is_some() {
-            self.outbox.put(Reply { bytes, ended, _room: self.room.take() });
+            let mut unread = self.unread.take();
+            if let Some(unread) = &mut unread {
+                unread.turned_out(bytes.capacity());
+            }
+            self.outbox.put(Reply { bytes, ended, _room: self.room.take(), _unread: unread });
         }
     }
 }
@@ -174,19 +183,26 @@ pub(super) struct BatchInProgress {
 struct Places {
     outcomes: Vec<Option<Result<Given>>>,
     open: usize,
+    /// Of long outcomes, until all are encoded. A small one would keep the next from being made.
+    rooms: Vec<Room>,
 }
 
 impl BatchInProgress {
     pub fn new(request: u64, operations: usize) -> Arc<Self> {
         let outcomes = (0..operations).map(|_| None).collect();
-        Arc::new(BatchInProgress { request, state: Mutex::new(Places { outcomes, open: operations }) })
+        Arc::new(BatchInProgress {
+            request,
+            state: Mutex::new(Places { outcomes, open: operations, rooms: Vec::new() }),
+        })
     }
 
-    /// Puts one outcome in its place. If it was the last, appends all answers to `out` and gives the request.
+    /// Puts one outcome in its place, with its room. If it was the last, appends all answers to `out` and gives the request; the
+    /// room is left for the whole then.
     pub fn fill(
         &self,
         index: usize,
         outcome: Result<Given>,
+        room: &mut Option<Room>,
         out: &mut Vec<u8>,
         frame_bytes_max: usize,
     ) -> Option<u64> {
@@ -195,15 +211,18 @@ impl BatchInProgress {
         *place = Some(outcome);
         places.open -= 1;
         if places.open > 0 {
+            places.rooms.extend(room.take().filter(|room| !room.is_small()));
             return None;
         }
         let outcomes = std::mem::take(&mut places.outcomes);
+        let rooms = std::mem::take(&mut places.rooms);
         drop(places);
         let mut writer = AnswerBatchWriter::new(out, frame_bytes_max, self.request);
         for outcome in outcomes.into_iter().flatten() {
             writer.push(&outcome);
         }
         writer.finish();
+        drop(rooms);
         Some(self.request)
     }
 

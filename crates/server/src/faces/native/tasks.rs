@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::operation::Existing;
 use exacat_model::{Answer, Error, ErrorKind, Operation, Result};
 use exacat_wire::native::limits::CREDIT_MAX;
@@ -11,8 +12,8 @@ use exacat_wire::native::{encode_end, encode_part};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::reply::{Given, Reply, Waiting};
-use crate::admission::{Class, Held, Step};
-use crate::service::{Work, step_id};
+use crate::admission::{Admission, Class, Held, Room, Step, Unread, limit_of};
+use crate::service::{Work, items, step_id};
 
 /// Long reads of one connection that run or have their answer on its way.
 const HEAVY_UNDER_WAY_MAX: usize = 8;
@@ -26,20 +27,43 @@ const PART_ITEMS_MAX: u32 = 1000;
 const PART_ITEMS_FIRST: u32 = 50;
 const PART_GROWTH: u32 = 4;
 
+/// Items of a page that is asked for by itself.
+const PAGE_ITEMS: u32 = PAGE_ITEMS_MAX as u32;
+/// Bytes for which there has to be room for each item of a page, before it is made; what it turns out to have counts then.
+const ITEM_BYTES: usize = 512;
+/// The same for an item of a bulk write.
+const DONE_BYTES: usize = 64;
+/// The same for what has no items.
+const OTHER_BYTES: usize = 512 << 10;
+
+fn page_bytes(operation: &Operation) -> usize {
+    limit_of(operation).map_or(OTHER_BYTES, |limit| {
+        let items = if limit == 0 { PAGE_ITEMS } else { limit.min(PAGE_ITEMS) };
+        items as usize * ITEM_BYTES
+    })
+}
+
+fn bulk_bytes(operation: &Operation) -> usize {
+    usize::try_from(items(operation)).unwrap_or(OTHER_BYTES).saturating_mul(DONE_BYTES).min(OTHER_BYTES)
+}
+
 /// Bounds what is made for a connection and not yet taken over by it: answers that may be long.
 #[derive(Clone)]
 pub(super) struct Rooms {
     heavy: Arc<Semaphore>,
     bulk: Arc<Semaphore>,
     parts: Arc<Semaphore>,
+    /// Among the bytes that all connections share.
+    unread: Unread,
 }
 
 impl Rooms {
-    pub fn new() -> Self {
+    pub fn new(admission: &Admission) -> Self {
         Rooms {
             heavy: Arc::new(Semaphore::new(HEAVY_UNDER_WAY_MAX)),
             bulk: Arc::new(Semaphore::new(BULK_UNDER_WAY_MAX)),
             parts: Arc::new(Semaphore::new(PARTS_UNDER_WAY_MAX)),
+            unread: Unread::new(admission),
         }
     }
 }
@@ -55,13 +79,21 @@ pub(super) struct Job {
     pub alive: mpsc::Sender<()>,
 }
 
-/// Waits for a place; none when it was cancelled or the deadline passed before there was one.
-async fn enter(room: &Arc<Semaphore>, work: &Work) -> Option<OwnedSemaphorePermit> {
-    if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
-        return Some(permit);
-    }
+/// Waits for a place, and for room for an answer of about so many bytes; none when it was cancelled or the deadline passed
+/// before there was.
+async fn enter(
+    place: &Arc<Semaphore>,
+    unread: &Unread,
+    bytes: usize,
+    work: &Work,
+) -> Option<(OwnedSemaphorePermit, Room)> {
+    let entered = async {
+        let permit = Arc::clone(place).acquire_owned().await.ok()?;
+        Some((permit, unread.room(bytes).await))
+    };
     tokio::select! {
-        permit = Arc::clone(room).acquire_owned() => permit.ok(),
+        biased;
+        entered = entered => entered,
         () = work.cancel.cancelled() => None,
         () = tokio::time::sleep_until(work.deadline.into()) => None,
     }
@@ -69,16 +101,19 @@ async fn enter(room: &Arc<Semaphore>, work: &Work) -> Option<OwnedSemaphorePermi
 
 /// Runs one operation.
 pub(super) async fn run(job: Job) {
-    let Job { mut waiting, work, rooms, held, alive } = job;
+    let Job { mut waiting, mut work, rooms, held, alive } = job;
     let service = Arc::clone(waiting.service());
-    let room = match Class::of(&work.operation, &service.limits) {
-        Class::Heavy | Class::Audit => Some(&rooms.heavy),
-        Class::Bulk => Some(&rooms.bulk),
+    let place = match Class::of(&work.operation, &service.limits) {
+        Class::Heavy | Class::Audit => Some((&rooms.heavy, page_bytes(&work.operation))),
+        Class::Bulk => Some((&rooms.bulk, bulk_bytes(&work.operation))),
         Class::Lookup { .. } | Class::Write | Class::Wait => None,
     };
-    if let Some(room) = room {
-        match enter(room, &work).await {
-            Some(permit) => waiting.keep(permit),
+    if let Some((place, bytes)) = place {
+        match enter(place, &rooms.unread, bytes, &work).await {
+            Some((permit, unread)) => {
+                work.operation = rooms.unread.paged(work.operation, PAGE_ITEMS, unread.is_small());
+                waiting.keep(permit, unread);
+            }
             None => {
                 return waiting.answer(Err(Error::new(
                     ErrorKind::Unavailable,
@@ -206,8 +241,12 @@ async fn pages(
         if let Ok(granted) = granted {
             granted.forget();
         }
-        let room = tokio::select! {
-            room = Arc::clone(&rooms.parts).acquire_owned() => room.ok(),
+        let entered = async {
+            let place = Arc::clone(&rooms.parts).acquire_owned().await.ok();
+            (place, rooms.unread.room(items as usize * ITEM_BYTES).await)
+        };
+        let (room, mut unread) = tokio::select! {
+            entered = entered => entered,
             () = cancel.cancelled() => return Err(stopped()),
             () = until(deadline) => return Err(too_late()),
         };
@@ -221,7 +260,7 @@ async fn pages(
         let page = Work {
             asker: asker.clone(),
             id: step_id(id, parts),
-            operation: with_limit(asked.clone(), items),
+            operation: rooms.unread.paged(asked.clone(), items, unread.is_small()),
             consistency,
             deadline: page_deadline,
             cancel: Arc::clone(&cancel),
@@ -241,7 +280,8 @@ async fn pages(
             continue;
         }
         parts += 1;
-        waiting.put(Reply { bytes, ended: None, _room: room });
+        unread.turned_out(bytes.capacity());
+        waiting.put(Reply { bytes, ended: None, _room: room, _unread: Some(unread) });
         let Some(next) = answer.next().cloned() else {
             return Ok(parts);
         };
@@ -263,27 +303,6 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// The operation, with pages of at most `most` items.
-fn with_limit(mut operation: Operation, most: u32) -> Operation {
-    match &mut operation {
-        Operation::List { limit, .. }
-        | Operation::Find { limit, .. }
-        | Operation::TrashList { limit, .. }
-        | Operation::CollectionMembers { limit, .. }
-        | Operation::ArchiveMembers { limit, .. }
-        | Operation::UploadList { limit, .. }
-        | Operation::SeFiles { limit, .. }
-        | Operation::SeDeletions { limit, .. }
-        | Operation::Log { limit, .. }
-        | Operation::Changes { limit, .. } => {
-            // 0 stands for the largest.
-            *limit = if *limit == 0 { most } else { most.min(*limit) };
-        }
-        _ => {}
-    }
-    operation
-}
-
 /// How many items a page has.
 fn page_items(answer: &Answer) -> u32 {
     let items = match answer {
@@ -301,7 +320,7 @@ fn page_items(answer: &Answer) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exacat_model::{Cursor, Lfn, OperationId};
+    use exacat_model::OperationId;
 
     #[test]
     fn every_page_of_a_write_has_its_own_id_and_keeps_it() {
@@ -310,17 +329,6 @@ mod tests {
         assert_eq!(ids.len(), 1000);
         assert_eq!(step_id(id, 0), id);
         assert_eq!(step_id(id, 5), step_id(id, 5));
-    }
-
-    #[test]
-    fn parts_are_no_larger_than_asked_for_nor_than_the_bound() {
-        for (asked, got) in [(0, PART_ITEMS_MAX), (10, 10), (PART_ITEMS_MAX + 1, PART_ITEMS_MAX)] {
-            let list = Operation::List { lfn: Lfn::root(), cursor: Cursor::default(), limit: asked };
-            match with_limit(list, PART_ITEMS_MAX) {
-                Operation::List { limit, .. } => assert_eq!(limit, got),
-                other => panic!("{other:?}"),
-            }
-        }
     }
 
     #[test]

@@ -6,13 +6,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use exacat_model::{AccountName, Answer, Error, Lfn, Operation, OperationId};
+use exacat_wire::xrootd::limits::PART_BYTES;
 use exacat_wire::xrootd::numbers::error;
 use exacat_wire::xrootd::{Asked, Fields, Request, RequestHeader, StreamId, response};
 use tokio::sync::mpsc;
 
 use super::client::by_token;
 use super::{Face, about, files, names};
-use crate::admission::{Bounded, Step};
+use crate::admission::{Bounded, Room, Step, Unread};
 use crate::faces::errors;
 use crate::instruments::count;
 use crate::randomness;
@@ -20,6 +21,11 @@ use crate::service::{Asker, Cancel, Work};
 
 /// What tokens of ours begin with; envelopes, and tokens for others, do not.
 const TOKEN_PREFIX: &str = "exa_";
+/// Names asked of the catalogue at once.
+const PAGE_ITEMS: u32 = 1000;
+/// Bytes for which there has to be room before a part is made: that gathered, and a page more of names of 100 bytes, with what
+/// is told of them.
+const PART_ROOM_BYTES: usize = PART_BYTES + 200 * PAGE_ITEMS as usize;
 /// A client that is told to wait comes again after so many seconds.
 const WAIT_SECONDS: u32 = 1;
 
@@ -27,6 +33,8 @@ const WAIT_SECONDS: u32 = 1;
 pub(super) struct Part {
     pub bytes: Vec<u8>,
     pub last: bool,
+    /// Among the answers that are not read yet; none for a short one.
+    pub room: Option<Room>,
 }
 
 /// What the requests of a connection share.
@@ -43,6 +51,7 @@ pub(super) struct Conversation {
     pub is_private: bool,
     pub cancel: Arc<Cancel>,
     pub listings: Arc<Bounded>,
+    pub unread: Unread,
     pub put: mpsc::Sender<Part>,
 }
 
@@ -83,8 +92,8 @@ pub(super) enum Response {
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// The end of an answer, header and all; what came before it was sent.
-    Written(Vec<u8>),
+    /// The end of an answer, header and all, with its room; what came before it was sent.
+    Written(Vec<u8>, Room),
     /// Elsewhere, under the same path: host, port, and fields to go with it.
     Host(String, u16, String),
     /// Elsewhere, under another URL.
@@ -93,12 +102,13 @@ pub(super) enum Response {
 
 pub(super) type Outcome<T = Response> = Result<T, Refusal>;
 
-/// Answers a request.
-pub(super) async fn answer(with: Arc<Conversation>, header: RequestHeader, carried: Bytes) -> Vec<u8> {
-    let mut out = Vec::new();
+/// Answers a request, with the last part of its answer.
+pub(super) async fn answer(with: Arc<Conversation>, header: RequestHeader, carried: Bytes) -> Part {
+    let (mut out, mut room) = (Vec::new(), None);
     let counts = &with.face.service.instruments.counts;
     count(&counts.xrootd_requests);
     match admitted(&with, &header, &carried).await {
+        Ok(Response::Written(bytes, its)) => (out, room) = (bytes, Some(its)),
         Ok(response) => write(&mut out, header.stream, response),
         Err(refusal) => {
             match &refusal {
@@ -108,7 +118,7 @@ pub(super) async fn answer(with: Arc<Conversation>, header: RequestHeader, carri
             refuse(&mut out, header.stream, &refusal);
         }
     }
-    out
+    Part { bytes: out, last: true, room }
 }
 
 fn write(out: &mut Vec<u8>, stream: StreamId, answer: Response) {
@@ -116,7 +126,7 @@ fn write(out: &mut Vec<u8>, stream: StreamId, answer: Response) {
         Response::Done => response::write_ok(out, stream, &[]),
         Response::Text(text) => response::write_text(out, stream, &text),
         Response::Bytes(bytes) => response::write_ok(out, stream, &bytes),
-        Response::Written(bytes) => *out = bytes,
+        Response::Written(bytes, _) => *out = bytes,
         Response::Host(host, port, fields) => {
             response::write_redirect_host(out, stream, &host, port, &fields);
         }
@@ -298,19 +308,31 @@ impl Asking {
     }
 
     /// The next page of a long answer; none at its end. `next` holds what is to be asked.
-    pub async fn page(&self, next: &mut Option<Operation>, first: bool) -> Outcome<Option<Answer>> {
+    pub async fn page(
+        &self,
+        next: &mut Option<Operation>,
+        first: bool,
+        room: &Room,
+    ) -> Outcome<Option<Answer>> {
         let Some(operation) = next.take() else { return Ok(None) };
         let step = if first { Step::First } else { Step::Next };
-        let answer = self.asked(operation.clone(), step).await?;
+        let page = self.with.unread.paged(operation.clone(), PAGE_ITEMS, room.is_small());
+        let answer = self.asked(page, step).await?;
         if let Some(cursor) = answer.next() {
             *next = operation.resumed(cursor.clone());
         }
         Ok(Some(answer))
     }
 
+    /// Room for a part of a long answer.
+    pub async fn room(&self) -> Room {
+        self.with.unread.room(PART_ROOM_BYTES).await
+    }
+
     /// Sends a part of an answer; waits while the client has too many to read.
-    pub async fn put(&self, bytes: Vec<u8>) -> Outcome<()> {
+    pub async fn put(&self, bytes: Vec<u8>, mut room: Room) -> Outcome<()> {
         let gone = |_| Refusal::new(error::CANCELLED, "the connection is gone");
-        self.with.put.send(Part { bytes, last: false }).await.map_err(gone)
+        room.turned_out(bytes.len());
+        self.with.put.send(Part { bytes, last: false, room: Some(room) }).await.map_err(gone)
     }
 }

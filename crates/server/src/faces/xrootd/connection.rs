@@ -20,7 +20,7 @@ use super::Face;
 use super::asked::{Conversation, Part, Refusal, answer, refuse};
 use super::client::{Known, is_trusted};
 use super::stream::Stream;
-use crate::admission::Bounded;
+use crate::admission::{Bounded, Room, Unread};
 use crate::faces::handshake;
 use crate::instruments::count;
 use crate::randomness;
@@ -41,19 +41,19 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const STALLED: &str = "the client does not read";
 
 /// Bytes that wait for a client to read them, counted as long as they do.
-struct Unread<'a> {
+struct Output<'a> {
     of: &'a AtomicU64,
     bytes: u64,
 }
 
-impl<'a> Unread<'a> {
+impl<'a> Output<'a> {
     fn new(of: &'a AtomicU64, bytes: u64) -> Self {
         of.fetch_add(bytes, Ordering::Relaxed);
-        Unread { of, bytes }
+        Output { of, bytes }
     }
 }
 
-impl Drop for Unread<'_> {
+impl Drop for Output<'_> {
     fn drop(&mut self) {
         self.of.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -87,6 +87,9 @@ pub(super) struct Connection {
     asked_last: Instant,
     decoder: Decoder,
     out: Vec<u8>,
+    /// Rooms of what is in `out`.
+    rooms: Vec<Room>,
+    unread: Unread,
     stage: Stage,
     tries: u32,
     cancel: Arc<Cancel>,
@@ -103,6 +106,7 @@ impl Connection {
         opened: Instant,
     ) -> Self {
         let listings = Bounded::new(face.service.limits.xrootd_listings_max);
+        let unread = Unread::new(&face.service.admission);
         Connection {
             face,
             stream,
@@ -112,6 +116,8 @@ impl Connection {
             asked_last: opened,
             decoder: Decoder::new(),
             out: Vec::new(),
+            rooms: Vec::new(),
+            unread,
             stage: Stage::Login,
             tries: 0,
             cancel: Arc::new(Cancel::default()),
@@ -237,6 +243,7 @@ impl Connection {
     /// Takes down what a task has to say.
     fn said(&mut self, part: Part) {
         self.out.extend_from_slice(&part.bytes);
+        self.rooms.extend(part.room);
         if part.last {
             self.waiting = self.waiting.saturating_sub(1);
             self.asked_last = Instant::now();
@@ -251,12 +258,20 @@ impl Connection {
         let service = &self.face.service;
         let stall = service.limits.output_stall;
         let counts = &service.instruments.counts;
-        let unread = Unread::new(&service.instruments.output_bytes, self.out.len() as u64);
+        let output = Output::new(&service.instruments.output_bytes, self.out.len() as u64);
         let mut written = 0;
         let mut end = None;
+        // A byte now and then is no progress.
+        let (mut taken, mut until) = (0, Instant::now() + stall);
         while end.is_none() && written < self.out.len() {
-            match tokio::time::timeout(stall, self.stream.write(&self.out[written..])).await {
-                Ok(Ok(some)) if some > 0 => written += some,
+            match tokio::time::timeout_at(until.into(), self.stream.write(&self.out[written..])).await {
+                Ok(Ok(some)) if some > 0 => {
+                    written += some;
+                    taken += some;
+                    if taken >= service.limits.output_progress_bytes {
+                        (taken, until) = (0, Instant::now() + stall);
+                    }
+                }
                 Ok(_) => end = Some(End::Closed),
                 Err(_) => end = Some(End::Said(STALLED)),
             }
@@ -268,12 +283,13 @@ impl Connection {
                 Err(_) => end = Some(End::Said(STALLED)),
             }
         }
-        drop(unread);
+        drop(output);
         if matches!(end, Some(End::Said(_))) {
             count(&counts.stalled);
         }
         counts.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
         self.out.clear();
+        self.rooms.clear();
         if self.out.capacity() > 2 * WRITE_BYTES {
             // A long directory is no reason to hold on to so much.
             self.out = Vec::new();
@@ -316,17 +332,20 @@ impl Connection {
                 });
             }
         }
-        let mut work: Pin<Box<dyn Future<Output = Vec<u8>> + Send>> =
+        let mut work: Pin<Box<dyn Future<Output = Part> + Send>> =
             Box::pin(answer(Arc::clone(conversation), header, carried));
         match work.as_mut().now_or_never() {
-            Some(bytes) => self.out.extend_from_slice(&bytes),
+            Some(part) => {
+                self.out.extend_from_slice(&part.bytes);
+                self.rooms.extend(part.room);
+            }
             None => {
                 self.waiting += 1;
                 let put = put.clone();
                 tasks.spawn(async move {
-                    let bytes = work.await;
+                    let part = work.await;
                     // If nobody takes it, the connection is gone.
-                    let _ = put.send(Part { bytes, last: true }).await;
+                    let _ = put.send(part).await;
                 });
             }
         }
@@ -495,6 +514,7 @@ impl Connection {
             is_private: secure || self.peer.ip().to_canonical().is_loopback(),
             cancel: Arc::clone(&self.cancel),
             listings: Arc::clone(&self.listings),
+            unread: self.unread.clone(),
             put: put.clone(),
         };
         self.stage = Stage::Known(Arc::new(conversation), known);

@@ -14,9 +14,6 @@ use exacat_wire::xrootd::response::{self, Listing};
 use super::asked::{Asking, Outcome, Refusal, Response, unexpected};
 use crate::admission::busy;
 
-/// Names asked of the catalogue at once.
-const PAGE_ITEMS: u32 = 1000;
-
 /// What a stat says of what something is. Whether it may be read is judged when it is.
 fn flags(kind: Kind) -> u32 {
     let may = flag::READABLE | flag::WRITABLE;
@@ -99,9 +96,10 @@ pub(super) async fn list(
         return Err(busy("directories listed at once on one connection").into());
     };
     let mut listing = Listing::new(with_stats);
-    let mut next = Some(Operation::List { lfn: lfn.clone(), cursor: Cursor::default(), limit: PAGE_ITEMS });
+    let mut next = Some(Operation::List { lfn: lfn.clone(), cursor: Cursor::default(), limit: 0 });
     let mut first = true;
-    while let Some(answer) = asking.page(&mut next, first).await? {
+    let mut room = asking.room().await;
+    while let Some(answer) = asking.page(&mut next, first, &room).await? {
         let Answer::Entries { items, .. } = answer else { return Err(unexpected()) };
         if std::mem::take(&mut first)
             && let [only] = items.as_slice()
@@ -121,13 +119,18 @@ pub(super) async fn list(
                 listing.push_stat(&told(stat), checksum.as_deref());
             }
         }
-        if next.is_some() && listing.waiting() >= PART_BYTES {
-            let part = listing.part(asking.stream);
-            asking.put(part).await?;
+        // Nothing of the page is held while the client is waited for.
+        drop((items, targets));
+        let enough = if room.is_small() { 1 } else { PART_BYTES };
+        if next.is_some() && listing.waiting() >= enough {
+            asking.put(listing.part(asking.stream), room).await?;
+            room = asking.room().await;
         }
     }
     drop(held);
-    Ok(Response::Written(listing.finish(asking.stream)))
+    let last = listing.finish(asking.stream);
+    room.turned_out(last.len());
+    Ok(Response::Written(last, room))
 }
 
 /// What the links among entries stand for, by the links' own paths. Of one that leads nowhere there is nothing.

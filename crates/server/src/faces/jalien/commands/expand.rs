@@ -70,7 +70,7 @@ async fn matching(shell: &mut Shell, directories: &[Lfn], pattern: &str) -> Outc
         }
         let list = Operation::List { lfn: directory.clone(), cursor: Cursor::default(), limit: 0 };
         let mut next = Some(list);
-        while let Some(answer) = shell.page(&mut next).await? {
+        while let Some(answer) = shell.page_as_asked(&mut next).await? {
             let Answer::Entries { items, .. } = answer else { return Err(unexpected()) };
             for stat in items {
                 let name = stat.entry.at.name.as_str();

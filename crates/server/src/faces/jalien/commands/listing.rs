@@ -7,7 +7,7 @@ use exacat_wire::jalien::{Item, Options, errno};
 
 use super::expand::{expand, expand_all};
 use super::{Command, missing, options, replicas, xml};
-use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
+use crate::faces::jalien::shell::{Failure, Outcome, STATS_AT_ONCE, Shell, unexpected};
 use crate::faces::jalien::texts;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -130,13 +130,15 @@ async fn stat(shell: &mut Shell, given: Vec<String>) -> Outcome {
         return Err(missing("stat"));
     }
     let lfns = named(shell, &options.rest).await?;
-    for found in shell.stats(lfns, true).await? {
-        let Some(stat) = shell.note(found) else { continue };
-        let mut item = stated(&stat);
-        if options.has("v") {
-            item = replicas::verbose(shell, &stat, item).await?;
+    for some in lfns.chunks(STATS_AT_ONCE) {
+        for found in shell.stats(some.to_vec(), true).await? {
+            let Some(stat) = shell.note(found) else { continue };
+            let mut item = stated(&stat);
+            if options.has("v") {
+                item = replicas::verbose(shell, &stat, item).await?;
+            }
+            shell.say(item).await?;
         }
-        shell.say(item).await?;
     }
     Ok(())
 }
@@ -182,11 +184,13 @@ async fn kind(shell: &mut Shell, given: Vec<String>) -> Outcome {
         return Err(missing("type"));
     }
     let lfns = expand_all(shell, &options.rest).await?;
-    for found in shell.stats(lfns, true).await? {
-        let Some(stat) = shell.note(found) else { continue };
-        let kind = stat.entry.kind().name();
-        let item = Item::new().with("lfn", texts::path_text(&stat)).with("type", kind).saying(kind);
-        shell.say(item).await?;
+    for some in lfns.chunks(STATS_AT_ONCE) {
+        for found in shell.stats(some.to_vec(), true).await? {
+            let Some(stat) = shell.note(found) else { continue };
+            let kind = stat.entry.kind().name();
+            let item = Item::new().with("lfn", texts::path_text(&stat)).with("type", kind).saying(kind);
+            shell.say(item).await?;
+        }
     }
     Ok(())
 }

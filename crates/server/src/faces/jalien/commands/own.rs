@@ -40,7 +40,7 @@ async fn trash(shell: &mut Shell, given: Vec<String>) -> Outcome {
         ["purge", ids @ ..] if !ids.is_empty() => {
             for id in ids {
                 let mut next = Some(Operation::TrashPurge { id: trash_id(id)?, cursor: Cursor::default() });
-                while shell.page(&mut next).await?.is_some() {}
+                while shell.page_as_asked(&mut next).await?.is_some() {}
             }
             Ok(())
         }

@@ -10,7 +10,7 @@ use exacat_wire::jalien::{Item, errno};
 use super::expand::expand_all;
 use super::listing::named;
 use super::{Command, missing, options};
-use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
+use crate::faces::jalien::shell::{Failure, Outcome, STATS_AT_ONCE, Shell, unexpected};
 use crate::faces::jalien::texts;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -90,10 +90,12 @@ async fn whereis(shell: &mut Shell, given: Vec<String>) -> Outcome {
         return Err(missing("whereis"));
     }
     let lfns = named(shell, &options.rest).await?;
-    for found in shell.stats(lfns, true).await? {
-        let Some(stat) = shell.note(found) else { continue };
-        let told = where_one(shell, &stat, options.has("r") || options.has("l"), options.has("l")).await;
-        shell.note(told);
+    for some in lfns.chunks(STATS_AT_ONCE) {
+        for found in shell.stats(some.to_vec(), true).await? {
+            let Some(stat) = shell.note(found) else { continue };
+            let told = where_one(shell, &stat, options.has("r") || options.has("l"), options.has("l")).await;
+            shell.note(told);
+        }
     }
     Ok(())
 }
@@ -160,24 +162,26 @@ async fn md5sum(shell: &mut Shell, given: Vec<String>) -> Outcome {
     }
     for text in &options.rest {
         let lfns = named(shell, std::slice::from_ref(text)).await?;
-        for found in shell.stats(lfns, true).await? {
-            let Some(stat) = shell.note(found) else { continue };
-            let md5 = texts::md5_of(&stat);
-            if md5.is_empty() {
-                shell.fail_later(Failure::new(errno::ENODATA, format!("{}: no MD5 is known", stat.lfn)));
-                continue;
+        for some in lfns.chunks(STATS_AT_ONCE) {
+            for found in shell.stats(some.to_vec(), true).await? {
+                let Some(stat) = shell.note(found) else { continue };
+                let md5 = texts::md5_of(&stat);
+                if md5.is_empty() {
+                    shell.fail_later(Failure::new(errno::ENODATA, format!("{}: no MD5 is known", stat.lfn)));
+                    continue;
+                }
+                // As it was asked for, unless it stood for several.
+                let shown = if exacat_wire::jalien::path::has_wildcard(text) {
+                    stat.lfn.to_string()
+                } else {
+                    text.clone()
+                };
+                let item = Item::new()
+                    .with("md5", md5.clone())
+                    .with("lfn", stat.lfn.as_str())
+                    .saying(format!("{md5}\t{shown}"));
+                shell.say(item).await?;
             }
-            // As it was asked for, unless it stood for several.
-            let shown = if exacat_wire::jalien::path::has_wildcard(text) {
-                stat.lfn.to_string()
-            } else {
-                text.clone()
-            };
-            let item = Item::new()
-                .with("md5", md5.clone())
-                .with("lfn", stat.lfn.as_str())
-                .saying(format!("{md5}\t{shown}"));
-            shell.say(item).await?;
         }
     }
     Ok(())
@@ -189,18 +193,20 @@ async fn lfn2guid(shell: &mut Shell, given: Vec<String>) -> Outcome {
         return Err(missing("lfn2guid"));
     }
     let lfns = expand_all(shell, &options.rest).await?;
-    for found in shell.stats(lfns, true).await? {
-        let Some(stat) = shell.note(found) else { continue };
-        let Some(guid) = stat.entry.guid() else {
-            shell.fail_later(Failure::new(errno::EISDIR, stat.lfn.as_str()));
-            continue;
-        };
-        let item = Item::new()
-            .with("lfn", stat.lfn.as_str())
-            .with("type", texts::kind_letter(stat.entry.kind()))
-            .with("guid", guid.to_string())
-            .saying(format!("{:<80}{guid}", stat.lfn.as_str()));
-        shell.say(item).await?;
+    for some in lfns.chunks(STATS_AT_ONCE) {
+        for found in shell.stats(some.to_vec(), true).await? {
+            let Some(stat) = shell.note(found) else { continue };
+            let Some(guid) = stat.entry.guid() else {
+                shell.fail_later(Failure::new(errno::EISDIR, stat.lfn.as_str()));
+                continue;
+            };
+            let item = Item::new()
+                .with("lfn", stat.lfn.as_str())
+                .with("type", texts::kind_letter(stat.entry.kind()))
+                .with("guid", guid.to_string())
+                .saying(format!("{:<80}{guid}", stat.lfn.as_str()));
+            shell.say(item).await?;
+        }
     }
     Ok(())
 }
@@ -273,31 +279,33 @@ async fn archive_list(shell: &mut Shell, given: Vec<String>) -> Outcome {
         return Err(missing("archiveList"));
     }
     let lfns = named(shell, &options.rest).await?;
-    for found in shell.stats(lfns, true).await? {
-        let Some(stat) = shell.note(found) else { continue };
-        let Some(guid) = stat.entry.file().map(|file| file.guid) else {
-            shell.fail_later(Failure::invalid(format!("{} is not a file", stat.lfn)));
-            continue;
-        };
-        let under = stat.lfn.parent().unwrap_or_else(Lfn::root);
-        let members = Operation::ArchiveMembers {
-            archive: FileRef::Guid(guid),
-            under,
-            cursor: Cursor::default(),
-            limit: 0,
-        };
-        let mut next = Some(members);
-        while let Some(answer) = shell.page(&mut next).await? {
-            let Answer::Entries { items, .. } = answer else { return Err(unexpected()) };
-            for file in items {
-                let inside = member(&file).map(|(_, name)| name.to_owned()).unwrap_or_default();
-                let item = Item::new()
-                    .with("lfn", file.lfn.as_str())
-                    .with("member", inside.clone())
-                    .with("guid", texts::guid_of(&file))
-                    .with("size", texts::size(&file).to_string())
-                    .saying(format!("{inside}\t{}", file.lfn));
-                shell.say(item).await?;
+    for some in lfns.chunks(STATS_AT_ONCE) {
+        for found in shell.stats(some.to_vec(), true).await? {
+            let Some(stat) = shell.note(found) else { continue };
+            let Some(guid) = stat.entry.file().map(|file| file.guid) else {
+                shell.fail_later(Failure::invalid(format!("{} is not a file", stat.lfn)));
+                continue;
+            };
+            let under = stat.lfn.parent().unwrap_or_else(Lfn::root);
+            let members = Operation::ArchiveMembers {
+                archive: FileRef::Guid(guid),
+                under,
+                cursor: Cursor::default(),
+                limit: 0,
+            };
+            let mut next = Some(members);
+            while let Some(answer) = shell.page(&mut next).await? {
+                let Answer::Entries { items, .. } = answer else { return Err(unexpected()) };
+                for file in items {
+                    let inside = member(&file).map(|(_, name)| name.to_owned()).unwrap_or_default();
+                    let item = Item::new()
+                        .with("lfn", file.lfn.as_str())
+                        .with("member", inside.clone())
+                        .with("guid", texts::guid_of(&file))
+                        .with("size", texts::size(&file).to_string())
+                        .saying(format!("{inside}\t{}", file.lfn));
+                    shell.say(item).await?;
+                }
             }
         }
     }

@@ -40,7 +40,7 @@ async fn set(shell: &mut Shell, lfns: Vec<Lfn>, attributes: &[Attribute], recurs
         }
         let find = Operation::Find { lfn, filter: Filter::default(), cursor: Cursor::default(), limit: 1000 };
         let mut next = Some(find);
-        while let Some(answer) = shell.page(&mut next).await? {
+        while let Some(answer) = shell.page_as_asked(&mut next).await? {
             let Answer::Entries { items, .. } = answer else { return Err(unexpected()) };
             let some: Vec<Lfn> = items.into_iter().map(|stat| stat.lfn).collect();
             if !some.is_empty() {

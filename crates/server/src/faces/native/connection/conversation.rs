@@ -99,6 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         for request in tracked.ended {
             self.in_flight.remove(&request);
         }
+        self.tell_output();
     }
 
     /// The bytes are not frames, or not those of this conversation: says so, and ends it.

@@ -120,8 +120,10 @@ pub(super) struct Connection<S> {
     pinged: Option<Instant>,
     /// What of the waiting output the instruments have been told.
     told_output: u64,
-    /// Since when output waits and nothing of it was taken.
-    stalled_since: Option<Instant>,
+    /// What of it is more than a connection may hold anyway.
+    unread: Held,
+    /// Since when output waits and too little of it was taken, and how much.
+    stalled_since: Option<(Instant, usize)>,
     goodbye_since: Option<Instant>,
     alive: mpsc::Sender<()>,
 }
@@ -149,7 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             timer: Box::pin(tokio::time::sleep_until((opened + limits.handshake_time).into())),
             request_bytes: Bounded::new(limits.request_bytes_per_connection_max),
             streams: Bounded::new(limits.streams_per_connection_max),
-            rooms: Rooms::new(),
+            rooms: Rooms::new(&service.admission),
             stream,
             peer,
             stage: Stage::Hello,
@@ -170,6 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             heard: Instant::now(),
             pinged: None,
             told_output: 0,
+            unread: service.admission.unread_bytes.none(),
             stalled_since: None,
             goodbye_since: None,
             alive,
@@ -221,8 +224,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.output.len() - self.written
     }
 
+    /// Is there so much for the client to read that nothing further is made for it?
     fn output_is_full(&self) -> bool {
-        self.waiting_output() >= self.service.limits.output_bytes_max
+        let (waiting, limits) = (self.waiting_output(), &self.service.limits);
+        waiting >= limits.output_bytes_max
+            || waiting >= limits.own_unread_bytes_max && self.service.admission.unread_bytes.is_full()
     }
 
     /// Moves bytes and replies as far as they go. Ready when there are frames to go through (`None`), or the
@@ -277,18 +283,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let sum = &self.service.instruments.output_bytes;
             sum.fetch_add(now.wrapping_sub(self.told_output), Ordering::Relaxed);
             self.told_output = now;
+            let own = self.service.limits.own_unread_bytes_max;
+            let beyond = self.waiting_output().saturating_sub(own);
+            self.unread.turned_out(beyond);
         }
     }
 
     fn take_over(&mut self, reply: Reply) {
+        let Reply { bytes, ended, _room, _unread } = reply;
         if self.output.is_empty() {
-            self.output = reply.bytes;
+            self.output = bytes;
         } else {
-            self.output.extend_from_slice(&reply.bytes);
+            self.output.extend_from_slice(&bytes);
         }
-        if let Some(request) = reply.ended {
+        if let Some(request) = ended {
             self.in_flight.remove(&request);
         }
+        // Before its room is given back.
+        self.tell_output();
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>) -> Result<(), ()> {
@@ -299,16 +311,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Ready(Ok(bytes)) => {
                     self.written += bytes;
                     self.unflushed = true;
-                    if self.stalled_since.take().is_some() {
+                    if let Some((_, taken)) = &mut self.stalled_since {
                         // It reads again what it was slow to read: a sign of life, though nothing was said.
                         self.heard = Instant::now();
                         self.pinged = None;
+                        *taken += bytes;
+                        if *taken >= self.service.limits.output_progress_bytes {
+                            self.stalled_since = None;
+                        }
                     }
                     self.service.instruments.counts.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
                 }
                 Poll::Pending => {
                     if self.stalled_since.is_none() {
-                        self.stalled_since = Some(Instant::now());
+                        self.stalled_since = Some((Instant::now(), 0));
                         self.wake_by(self.service.limits.output_stall);
                     }
                     break;
@@ -332,7 +348,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Ready(Err(_)) => return Err(()),
                 Poll::Pending => {
                     if self.stalled_since.is_none() {
-                        self.stalled_since = Some(Instant::now());
+                        self.stalled_since = Some((Instant::now(), 0));
                         self.wake_by(self.service.limits.output_stall);
                     }
                 }
@@ -468,7 +484,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let handshake_over =
                 !matches!(self.stage, Stage::Open(_)) && due(self.opened + limits.handshake_time);
             let idle = due(self.heard + limits.idle_time);
-            let stalled = self.stalled_since.is_some_and(|since| due(since + limits.output_stall));
+            let stalled = self.stalled_since.is_some_and(|(since, _)| due(since + limits.output_stall));
             let unanswered = self.pinged.is_some_and(|since| due(since + limits.idle_time));
             let lingered = self.goodbye_since.is_some_and(|since| due(since + LINGER));
             self.timer.as_mut().reset(next.into());

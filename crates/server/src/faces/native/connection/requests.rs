@@ -9,12 +9,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
 use super::{Closing, Connection, InFlight, Stage};
-use crate::admission::{Class, Step, busy};
+use crate::admission::{Class, Step, busy, limit_of};
 use crate::faces::native::lookups::{Gathered, Lookups, NO_ID};
 use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
 use crate::faces::native::tasks::{self, Job};
 use crate::instruments::OperationIndex;
 use crate::service::{Cancel, Work, items};
+
+/// Bytes of the answer to one item of a look-up, about.
+const LOOKUP_BYTES: usize = 256;
 
 /// An operation, and what goes with it.
 struct Asked {
@@ -68,6 +71,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && matches!(Class::of(operation, &self.service.limits), Class::Lookup { .. })
     }
 
+    /// Would the answers to look-ups of so many items be more than a connection may hold when others hold too much?
+    fn answers_too_long(&self, items: u64) -> bool {
+        let bytes = usize::try_from(items).unwrap_or(usize::MAX).saturating_mul(LOOKUP_BYTES);
+        bytes > self.service.limits.own_unread_bytes_max && self.service.admission.unread_bytes.is_full()
+    }
+
     /// Makes room among the look-ups gathered, by looking them up, for one more of so many items: what is looked
     /// up together must pass the bounds together.
     fn make_room(&mut self, lookups: &mut Lookups, operation: &Operation, received: Instant) {
@@ -100,6 +109,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut target = Target::Request(request);
         let mut operation = operation;
         let quick = options.stream.is_none() && self.is_quick(&operation, options.deadline_ms);
+        if quick && self.answers_too_long(items(&operation)) {
+            let error = busy("bytes of answers that are not read yet");
+            self.refuse_operation(&operation, received, &error);
+            encode_error(&mut self.output, request, &error);
+            return;
+        }
         if quick {
             self.make_room(lookups, &operation, received);
         }
@@ -156,6 +171,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) {
         let Batch { deadline_ms, consistency, items } = batch;
         let deadline = self.deadline(received, deadline_ms);
+        let answered = |item: &BatchItem| match limit_of(&item.operation) {
+            Some(limit) => u64::from(limit),
+            None => self::items(&item.operation),
+        };
+        if self.answers_too_long(items.iter().map(answered).sum()) {
+            encode_error(&mut self.output, request, &busy("bytes of answers that are not read yet"));
+            return;
+        }
         let in_progress = BatchInProgress::new(request, items.len());
         let all_quick = items.iter().all(|item| self.is_quick(&item.operation, deadline_ms));
         let cancel = if all_quick && self.may_gather(request) {

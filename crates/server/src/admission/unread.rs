@@ -1,0 +1,157 @@
+//! Answers that were made and not read by their clients yet: how many bytes of them a server holds, whichever protocol they are of.
+//!
+//! What is long is made part by part, and before each there has to be room for it: among the bytes that all connections share, or,
+//! when these are used up, in the one place that every connection has for a small part. So whoever reads goes on, if in smaller
+//! steps, however much others have asked for and leave unread; and short answers need no room at all.
+
+use std::sync::Arc;
+
+use exacat_model::Operation;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{Admission, Bounded, Held};
+
+/// What one connection holds of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Unread {
+    all: Arc<Bounded>,
+    own: Arc<Semaphore>,
+    small_items: u32,
+}
+
+impl Unread {
+    /// Nothing yet.
+    pub fn new(admission: &Admission) -> Self {
+        Unread {
+            all: Arc::clone(&admission.unread_bytes),
+            own: Arc::new(Semaphore::new(1)),
+            small_items: admission.limits.small_part_items_max,
+        }
+    }
+
+    /// Room for a part of about so many bytes; for a small one, as soon as the connection's small one before it has
+    /// been read, if there are too many bytes of others. It ends with the connection, whose unread parts are dropped then.
+    pub async fn room(&self, bytes: usize) -> Room {
+        match self.shared(bytes) {
+            Some(held) => Room(Where::Shared { held }),
+            None => Room(Where::Own { _place: Arc::clone(&self.own).acquire_owned().await.ok() }),
+        }
+    }
+
+    /// Room among the bytes that all share, if there is.
+    pub fn shared(&self, bytes: usize) -> Option<Held> {
+        self.all.take(bytes)
+    }
+
+    /// The operation, with a page of at most `items`; of fewer if there is no room among the bytes that all share.
+    pub fn paged(&self, operation: Operation, items: u32, is_small: bool) -> Operation {
+        with_limit(operation, if is_small { items.min(self.small_items) } else { items })
+    }
+}
+
+/// Room for a part of an answer, from before it is made until it was read or nobody is there to read it.
+#[derive(Debug)]
+pub(crate) struct Room(Where);
+
+#[derive(Debug)]
+enum Where {
+    Shared { held: Held },
+    Own { _place: Option<OwnedSemaphorePermit> },
+}
+
+impl Room {
+    /// Is it for a small part only?
+    pub fn is_small(&self) -> bool {
+        matches!(self.0, Where::Own { .. })
+    }
+
+    /// The part turned out to have so many bytes.
+    pub fn turned_out(&mut self, bytes: usize) {
+        if let Where::Shared { held } = &mut self.0 {
+            held.turned_out(bytes);
+        }
+    }
+}
+
+/// Items of a page of the operation, at most, as it was asked: 0 stands for the largest. None if it has no such number.
+pub(crate) fn limit_of(operation: &Operation) -> Option<u32> {
+    match operation {
+        Operation::List { limit, .. }
+        | Operation::Find { limit, .. }
+        | Operation::TrashList { limit, .. }
+        | Operation::CollectionMembers { limit, .. }
+        | Operation::ArchiveMembers { limit, .. }
+        | Operation::UploadList { limit, .. }
+        | Operation::SeFiles { limit, .. }
+        | Operation::SeDeletions { limit, .. }
+        | Operation::Log { limit, .. }
+        | Operation::Changes { limit, .. } => Some(*limit),
+        _ => None,
+    }
+}
+
+/// The operation, with pages of at most `most` items.
+fn with_limit(mut operation: Operation, most: u32) -> Operation {
+    match &mut operation {
+        Operation::List { limit, .. }
+        | Operation::Find { limit, .. }
+        | Operation::TrashList { limit, .. }
+        | Operation::CollectionMembers { limit, .. }
+        | Operation::ArchiveMembers { limit, .. }
+        | Operation::UploadList { limit, .. }
+        | Operation::SeFiles { limit, .. }
+        | Operation::SeDeletions { limit, .. }
+        | Operation::Log { limit, .. }
+        | Operation::Changes { limit, .. } => *limit = if *limit == 0 { most } else { most.min(*limit) },
+        _ => {}
+    }
+    operation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Limits;
+    use exacat_model::{Cursor, Lfn};
+    use futures::FutureExt;
+
+    fn unread(bytes: usize) -> (Arc<Admission>, Unread, Unread) {
+        let limits = Limits { unread_bytes_max: bytes, small_part_items_max: 7, ..Limits::default() };
+        let admission = Admission::new(Arc::new(limits));
+        let (one, two) = (Unread::new(&admission), Unread::new(&admission));
+        (admission, one, two)
+    }
+
+    #[test]
+    fn when_the_shared_bytes_are_used_up_each_connection_goes_on_by_small_parts() {
+        let (admission, greedy, other) = unread(100);
+        let mut kept = greedy.room(60).now_or_never().unwrap();
+        assert!(!kept.is_small());
+        kept.turned_out(100);
+        assert_eq!(admission.unread_bytes.now(), 100);
+        let small = other.room(1).now_or_never().unwrap();
+        assert!(small.is_small());
+        assert!(other.room(1).now_or_never().is_none(), "one small part at a time");
+        assert!(greedy.room(1).now_or_never().unwrap().is_small(), "each connection has its own place");
+        drop(small);
+        assert!(other.room(1).now_or_never().unwrap().is_small());
+        drop(kept);
+        assert!(!other.room(100).now_or_never().unwrap().is_small(), "exactly as many as there are");
+        assert!(other.room(101).now_or_never().unwrap().is_small());
+        assert_eq!(admission.unread_bytes.now(), 0);
+    }
+
+    #[test]
+    fn pages_are_no_larger_than_asked_for_nor_than_there_is_room() {
+        let (_, unread, _) = unread(1);
+        for (asked, is_small, got) in
+            [(0, false, 1000), (10, false, 10), (1001, false, 1000), (0, true, 7), (5, true, 5), (8, true, 7)]
+        {
+            let list = Operation::List { lfn: Lfn::root(), cursor: Cursor::default(), limit: asked };
+            match unread.paged(list, 1000, is_small) {
+                Operation::List { limit, .. } => assert_eq!(limit, got),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
