@@ -140,7 +140,7 @@ async fn open_store(settings: &ServerSettings, directory: &DataDirectory) -> Res
     let clock = Arc::clone(&settings.clock);
     match &settings.store {
         StoreChoice::Memory => Ok(Arc::new(MemoryStore::new(clock))),
-        StoreChoice::Cassandra(cluster) => Ok(CassandraStore::open(cluster.clone(), clock).await?),
+        StoreChoice::Cassandra(cluster) => Ok(CassandraStore::open((**cluster).clone(), clock).await?),
         StoreChoice::Embedded => {
             directory.not_of_a_cluster()?;
             let (history, cache_bytes) = (settings.history, settings.cache_bytes);

@@ -24,7 +24,7 @@ pub enum StoreChoice {
     /// The memory store: everything is gone when the server ends. For tests.
     Memory,
     /// A Cassandra or ScyllaDB cluster, which any number of servers share.
-    Cassandra(CassandraSettings),
+    Cassandra(Box<CassandraSettings>),
 }
 
 /// A certificate made by someone else.

@@ -181,10 +181,10 @@ impl Nodes {
         self.all.add(micros);
         self.recent.add(micros);
         let count = self.recent_count.fetch_add(1, Relaxed) + 1;
-        if count % RECENT_LOOKED_AT == 0 {
+        if count.is_multiple_of(RECENT_LOOKED_AT) {
             self.usual_us.store(self.recent.of_thousand(990), Relaxed);
         }
-        if count % RECENT_HALVED == 0 {
+        if count.is_multiple_of(RECENT_HALVED) {
             self.recent.halve();
         }
         if let Some(node) = self.nodes.read().get(place) {

@@ -15,7 +15,7 @@ pub enum StoreArg {
     /// In memory: everything is gone when the server ends
     Memory,
     /// On a cluster
-    Cassandra(CassandraSettings),
+    Cassandra(Box<CassandraSettings>),
 }
 
 impl std::str::FromStr for StoreArg {
@@ -25,9 +25,9 @@ impl std::str::FromStr for StoreArg {
         match text {
             "embedded" => Ok(StoreArg::Embedded),
             "memory" => Ok(StoreArg::Memory),
-            address if address.starts_with(CassandraSettings::SCHEME) => {
-                CassandraSettings::parse(address).map(StoreArg::Cassandra).map_err(|error| error.message)
-            }
+            address if address.starts_with(CassandraSettings::SCHEME) => CassandraSettings::parse(address)
+                .map(|cluster| StoreArg::Cassandra(Box::new(cluster)))
+                .map_err(|error| error.message),
             other => Err(format!("embedded, memory or cassandra://HOST,HOST/KEYSPACE, not {other:?}")),
         }
     }
@@ -146,14 +146,14 @@ pub enum PlaceArg {
     /// In a data directory
     Embedded(PathBuf),
     /// On a cluster
-    Cassandra(CassandraSettings),
+    Cassandra(Box<CassandraSettings>),
 }
 
 impl PlaceArg {
     /// The same place; a cluster reached so.
     pub fn reached(&self, reach: &ClusterArgs) -> PlaceArg {
         match self {
-            PlaceArg::Cassandra(cluster) => PlaceArg::Cassandra(reach.reaching(cluster)),
+            PlaceArg::Cassandra(cluster) => PlaceArg::Cassandra(Box::new(reach.reaching(cluster))),
             PlaceArg::Embedded(directory) => PlaceArg::Embedded(directory.clone()),
         }
     }
@@ -166,9 +166,9 @@ impl std::str::FromStr for PlaceArg {
         match text.strip_prefix("embedded:") {
             Some("") => Err("embedded: needs the data directory: embedded:DIR".to_owned()),
             Some(directory) => Ok(PlaceArg::Embedded(directory.into())),
-            None if text.starts_with(CassandraSettings::SCHEME) => {
-                CassandraSettings::parse(text).map(PlaceArg::Cassandra).map_err(|error| error.message)
-            }
+            None if text.starts_with(CassandraSettings::SCHEME) => CassandraSettings::parse(text)
+                .map(|cluster| PlaceArg::Cassandra(Box::new(cluster)))
+                .map_err(|error| error.message),
             None => Err(format!("embedded:DIR or cassandra://HOST,HOST/KEYSPACE, not {text:?}")),
         }
     }

@@ -33,7 +33,7 @@ impl Open {
                 Ok(Open { name: directory.display().to_string(), store, offline: Some(offline) })
             }
             PlaceArg::Cassandra(cluster) => {
-                let opened = CassandraStore::open(cluster.clone(), Arc::new(SystemClock)).await;
+                let opened = CassandraStore::open((**cluster).clone(), Arc::new(SystemClock)).await;
                 let store = opened.map_err(|error| Failure::about(cluster.to_string(), error))?;
                 Ok(Open { name: cluster.to_string(), store, offline: None })
             }

@@ -102,7 +102,7 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     settings.store = match &args.store {
         StoreArg::Embedded => StoreChoice::Embedded,
         StoreArg::Memory => StoreChoice::Memory,
-        StoreArg::Cassandra(cluster) => StoreChoice::Cassandra(args.reach.reaching(cluster)),
+        StoreArg::Cassandra(cluster) => StoreChoice::Cassandra(Box::new(args.reach.reaching(cluster))),
     };
     if matches!(args.store, StoreArg::Cassandra(_)) && args.snapshot.is_some() {
         return Err(Failure::local("--snapshot is of the embedded store: a cluster has none"));

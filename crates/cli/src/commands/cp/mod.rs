@@ -241,10 +241,9 @@ impl Copying<'_> {
             None => Guid::v7(crate::parse::now(), random()?),
             Some(stat) => same_file(stat, &content).map_err(about)?,
         };
-        let mut never: Vec<SeName> = spec.never.clone();
         let (mut written, mut why) = (0, None);
         for wish in &spec.wishes {
-            match self.write_to(context, from, &lfn, guid, &content, wish, &mut never).await? {
+            match self.write_to(context, from, &lfn, guid, &content, wish, &spec.never).await? {
                 Ok(()) => written += 1,
                 Err(error) => {
                     if let Wish::Se(se) = wish {
@@ -309,7 +308,7 @@ impl Copying<'_> {
         guid: Guid,
         content: &Content,
         wish: &Wish,
-        never: &mut Vec<SeName>,
+        never: &[SeName],
     ) -> Result<Result<(), Error>, Failure> {
         let checksums: Vec<String> = content.checksums.iter().map(ToString::to_string).collect();
         let guid_text = guid.to_string();
