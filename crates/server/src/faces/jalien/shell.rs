@@ -30,8 +30,8 @@ pub(super) const STATS_AT_ONCE: usize = 500;
 const PAGE_ITEMS: u32 = 500;
 /// Bytes of each, about, as they come from the catalogue.
 const PAGE_ITEM_BYTES: usize = 512;
-/// Bytes for which there has to be room before a part of an answer is made.
-const PART_ROOM_BYTES: usize = PART_BYTES + (4 << 10);
+/// Bytes for which there has to be room before a part of an answer is made: what gathers it doubles as it grows.
+const PART_ROOM_BYTES: usize = 2 * PART_BYTES + (4 << 10);
 /// Bytes of an answer that are gathered before a part of it is sent, where others leave so much unread that there is no room for more.
 const SMALL_PART_BYTES: usize = 16 << 10;
 
