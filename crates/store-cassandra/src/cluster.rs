@@ -223,6 +223,11 @@ impl Cluster {
         }
     }
 
+    /// Prepares a statement for whoever needs it later.
+    pub async fn prepare(&self, text: &'static str) -> Result<()> {
+        self.prepared(text).await.map(drop)
+    }
+
     /// Reads: all rows, for what is known to have few.
     pub async fn read(&self, bound: &Bound) -> Result<Vec<CqlRow>> {
         let mut rows = Vec::new();

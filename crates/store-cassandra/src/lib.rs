@@ -31,6 +31,7 @@ mod layout;
 mod limits;
 mod log;
 mod nodes;
+mod preparing;
 mod reading;
 mod reads;
 mod retention;

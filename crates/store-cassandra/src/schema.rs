@@ -16,7 +16,7 @@ use crate::settings::CassandraSettings;
 use crate::{log, settle};
 
 /// Each version's statements, the first being version 1.
-const VERSIONS: [&str; 1] = [include_str!("../schema/1.cql")];
+const VERSIONS: [&str; 2] = [include_str!("../schema/1.cql"), include_str!("../schema/2.cql")];
 
 /// Bytes of what an operator may say of replication.
 const REPLICATION_BYTES_MAX: usize = 1024;
@@ -138,10 +138,9 @@ pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> R
     )
     .await?;
     session.use_keyspace(keyspace, true).await.map_err(|error| failed("open the keyspace", error))?;
-    for statement in statements(VERSIONS[0]) {
-        run_again(&session, &statement.replacen("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1)).await?;
+    for file in VERSIONS {
+        carry_out(&session, file).await?;
     }
-    agreed(&session).await?;
     fill(&Cluster::open(settings, None).await?).await?;
     let version = VERSIONS.len();
     let mut id = [0; 16];
@@ -155,6 +154,14 @@ pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> R
         ),
     )
     .await
+}
+
+/// Does what the file of a version says; what was done of it already is done again.
+async fn carry_out(session: &Session, file: &str) -> Result<()> {
+    for statement in statements(file) {
+        run_again(session, &statement.replacen("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1)).await?;
+    }
+    agreed(session).await
 }
 
 /// The rows of a new catalogue, of revision 0.
@@ -185,12 +192,26 @@ async fn fill(cluster: &Cluster) -> Result<()> {
     log::begin(cluster, 1).await
 }
 
-/// Brings the tables to the version this program knows. Gives the version they had.
+/// Brings the tables to the version this program knows, one version after the other. Gives what was there before. What an attempt before left
+/// half done is completed; servers of either release may go on meanwhile, as far as the file of a version does not say otherwise.
 pub async fn upgrade_schema(settings: &CassandraSettings) -> Result<SchemaStatus> {
-    let status = check_schema(settings).await?;
-    status.usable(settings)?;
-    // There is one version yet, so whatever is usable is up to date.
-    Ok(status)
+    let session = connect(settings).await?;
+    let before = status_of(&session, &settings.keyspace).await?;
+    let from = before.upgradable(settings)?;
+    session
+        .use_keyspace(&settings.keyspace, true)
+        .await
+        .map_err(|error| failed("open the keyspace", error))?;
+    for (number, file) in (1..).zip(VERSIONS).skip(from as usize) {
+        carry_out(&session, file).await?;
+        let was = number - 1;
+        run(
+            &session,
+            &format!("UPDATE schema_version SET version = {number} WHERE id = 0 IF version = {was}"),
+        )
+        .await?;
+    }
+    Ok(before)
 }
 
 impl SchemaStatus {
@@ -205,7 +226,19 @@ impl SchemaStatus {
                 "the tables of keyspace {keyspace} are of version {found}, this program knows up to {}: use a later release",
                 self.known
             ))),
+            Some(found) if found < self.known => Err(Error::invalid(format!(
+                "the tables of keyspace {keyspace} are of version {found}, this program works on version {}: exacat schema upgrade brings them there",
+                self.known
+            ))),
             Some(_) => Ok(()),
+        }
+    }
+
+    /// The version found, if this program can go on from there.
+    fn upgradable(&self, settings: &CassandraSettings) -> Result<u32> {
+        match self.found {
+            Some(found) if (1..=self.known).contains(&found) => Ok(found),
+            _ => self.usable(settings).map(|()| self.known),
         }
     }
 }
@@ -230,8 +263,9 @@ pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
     // What was agreed on by conditional writes is kept beside the table, and may be written into it again after it was emptied: so it is made anew.
     run(&session, "DROP TABLE log").await?;
     agreed(&session).await?;
-    for statement in statements(VERSIONS[0]).iter().filter(|one| one.starts_with("CREATE TABLE log ")) {
-        run(&session, statement).await?;
+    let of_log = |one: &String| one.starts_with("CREATE TABLE log ") || one.starts_with("ALTER TABLE log ");
+    for statement in VERSIONS.iter().flat_map(|file| statements(file)).filter(of_log) {
+        run(&session, &statement).await?;
     }
     agreed(&session).await?;
     fill(&Cluster::open(settings, None).await?).await
@@ -257,6 +291,13 @@ mod tests {
                 .iter()
                 .all(|part| part.starts_with("CREATE TABLE ") && part.contains("speculative_retry = '50ms'"))
         );
+        let changed = statements(VERSIONS[1]);
+        let table = |one: &String| one.split_whitespace().nth(2).unwrap().to_owned();
+        assert_eq!(
+            parts.iter().map(table).collect::<Vec<_>>(),
+            changed.iter().map(table).collect::<Vec<_>>()
+        );
+        assert!(changed.iter().all(|part| part.starts_with("ALTER TABLE ") && part.ends_with("= '10ms'")));
         // Names that ScyllaDB takes as well.
         for part in parts {
             let name = part.split_whitespace().nth(2).unwrap().to_owned();
@@ -267,12 +308,17 @@ mod tests {
     #[test]
     fn tables_that_are_not_known_are_refused() {
         let settings = CassandraSettings::new("h", "k").unwrap();
-        let status = |found| SchemaStatus { found, known: 1, catalogue: None };
-        assert!(status(Some(1)).usable(&settings).is_ok());
-        for (found, kind) in
-            [(None, ErrorKind::NotFound), (Some(2), ErrorKind::Invalid), (Some(0), ErrorKind::Invalid)]
-        {
+        let status = |found| SchemaStatus { found, known: 3, catalogue: None };
+        assert!(status(Some(3)).usable(&settings).is_ok());
+        let bad = [(None, ErrorKind::NotFound), (Some(4), ErrorKind::Invalid), (Some(0), ErrorKind::Invalid)];
+        for (found, kind) in bad {
             assert_eq!(status(found).usable(&settings).unwrap_err().kind, kind);
+            assert_eq!(status(found).upgradable(&settings).unwrap_err().kind, kind);
         }
+        for found in [1, 2] {
+            assert!(status(Some(found)).usable(&settings).unwrap_err().message.contains("schema upgrade"));
+            assert_eq!(status(Some(found)).upgradable(&settings).unwrap(), found);
+        }
+        assert_eq!(status(Some(3)).upgradable(&settings).unwrap(), 3);
     }
 }

@@ -28,7 +28,7 @@ use crate::schema::status_of;
 use crate::settings::CassandraSettings;
 use crate::slices::{self, Enough, Item, Slice};
 use crate::working::{Look, booking, item, totals};
-use crate::{log, reads};
+use crate::{log, preparing, reads};
 
 /// A catalogue on a cluster, as one server of any number of them has it.
 pub struct CassandraStore {
@@ -60,7 +60,12 @@ impl CassandraStore {
         let engine = Arc::new(Engine::open(cluster, &settings, clock).await?);
         let (requests, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
         let running = tokio::spawn(engine.clone().run(queue));
-        let filling = tokio::spawn(engine.clone().fill_filter()).abort_handle();
+        let opened = engine.clone();
+        let filling = tokio::spawn(async move {
+            preparing::prepare_all(&opened.cluster).await;
+            opened.fill_filter().await;
+        })
+        .abort_handle();
         Ok(Arc::new(CassandraStore {
             engine,
             requests: Arc::new(Mutex::new(Some(requests))),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use exacat_model::{DirId, UserId};
 use exacat_store::Store;
@@ -121,8 +121,9 @@ async fn changes_go_on_during_an_audit() {
     let (one, other, auditor) =
         (catalogue.one_more().await, catalogue.one_more().await, catalogue.one_more().await);
     let over = Arc::new(AtomicBool::new(false));
+    let done = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let changing = [one, other].into_iter().enumerate().map(|(number, server)| {
-        let over = Arc::clone(&over);
+        let (over, done) = (Arc::clone(&over), Arc::clone(&done));
         tokio::spawn(async move {
             let place = |step: u64, what: char| at(DirId::ROOT, &format!("{what}{number}-{step}"));
             let mut step = 0;
@@ -139,13 +140,14 @@ async fn changes_go_on_during_an_audit() {
                 for outcome in server.apply(request(id, UserId::ADMIN, work)).await.expect("an answer") {
                     assert_eq!(outcome_name(&outcome), "Applied");
                 }
+                done[number].store(step, Ordering::SeqCst);
             }
-            step
         })
     });
     let changing: Vec<_> = changing.collect();
     let mut last = 0;
-    for _ in 0..4 {
+    // Until both have made, moved and removed some.
+    while done.iter().any(|steps| steps.load(Ordering::SeqCst) < 70) {
         let before = auditor.revision().await.expect("a revision");
         let audit = auditor.audit().await.expect("an audit");
         let after = auditor.revision().await.expect("a revision");
@@ -155,8 +157,7 @@ async fn changes_go_on_during_an_audit() {
     }
     over.store(true, Ordering::SeqCst);
     for one in changing {
-        let steps = one.await.expect("it ends well");
-        assert!(steps > 20, "it went on meanwhile: {steps}");
+        one.await.expect("it ends well");
     }
     assert!(auditor.revision().await.expect("a revision").0 >= last);
 }

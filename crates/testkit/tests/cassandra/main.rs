@@ -21,3 +21,4 @@ mod retention;
 mod secure;
 mod servers;
 mod takeover;
+mod upgrades;
