@@ -292,10 +292,10 @@ async fn run(bench: &Bench, settings: &CassandraSettings) {
     looking_up(bench, &session, [&store, &cold], (&select, &slice), listed).await;
     cold.close().await.unwrap();
 
-    let creating = |directories: Vec<DirId>| {
-        let store = store.clone();
+    let creating = |servers: Vec<Arc<CassandraStore>>, directories: Vec<DirId>| {
         move |number: u64| {
-            let (store, parent) = (store.clone(), directories[(number % directories.len() as u64) as usize]);
+            let store = servers[(number % servers.len() as u64) as usize].clone();
+            let parent = directories[(number % directories.len() as u64) as usize];
             async move { apply(&store, number | 1 << 62, vec![file(parent, number | 1 << 61)]).await.map(drop) }
         }
     };
@@ -312,7 +312,12 @@ async fn run(bench: &Bench, settings: &CassandraSettings) {
     for in_flight in [32, 256] {
         ours = ours.max(
             bench
-                .measure("**create**, 62 directories", in_flight, 1, creating(directories[2..].to_vec()))
+                .measure(
+                    "**create**, 62 directories",
+                    in_flight,
+                    1,
+                    creating(vec![store.clone()], directories[2..].to_vec()),
+                )
                 .await,
         );
     }
@@ -323,9 +328,17 @@ async fn run(bench: &Bench, settings: &CassandraSettings) {
     let raw_one = bench.measure("raw conditional insert, one partition", 32, 1, inserting_if(1)).await;
     let mut single = 0f64;
     for in_flight in [32, 256] {
-        single =
-            single.max(bench.measure("**create**, one directory", in_flight, 1, creating(vec![one])).await);
+        single = single.max(
+            bench
+                .measure("**create**, one directory", in_flight, 1, creating(vec![store.clone()], vec![one]))
+                .await,
+        );
     }
+    let other = CassandraStore::open(settings.clone(), Arc::new(SystemClock)).await.unwrap();
+    let both = creating(vec![store.clone(), other.clone()], vec![one]);
+    let two = bench.measure("**create**, one directory, two servers", 256, 1, both).await;
+    other.close().await.unwrap();
+    println!("create in one directory by two servers at once: {:.0} % of one server's", 100.0 * two / single);
     println!("create in one directory: {:.1} times the raw contended insert (20 wanted)", single / raw_one);
     bulk(bench, &session, &store, &insert, directories[1], single).await;
     storage_elements(&store).await;
