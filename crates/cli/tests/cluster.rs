@@ -72,8 +72,9 @@ fn tables_are_made_and_checked() {
     let again = ran(&["schema", "create", &address, "--replication", &replication]);
     assert!(again.status != Some(0) && again.err.contains("has a catalogue already"), "{again:?}");
     let found = ran(&["--json", "schema", "check", &address]).json().remove(0);
-    assert_eq!((&found["found"], &found["known"]), (&Value::from(1), &Value::from(1)));
-    assert_eq!(ran(&["--json", "schema", "upgrade", &address]).json().remove(0)["found"], 1);
+    assert!(found["found"].as_u64() > Some(1));
+    assert_eq!(found["found"], found["known"]);
+    assert_eq!(ran(&["--json", "schema", "upgrade", &address]).json().remove(0)["found"], found["known"]);
 }
 
 /// Goal: two servers are one catalogue; one that is killed is not missed; a directory of one catalogue is never used for another.

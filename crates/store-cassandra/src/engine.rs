@@ -28,7 +28,9 @@ use crate::fetching::{self, FetchedRows};
 use crate::freshness::Freshness;
 use crate::known::{Bounds, Group, Known};
 use crate::layout::epochs_remembered;
-use crate::limits::{ATTEMPT_PAUSE, FILTER_KEYS_PER_ENTRY, GROUP_CHANGES_MAX, ROUNDS_MAX, ROUNDS_PER_SIZE};
+use crate::limits::{
+    ATTEMPT_PAUSE, FILTER_KEYS_PER_ENTRY, GROUP_CHANGES_MAX, ROUNDS_MAX, ROUNDS_PER_SIZE, TURN_LOOK_EVERY,
+};
 use crate::log::{self, Appended, Appending, Position};
 use crate::rows::{Key, Row};
 use crate::settings::CassandraSettings;
@@ -369,12 +371,7 @@ impl Engine {
                     None => break,
                 }
             }
-            if let Some(wait) = self.turns.wait(Instant::now()) {
-                self.cluster.figures.gave_way();
-                tokio::time::sleep(wait).await;
-                // What others appended meanwhile. If it cannot be read, that is found again where it matters.
-                let _ = self.check().await;
-            }
+            self.give_way().await;
             while waiting.len() < GROUP_CHANGES_MAX {
                 match requests.try_recv() {
                     Ok(request) => waiting.push_back(request),
@@ -400,6 +397,22 @@ impl Engine {
         // In the tables before it ends, if that can be had: another server would have to do it.
         if let Err(error) = settler.finish().await {
             tracing::warn!(%error, "the last changes are in the log, and not in the tables: the next server writes them there");
+        }
+    }
+
+    /// Lets others append first, if it is their turn: until they did, or did not in the time they had. What they appended is read. If that
+    /// cannot be done, it is found again where it matters.
+    async fn give_way(&self) {
+        let mut waited = false;
+        while let Some(left) = self.turns.wait(Instant::now()) {
+            waited = true;
+            tokio::time::sleep(left.min(TURN_LOOK_EVERY)).await;
+            if self.check().await.is_err() {
+                break;
+            }
+        }
+        if waited {
+            self.cluster.figures.gave_way();
         }
     }
 

@@ -100,9 +100,13 @@ pub(crate) const STALE_MAX: Duration = Duration::from_secs(1);
 /// Attempts to find out what became of an append, or to write what is in the log to the tables, before giving up.
 pub(crate) const ATTEMPTS_MAX: usize = 12;
 /// How long after another server's append it is thought to append still: then servers take turns.
-pub(crate) const OTHERS_SEEN_FOR: Duration = Duration::from_millis(250);
-/// How long others are let go first, at most: about two appends of a busy cluster.
-pub(crate) const TURN_MAX: Duration = Duration::from_millis(60);
+pub(crate) const OTHERS_SEEN_FOR: Duration = Duration::from_secs(1);
+/// How many times what the own append took others have for theirs: to see that they lost, to decide again, and to append.
+pub(crate) const TURN_TIMES: u32 = 4;
+/// But no longer.
+pub(crate) const TURN_MAX: Duration = Duration::from_millis(500);
+/// How often it is looked whether they are done.
+pub(crate) const TURN_LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Between two attempts.
 pub(crate) const ATTEMPT_PAUSE: Duration = Duration::from_millis(250);
 /// How often who waits for a change of another server looks.

@@ -1,14 +1,14 @@
 //! Servers that append at the same time take turns: who just did, and sees that others do too, lets them go first.
 //!
 //! An append holds only if the log ends where its server thinks it does. Of two servers that both append as fast as they can, the one that
-//! lost has to read first what the other appended, and is late again. So the one that won waits for as long as the other needs, and what comes
-//! meanwhile goes into one group with the rest.
+//! lost has to read first what the other appended, and is late again; and of two that are under way both take long, for they outbid each other. So the one that won
+//! waits until the other has appended too, or has had time for it. What comes meanwhile goes into one group with the rest.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::limits::{OTHERS_SEEN_FOR, TURN_MAX};
+use crate::limits::{OTHERS_SEEN_FOR, TURN_MAX, TURN_TIMES};
 
 /// See the module.
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl Turns {
             // Nobody else is there, or others had their turn since.
             return None;
         }
-        let until = done + (2 * took).min(TURN_MAX);
+        let until = done + took.saturating_mul(TURN_TIMES).min(TURN_MAX);
         until.checked_duration_since(now).filter(|wait| !wait.is_zero())
     }
 }
