@@ -13,8 +13,8 @@ use exacat_model::{
     Record, RecordKey, RecordKind, Result, Revision, SeNumber, SeStatus, UserId,
 };
 use exacat_store::UsageOf;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
+use futures::future::join_all;
 
 use crate::Catalogue;
 use crate::accounts::is_gone;
@@ -346,27 +346,26 @@ impl Check<'_> {
         };
         let mut checked = 0;
         let mut waiting = vec![(directory, None)];
-        let mut listings = FuturesUnordered::new();
-        loop {
-            while listings.len() < LISTINGS_AT_ONCE
-                && let Some((directory, after)) = waiting.pop()
-            {
-                listings.push(list(directory, after));
+        while !waiting.is_empty() {
+            let now = waiting.split_off(waiting.len().saturating_sub(LISTINGS_AT_ONCE));
+            // All of them to their ends before anything else is asked for: a listing that nobody goes on with may hold what others wait for.
+            let pages = join_all(now.into_iter().map(|(directory, after)| list(directory, after))).await;
+            for (directory, page) in pages {
+                let Some(page) = page? else { continue };
+                for entry in &page.items {
+                    checked += 1;
+                    self.entry(audit, entry).await?;
+                }
+                self.archives(&page.items).await?;
+                if let (true, Some(last)) = (page.more, page.items.last()) {
+                    waiting.push((directory, Some(last.at.name.clone())));
+                }
+                // Last in, first out: what is below a page comes before the next page.
+                waiting.extend(page.items.iter().filter_map(Entry::directory).map(|below| (below, None)));
             }
-            let Some((directory, page)) = listings.next().await else { return Ok(checked) };
-            let Some(page) = page? else { continue };
-            for entry in &page.items {
-                checked += 1;
-                self.entry(audit, entry).await?;
-            }
-            self.archives(&page.items).await?;
-            if let (true, Some(last)) = (page.more, page.items.last()) {
-                waiting.push((directory, Some(last.at.name.clone())));
-            }
-            // Last in, first out: what is below a page comes before the next page.
-            waiting.extend(page.items.iter().filter_map(Entry::directory).map(|below| (below, None)));
             tokio::task::yield_now().await;
         }
+        Ok(checked)
     }
 
     async fn entry(&self, audit: &mut Audit, entry: &Entry) -> Result<()> {
