@@ -1,5 +1,6 @@
 //! The connection to the cluster: statements prepared once, with their consistency, and what comes back as rows.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -144,6 +145,33 @@ pub(crate) struct Slice {
     pub next: Option<PagingState>,
 }
 
+/// What a statement reads, page by page.
+pub(crate) struct Pages<B> {
+    bound: B,
+    rows: i32,
+    /// Where it goes on; none at its end.
+    from: Option<Option<PagingState>>,
+}
+
+impl<B: Borrow<Bound>> Pages<B> {
+    /// Pages of so many rows.
+    pub fn of(bound: B, rows: i32) -> Self {
+        Pages { bound, rows, from: Some(None) }
+    }
+
+    /// The next page; none at the end.
+    pub async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<CqlRow>>> {
+        let Some(from) = self.from.take() else { return Ok(None) };
+        let page = cluster.slice_of(self.bound.borrow(), from, self.rows).await?;
+        self.from = page.next.map(Some);
+        Ok(Some(page.rows))
+    }
+
+    pub fn ended(&self) -> bool {
+        self.from.is_none()
+    }
+}
+
 impl Cluster {
     pub async fn open(settings: &CassandraSettings, faults: Option<Arc<dyn Faults>>) -> Result<Self> {
         let nodes = Arc::default();
@@ -230,16 +258,12 @@ impl Cluster {
 
     /// Reads: all rows, for what is known to have few.
     pub async fn read(&self, bound: &Bound) -> Result<Vec<CqlRow>> {
+        let mut pages = Pages::of(bound, SLICE_ROWS);
         let mut rows = Vec::new();
-        let mut state = None;
-        loop {
-            let slice = self.slice(bound, state).await?;
-            rows.extend(slice.rows);
-            state = slice.next;
-            if state.is_none() {
-                return Ok(rows);
-            }
+        while let Some(more) = pages.next(self).await? {
+            rows.extend(more);
         }
+        Ok(rows)
     }
 
     /// Reads one page.

@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 
 use exacat_model::codec::{Decode, Encode};
 use exacat_model::{Change, Error, ErrorKind, Result, Revision, TimeMs};
-use scylla::response::PagingState;
 
-use crate::cluster::{Cluster, failed, moment};
+use crate::cluster::{Cluster, Pages, failed, moment};
 use crate::known::Group;
 use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX, GROUP_UNPACKED_MAX, GROUPS_PER_PAGE};
 use crate::rows::Image;
@@ -291,11 +290,7 @@ impl Appending {
 }
 
 /// Groups of a stretch after a revision, page by page.
-pub(crate) struct Groups {
-    bound: Bound,
-    /// Where it goes on; none at its end.
-    state: Option<Option<PagingState>>,
-}
+pub(crate) struct Groups(Pages<Bound>);
 
 impl Groups {
     pub fn of(stretch: u64, after: Revision) -> Self {
@@ -303,16 +298,14 @@ impl Groups {
             text: "SELECT last, first, images FROM log WHERE stretch = ? AND last > ?",
             values: vec![big(stretch), big(after.0)],
         };
-        Groups { bound, state: Some(None) }
+        Groups(Pages::of(bound, GROUPS_PER_PAGE))
     }
 
     /// The next of them; none if there are no more.
     pub async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<Group>>> {
-        let Some(state) = self.state.take() else { return Ok(None) };
-        let page = cluster.slice_of(&self.bound, state, GROUPS_PER_PAGE).await?;
-        self.state = page.next.map(Some);
+        let Some(rows) = self.0.next(cluster).await? else { return Ok(None) };
         let groups: Result<Vec<Option<Group>>> =
-            page.rows.into_iter().map(|row| group_of(Columns::new(row))).collect();
+            rows.into_iter().map(|row| group_of(Columns::new(row))).collect();
         Ok(Some(groups?.into_iter().flatten().collect()))
     }
 }
@@ -337,10 +330,12 @@ pub(crate) async fn changes(
         text: "SELECT changes FROM log WHERE stretch = ? AND last > ?",
         values: vec![big(stretch), big(after.0)],
     };
-    let (mut found, mut state) = (Vec::new(), None);
-    loop {
-        let slice = cluster.slice_of(&bound, state, GROUPS_PER_PAGE).await?;
-        for row in slice.rows {
+    let mut pages = Pages::of(bound, GROUPS_PER_PAGE);
+    let mut found = Vec::new();
+    while found.len() < limit
+        && let Some(rows) = pages.next(cluster).await?
+    {
+        for row in rows {
             let bytes = Columns::new(row).blob()?;
             // A stretch without changes is a row without any.
             if bytes.is_empty() || found.len() >= limit {
@@ -350,11 +345,8 @@ pub(crate) async fn changes(
             let wanted = changes.into_iter().filter(|change| change.revision > after);
             found.extend(wanted.take(limit - found.len()));
         }
-        state = slice.next;
-        if state.is_none() || found.len() >= limit {
-            return Ok(found);
-        }
     }
+    Ok(found)
 }
 
 /// When the last change of a stretch was made; none if it has none.

@@ -6,8 +6,9 @@ use exacat_model::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use scylla::response::PagingState;
+use scylla::value::Row as CqlRow;
 
-use crate::cluster::{Cluster, Slice as Page};
+use crate::cluster::{Cluster, Pages, Slice as Page};
 use crate::limits::{PARTS_AT_ONCE_MAX, SLICE_ROWS};
 use crate::rows::{Key, Row};
 use crate::tables::{Bound, Columns};
@@ -18,13 +19,14 @@ const MERGED_ROWS_MIN: usize = 16;
 /// One partition: what is asked, and how its rows are read.
 pub(crate) struct Part {
     pub bound: Bound,
-    pub read: fn(Columns) -> Result<(Key, Row)>,
+    pub read: ReadRow,
 }
 
-impl Part {
-    fn rows(&self, page: &mut Page) -> Result<Vec<(Key, Row)>> {
-        std::mem::take(&mut page.rows).into_iter().map(|row| (self.read)(Columns::new(row))).collect()
-    }
+/// How a row is read, with its key.
+type ReadRow = fn(Columns) -> Result<(Key, Row)>;
+
+fn read_all(read: ReadRow, rows: Vec<CqlRow>) -> Result<Vec<(Key, Row)>> {
+    rows.into_iter().map(|row| read(Columns::new(row))).collect()
 }
 
 /// Rows of many partitions, page by page, in the order of their keys.
@@ -47,24 +49,20 @@ pub(crate) struct InTurn {
 /// Partitions whose keys are mixed.
 pub(crate) struct Merging {
     streams: Vec<Stream>,
-    /// Rows of each that are read together.
-    rows: i32,
 }
 
 /// One of them: what was read of it and not given yet.
 struct Stream {
-    part: Part,
+    pages: Pages<Bound>,
+    read: ReadRow,
     buffer: VecDeque<(Key, Row)>,
-    /// Where it goes on; none at its end.
-    next: Option<Option<PagingState>>,
 }
 
 impl Stream {
-    async fn fill(&mut self, cluster: &Cluster, rows: i32) -> Result<()> {
-        let state = self.next.take().flatten();
-        let mut page = cluster.slice_of(&self.part.bound, state, rows).await?;
-        self.buffer.extend(self.part.rows(&mut page)?);
-        self.next = page.next.map(Some);
+    async fn fill(&mut self, cluster: &Cluster) -> Result<()> {
+        if let Some(rows) = self.pages.next(cluster).await? {
+            self.buffer.extend(read_all(self.read, rows)?);
+        }
         Ok(())
     }
 }
@@ -80,8 +78,9 @@ impl Reading {
         // Twice its share: not every partition has the same.
         let share = (2 * wanted / parts.len().max(1)).max(MERGED_ROWS_MIN);
         let rows = i32::try_from(share).unwrap_or(SLICE_ROWS).min(SLICE_ROWS);
-        let stream = |part| Stream { part, buffer: VecDeque::new(), next: Some(None) };
-        Reading::Merging(Merging { streams: parts.into_iter().map(stream).collect(), rows })
+        let stream =
+            |Part { bound, read }| Stream { pages: Pages::of(bound, rows), read, buffer: VecDeque::new() };
+        Reading::Merging(Merging { streams: parts.into_iter().map(stream).collect() })
     }
 
     /// The next rows; none at the end.
@@ -98,7 +97,7 @@ impl Reading {
                 reading.now.is_none() && reading.ready.is_empty() && reading.parts.as_slice().is_empty()
             }
             Reading::Merging(reading) => {
-                reading.streams.iter().all(|stream| stream.buffer.is_empty() && stream.next.is_none())
+                reading.streams.iter().all(|stream| stream.buffer.is_empty() && stream.pages.ended())
             }
         }
     }
@@ -127,8 +126,8 @@ impl InTurn {
         }
     }
 
-    fn rows(&mut self, part: Part, mut page: Page) -> Result<Vec<(Key, Row)>> {
-        let rows = part.rows(&mut page);
+    fn rows(&mut self, part: Part, page: Page) -> Result<Vec<(Key, Row)>> {
+        let rows = read_all(part.read, page.rows);
         self.now = page.next.map(|state| (part, state));
         rows
     }
@@ -138,11 +137,10 @@ impl Merging {
     async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<(Key, Row)>>> {
         // What comes next is known once each has a row, or none any more.
         loop {
-            let rows = self.rows;
             let mut work: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
             for stream in &mut self.streams {
-                if stream.buffer.is_empty() && stream.next.is_some() {
-                    work.push(stream.fill(cluster, rows).boxed());
+                if stream.buffer.is_empty() && !stream.pages.ended() {
+                    work.push(stream.fill(cluster).boxed());
                 }
             }
             if work.is_empty() {
@@ -160,7 +158,7 @@ impl Merging {
                 // A name that is in two partitions, for a moment: what is known of it counts, whichever is given.
                 all.last().is_none_or(|(last, _)| last != key)
             }));
-            if stream.buffer.is_empty() && stream.next.is_some() {
+            if stream.buffer.is_empty() && !stream.pages.ended() {
                 break;
             }
         }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{DeletionId, DirId, EntryId, Guid, Name, Result, Revision, SeNumber, TimeMs, TrashId};
 
-use crate::cluster::{Cluster, failed};
+use crate::cluster::{Cluster, Pages, failed};
 use crate::engine::Engine;
 use crate::fetching::FetchedRows;
 use crate::layout::{BOOKING_SHARD_BITS, SE_SHARDS, all_buckets, shard_of_booking};
-use crate::limits::ROUNDS_MAX;
+use crate::limits::{ROUNDS_MAX, SLICE_ROWS};
 use crate::reading::{Part, Reading};
 use crate::rows::{Key, Row};
 use crate::tables::{self, Bound, Columns, DUE_BOOKING, DUE_ENTRY, big, blob, bucket, int, text, uuid};
@@ -330,15 +330,10 @@ pub(crate) async fn always_known(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
 pub(crate) async fn each_key(cluster: &Cluster, mut then: impl FnMut(&[Key])) -> Result<()> {
     for (text, key) in tables::FILTERED_KEYS {
         let bound = Bound { text, values: Vec::new() };
-        let mut state = None;
-        loop {
-            let page = cluster.slice(&bound, state).await?;
-            let keys: Result<Vec<Key>> = page.rows.into_iter().map(|row| key(Columns::new(row))).collect();
+        let mut pages = Pages::of(bound, SLICE_ROWS);
+        while let Some(rows) = pages.next(cluster).await? {
+            let keys: Result<Vec<Key>> = rows.into_iter().map(|row| key(Columns::new(row))).collect();
             then(&keys?);
-            state = page.next;
-            if state.is_none() {
-                break;
-            }
         }
     }
     Ok(())

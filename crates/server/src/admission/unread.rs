@@ -73,37 +73,34 @@ impl Room {
     }
 }
 
+/// Where the operation says how many items a page may have, to be read or to be changed.
+macro_rules! limit {
+    ($operation:expr) => {
+        match $operation {
+            Operation::List { limit, .. }
+            | Operation::Find { limit, .. }
+            | Operation::TrashList { limit, .. }
+            | Operation::CollectionMembers { limit, .. }
+            | Operation::ArchiveMembers { limit, .. }
+            | Operation::UploadList { limit, .. }
+            | Operation::SeFiles { limit, .. }
+            | Operation::SeDeletions { limit, .. }
+            | Operation::Log { limit, .. }
+            | Operation::Changes { limit, .. } => Some(limit),
+            _ => None,
+        }
+    };
+}
+
 /// Items of a page of the operation, at most, as it was asked: 0 stands for the largest. None if it has no such number.
 pub(crate) fn limit_of(operation: &Operation) -> Option<u32> {
-    match operation {
-        Operation::List { limit, .. }
-        | Operation::Find { limit, .. }
-        | Operation::TrashList { limit, .. }
-        | Operation::CollectionMembers { limit, .. }
-        | Operation::ArchiveMembers { limit, .. }
-        | Operation::UploadList { limit, .. }
-        | Operation::SeFiles { limit, .. }
-        | Operation::SeDeletions { limit, .. }
-        | Operation::Log { limit, .. }
-        | Operation::Changes { limit, .. } => Some(*limit),
-        _ => None,
-    }
+    limit!(operation).copied()
 }
 
 /// The operation, with pages of at most `most` items.
 fn with_limit(mut operation: Operation, most: u32) -> Operation {
-    match &mut operation {
-        Operation::List { limit, .. }
-        | Operation::Find { limit, .. }
-        | Operation::TrashList { limit, .. }
-        | Operation::CollectionMembers { limit, .. }
-        | Operation::ArchiveMembers { limit, .. }
-        | Operation::UploadList { limit, .. }
-        | Operation::SeFiles { limit, .. }
-        | Operation::SeDeletions { limit, .. }
-        | Operation::Log { limit, .. }
-        | Operation::Changes { limit, .. } => *limit = if *limit == 0 { most } else { most.min(*limit) },
-        _ => {}
+    if let Some(limit) = limit!(&mut operation) {
+        *limit = if *limit == 0 { most } else { most.min(*limit) };
     }
     operation
 }

@@ -10,9 +10,10 @@ use scylla::value::CqlValue;
 use tokio::sync::mpsc;
 
 use super::Gathered;
+use crate::cluster::Pages;
 use crate::engine::Engine;
 use crate::layout::{self, LEVEL_MAX};
-use crate::limits::{AUDIT_RANGE_ROWS, AUDIT_RANGES_AT_ONCE, AUDIT_RANGES_MAX};
+use crate::limits::{AUDIT_RANGE_ROWS, AUDIT_RANGES_AT_ONCE, AUDIT_RANGES_MAX, SLICE_ROWS};
 use crate::rows::{Image, Key, Row};
 use crate::tables::{self, Bound, Columns};
 
@@ -167,12 +168,11 @@ struct Reading<'a> {
 impl Reading<'_> {
     async fn range(&self, (text, read): &Whole, (after, until): (i64, i64)) -> Result<()> {
         let bound = Bound { text, values: vec![CqlValue::BigInt(after), CqlValue::BigInt(until)] };
-        let mut state = None;
-        loop {
-            let page = self.engine.cluster.slice(&bound, state).await?;
-            let rows = page.rows.len();
+        let mut pages = Pages::of(bound, SLICE_ROWS);
+        while let Some(found) = pages.next(&self.engine.cluster).await? {
+            let rows = found.len();
             let mut images = Vec::with_capacity(rows);
-            for row in page.rows {
+            for row in found {
                 let (key, row, bucket) = read(Columns::new(row))?;
                 if let (Key::Entry(at), Some(bucket)) = (&key, bucket) {
                     self.suspect(Misplaced { parent: at.parent, name: at.name.clone(), bucket });
@@ -184,11 +184,8 @@ impl Reading<'_> {
                 super::hand_on(self.to, Gathered::Rows(images)).await?;
             }
             self.pace.read(rows).await;
-            state = page.next;
-            if state.is_none() {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     /// Notes it, if as far as is known nobody looks for it there. The level of a directory may be seen later than what was written because of it.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use exacat_model::{
     DirId, Edit, GroupId, Guid, Mutation, QuotaOf, Revision, SeNumber, SeStatus, TrashId, UserId,
 };
-use exacat_store::{ApplyError, Clock, Outcome, Request, Store};
+use exacat_store::{Clock, Outcome, Store};
 use exacat_store_cassandra::{CassandraStore, Fate, Faults, StatementKind};
 use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
 use exacat_testkit::random::{self, outcome_name, request, same_outcome};
@@ -16,6 +16,8 @@ use exacat_testkit::scene::{
 };
 use exacat_testkit::{Dump, TestClock};
 use parking_lot::Mutex;
+
+use crate::faults::answered;
 
 /// Times a request is asked again, at most.
 const ASKED_AGAIN_MAX: usize = 20;
@@ -79,7 +81,7 @@ impl Both {
         self.operations += 1;
         let request = request(self.operations, UserId::ADMIN, vec![mutation]);
         let expected = self.model.apply(request.clone()).await.expect("the reference answers").remove(0);
-        let got = answered(&*self.store, &request).await.remove(0);
+        let got = answered(&*self.store, &request, ASKED_AGAIN_MAX).await.remove(0);
         assert!(same_outcome(&expected, &got), "{request:?}: {expected:?} expected, {got:?} got");
         expected
     }
@@ -91,17 +93,6 @@ impl Both {
             other => panic!("{mutation:?}: {}", outcome_name(&other)),
         }
     }
-}
-
-async fn answered(store: &dyn Store, request: &Request) -> Vec<Outcome> {
-    for _ in 0..ASKED_AGAIN_MAX {
-        match store.apply(request.clone()).await {
-            Ok(outcomes) => return outcomes,
-            Err(ApplyError::TooLarge(why)) => panic!("{why}"),
-            Err(ApplyError::Unknown(_) | ApplyError::Unavailable(_)) => {}
-        }
-    }
-    panic!("{ASKED_AGAIN_MAX} answers in a row were lost");
 }
 
 /// A kind of mutation, on things of this number that nothing else uses: what comes before it, and itself.
