@@ -29,6 +29,7 @@ use crate::limits::{
     STATEMENT_TIMEOUT, STATEMENTS_IN_FLIGHT,
 };
 use crate::nodes::Nodes;
+use crate::preparing::Text;
 use crate::routing::{AroundStuck, Patience};
 use crate::settings::CassandraSettings;
 use crate::tables::{Bound, Columns, Values};
@@ -67,7 +68,7 @@ pub(crate) struct Cluster {
     /// What conditional batches are sent with.
     conditional: ExecutionProfileHandle,
     faults: Option<Arc<dyn Faults>>,
-    prepared: RwLock<HashMap<&'static str, PreparedStatement>>,
+    prepared: RwLock<HashMap<Text, PreparedStatement>>,
     preparing: tokio::sync::Mutex<()>,
     pub figures: Arc<Figures>,
     pub nodes: Arc<Nodes>,
@@ -219,8 +220,8 @@ impl Cluster {
 
     /// A statement, prepared once. All nodes are asked, and the driver would wait for one that is stuck until its connection is given up: so it
     /// is given some time, and asked again.
-    async fn prepared(&self, text: &'static str) -> Result<PreparedStatement> {
-        let found = || self.prepared.read().get(text).cloned();
+    async fn prepared(&self, text: Text) -> Result<PreparedStatement> {
+        let found = || self.prepared.read().get(&text).cloned();
         if let Some(statement) = found() {
             return Ok(statement);
         }
@@ -231,17 +232,18 @@ impl Cluster {
             if let Some(statement) = found() {
                 return Ok(statement);
             }
-            let error = match tokio::time::timeout(STATEMENT_TIMEOUT, self.session.prepare(text)).await {
-                Ok(Ok(mut statement)) => {
-                    statement.set_page_size(SLICE_ROWS);
-                    statement.set_is_idempotent(true);
-                    statement.set_history_listener(self.nodes.clone());
-                    self.prepared.write().insert(text, statement.clone());
-                    return Ok(statement);
-                }
-                Ok(Err(error)) => failed("prepare a statement", error),
-                Err(_) => failed("prepare a statement", "a node does not answer"),
-            };
+            let error =
+                match tokio::time::timeout(STATEMENT_TIMEOUT, self.session.prepare(text.as_str())).await {
+                    Ok(Ok(mut statement)) => {
+                        statement.set_page_size(SLICE_ROWS);
+                        statement.set_is_idempotent(true);
+                        statement.set_history_listener(self.nodes.clone());
+                        self.prepared.write().insert(text, statement.clone());
+                        return Ok(statement);
+                    }
+                    Ok(Err(error)) => failed("prepare a statement", error),
+                    Err(_) => failed("prepare a statement", "a node does not answer"),
+                };
             if attempt >= READ_ATTEMPTS_MAX {
                 return Err(error);
             }
@@ -252,7 +254,7 @@ impl Cluster {
     }
 
     /// Prepares a statement for whoever needs it later.
-    pub async fn prepare(&self, text: &'static str) -> Result<()> {
+    pub async fn prepare(&self, text: Text) -> Result<()> {
         self.prepared(text).await.map(drop)
     }
 

@@ -32,6 +32,7 @@ use crate::limits::{
     ATTEMPT_PAUSE, FILTER_KEYS_PER_ENTRY, GROUP_CHANGES_MAX, ROUNDS_MAX, ROUNDS_PER_SIZE, TURN_LOOK_EVERY,
 };
 use crate::log::{self, Appended, Appending, Position};
+use crate::preparing::cql;
 use crate::rows::{Key, Row};
 use crate::settings::CassandraSettings;
 use crate::settle::settle;
@@ -592,7 +593,7 @@ impl Engine {
 /// The head of a stretch as a look of this level sees it; none if the stretch is full, or those who were asked have nothing of it.
 async fn glimpse(cluster: &Cluster, stretch: u64, level: Consistency) -> Result<Option<Revision>> {
     let bound = Bound {
-        text: "SELECT head, next FROM log WHERE stretch = ? LIMIT 1",
+        text: cql!("SELECT head, next FROM log WHERE stretch = ? LIMIT 1"),
         values: vec![tables::big(stretch)],
     };
     let Some(mut row) = cluster.read_one_at(&bound, level).await? else { return Ok(None) };

@@ -99,10 +99,14 @@ pub(crate) const NODES_SHOWN_MAX: usize = 64;
 pub(crate) const STALE_MAX: Duration = Duration::from_secs(1);
 /// Attempts to find out what became of an append, or to write what is in the log to the tables, before giving up.
 pub(crate) const ATTEMPTS_MAX: usize = 12;
-/// How long after another server's append it is thought to append still: then servers take turns.
-pub(crate) const OTHERS_SEEN_FOR: Duration = Duration::from_secs(1);
+/// How long after another server's append it is thought to append still: then servers take turns. One that always comes too late shows nothing
+/// of itself meanwhile.
+pub(crate) const OTHERS_SEEN_FOR: Duration = Duration::from_secs(5);
 /// How many times what the own append took others have for theirs: to see that they lost, to decide again, and to append.
 pub(crate) const TURN_TIMES: u32 = 4;
+/// Turns in vain after which the next are no longer and no rarer: each doubles their length, and there are four times as many own appends between
+/// them. At the end a turn takes a third of the time of an append every second.
+pub(crate) const TURNS_IN_VAIN_MAX: u32 = 3;
 /// But no longer.
 pub(crate) const TURN_MAX: Duration = Duration::from_millis(500);
 /// How often it is looked whether they are done.

@@ -13,6 +13,7 @@ use exacat_model::{Change, Error, ErrorKind, Result, Revision, TimeMs};
 use crate::cluster::{Cluster, Pages, failed, moment};
 use crate::known::Group;
 use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX, GROUP_UNPACKED_MAX, GROUPS_PER_PAGE};
+use crate::preparing::cql;
 use crate::rows::Image;
 use crate::tables::{Bound, Columns, big, blob, corrupt, text, time};
 
@@ -49,7 +50,7 @@ struct Statics {
 
 async fn statics(cluster: &Cluster, stretch: u64, serial: bool) -> Result<Statics> {
     let bound = Bound {
-        text: "SELECT head, next, settled FROM log WHERE stretch = ? LIMIT 1",
+        text: cql!("SELECT head, next, settled FROM log WHERE stretch = ? LIMIT 1"),
         values: vec![big(stretch)],
     };
     Ok(match cluster.read_one(&bound, serial).await? {
@@ -101,7 +102,7 @@ pub(crate) async fn position(cluster: &Cluster, stretch: u64, serial: bool) -> R
 /// Begins a stretch, if nobody has.
 pub(crate) async fn begin(cluster: &Cluster, stretch: u64) -> Result<()> {
     let list = Bound {
-        text: "INSERT INTO stretches (id, first) VALUES (?, ?)",
+        text: cql!("INSERT INTO stretches (id, first) VALUES (?, ?)"),
         values: vec![scylla::value::CqlValue::Int(0), big(stretch)],
     };
     for attempt in 0..ATTEMPTS_MAX {
@@ -111,7 +112,7 @@ pub(crate) async fn begin(cluster: &Cluster, stretch: u64) -> Result<()> {
         }
         let listed = cluster.write(&list, moment(Revision(stretch), false)).await;
         let insert = Bound {
-            text: "INSERT INTO log (stretch, head) VALUES (?, ?) IF NOT EXISTS",
+            text: cql!("INSERT INTO log (stretch, head) VALUES (?, ?) IF NOT EXISTS"),
             values: vec![big(stretch), big(stretch.saturating_sub(1))],
         };
         if listed.is_ok() && cluster.conditional(&[insert]).await.is_ok() {
@@ -125,7 +126,7 @@ pub(crate) async fn begin(cluster: &Cluster, stretch: u64) -> Result<()> {
 /// The firsts of all stretches, in order.
 pub(crate) async fn stretches(cluster: &Cluster) -> Result<Vec<u64>> {
     let bound = Bound {
-        text: "SELECT first FROM stretches WHERE id = ?",
+        text: cql!("SELECT first FROM stretches WHERE id = ?"),
         values: vec![scylla::value::CqlValue::Int(0)],
     };
     let rows = cluster.read(&bound).await?;
@@ -176,7 +177,7 @@ impl Appending {
         let sealed = last.revision.0 + 1 >= position.stretch.saturating_add(stretch_changes);
         let condition = if sealed {
             Bound {
-                text: "UPDATE log SET head = ?, next = ? WHERE stretch = ? IF head = ? AND next = null",
+                text: cql!("UPDATE log SET head = ?, next = ? WHERE stretch = ? IF head = ? AND next = null"),
                 values: vec![
                     big(last.revision.0),
                     big(last.revision.0 + 1),
@@ -186,7 +187,7 @@ impl Appending {
             }
         } else {
             Bound {
-                text: "UPDATE log SET head = ? WHERE stretch = ? IF head = ? AND next = null",
+                text: cql!("UPDATE log SET head = ? WHERE stretch = ? IF head = ? AND next = null"),
                 values: vec![big(last.revision.0), big(position.stretch), big(position.head.0)],
             }
         };
@@ -208,7 +209,9 @@ impl Appending {
             blob(packed_images),
         ];
         let group = Bound {
-            text: "INSERT INTO log (stretch, last, first, time, what, append, changes, images) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            text: cql!(
+                "INSERT INTO log (stretch, last, first, time, what, append, changes, images) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            ),
             values,
         };
         let bounds = vec![condition, group];
@@ -260,7 +263,7 @@ impl Appending {
     /// Whose group follows the head that it was to follow; none if that is not seen by a plain read.
     async fn plain_fate(&self, cluster: &Cluster) -> Result<Option<Appended>> {
         let bound = Bound {
-            text: "SELECT first, append FROM log WHERE stretch = ? AND last > ? LIMIT 1",
+            text: cql!("SELECT first, append FROM log WHERE stretch = ? AND last > ? LIMIT 1"),
             values: vec![big(self.position.stretch), big(self.position.head.0)],
         };
         let Some(mut row) = cluster.read_one(&bound, false).await? else { return Ok(None) };
@@ -278,7 +281,7 @@ impl Appending {
             return Ok(None);
         }
         let bound = Bound {
-            text: "SELECT append FROM log WHERE stretch = ? AND last = ?",
+            text: cql!("SELECT append FROM log WHERE stretch = ? AND last = ?"),
             values: vec![big(self.position.stretch), big(self.last.0)],
         };
         let ours = match cluster.read_one(&bound, true).await? {
@@ -295,7 +298,7 @@ pub(crate) struct Groups(Pages<Bound>);
 impl Groups {
     pub fn of(stretch: u64, after: Revision) -> Self {
         let bound = Bound {
-            text: "SELECT last, first, images FROM log WHERE stretch = ? AND last > ?",
+            text: cql!("SELECT last, first, images FROM log WHERE stretch = ? AND last > ?"),
             values: vec![big(stretch), big(after.0)],
         };
         Groups(Pages::of(bound, GROUPS_PER_PAGE))
@@ -327,7 +330,7 @@ pub(crate) async fn changes(
     limit: usize,
 ) -> Result<Vec<Change>> {
     let bound = Bound {
-        text: "SELECT changes FROM log WHERE stretch = ? AND last > ?",
+        text: cql!("SELECT changes FROM log WHERE stretch = ? AND last > ?"),
         values: vec![big(stretch), big(after.0)],
     };
     let mut pages = Pages::of(bound, GROUPS_PER_PAGE);
@@ -352,7 +355,7 @@ pub(crate) async fn changes(
 /// When the last change of a stretch was made; none if it has none.
 pub(crate) async fn ended(cluster: &Cluster, stretch: u64) -> Result<Option<TimeMs>> {
     let bound = Bound {
-        text: "SELECT time FROM log WHERE stretch = ? ORDER BY last DESC LIMIT 1",
+        text: cql!("SELECT time FROM log WHERE stretch = ? ORDER BY last DESC LIMIT 1"),
         values: vec![big(stretch)],
     };
     match cluster.read_one(&bound, false).await? {
@@ -364,18 +367,18 @@ pub(crate) async fn ended(cluster: &Cluster, stretch: u64) -> Result<Option<Time
 /// Drops a stretch, all of it: one tombstone, of a whole partition. Its name goes first, so that what is listed is there.
 pub(crate) async fn drop_stretch(cluster: &Cluster, stretch: u64) -> Result<()> {
     let name = Bound {
-        text: "DELETE FROM stretches WHERE id = ? AND first = ?",
+        text: cql!("DELETE FROM stretches WHERE id = ? AND first = ?"),
         values: vec![scylla::value::CqlValue::Int(0), big(stretch)],
     };
     cluster.write(&name, FOREVER).await?;
-    let all = Bound { text: "DELETE FROM log WHERE stretch = ?", values: vec![big(stretch)] };
+    let all = Bound { text: cql!("DELETE FROM log WHERE stretch = ?"), values: vec![big(stretch)] };
     cluster.write(&all, FOREVER).await
 }
 
 /// Says that everything up to this change is in the tables, so that other servers need not see to it.
 pub(crate) async fn settled(cluster: &Cluster, stretch: u64, up_to: Revision) -> Result<()> {
     let bound = Bound {
-        text: "UPDATE log SET settled = ? WHERE stretch = ?",
+        text: cql!("UPDATE log SET settled = ? WHERE stretch = ?"),
         values: vec![big(up_to.0), big(stretch)],
     };
     cluster.write(&bound, moment(up_to, false)).await

@@ -6,6 +6,7 @@ use exacat_model::{Result, Revision, TimeMs};
 use crate::cluster::Cluster;
 use crate::layout::EPOCH_SHARDS;
 use crate::log::{self, FOREVER};
+use crate::preparing::cql;
 use crate::tables::{Bound, big, int};
 
 /// Stretches that are never dropped: the last, and the one before, in which other servers may still look for the end.
@@ -30,7 +31,7 @@ pub(crate) async fn drop_stretches(cluster: &Cluster, before: TimeMs, settled: R
 /// Drops the outcomes of all requests of an epoch, if that was not done.
 pub(crate) async fn drop_epoch(cluster: &Cluster, epoch: u64) -> Result<()> {
     let last = Bound {
-        text: "SELECT ordinal FROM operations WHERE epoch = ? AND shard = ? LIMIT 1",
+        text: cql!("SELECT ordinal FROM operations WHERE epoch = ? AND shard = ? LIMIT 1"),
         values: vec![big(epoch), int(EPOCH_SHARDS as u32 - 1)],
     };
     if cluster.read_one(&last, false).await?.is_none() {
@@ -38,7 +39,7 @@ pub(crate) async fn drop_epoch(cluster: &Cluster, epoch: u64) -> Result<()> {
     }
     for shard in 0..EPOCH_SHARDS {
         let bound = Bound {
-            text: "DELETE FROM operations WHERE epoch = ? AND shard = ?",
+            text: cql!("DELETE FROM operations WHERE epoch = ? AND shard = ?"),
             values: vec![big(epoch), int(shard as u32)],
         };
         cluster.write(&bound, FOREVER).await?;

@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::fetching::FetchedRows;
 use crate::layout::{BOOKING_SHARD_BITS, SE_SHARDS, all_buckets, shard_of_booking};
 use crate::limits::{ROUNDS_MAX, SLICE_ROWS};
+use crate::preparing::cql;
 use crate::reading::{Part, Reading};
 use crate::rows::{Key, Row};
 use crate::tables::{self, Bound, Columns, DUE_BOOKING, DUE_ENTRY, big, blob, bucket, int, text, uuid};
@@ -98,7 +99,7 @@ async fn parts(engine: &Engine, slice: &Slice) -> Result<Vec<Part>> {
             let name = after.as_ref().map(|name| name.as_str().to_owned()).unwrap_or_default();
             let part = |bucket: u32| Part {
                 bound: Bound {
-                    text: "SELECT entry FROM children WHERE parent = ? AND bucket = ? AND name > ?",
+                    text: cql!("SELECT entry FROM children WHERE parent = ? AND bucket = ? AND name > ?"),
                     values: vec![big(parent.0), int(bucket), text(&name)],
                 },
                 read: tables::entry_row_of,
@@ -106,14 +107,14 @@ async fn parts(engine: &Engine, slice: &Slice) -> Result<Vec<Part>> {
             all_buckets(engine.known(|known| known.level(*parent))).map(part).collect()
         }
         Slice::Members(collection, after) => one(
-            "SELECT collection, guid FROM members WHERE collection = ? AND guid > ?",
+            cql!("SELECT collection, guid FROM members WHERE collection = ? AND guid > ?"),
             vec![uuid(*collection), guid(after)],
             tables::member_of,
         ),
         Slice::Bookings(after) => {
             let part = |shard: u32| Part {
                 bound: Bound {
-                    text: "SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid > ?",
+                    text: cql!("SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid > ?"),
                     values: vec![int(shard), guid(after)],
                 },
                 read: tables::booking_of,
@@ -124,7 +125,9 @@ async fn parts(engine: &Engine, slice: &Slice) -> Result<Vec<Part>> {
             let after = after.map_or(Revision(0), |id| id.0);
             let part = |bucket: u64| Part {
                 bound: Bound {
-                    text: "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE bucket = ? AND trash > ?",
+                    text: cql!(
+                        "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE bucket = ? AND trash > ?"
+                    ),
                     values: vec![big(bucket), big(after.0)],
                 },
                 read: tables::trash_of,
@@ -135,7 +138,9 @@ async fn parts(engine: &Engine, slice: &Slice) -> Result<Vec<Part>> {
             let after = after.unwrap_or(DeletionId { revision: Revision(0), index: 0 });
             let part = |bucket: u64| Part {
                 bound: Bound {
-                    text: "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE se = ? AND bucket = ? AND (revision, position) > (?, ?)",
+                    text: cql!(
+                        "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE se = ? AND bucket = ? AND (revision, position) > (?, ?)"
+                    ),
                     values: vec![int(u32::from(se.0)), big(bucket), big(after.revision.0), int(after.index)],
                 },
                 read: tables::deletion_of,
@@ -146,7 +151,7 @@ async fn parts(engine: &Engine, slice: &Slice) -> Result<Vec<Part>> {
             let first = after.map_or(0, |(shard, _)| shard);
             let part = |shard: u8| Part {
                 bound: Bound {
-                    text: "SELECT se, shard, guid FROM on_se WHERE se = ? AND shard = ? AND guid > ?",
+                    text: cql!("SELECT se, shard, guid FROM on_se WHERE se = ? AND shard = ? AND guid > ?"),
                     values: vec![
                         int(u32::from(se.0)),
                         int(u32::from(shard)),
@@ -165,7 +170,7 @@ async fn parts(engine: &Engine, slice: &Slice) -> Result<Vec<Part>> {
 async fn due_parts(cluster: &Cluster, kind: &str, now: TimeMs) -> Result<Vec<Part>> {
     let now = now.0.min(i64::MAX as u64);
     let days = Bound {
-        text: "SELECT day FROM due_days WHERE kind = ? AND day <= ?",
+        text: cql!("SELECT day FROM due_days WHERE kind = ? AND day <= ?"),
         values: vec![text(kind), big(now / tables::DAY_MS)],
     };
     let mut parts = Vec::new();
@@ -173,7 +178,9 @@ async fn due_parts(cluster: &Cluster, kind: &str, now: TimeMs) -> Result<Vec<Par
         let day = Columns::new(row).big()?;
         parts.push(Part {
             bound: Bound {
-                text: "SELECT kind, day, expires, id FROM due WHERE kind = ? AND day = ? AND expires <= ?",
+                text: cql!(
+                    "SELECT kind, day, expires, id FROM due WHERE kind = ? AND day = ? AND expires <= ?"
+                ),
                 values: vec![text(kind), big(day), big(now)],
             },
             read: tables::due_of,
@@ -307,14 +314,15 @@ pub(crate) async fn always_known(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
     let mut all = Vec::new();
     for kind in exacat_model::RecordKind::ALL {
         let bound = Bound {
-            text: "SELECT kind, key, revision, record FROM records WHERE kind = ?",
+            text: cql!("SELECT kind, key, revision, record FROM records WHERE kind = ?"),
             values: vec![text(kind.name())],
         };
         for row in cluster.read(&bound).await? {
             all.push(tables::record_of(Columns::new(row))?);
         }
     }
-    let layouts = Bound { text: "SELECT directory, level FROM layouts WHERE id = ?", values: vec![int(0)] };
+    let layouts =
+        Bound { text: cql!("SELECT directory, level FROM layouts WHERE id = ?"), values: vec![int(0)] };
     for row in cluster.read(&layouts).await? {
         all.push(tables::layout_of(Columns::new(row))?);
     }

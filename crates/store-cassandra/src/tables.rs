@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::layout::{
     self, REVISION_BITS, RUN_BITS, epochs_remembered, shard_of_booking, shard_of_object, shard_of_operation,
 };
+use crate::preparing::{Text, cql};
 use crate::rows::{Key, Remembered, Row, Totals, Where};
 
 /// Values of a statement, or columns of a row.
@@ -21,7 +22,7 @@ pub(crate) type Values = Vec<CqlValue>;
 /// A statement's text with its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
-    pub text: &'static str,
+    pub text: Text,
     pub values: Values,
 }
 
@@ -157,36 +158,46 @@ fn entry_key(at: &At, bucket: u32) -> Values {
 pub(crate) fn select(key: &Key, level: u8, requests: u64) -> Option<Vec<Bound>> {
     let text = match key {
         Key::Totals => {
-            "SELECT id, next_directory, time, entries_all, requests, trash, bookings, deletions FROM totals WHERE id = ?"
+            cql!(
+                "SELECT id, next_directory, time, entries_all, requests, trash, bookings, deletions FROM totals WHERE id = ?"
+            )
         }
         Key::Entry(at) => {
-            let text = "SELECT entry FROM children WHERE parent = ? AND bucket = ? AND name = ?";
+            let text = cql!("SELECT entry FROM children WHERE parent = ? AND bucket = ? AND name = ?");
             let bound = |bucket| Bound { text, values: entry_key(at, bucket) };
             return Some(layout::buckets_of(level, &at.name).map(bound).collect());
         }
         Key::Place(EntryId::Directory(_)) => {
-            "SELECT directory, parent, name FROM directories WHERE run = ? AND directory = ?"
+            cql!("SELECT directory, parent, name FROM directories WHERE run = ? AND directory = ?")
         }
         Key::Place(EntryId::Object(_)) => {
-            "SELECT guid, parent, name FROM objects WHERE shard = ? AND guid = ?"
+            cql!("SELECT guid, parent, name FROM objects WHERE shard = ? AND guid = ?")
         }
         Key::Trash(_) => {
-            "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE bucket = ? AND trash = ?"
+            cql!(
+                "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE bucket = ? AND trash = ?"
+            )
         }
-        Key::Booking(_) => "SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid = ?",
-        Key::Record(_) => "SELECT kind, key, revision, record FROM records WHERE kind = ? AND key = ?",
-        Key::Member { .. } => "SELECT collection, guid FROM members WHERE collection = ? AND guid = ?",
+        Key::Booking(_) => cql!("SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid = ?"),
+        Key::Record(_) => cql!("SELECT kind, key, revision, record FROM records WHERE kind = ? AND key = ?"),
+        Key::Member { .. } => cql!("SELECT collection, guid FROM members WHERE collection = ? AND guid = ?"),
         Key::Deletion { .. } => {
-            "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE se = ? AND bucket = ? AND revision = ? AND position = ?"
+            cql!(
+                "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE se = ? AND bucket = ? AND revision = ? AND position = ?"
+            )
         }
-        Key::Copy { .. } => "SELECT se, copy, deletions FROM copies WHERE se = ? AND copy = ?",
-        Key::Account(_) => "SELECT kind, id, counted FROM accounts WHERE kind = ? AND run = ? AND id = ?",
+        Key::Copy { .. } => cql!("SELECT se, copy, deletions FROM copies WHERE se = ? AND copy = ?"),
+        Key::Account(_) => {
+            cql!("SELECT kind, id, counted FROM accounts WHERE kind = ? AND run = ? AND id = ?")
+        }
         Key::Operation(id) => {
-            let text = "SELECT operation, ordinal, outcomes FROM operations WHERE epoch = ? AND shard = ? AND operation = ?";
+            let text = cql!(
+                "SELECT operation, ordinal, outcomes FROM operations WHERE epoch = ? AND shard = ? AND operation = ?"
+            );
             let bound = |epoch| Bound { text, values: epoch_values(epoch, *id) };
             return Some(epochs_remembered(requests).rev().map(bound).collect());
         }
-        Key::Layout(_) => "SELECT directory, level FROM layouts WHERE id = ? AND directory = ?",
+        Key::Layout(_) => cql!("SELECT directory, level FROM layouts WHERE id = ? AND directory = ?"),
         Key::Members(_) | Key::OnSe { .. } | Key::BookingDue { .. } | Key::Due { .. } => return None,
     };
     Some(vec![Bound { text, values: key_values(key) }])
@@ -196,7 +207,7 @@ pub(crate) fn select(key: &Key, level: u8, requests: u64) -> Option<Vec<Bound>> 
 pub(crate) fn select_entries<'a>(parent: DirId, bucket: u32, names: impl Iterator<Item = &'a Name>) -> Bound {
     let names = CqlValue::List(names.map(|name| text(name.as_str())).collect());
     Bound {
-        text: "SELECT entry FROM children WHERE parent = ? AND bucket = ? AND name IN ?",
+        text: cql!("SELECT entry FROM children WHERE parent = ? AND bucket = ? AND name IN ?"),
         values: vec![big(parent.0), int(bucket), names],
     }
 }
@@ -204,7 +215,7 @@ pub(crate) fn select_entries<'a>(parent: DirId, bucket: u32, names: impl Iterato
 /// Places of files in one partition, all in one read. Those that are not there are left out of the answer.
 pub(crate) fn select_objects(shard: u64, guids: impl Iterator<Item = Guid>) -> Bound {
     Bound {
-        text: "SELECT guid, parent, name FROM objects WHERE shard = ? AND guid IN ?",
+        text: cql!("SELECT guid, parent, name FROM objects WHERE shard = ? AND guid IN ?"),
         values: vec![int(shard as u32), CqlValue::List(guids.map(uuid).collect())],
     }
 }
@@ -213,21 +224,21 @@ pub(crate) fn select_objects(shard: u64, guids: impl Iterator<Item = Guid>) -> B
 type KeyOf = fn(Columns) -> Result<Key>;
 
 /// How all keys are read that the filter is asked for.
-pub(crate) const FILTERED_KEYS: [(&str, KeyOf); 6] = [
-    ("SELECT parent, name FROM children", |mut row| {
+pub(crate) const FILTERED_KEYS: [(Text, KeyOf); 6] = [
+    (cql!("SELECT parent, name FROM children"), |mut row| {
         let parent = DirId(row.big()?);
         Ok(Key::Entry(At { parent, name: name_of(&row.text()?)? }))
     }),
-    ("SELECT guid FROM objects", |mut row| Ok(Key::Place(EntryId::Object(row.guid()?)))),
-    ("SELECT operation FROM operations", |mut row| {
+    (cql!("SELECT guid FROM objects"), |mut row| Ok(Key::Place(EntryId::Object(row.guid()?)))),
+    (cql!("SELECT operation FROM operations"), |mut row| {
         let id = row.blob()?.try_into().map_err(|_| corrupt("an operation's id"))?;
         Ok(Key::Operation(OperationId(id)))
     }),
-    ("SELECT guid FROM bookings", |mut row| Ok(Key::Booking(row.guid()?))),
-    ("SELECT se, copy FROM copies", |mut row| {
+    (cql!("SELECT guid FROM bookings"), |mut row| Ok(Key::Booking(row.guid()?))),
+    (cql!("SELECT se, copy FROM copies"), |mut row| {
         Ok(Key::Copy { se: SeNumber(row.int()? as u16), copy: row.text()? })
     }),
-    ("SELECT kind, id FROM accounts", |mut row| {
+    (cql!("SELECT kind, id FROM accounts"), |mut row| {
         let kind = row.text()?;
         Ok(Key::Account(account_of(&kind, row.big()?)?))
     }),
@@ -300,7 +311,7 @@ pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Writt
             let bound = match row {
                 Some(Row::Entry(entry)) if all.is_empty() => insert_entry(entry, bucket),
                 Some(Row::Entry(_)) | None => Bound {
-                    text: "DELETE FROM children WHERE parent = ? AND bucket = ? AND name = ?",
+                    text: cql!("DELETE FROM children WHERE parent = ? AND bucket = ? AND name = ?"),
                     values: entry_key(at, bucket),
                 },
                 Some(_) => return Err(another_kind(key)),
@@ -320,7 +331,9 @@ pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Writt
             let Totals { next_directory, time: last, entries, requests, trash, bookings, deletions } = totals;
             values.extend([big(*next_directory), time(*last)]);
             values.extend([entries, requests, trash, bookings, deletions].map(|number| big(*number)));
-            "INSERT INTO totals (id, next_directory, time, entries_all, requests, trash, bookings, deletions) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            cql!(
+                "INSERT INTO totals (id, next_directory, time, entries_all, requests, trash, bookings, deletions) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            )
         }
         (Key::Place(id), Row::Place(place)) => {
             values.extend(match place {
@@ -330,39 +343,47 @@ pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Writt
             });
             match id {
                 EntryId::Directory(_) => {
-                    "INSERT INTO directories (run, directory, parent, name) VALUES (?, ?, ?, ?)"
+                    cql!("INSERT INTO directories (run, directory, parent, name) VALUES (?, ?, ?, ?)")
                 }
-                EntryId::Object(_) => "INSERT INTO objects (shard, guid, parent, name) VALUES (?, ?, ?, ?)",
+                EntryId::Object(_) => {
+                    cql!("INSERT INTO objects (shard, guid, parent, name) VALUES (?, ?, ?, ?)")
+                }
             }
         }
         (Key::Trash(_), Row::Trash(item)) => {
             values.extend([text(item.lfn.as_str()), big(u64::from(item.removed_by.0)), time(item.removed)]);
             values.push(blob(item.entry.to_bytes()));
-            "INSERT INTO trash (bucket, trash, lfn, removed_by, removed, entry) VALUES (?, ?, ?, ?, ?, ?)"
+            cql!(
+                "INSERT INTO trash (bucket, trash, lfn, removed_by, removed, entry) VALUES (?, ?, ?, ?, ?, ?)"
+            )
         }
         (Key::Booking(_), Row::Booking(booking)) => {
             values.extend([text(booking.lfn.as_str()), big(u64::from(booking.owner.0)), big(booking.size)]);
             values.extend([time(booking.expires), blob(booking.to_bytes())]);
-            "INSERT INTO bookings (shard, guid, lfn, owner, size, expires, booking) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            cql!(
+                "INSERT INTO bookings (shard, guid, lfn, owner, size, expires, booking) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            )
         }
         (Key::Record(_), Row::Record { record, revision }) => {
             values.extend([text(record.unique_name().unwrap_or("")), big(revision.0)]);
             values.extend([text(&format!("{record:?}")), blob(record.to_bytes())]);
-            "INSERT INTO records (kind, key, name, revision, shown, record) VALUES (?, ?, ?, ?, ?, ?)"
+            cql!("INSERT INTO records (kind, key, name, revision, shown, record) VALUES (?, ?, ?, ?, ?, ?)")
         }
-        (Key::Member { .. }, Row::There) => "INSERT INTO members (collection, guid) VALUES (?, ?)",
+        (Key::Member { .. }, Row::There) => cql!("INSERT INTO members (collection, guid) VALUES (?, ?)"),
         (Key::Deletion { .. }, Row::Deletion(deletion)) => {
             let pfn = match &deletion.location {
                 Location::Explicit(pfn) => pfn.as_str(),
                 _ => "",
             };
             values.extend([uuid(deletion.guid), size_value(deletion.size), text(pfn), time(deletion.queued)]);
-            "INSERT INTO deletions (se, bucket, revision, position, guid, size, pfn, queued) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            cql!(
+                "INSERT INTO deletions (se, bucket, revision, position, guid, size, pfn, queued) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            )
         }
         (Key::Copy { .. }, Row::Copies(ids)) => {
             let id = |id: &DeletionId| CqlValue::Tuple(vec![Some(big(id.revision.0)), Some(int(id.index))]);
             values.push(CqlValue::List(ids.iter().map(id).collect()));
-            "INSERT INTO copies (se, copy, deletions) VALUES (?, ?, ?)"
+            cql!("INSERT INTO copies (se, copy, deletions) VALUES (?, ?, ?)")
         }
         (Key::Account(_), Row::Account(counted)) => {
             let Usage { directories, files, members, others, replicas, bytes, member_bytes, replica_bytes } =
@@ -370,25 +391,28 @@ pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Writt
             values.extend([directories, files, members, others, replicas].map(big));
             values.extend([bytes, member_bytes, replica_bytes].map(var));
             values.push(blob(counted.to_bytes()));
-            "INSERT INTO accounts (kind, run, id, directories, files, members, others, replicas, bytes, member_bytes, replica_bytes, counted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            cql!(
+                "INSERT INTO accounts (kind, run, id, directories, files, members, others, replicas, bytes, member_bytes, replica_bytes, counted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            )
         }
         (Key::Operation(id), Row::Operation(remembered)) => {
             values = epoch_values(layout::epoch_of(remembered.ordinal), *id);
             values.extend([big(remembered.ordinal), blob(remembered.outcomes.to_bytes())]);
-            "INSERT INTO operations (epoch, shard, operation, ordinal, outcomes) VALUES (?, ?, ?, ?, ?)"
+            cql!("INSERT INTO operations (epoch, shard, operation, ordinal, outcomes) VALUES (?, ?, ?, ?, ?)")
         }
         (Key::Layout(_), Row::Layout(level)) => {
             values.push(int(u32::from(*level)));
-            "INSERT INTO layouts (id, directory, level) VALUES (?, ?, ?)"
+            cql!("INSERT INTO layouts (id, directory, level) VALUES (?, ?, ?)")
         }
-        (Key::OnSe { .. }, Row::There) => "INSERT INTO on_se (se, shard, guid) VALUES (?, ?, ?)",
+        (Key::OnSe { .. }, Row::There) => cql!("INSERT INTO on_se (se, shard, guid) VALUES (?, ?, ?)"),
         (Key::BookingDue { .. } | Key::Due { .. }, Row::There) => {
             // The day first: an index nobody finds would be missing, a day with nothing in it is harmless.
             let day = Bound {
-                text: "INSERT INTO due_days (kind, day) VALUES (?, ?)",
+                text: cql!("INSERT INTO due_days (kind, day) VALUES (?, ?)"),
                 values: values[..2].to_vec(),
             };
-            let due = Bound { text: "INSERT INTO due (kind, day, expires, id) VALUES (?, ?, ?, ?)", values };
+            let due =
+                Bound { text: cql!("INSERT INTO due (kind, day, expires, id) VALUES (?, ?, ?, ?)"), values };
             return Ok(vec![written(day, true), written(due, false)]);
         }
         _ => return Err(another_kind(key)),
@@ -403,24 +427,24 @@ fn another_kind(key: &Key) -> Error {
 /// None for outcomes of requests: they go with their epoch.
 fn delete(key: &Key) -> Option<Bound> {
     let text = match key {
-        Key::Totals => "DELETE FROM totals WHERE id = ?",
+        Key::Totals => cql!("DELETE FROM totals WHERE id = ?"),
         Key::Entry(_) | Key::Operation(_) => return None,
-        Key::Place(EntryId::Directory(_)) => "DELETE FROM directories WHERE run = ? AND directory = ?",
-        Key::Place(EntryId::Object(_)) => "DELETE FROM objects WHERE shard = ? AND guid = ?",
-        Key::Trash(_) => "DELETE FROM trash WHERE bucket = ? AND trash = ?",
-        Key::Booking(_) => "DELETE FROM bookings WHERE shard = ? AND guid = ?",
-        Key::Record(_) => "DELETE FROM records WHERE kind = ? AND key = ?",
-        Key::Members(_) => "DELETE FROM members WHERE collection = ?",
-        Key::Member { .. } => "DELETE FROM members WHERE collection = ? AND guid = ?",
+        Key::Place(EntryId::Directory(_)) => cql!("DELETE FROM directories WHERE run = ? AND directory = ?"),
+        Key::Place(EntryId::Object(_)) => cql!("DELETE FROM objects WHERE shard = ? AND guid = ?"),
+        Key::Trash(_) => cql!("DELETE FROM trash WHERE bucket = ? AND trash = ?"),
+        Key::Booking(_) => cql!("DELETE FROM bookings WHERE shard = ? AND guid = ?"),
+        Key::Record(_) => cql!("DELETE FROM records WHERE kind = ? AND key = ?"),
+        Key::Members(_) => cql!("DELETE FROM members WHERE collection = ?"),
+        Key::Member { .. } => cql!("DELETE FROM members WHERE collection = ? AND guid = ?"),
         Key::Deletion { .. } => {
-            "DELETE FROM deletions WHERE se = ? AND bucket = ? AND revision = ? AND position = ?"
+            cql!("DELETE FROM deletions WHERE se = ? AND bucket = ? AND revision = ? AND position = ?")
         }
-        Key::Copy { .. } => "DELETE FROM copies WHERE se = ? AND copy = ?",
-        Key::Account(_) => "DELETE FROM accounts WHERE kind = ? AND run = ? AND id = ?",
-        Key::Layout(_) => "DELETE FROM layouts WHERE id = ? AND directory = ?",
-        Key::OnSe { .. } => "DELETE FROM on_se WHERE se = ? AND shard = ? AND guid = ?",
+        Key::Copy { .. } => cql!("DELETE FROM copies WHERE se = ? AND copy = ?"),
+        Key::Account(_) => cql!("DELETE FROM accounts WHERE kind = ? AND run = ? AND id = ?"),
+        Key::Layout(_) => cql!("DELETE FROM layouts WHERE id = ? AND directory = ?"),
+        Key::OnSe { .. } => cql!("DELETE FROM on_se WHERE se = ? AND shard = ? AND guid = ?"),
         Key::BookingDue { .. } | Key::Due { .. } => {
-            "DELETE FROM due WHERE kind = ? AND day = ? AND expires = ? AND id = ?"
+            cql!("DELETE FROM due WHERE kind = ? AND day = ? AND expires = ? AND id = ?")
         }
     };
     Some(Bound { text, values: key_values(key) })
@@ -441,7 +465,9 @@ fn insert_entry(entry: &Entry, bucket: u32) -> Bound {
     values.extend([text(entry.kind().name()), uuid(guid), size_value(entry.size()), time(entry.modified)]);
     values.push(blob(entry.to_bytes()));
     Bound {
-        text: "INSERT INTO children (parent, bucket, name, kind, guid, size, modified, entry) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        text: cql!(
+            "INSERT INTO children (parent, bucket, name, kind, guid, size, modified, entry) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        ),
         values,
     }
 }

@@ -144,14 +144,14 @@ fn rows_become_columns_and_rows_again() {
     for (key, row) in rows {
         let written = tables::write(&key, Some(&row), 0).unwrap();
         let write = &written.last().unwrap().bound;
-        let names = columns(write.text);
-        assert_eq!(names.len(), write.values.len(), "{}", write.text);
+        let names = columns(write.text.as_str());
+        assert_eq!(names.len(), write.values.len(), "{:?}", write.text);
         let select = &tables::select(&key, 0, 4).unwrap()[0];
         let value = |name: &String| {
             let place = names.iter().position(|other| other == name).unwrap();
             Some(write.values[place].clone())
         };
-        let read = CqlRow { columns: columns(select.text).iter().map(value).collect() };
+        let read = CqlRow { columns: columns(select.text.as_str()).iter().map(value).collect() };
         assert_eq!(tables::row_of(&key, Columns::new(read)).unwrap(), row, "{key:?}");
         let images = vec![Image { key, row: Some(row) }];
         let mut bytes = Vec::new();
@@ -307,10 +307,10 @@ fn a_name_is_in_one_partition_of_each_level() {
         assert_eq!((reads.len(), writes.len()), (usize::from(level) + 1, usize::from(level) + 1));
         for (place, (read, write)) in reads.iter().zip(&writes).enumerate() {
             assert_eq!(read.values[..3], write.bound.values[..3]);
-            assert_eq!(write.bound.text.starts_with("INSERT"), place == 0);
+            assert_eq!(write.bound.text.as_str().starts_with("INSERT"), place == 0);
         }
         let gone = tables::write(&key, None, level).unwrap();
-        assert!(gone.iter().all(|written| written.bound.text.starts_with("DELETE")));
+        assert!(gone.iter().all(|written| written.bound.text.as_str().starts_with("DELETE")));
     }
 }
 

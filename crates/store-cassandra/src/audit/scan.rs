@@ -14,6 +14,7 @@ use crate::cluster::Pages;
 use crate::engine::Engine;
 use crate::layout::{self, LEVEL_MAX};
 use crate::limits::{AUDIT_RANGE_ROWS, AUDIT_RANGES_AT_ONCE, AUDIT_RANGES_MAX, SLICE_ROWS};
+use crate::preparing::{Text, cql};
 use crate::rows::{Image, Key, Row};
 use crate::tables::{self, Bound, Columns};
 
@@ -21,7 +22,7 @@ use crate::tables::{self, Bound, Columns};
 type Found = (Key, Row, Option<u32>);
 
 /// How a range of a table is read, and its rows with their keys.
-type Whole = (&'static str, fn(Columns) -> Result<Found>);
+type Whole = (Text, fn(Columns) -> Result<Found>);
 
 macro_rules! plain {
     ($read:path) => {
@@ -32,7 +33,9 @@ macro_rules! plain {
 /// What of the tables is compared. Outcomes of requests follow from nothing that is kept, and layouts are checked with the entries.
 static TABLES: [Whole; 13] = [
     (
-        "SELECT parent, bucket, name, entry FROM children WHERE token(parent, bucket) > ? AND token(parent, bucket) <= ?",
+        cql!(
+            "SELECT parent, bucket, name, entry FROM children WHERE token(parent, bucket) > ? AND token(parent, bucket) <= ?"
+        ),
         |mut row| {
             let (parent, bucket, name) = (DirId(row.big()?), row.int()?, row.text()?);
             let at = At { parent, name: tables::name_of(&name)? };
@@ -41,54 +44,60 @@ static TABLES: [Whole; 13] = [
         },
     ),
     (
-        "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE token(bucket) > ? AND token(bucket) <= ?",
+        cql!(
+            "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE token(bucket) > ? AND token(bucket) <= ?"
+        ),
         plain!(tables::trash_of),
     ),
     (
-        "SELECT shard, guid, booking FROM bookings WHERE token(shard) > ? AND token(shard) <= ?",
+        cql!("SELECT shard, guid, booking FROM bookings WHERE token(shard) > ? AND token(shard) <= ?"),
         plain!(tables::booking_of),
     ),
     (
-        "SELECT kind, key, revision, record FROM records WHERE token(kind) > ? AND token(kind) <= ?",
+        cql!("SELECT kind, key, revision, record FROM records WHERE token(kind) > ? AND token(kind) <= ?"),
         plain!(tables::record_of),
     ),
     (
-        "SELECT collection, guid FROM members WHERE token(collection) > ? AND token(collection) <= ?",
+        cql!("SELECT collection, guid FROM members WHERE token(collection) > ? AND token(collection) <= ?"),
         plain!(tables::member_of),
     ),
     (
-        "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE token(se, bucket) > ? AND token(se, bucket) <= ?",
+        cql!(
+            "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE token(se, bucket) > ? AND token(se, bucket) <= ?"
+        ),
         plain!(tables::deletion_of),
     ),
     (
-        "SELECT se, shard, guid FROM on_se WHERE token(se, shard) > ? AND token(se, shard) <= ?",
+        cql!("SELECT se, shard, guid FROM on_se WHERE token(se, shard) > ? AND token(se, shard) <= ?"),
         plain!(tables::on_se_of),
     ),
     (
-        "SELECT kind, day, expires, id FROM due WHERE token(kind, day) > ? AND token(kind, day) <= ?",
+        cql!("SELECT kind, day, expires, id FROM due WHERE token(kind, day) > ? AND token(kind, day) <= ?"),
         plain!(tables::due_of),
     ),
     (
-        "SELECT directory, parent, name FROM directories WHERE token(run) > ? AND token(run) <= ?",
+        cql!("SELECT directory, parent, name FROM directories WHERE token(run) > ? AND token(run) <= ?"),
         |mut row| {
             let id = EntryId::Directory(DirId(row.big()?));
             tables::place_row_of(id, row).map(|(key, row)| (key, row, None))
         },
     ),
     (
-        "SELECT guid, parent, name FROM objects WHERE token(shard) > ? AND token(shard) <= ?",
+        cql!("SELECT guid, parent, name FROM objects WHERE token(shard) > ? AND token(shard) <= ?"),
         plain!(tables::object_row_of),
     ),
     (
-        "SELECT se, copy, deletions FROM copies WHERE token(se, copy) > ? AND token(se, copy) <= ?",
+        cql!("SELECT se, copy, deletions FROM copies WHERE token(se, copy) > ? AND token(se, copy) <= ?"),
         plain!(tables::copies_of),
     ),
     (
-        "SELECT kind, id, counted FROM accounts WHERE token(kind, run) > ? AND token(kind, run) <= ?",
+        cql!("SELECT kind, id, counted FROM accounts WHERE token(kind, run) > ? AND token(kind, run) <= ?"),
         plain!(tables::account_row_of),
     ),
     (
-        "SELECT id, next_directory, time, entries_all, requests, trash, bookings, deletions FROM totals WHERE token(id) > ? AND token(id) <= ?",
+        cql!(
+            "SELECT id, next_directory, time, entries_all, requests, trash, bookings, deletions FROM totals WHERE token(id) > ? AND token(id) <= ?"
+        ),
         |row| Ok((Key::Totals, tables::row_of(&Key::Totals, row)?, None)),
     ),
 ];
@@ -167,7 +176,7 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     async fn range(&self, (text, read): &Whole, (after, until): (i64, i64)) -> Result<()> {
-        let bound = Bound { text, values: vec![CqlValue::BigInt(after), CqlValue::BigInt(until)] };
+        let bound = Bound { text: *text, values: vec![CqlValue::BigInt(after), CqlValue::BigInt(until)] };
         let mut pages = Pages::of(bound, SLICE_ROWS);
         while let Some(found) = pages.next(&self.engine.cluster).await? {
             let rows = found.len();
