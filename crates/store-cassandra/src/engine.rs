@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
 use exacat_model::{Change, Consistency, DirId, Error, ErrorKind, Result, Revision, SeNumber, TimeMs};
-use exacat_store::{ApplyError, Clock};
+use exacat_store::{ApplyError, Clock, Outcome};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::cluster::{Cluster, failed};
-use crate::deciding::{Decided, Waiting, decide_group, replay_group};
+use crate::deciding::{Decided, Origin, Waiting, decide_group, replay_group};
 use crate::fetching::{self, FetchedRows};
 use crate::freshness::Freshness;
 use crate::known::{Bounds, Group, Known};
@@ -32,6 +32,7 @@ use crate::limits::{
     ATTEMPT_PAUSE, FILTER_KEYS_PER_ENTRY, GROUP_CHANGES_MAX, ROUNDS_MAX, ROUNDS_PER_SIZE, TURN_LOOK_EVERY,
 };
 use crate::log::{self, Appended, Appending, Position};
+use crate::peers::{Link, Peers};
 use crate::preparing::cql;
 use crate::rows::{Key, Row};
 use crate::settings::CassandraSettings;
@@ -64,6 +65,7 @@ pub(crate) struct Engine {
     glancing: [tokio::sync::Mutex<()>; 2],
     pub moved: Notify,
     turns: Turns,
+    pub peers: Peers,
     settings: CassandraSettings,
     /// Groups so far that changed records.
     records_seen: AtomicU64,
@@ -103,6 +105,7 @@ impl Engine {
             glancing: Default::default(),
             moved: Notify::new(),
             turns: Turns::default(),
+            peers: Peers::new()?,
             settings: settings.clone(),
             records_seen: AtomicU64::new(0),
             closed: Mutex::new(None),
@@ -213,6 +216,7 @@ impl Engine {
             let mut pages = log::Groups::of(stretch, head);
             while let Some(groups) = pages.next(&self.cluster).await? {
                 groups.iter().try_for_each(|group| self.install(group))?;
+                groups.iter().for_each(|group| self.peers.saw(group.by));
             }
             if self.known(Known::head) >= end.head {
                 break;
@@ -352,7 +356,11 @@ impl Engine {
     // ---- writing ----
 
     /// Takes requests as they come, until nobody can send any more.
-    pub async fn run(self: Arc<Self>, mut requests: mpsc::Receiver<Waiting>) {
+    pub async fn run(
+        self: Arc<Self>,
+        mut requests: mpsc::Receiver<Waiting>,
+        again: mpsc::WeakSender<Waiting>,
+    ) {
         let mut waiting: VecDeque<Waiting> = VecDeque::new();
         let mut settler = Settler::new(self.clone());
         loop {
@@ -372,20 +380,16 @@ impl Engine {
                     None => break,
                 }
             }
-            self.give_way().await;
-            while waiting.len() < GROUP_CHANGES_MAX {
-                match requests.try_recv() {
-                    Ok(request) => waiting.push_back(request),
-                    Err(_) => break,
-                }
+            take_waiting(&mut requests, &mut waiting);
+            self.clone().hand_over(&mut waiting, &again);
+            if waiting.is_empty() {
+                continue;
             }
+            self.give_way().await;
+            take_waiting(&mut requests, &mut waiting);
             if let Some(why) = self.closed() {
                 for one in waiting.drain(..) {
-                    let error = if one.outcomes.is_empty() {
-                        ApplyError::Unavailable(why.clone())
-                    } else {
-                        ApplyError::Unknown(why.clone())
-                    };
+                    let error = one.not_done(&why);
                     let _ = one.answer.send(Err(error));
                 }
                 continue;
@@ -398,6 +402,48 @@ impl Engine {
         // In the tables before it ends, if that can be had: another server would have to do it.
         if let Err(error) = settler.finish().await {
             tracing::warn!(%error, "the last changes are in the log, and not in the tables: the next server writes them there");
+        }
+    }
+
+    /// Hands requests to the server that appends, if that is another one.
+    fn hand_over(self: Arc<Self>, waiting: &mut VecDeque<Waiting>, again: &mpsc::WeakSender<Waiting>) {
+        if let Some(id) = self.peers.to_meet(Instant::now()) {
+            let engine = self.clone();
+            tokio::spawn(async move { engine.peers.meet(&engine.cluster, id).await });
+        }
+        let Some(link) = self.peers.link() else { return };
+        // None once it is closed: then what is left is carried out here.
+        let Some(again) = again.upgrade() else { return };
+        let (mine, others): (VecDeque<_>, VecDeque<_>) =
+            waiting.drain(..).partition(|one| one.origin == Origin::Client && one.outcomes.is_empty());
+        *waiting = others;
+        for one in mine {
+            tokio::spawn(self.clone().asked(link.clone(), one, again.clone()));
+        }
+    }
+
+    /// Has another server carry out a request. If that does not answer it is carried out here.
+    async fn asked(self: Arc<Self>, link: Arc<Link>, mut one: Waiting, again: mpsc::Sender<Waiting>) {
+        match link.ask(&one.request).await {
+            Some(Ok(outcomes)) => {
+                self.cluster.figures.handed_over();
+                let newest = outcomes.iter().filter_map(revision_of).max();
+                if newest.is_some_and(|newest| newest > self.known(Known::head))
+                    && let Err(error) = self.check().await
+                {
+                    tracing::debug!(%error, "what another server did could not be read yet");
+                }
+                let _ = one.answer.send(Ok(outcomes));
+            }
+            Some(Err(error @ ApplyError::TooLarge(_))) => {
+                let _ = one.answer.send(Err(error));
+            }
+            Some(Err(_)) | None => {
+                self.peers.leave(&link);
+                one.origin = Origin::ClientAskedElsewhere;
+                // Whoever waits is told that it is unknown if this fails: its answer is dropped.
+                let _ = again.send(one).await;
+            }
         }
     }
 
@@ -425,10 +471,9 @@ impl Engine {
         };
         tracing::error!(%error, "requests could not be carried out");
         for (number, one) in waiting.drain(..).enumerate() {
-            let error = if number < appended || !one.outcomes.is_empty() {
-                ApplyError::Unknown(error.message.clone())
-            } else {
-                ApplyError::Unavailable(error.message.clone())
+            let error = match number < appended {
+                true => ApplyError::Unknown(error.message.clone()),
+                false => one.not_done(&error.message),
             };
             let _ = one.answer.send(Err(error));
         }
@@ -498,9 +543,14 @@ impl Engine {
             settler.make_room().await.map_err(Failure::Before)?;
             let position = Position { head: decided.head, ..*self.position.lock() };
             let images = decided.images();
-            let appending =
-                Appending::new(position, &decided.changes, &images, self.settings.stretch_changes)
-                    .map_err(Failure::Before)?;
+            let appending = Appending::new(
+                position,
+                self.peers.id,
+                &decided.changes,
+                &images,
+                self.settings.stretch_changes,
+            )
+            .map_err(Failure::Before)?;
             let began = Instant::now();
             let appended = appending.append(&self.cluster).await;
             let requests = decided.outcomes.len();
@@ -513,7 +563,8 @@ impl Engine {
                 Appended::Done => {
                     self.cluster.figures.group(decided.changes.len());
                     self.turns.own(began);
-                    let group = Group { first, last, images, bytes: appending.images_bytes() };
+                    let group =
+                        Group { first, last, by: self.peers.id, images, bytes: appending.images_bytes() };
                     self.install(&group).map_err(|error| Failure::Unknown { error, requests })?;
                     self.moved.notify_waiters();
                     if appending.sealed() {
@@ -601,6 +652,15 @@ async fn glimpse(cluster: &Cluster, stretch: u64, level: Consistency) -> Result<
     Ok(head.filter(|_| next.is_none()).map(Revision))
 }
 
+/// Takes what waits, up to what fits into a group.
+fn take_waiting(requests: &mut mpsc::Receiver<Waiting>, waiting: &mut VecDeque<Waiting>) {
+    while waiting.len() < GROUP_CHANGES_MAX
+        && let Ok(request) = requests.try_recv()
+    {
+        waiting.push_back(request);
+    }
+}
+
 /// The rows of a slice have to be fetched again.
 pub(crate) struct Again;
 
@@ -612,8 +672,16 @@ enum Failure {
     Unknown { error: Error, requests: usize },
 }
 
+/// The change that a mutation made.
+fn revision_of(outcome: &Outcome) -> Option<Revision> {
+    match outcome {
+        Outcome::Applied { revision, .. } => Some(*revision),
+        Outcome::Unchanged | Outcome::Refused(_) => None,
+    }
+}
+
 /// Gives those their answers whose mutations are all done with.
-fn answer(waiting: &mut VecDeque<Waiting>, outcomes: Vec<Vec<exacat_store::Outcome>>) {
+fn answer(waiting: &mut VecDeque<Waiting>, outcomes: Vec<Vec<Outcome>>) {
     let mut unfinished = VecDeque::new();
     for outcomes in outcomes {
         let Some(mut one) = waiting.pop_front() else { break };

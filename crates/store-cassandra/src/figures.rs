@@ -18,6 +18,8 @@ pub(crate) struct Figures {
     waited: AtomicU64,
     audited: AtomicU64,
     gave_way: AtomicU64,
+    handed: AtomicU64,
+    taken: AtomicU64,
 }
 
 impl Figures {
@@ -77,6 +79,16 @@ impl Figures {
         self.gave_way.fetch_add(1, Relaxed);
     }
 
+    /// Another server carried out a request of this one's client.
+    pub fn handed_over(&self) {
+        self.handed.fetch_add(1, Relaxed);
+    }
+
+    /// A request of another server's client.
+    pub fn taken(&self) {
+        self.taken.fetch_add(1, Relaxed);
+    }
+
     /// A check of everything begins.
     pub fn audit_begins(&self) {
         self.audited.store(0, Relaxed);
@@ -102,6 +114,8 @@ impl Figures {
             ("tables_written", &self.settled),
             ("appends_waited_for_tables", &self.waited),
             ("appends_gave_way", &self.gave_way),
+            ("requests_handed_over", &self.handed),
+            ("requests_taken_over", &self.taken),
             ("fsck_rows_read", &self.audited),
         ]
         .map(|(name, counter)| (name.to_owned(), counter.load(Relaxed)))

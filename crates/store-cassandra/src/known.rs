@@ -32,6 +32,8 @@ struct Slot {
 pub(crate) struct Group {
     pub first: Revision,
     pub last: Revision,
+    /// The server that put it into the log.
+    pub by: u64,
     pub images: Vec<Image>,
     /// Bytes of the images.
     pub bytes: usize,

@@ -99,14 +99,28 @@ pub(crate) const NODES_SHOWN_MAX: usize = 64;
 pub(crate) const STALE_MAX: Duration = Duration::from_secs(1);
 /// Attempts to find out what became of an append, or to write what is in the log to the tables, before giving up.
 pub(crate) const ATTEMPTS_MAX: usize = 12;
-/// How long after another server's append it is thought to append still: then servers take turns. One that always comes too late shows nothing
-/// of itself meanwhile.
-pub(crate) const OTHERS_SEEN_FOR: Duration = Duration::from_secs(5);
+/// How long after another server's append it is thought to append still: then servers take turns.
+pub(crate) const OTHERS_SEEN_FOR: Duration = Duration::from_secs(1);
+/// How long another server may take to let this one in.
+pub(crate) const LINK_OPENED_WITHIN: Duration = Duration::from_secs(2);
+/// How long it may take to answer a request: beyond it this server carries it out itself. Well above what an append takes where a node is stuck.
+pub(crate) const LINK_ANSWERED_WITHIN: Duration = Duration::from_secs(4);
+/// How long a server that did not let this one in, or did not answer, is not asked again.
+pub(crate) const LEFT_FOR: Duration = Duration::from_secs(10);
+/// Other servers that are left at once; then the first of them is tried again.
+pub(crate) const LEFT_MAX: usize = 64;
+/// Servers that hand requests to this one, and such that are being let in.
+pub(crate) const LINKS_MAX: usize = 256;
+/// Requests of one server on their way to another one, beside those that wait: then they are carried out here.
+pub(crate) const LINK_REQUESTS_MAX: usize = 4096;
+/// Bytes of one such request, and of its answer.
+pub(crate) const LINK_FRAME_BYTES_MAX: usize = exacat_model::limits::BATCH_BYTES_MAX + (1 << 20);
+/// How long others find a server that is gone without a word; and how often one says that it is there.
+pub(crate) const SERVER_LISTED_FOR: Duration = Duration::from_secs(2 * 86_400);
+/// See there.
+pub(crate) const SERVER_LISTED_EVERY: Duration = Duration::from_secs(86_400 / 2);
 /// How many times what the own append took others have for theirs: to see that they lost, to decide again, and to append.
 pub(crate) const TURN_TIMES: u32 = 4;
-/// Turns in vain after which the next are no longer and no rarer: each doubles their length, and there are four times as many own appends between
-/// them. At the end a turn takes a third of the time of an append every second.
-pub(crate) const TURNS_IN_VAIN_MAX: u32 = 3;
 /// But no longer.
 pub(crate) const TURN_MAX: Duration = Duration::from_millis(500);
 /// How often it is looked whether they are done.

@@ -133,7 +133,7 @@ pub(crate) async fn stretches(cluster: &Cluster) -> Result<Vec<u64>> {
     rows.into_iter().map(|row| Columns::new(row).big()).collect()
 }
 
-/// A group on its way into the log.
+/// A group on its way into the log. Its id begins with that of its server.
 pub(crate) struct Appending {
     bounds: Vec<Bound>,
     id: [u8; 16],
@@ -165,6 +165,7 @@ impl Appending {
     /// Puts a group into words: its changes, and what it makes of rows.
     pub fn new(
         position: Position,
+        by: u64,
         changes: &[Change],
         images: &[Image],
         stretch_changes: u64,
@@ -173,7 +174,9 @@ impl Appending {
             return Err(Error::new(ErrorKind::Invalid, "a group has changes"));
         };
         let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(|error| failed("be asked: no randomness", error))?;
+        let (server, random) = id.split_at_mut(8);
+        server.copy_from_slice(&by.to_be_bytes());
+        getrandom::fill(random).map_err(|error| failed("be asked: no randomness", error))?;
         let sealed = last.revision.0 + 1 >= position.stretch.saturating_add(stretch_changes);
         let condition = if sealed {
             Bound {
@@ -298,7 +301,7 @@ pub(crate) struct Groups(Pages<Bound>);
 impl Groups {
     pub fn of(stretch: u64, after: Revision) -> Self {
         let bound = Bound {
-            text: cql!("SELECT last, first, images FROM log WHERE stretch = ? AND last > ?"),
+            text: cql!("SELECT last, first, append, images FROM log WHERE stretch = ? AND last > ?"),
             values: vec![big(stretch), big(after.0)],
         };
         Groups(Pages::of(bound, GROUPS_PER_PAGE))
@@ -317,9 +320,10 @@ impl Groups {
 fn group_of(mut row: Columns) -> Result<Option<Group>> {
     let Some(last) = row.maybe_big()? else { return Ok(None) };
     let first = Revision(row.big()?);
+    let by = row.blob()?.first_chunk().copied().map_or(0, u64::from_be_bytes);
     let bytes = unpacked(&row.blob()?)?;
     let images = Vec::<Image>::from_bytes(&bytes).map_err(corrupt)?;
-    Ok(Some(Group { first, last: Revision(last), images, bytes: bytes.len() }))
+    Ok(Some(Group { first, last: Revision(last), by, images, bytes: bytes.len() }))
 }
 
 /// Changes of a stretch after a revision, at most so many.

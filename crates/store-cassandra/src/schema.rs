@@ -16,7 +16,8 @@ use crate::settings::CassandraSettings;
 use crate::{log, settle};
 
 /// Each version's statements, the first being version 1.
-const VERSIONS: [&str; 2] = [include_str!("../schema/1.cql"), include_str!("../schema/2.cql")];
+const VERSIONS: [&str; 3] =
+    [include_str!("../schema/1.cql"), include_str!("../schema/2.cql"), include_str!("../schema/3.cql")];
 
 /// Bytes of what an operator may say of replication.
 const REPLICATION_BYTES_MAX: usize = 1024;
@@ -251,8 +252,10 @@ pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
         .use_keyspace(&settings.keyspace, true)
         .await
         .map_err(|error| failed("open the keyspace", error))?;
-    let tables: Vec<String> = statements(VERSIONS[0])
+    let tables: Vec<String> = VERSIONS
         .iter()
+        .flat_map(|file| statements(file))
+        .filter(|statement| statement.starts_with("CREATE TABLE "))
         .filter_map(|statement| statement.split_whitespace().nth(2).map(str::to_owned))
         .filter(|table| table != "schema_version")
         .collect();

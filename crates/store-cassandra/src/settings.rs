@@ -1,5 +1,6 @@
 //! Where the catalogue is: `cassandra://host1,host2:9043/keyspace`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +18,46 @@ const KEYSPACE_BYTES_MAX: usize = 48;
 const HOSTS_MAX: usize = 64;
 /// The port if none is said.
 const PORT: u16 = 9042;
+
+/// Where other servers of the catalogue reach this one, to hand it requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PeersAt {
+    /// Nowhere: it neither takes requests of others nor hands over its own.
+    #[default]
+    Nowhere,
+    /// At the address it has towards the cluster's nodes, at any free port.
+    Anywhere,
+    /// At this address and port.
+    Here(SocketAddr),
+}
+
+impl std::str::FromStr for PeersAt {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "off" => Ok(PeersAt::Nowhere),
+            "auto" => Ok(PeersAt::Anywhere),
+            address => match address.parse::<SocketAddr>() {
+                // Others are told this address.
+                Ok(address) if !address.ip().is_unspecified() => Ok(PeersAt::Here(address)),
+                _ => Err(Error::invalid(format!(
+                    "{text:.100?}: servers reach each other at an address and a port, as 192.0.2.7:4100, or auto, or off"
+                ))),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for PeersAt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PeersAt::Nowhere => f.write_str("off"),
+            PeersAt::Anywhere => f.write_str("auto"),
+            PeersAt::Here(address) => address.fmt(f),
+        }
+    }
+}
 
 /// What opens a catalogue on a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +88,8 @@ pub struct CassandraSettings {
     pub stale_max: Duration,
     /// How this server is let in, and which nodes it believes.
     pub access: ClusterAccess,
+    /// Where other servers reach this one.
+    pub peers: PeersAt,
     /// The datacenter this server is in: its nodes are asked, and `local-quorum` is of them. None if there is one.
     pub datacenter: Option<String>,
 }
@@ -97,6 +140,7 @@ impl CassandraSettings {
             work_directory: None,
             stale_max: STALE_MAX,
             access: ClusterAccess::default(),
+            peers: PeersAt::Nowhere,
             datacenter: None,
         })
     }
@@ -119,6 +163,18 @@ impl std::fmt::Display for CassandraSettings {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn where_servers_reach_each_other_is_read() {
+        for (text, at) in [("off", PeersAt::Nowhere), ("auto", PeersAt::Anywhere)] {
+            assert_eq!(text.parse::<PeersAt>().unwrap(), at);
+            assert_eq!(at.to_string(), text);
+        }
+        assert_eq!("[::1]:7".parse::<PeersAt>().unwrap().to_string(), "[::1]:7");
+        for bad in ["", "on", "192.0.2.7", "0.0.0.0:4100", "[::]:4100", "a.b:4100"] {
+            assert!(bad.parse::<PeersAt>().is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn addresses_are_read() {

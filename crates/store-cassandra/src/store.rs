@@ -15,14 +15,14 @@ use exacat_store::{
     StoreStatus, UsageOf, Walk, within_batch,
 };
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::audit;
 use crate::cluster::{Cluster, Faults};
-use crate::deciding::Waiting;
 use crate::engine::Engine;
+use crate::intake::Intake;
 use crate::layout::SE_SHARDS;
-use crate::limits::{LOOK_EVERY, QUEUE_BYTES_MAX, QUEUE_REQUESTS_MAX};
+use crate::limits::LOOK_EVERY;
+use crate::peers::{self, Serving};
 use crate::rows::{Key, Row};
 use crate::schema::status_of;
 use crate::settings::CassandraSettings;
@@ -33,10 +33,9 @@ use crate::{log, preparing, reads};
 /// A catalogue on a cluster, as one server of any number of them has it.
 pub struct CassandraStore {
     engine: Arc<Engine>,
-    /// None once it is closed.
-    requests: Arc<Mutex<Option<mpsc::Sender<Waiting>>>>,
-    /// Kilobytes of requests that may still be taken in.
-    room: Arc<Semaphore>,
+    intake: Intake,
+    /// None if it has nothing to do with other servers.
+    serving: Option<Arc<Serving>>,
     running: Arc<Mutex<Option<tokio::task::JoinHandle<()>>>>,
     filling: tokio::task::AbortHandle,
     /// Of what it reads.
@@ -58,8 +57,9 @@ impl CassandraStore {
         let cluster = Cluster::open(&settings, faults).await?;
         status_of(&cluster.session, &settings.keyspace).await?.usable(&settings)?;
         let engine = Arc::new(Engine::open(cluster, &settings, clock).await?);
-        let (requests, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
-        let running = tokio::spawn(engine.clone().run(queue));
+        let (intake, queue, again) = Intake::new(engine.clone());
+        let running = tokio::spawn(engine.clone().run(queue, again));
+        let serving = peers::begin(&engine, &intake).await?.map(Arc::new);
         let opened = engine.clone();
         let filling = tokio::spawn(async move {
             preparing::prepare_all(&opened.cluster).await;
@@ -68,36 +68,12 @@ impl CassandraStore {
         .abort_handle();
         Ok(Arc::new(CassandraStore {
             engine,
-            requests: Arc::new(Mutex::new(Some(requests))),
-            room: Arc::new(Semaphore::new(QUEUE_BYTES_MAX / 1024)),
+            intake,
+            serving,
             running: Arc::new(Mutex::new(Some(running))),
             filling,
             level: Consistency::Latest,
         }))
-    }
-
-    /// Hands a request over; what is given back is its answer to come.
-    async fn send(
-        &self,
-        request: Request,
-    ) -> std::result::Result<oneshot::Receiver<std::result::Result<Vec<Outcome>, ApplyError>>, ApplyError>
-    {
-        let bytes = request.weigh()?;
-        let closed = || {
-            let why = self.engine.closed().unwrap_or_else(|| "the store is closed".to_owned());
-            ApplyError::Unavailable(why)
-        };
-        let queue = self.requests.lock().clone().ok_or_else(closed)?;
-        if self.engine.closed().is_some() {
-            return Err(closed());
-        }
-        // Given back once it is answered.
-        let room = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        let room = self.room.clone().acquire_many_owned(room).await.map_err(|_| closed())?;
-        let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { request, outcomes: Vec::new(), answer, _room: room };
-        queue.send(waiting).await.map_err(|_| closed())?;
-        Ok(answered)
     }
 }
 
@@ -118,13 +94,13 @@ fn bad_cursor() -> Error {
 #[async_trait]
 impl Store for CassandraStore {
     async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
-        self.send(request).await?.await.unwrap_or_else(|_| Err(lost()))
+        self.intake.send(request).await?.await.unwrap_or_else(|_| Err(lost()))
     }
 
     async fn apply_each(&self, requests: Vec<Request>) -> Vec<std::result::Result<Vec<Outcome>, ApplyError>> {
         let mut sent = Vec::with_capacity(requests.len());
         for request in requests {
-            sent.push(self.send(request).await);
+            sent.push(self.intake.send(request).await);
         }
         let mut answers = Vec::with_capacity(sent.len());
         for answer in sent {
@@ -407,8 +383,8 @@ impl Store for CassandraStore {
     fn relaxed(&self, level: Consistency) -> Option<Arc<dyn Store>> {
         Some(Arc::new(CassandraStore {
             engine: self.engine.clone(),
-            requests: self.requests.clone(),
-            room: self.room.clone(),
+            intake: self.intake.clone(),
+            serving: self.serving.clone(),
             running: self.running.clone(),
             filling: self.filling.clone(),
             level,
@@ -421,7 +397,10 @@ impl Store for CassandraStore {
 
     async fn close(&self) -> Result<()> {
         self.engine.close("the store is closed");
-        drop(self.requests.lock().take());
+        self.intake.close();
+        if let Some(serving) = &self.serving {
+            serving.end(&self.engine).await;
+        }
         self.filling.abort();
         let running = self.running.lock().take();
         if let Some(running) = running {

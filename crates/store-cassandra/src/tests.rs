@@ -178,7 +178,7 @@ fn account(files: u64) -> Row {
 
 fn group(first: u64, last: u64, images: Vec<(Key, Option<Row>)>) -> Group {
     let images = images.into_iter().map(|(key, row)| Image { key, row }).collect();
-    Group { first: Revision(first), last: Revision(last), images, bytes: 10 }
+    Group { first: Revision(first), last: Revision(last), by: 0, images, bytes: 10 }
 }
 
 /// Goal: what is known is what the groups made of it, whatever is fetched meanwhile.

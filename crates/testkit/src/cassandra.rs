@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use exacat_store::Store;
 use exacat_store_cassandra::{
-    CassandraSettings, CassandraStore, ClusterAccess, clear_schema, create_schema, drop_schema,
+    CassandraSettings, CassandraStore, ClusterAccess, PeersAt, clear_schema, create_schema, drop_schema,
 };
 use parking_lot::Mutex;
 
@@ -73,10 +73,12 @@ pub struct CassandraFactory {
     pub history_kept_ms: Option<u64>,
     /// Rows an audit reads a second, at most; 0 for as many as it can.
     pub audit_rows_per_second: u64,
+    /// Where its servers reach each other.
+    pub peers: PeersAt,
 }
 
 impl CassandraFactory {
-    /// On the ring of the environment.
+    /// On the ring of the environment; each server appends for itself, so that they get in each other's way.
     pub fn on(hosts: String) -> Self {
         CassandraFactory {
             hosts,
@@ -87,7 +89,13 @@ impl CassandraFactory {
             partition_rows: 15,
             history_kept_ms: None,
             audit_rows_per_second: 0,
+            peers: PeersAt::Nowhere,
         }
+    }
+
+    /// Servers that hand their requests to one of them.
+    pub fn together(hosts: String) -> Self {
+        CassandraFactory { peers: PeersAt::Anywhere, ..Self::on(hosts) }
     }
 
     /// Servers that forget all the time, write to the tables all the time, and know nothing of what is not there; with many stretches and partitions.
@@ -101,6 +109,7 @@ impl CassandraFactory {
             partition_rows: 3,
             history_kept_ms: None,
             audit_rows_per_second: 0,
+            peers: PeersAt::Nowhere,
         }
     }
 
@@ -113,6 +122,7 @@ impl CassandraFactory {
         settings.history_kept_ms = self.history_kept_ms;
         settings.audit_rows_per_second = self.audit_rows_per_second;
         settings.audit_partition_rows = AUDIT_PARTITION_ROWS;
+        settings.peers = self.peers;
     }
 
     async fn keyspace(&self) -> Used {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use exacat_store_cassandra::{CassandraSettings, ClusterAccess};
+use exacat_store_cassandra::{CassandraSettings, ClusterAccess, PeersAt};
 
 /// Where the catalogue's state is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -229,7 +229,7 @@ Examples:
   exacat serve --jalien 0.0.0.0:8097 --jalien-ca /etc/grid-security/certificates
   exacat serve --xrootd 0.0.0.0:1094 --anonymous-reads --networks /etc/exacat/networks
   exacat serve --store cassandra://db1,db2,db3/exacat --data /srv/exacat
-  exacat serve --store cassandra://db1,db2,db3/exacat --filter 1GiB --fsck-rows 20000
+  exacat serve --store cassandra://db1,db2,db3/exacat --filter 1GiB --fsck-rows 20000 --peers 192.0.2.7:7430
   exacat serve --store cassandra://db1/exacat --store-ca ca.pem --store-user exacat --store-password-file pw --consistency quorum
   EXACAT_LOG=debug exacat serve --store memory --data /tmp/try")]
 pub struct ServeArgs {
@@ -330,6 +330,12 @@ pub struct ServeArgs {
     /// On a cluster: rows that a check of everything (`exacat fsck`) reads a second, at most; 0 for as many as it can
     #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
     pub fsck_rows: u64,
+    /// On a cluster: where other servers of it reach this one: auto, off, or ADDRESS:PORT
+    ///
+    /// Of several servers one carries out all changes, and the others hand theirs to it, over TLS; they find each other in the
+    /// catalogue. auto: at the address this machine has towards the cluster, at any free port.
+    #[arg(long, value_name = "WHERE", default_value = "auto")]
+    pub peers: PeersAt,
     /// How long an upload stays booked if the client does not say
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     pub booking_lifetime: String,

@@ -119,6 +119,7 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
             .filter(|bytes| *bytes <= CassandraSettings::FILTER_BYTES_MAX)
             .ok_or_else(|| Failure::local("--filter: at most 64GiB"))?;
         cluster.audit_rows_per_second = args.fsck_rows;
+        cluster.peers = args.peers;
         cluster.work_directory = Some(directory.to_owned());
         cluster.history_kept_ms = match settings.history {
             HistoryKept::All => None,

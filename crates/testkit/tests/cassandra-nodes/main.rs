@@ -207,7 +207,8 @@ impl Load {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_die_and_stop_and_no_client_notices() {
     let Some(ring) = Ring::find() else { return };
-    let mut catalogue = Servers::start(&CassandraFactory::on(ring.hosts.clone()), &TestClock::new()).await;
+    let mut catalogue =
+        Servers::start(&CassandraFactory::together(ring.hosts.clone()), &TestClock::new()).await;
     let keyspace = catalogue.settings().keyspace.clone();
     let servers = [catalogue.one_more().await, catalogue.one_more().await];
     let mut homes = Vec::new();
@@ -255,7 +256,8 @@ async fn nodes_die_and_stop_and_no_client_notices() {
     assert!(load.errors.lock().is_empty(), "{:?}", load.errors.lock());
     for server in &servers {
         let figures = server.status().await.expect("status").figures;
-        let wanted = ["statements", "reads_repeated", "appends_lost", "appends_unknown"];
+        let wanted =
+            ["statements", "reads_repeated", "appends_lost", "appends_unknown", "requests_handed_over"];
         let shown = figures.iter().filter(|(name, _)| {
             wanted.contains(&name.as_str()) || name.starts_with("statements_") || name.starts_with("answer_")
         });

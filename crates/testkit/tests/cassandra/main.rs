@@ -16,6 +16,7 @@ mod faults;
 mod growth;
 mod histories;
 mod losses;
+mod peers;
 mod random;
 mod retention;
 mod secure;

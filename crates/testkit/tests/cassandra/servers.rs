@@ -52,6 +52,14 @@ impl Three {
         }
     }
 
+    async fn explain_what_clients_see(&self) {
+        let front = Fronted::new(InTurn(self.servers.clone(), AtomicUsize::new(0)), self.servers[0].clone());
+        let plan = Clients { seed: 5, clients: 12, actions: 40, names: 8, moves: true, ask_again: true };
+        let events = history::run(Arc::new(front), plan).await;
+        assert_eq!(events.len(), 12 * 40);
+        self.is_whole().await;
+    }
+
     async fn is_whole(&self) {
         let audit = self.servers[1].audit().await.expect("audit");
         assert!(audit.findings.is_empty(), "{:?}", audit.findings);
@@ -83,11 +91,17 @@ async fn one_of_many_creators_on_three_servers_wins() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_changes_explain_what_clients_of_three_servers_see() {
     let Some(three) = Three::start().await else { return };
-    let front = Fronted::new(InTurn(three.servers.clone(), AtomicUsize::new(0)), three.servers[0].clone());
-    let plan = Clients { seed: 5, clients: 12, actions: 40, names: 8, moves: true, ask_again: true };
-    let events = history::run(Arc::new(front), plan).await;
-    assert_eq!(events.len(), 12 * 40);
-    three.is_whole().await;
+    three.explain_what_clients_see().await;
+}
+
+/// Goal: the same of servers that hand their requests to one of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_changes_explain_what_clients_of_servers_that_work_together_see() {
+    let Some(hosts) = ring() else { return };
+    let three = Three::of(CassandraFactory::together(hosts)).await;
+    three.explain_what_clients_see().await;
+    let figures = three.servers[2].status().await.expect("status").figures;
+    assert!(figures.iter().any(|(name, count)| name == "requests_handed_over" && *count > 0), "{figures:?}");
 }
 
 /// Goal (2017: caches were not told): what one server answered, every other server reads at once.

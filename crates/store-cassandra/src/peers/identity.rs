@@ -1,0 +1,183 @@
+//! Who a server is to the others: a number, a certificate it made itself, and a token. Each is in a table of the catalogue: who may read that may
+//! write the catalogue, so it is what servers trust each other by, and an operator has nothing to set up.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use exacat_model::{Error, ErrorKind, Result};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme, version::TLS13,
+};
+
+use crate::cluster::{Cluster, failed};
+use crate::limits::SERVER_LISTED_FOR;
+use crate::preparing::cql;
+use crate::tables::{Bound, big, blob, int, text};
+
+/// The name certificates are made out to; which one is right is known to the byte.
+pub(super) const NAME: &str = "exacat";
+
+pub(super) type Token = [u8; 32];
+
+/// This server, with its secrets.
+pub(super) struct Identity {
+    id: u64,
+    certificate: CertificateDer<'static>,
+    key: PrivatePkcs8KeyDer<'static>,
+    pub token: Token,
+}
+
+/// What is said of a server in the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Card {
+    pub id: u64,
+    pub address: SocketAddr,
+    pub certificate: Vec<u8>,
+    pub token: Token,
+}
+
+fn internal(what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Internal, format!("TLS between servers: {what}"))
+}
+
+/// A number for a server: who opened earlier has the smaller one.
+pub(super) fn new_id() -> Result<u64> {
+    let mut random = [0; 2];
+    getrandom::fill(&mut random).map_err(|error| failed("be asked: no randomness", error))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    Ok((now.as_millis() as u64) << 16 | u64::from(u16::from_be_bytes(random)))
+}
+
+impl Identity {
+    pub fn new(id: u64) -> Result<Self> {
+        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).map_err(internal)?;
+        let mut token = Token::default();
+        getrandom::fill(&mut token).map_err(|error| failed("be asked: no randomness", error))?;
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        Ok(Identity { id, certificate: made.cert.der().clone(), key, token })
+    }
+
+    /// How this server lets others in.
+    pub fn accepting(&self) -> Result<Arc<ServerConfig>> {
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(internal)?
+            .with_no_client_auth()
+            .with_single_cert(vec![self.certificate.clone()], PrivateKeyDer::Pkcs8(self.key.clone_key()))
+            .map_err(internal)?;
+        Ok(Arc::new(config))
+    }
+
+    /// What others are told, if they reach it there.
+    pub fn card(&self, address: SocketAddr) -> Card {
+        Card { id: self.id, address, certificate: self.certificate.to_vec(), token: self.token }
+    }
+}
+
+impl Card {
+    /// Puts it into the table, for a while.
+    pub async fn publish(&self, cluster: &Cluster) -> Result<()> {
+        let bound = Bound {
+            text: cql!(
+                "INSERT INTO servers (id, address, certificate, secret) VALUES (?, ?, ?, ?) USING TTL ?"
+            ),
+            values: vec![
+                big(self.id),
+                text(&self.address.to_string()),
+                blob(self.certificate.clone()),
+                blob(self.token.to_vec()),
+                int(u32::try_from(SERVER_LISTED_FOR.as_secs()).unwrap_or(u32::MAX)),
+            ],
+        };
+        cluster.write(&bound, moment()).await
+    }
+
+    /// Takes it out of the table.
+    pub async fn withdraw(&self, cluster: &Cluster) -> Result<()> {
+        let bound = Bound { text: cql!("DELETE FROM servers WHERE id = ?"), values: vec![big(self.id)] };
+        cluster.write(&bound, moment()).await
+    }
+
+    /// That of a server, if it serves.
+    pub async fn find(cluster: &Cluster, id: u64) -> Result<Option<Card>> {
+        let bound = Bound {
+            text: cql!("SELECT address, certificate, secret FROM servers WHERE id = ?"),
+            values: vec![big(id)],
+        };
+        let Some(mut row) = cluster.read_one(&bound, false).await? else { return Ok(None) };
+        let address = row.text()?;
+        let address =
+            address.parse().map_err(|_| failed("be read", format!("server {id} is at {address:?}")))?;
+        let certificate = row.blob()?;
+        let token = row.blob()?.try_into().map_err(|_| failed("be read", "a server's token"))?;
+        Ok(Some(Card { id, address, certificate, token }))
+    }
+
+    /// How that server is spoken to, and no other one.
+    pub fn asking(&self) -> Result<Arc<ClientConfig>> {
+        let provider = Arc::new(ring::default_provider());
+        let only = Only { certificate: self.certificate.clone(), provider: provider.clone() };
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(internal)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(only))
+            .with_no_client_auth();
+        Ok(Arc::new(config))
+    }
+}
+
+/// When a row of the table is written: only its server writes it.
+fn moment() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Believes this certificate, which is known to the byte, and no other.
+#[derive(Debug)]
+struct Only {
+    certificate: Vec<u8>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Only {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        if shown.as_ref() == self.certificate {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("servers speak TLS 1.3".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, shown, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,272 @@
+//! Of several servers that append, one does it for all: the others hand their requests to it.
+//!
+//! The log has one end, so servers that append at the same time only get in each other's way; and who does it all the time knows most of what is needed
+//! for it. So a server that sees in the log that one which was opened before it appends too hands its requests to that one, from then on. Nothing rests on this: an append
+//! holds or not by the log alone, and a request that was handed over and not answered is carried out here, under its operation id, which makes one of it if it was done
+//! there as well. Requests that were handed over are not handed on, and the one who is asked was always opened before: so they come to an end.
+
+mod identity;
+mod link;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Instant;
+
+use exacat_model::{Error, Result};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+
+use crate::cluster::{Cluster, failed};
+use crate::engine::Engine;
+use crate::intake::Intake;
+use crate::limits::{LEFT_FOR, LEFT_MAX, SERVER_LISTED_EVERY};
+use crate::settings::PeersAt;
+use identity::{Card, Identity};
+pub(crate) use link::Link;
+
+/// This server among the others.
+pub(crate) struct Peers {
+    /// Its number, which each of its groups in the log has.
+    pub id: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Does it serve others, and ask them?
+    is_on: bool,
+    /// The one who is asked.
+    link: Option<Arc<Link>>,
+    /// One that was seen to append and could be asked; and one that is being asked to let this one in.
+    seen: Option<u64>,
+    meeting: Option<u64>,
+    /// Those that did not let this one in, or did not answer.
+    left: Vec<(u64, Instant)>,
+}
+
+impl Peers {
+    pub fn new() -> Result<Self> {
+        Ok(Peers { id: identity::new_id()?, state: Mutex::default() })
+    }
+
+    /// A group of this server is in the log.
+    pub fn saw(&self, id: u64) {
+        let mut state = self.state.lock();
+        let wanted = state.link.as_ref().map_or(self.id, |link| link.id);
+        if state.is_on && id < wanted && state.meeting.is_none() {
+            state.seen = Some(state.seen.map_or(id, |seen| seen.min(id)));
+        }
+    }
+
+    /// Who should be asked to let this one in now; whoever calls this does it, and says with [`Self::met`] what came of it.
+    pub fn to_meet(&self, now: Instant) -> Option<u64> {
+        let mut state = self.state.lock();
+        let seen = state.seen.take()?;
+        state.left.retain(|(_, until)| *until > now);
+        if state.left.iter().any(|(id, _)| *id == seen) {
+            return None;
+        }
+        state.meeting = Some(seen);
+        Some(seen)
+    }
+
+    /// What came of asking it.
+    fn met(&self, id: u64, link: Result<Option<Link>>) {
+        let mut state = self.state.lock();
+        state.meeting = None;
+        match link {
+            Ok(Some(link)) => {
+                tracing::info!(id, "another server appends: it is handed the requests of this one");
+                state.link = Some(Arc::new(link));
+            }
+            Ok(None) => state.leave(id),
+            Err(error) => {
+                tracing::warn!(id, %error, "another server appends, and could not be reached: this one appends too");
+                state.leave(id);
+            }
+        }
+    }
+
+    /// Who carries out requests for this server.
+    pub fn link(&self) -> Option<Arc<Link>> {
+        self.state.lock().link.clone()
+    }
+
+    /// It does not answer.
+    pub fn leave(&self, link: &Link) {
+        let mut state = self.state.lock();
+        if state.link.as_ref().is_some_and(|now| now.id == link.id) {
+            tracing::warn!(id = link.id, "the server that appends does not answer: this one does it itself");
+            state.link = None;
+            state.leave(link.id);
+        }
+    }
+
+    /// Asks a server to let this one in.
+    pub async fn meet(&self, cluster: &Cluster, id: u64) {
+        let link = async {
+            match Card::find(cluster, id).await? {
+                Some(card) => Link::open(&card).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        self.met(id, link.await);
+    }
+}
+
+/// Serves other servers, and asks them, from now on.
+pub(crate) async fn begin(engine: &Arc<Engine>, intake: &Intake) -> Result<Option<Serving>> {
+    let settings = engine.settings();
+    let listener = match &settings.peers {
+        PeersAt::Nowhere => return Ok(None),
+        PeersAt::Anywhere => TcpListener::bind((towards(&settings.hosts).await?, 0)).await,
+        PeersAt::Here(address) => TcpListener::bind(address).await,
+    };
+    let listener = listener.map_err(|error| {
+        Error::invalid(format!("other servers cannot be let in ({}): {error}", settings.peers))
+    })?;
+    let address = listener.local_addr().map_err(|error| failed("be shared with other servers", error))?;
+    let identity = Identity::new(engine.peers.id)?;
+    let card = identity.card(address);
+    card.publish(&engine.cluster).await?;
+    engine.peers.state.lock().is_on = true;
+    let taking = link::take_in(listener, identity.accepting()?, identity.token, intake.clone());
+    let (engine, listed) = (engine.clone(), card.clone());
+    let task = tokio::spawn(async move {
+        tokio::select! {
+            () = taking => {}
+            () = stay_listed(&listed, &engine.cluster) => {}
+        }
+    });
+    Ok(Some(Serving { card, task: task.abort_handle() }))
+}
+
+impl State {
+    fn leave(&mut self, id: u64) {
+        if self.left.len() >= LEFT_MAX {
+            self.left.remove(0);
+        }
+        self.left.push((id, Instant::now() + LEFT_FOR));
+    }
+}
+
+/// The own address that the cluster's nodes see.
+async fn towards(hosts: &[String]) -> Result<std::net::IpAddr> {
+    let mut why = "no host is named".to_owned();
+    for host in hosts {
+        let nodes = match tokio::net::lookup_host(host).await {
+            Ok(nodes) => nodes,
+            Err(error) => {
+                why = error.to_string();
+                continue;
+            }
+        };
+        for node in nodes {
+            // Nothing is sent: it is asked which way it would go.
+            let own = |any: &str| -> std::io::Result<SocketAddr> {
+                let socket = UdpSocket::bind(any)?;
+                socket.connect(node)?;
+                socket.local_addr()
+            };
+            match own(if node.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }) {
+                Ok(own) => return Ok(own.ip()),
+                Err(error) => why = error.to_string(),
+            }
+        }
+    }
+    Err(failed("be reached", why))
+}
+
+/// Says again and again that a server is there.
+async fn stay_listed(card: &Card, cluster: &Cluster) {
+    loop {
+        tokio::time::sleep(SERVER_LISTED_EVERY).await;
+        if let Err(error) = card.publish(cluster).await {
+            tracing::warn!(%error, "other servers could not be told that this one is there");
+        }
+    }
+}
+
+/// A server that others may ask.
+pub(crate) struct Serving {
+    card: Card,
+    task: tokio::task::AbortHandle,
+}
+
+impl Serving {
+    /// Lets nobody in any more. Who is in finds out.
+    pub async fn end(&self, engine: &Engine) {
+        self.task.abort();
+        if let Err(error) = self.card.withdraw(&engine.cluster).await {
+            tracing::debug!(%error, "other servers could not be told that this one is gone: they find out");
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn peers(id: u64) -> Peers {
+        Peers { id, state: Mutex::new(State { is_on: true, ..State::default() }) }
+    }
+
+    /// Goal: only who was opened before is asked, the first of those, one at a time, and not again at once if that failed.
+    #[test]
+    fn who_was_opened_first_is_asked() {
+        let peers = peers(50);
+        let now = Instant::now();
+        peers.saw(50);
+        peers.saw(70);
+        assert_eq!(peers.to_meet(now), None, "itself, and one that will ask this one");
+        peers.saw(20);
+        peers.saw(10);
+        peers.saw(30);
+        assert_eq!(peers.to_meet(now), Some(10));
+        peers.saw(5);
+        assert_eq!(peers.to_meet(now), None, "one is being asked");
+        peers.met(10, Err(failed("be reached", "no")));
+        peers.saw(10);
+        assert_eq!(peers.to_meet(now), None, "it did not answer");
+        peers.saw(20);
+        assert_eq!(peers.to_meet(now), Some(20));
+        peers.met(20, Ok(None));
+        peers.saw(10);
+        assert_eq!(peers.to_meet(now + LEFT_FOR + LEFT_FOR), Some(10), "later it is");
+        for id in 0..2 * LEFT_MAX as u64 {
+            peers.met(id, Ok(None));
+        }
+        assert_eq!(peers.state.lock().left.len(), LEFT_MAX);
+    }
+
+    #[test]
+    fn who_has_nothing_to_do_with_others_asks_nobody() {
+        let peers = peers(50);
+        peers.state.lock().is_on = false;
+        peers.saw(10);
+        assert_eq!(peers.to_meet(Instant::now()), None);
+    }
+
+    #[tokio::test]
+    async fn the_own_address_is_found() {
+        let own = towards(&["127.0.0.1:9042".to_owned()]).await.unwrap();
+        assert!(own.is_loopback());
+        assert!(towards(&["no-such-host.invalid:1".to_owned()]).await.is_err());
+        assert!(towards(&[]).await.is_err());
+    }
+
+    #[test]
+    fn who_opens_later_has_the_larger_number() {
+        let first = identity::new_id().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let second = identity::new_id().unwrap();
+        assert!(first < second && i64::try_from(second).is_ok());
+    }
+}

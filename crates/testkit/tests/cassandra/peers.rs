@@ -1,0 +1,95 @@
+//! Servers that hand their requests to one of them: that they do, and that one that is gone is not missed. What clients of all of them see
+//! is in `servers`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use exacat_model::UserId;
+use exacat_store::{Store, WalkEnd};
+use exacat_store_cassandra::CassandraStore;
+use exacat_testkit::TestClock;
+use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
+use exacat_testkit::random::{outcome_name, request};
+use exacat_testkit::scene::{create, lfn, new_directory, top};
+
+/// What must come comes by then.
+const LIMIT: Duration = Duration::from_secs(60);
+
+async fn figure(store: &CassandraStore, name: &str) -> u64 {
+    let figures = store.status().await.expect("status").figures;
+    let found = figures.iter().find(|(figure, _)| figure == name);
+    found.map(|(_, value)| *value).unwrap_or_else(|| panic!("no figure {name}"))
+}
+
+/// Makes directories at a server, one after the other, until told to end; each answer is looked at. How many there are now.
+async fn make(store: Arc<CassandraStore>, operations: u64, until: &AtomicU64) -> u64 {
+    let mut number = 0;
+    while until.load(SeqCst) == 0 {
+        let name = format!("d{operations}-{number}");
+        let operation = operations << 32 | number;
+        let made =
+            store.apply(request(operation, UserId::ADMIN, vec![create(new_directory(top(&name)))])).await;
+        let made = made.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(outcome_name(&made[0]), "Applied", "{name}");
+        number += 1;
+    }
+    number
+}
+
+async fn all_there(store: &CassandraStore, operations: u64, count: u64) {
+    for number in 0..count {
+        let walk = store.walk(&[lfn(&format!("/d{operations}-{number}"))]).await.expect("walk").remove(0);
+        assert!(matches!(walk.end, WalkEnd::Found(_)), "{operations}-{number}");
+    }
+}
+
+/// Goal: of servers that write at the same time the ones opened later hand their requests to the first; when that ends the next one does it all; no
+/// client notices.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_writes_for_all() {
+    let Some(factory) = ring().map(CassandraFactory::together) else { return };
+    let mut catalogue = Servers::start(&factory, &TestClock::new()).await;
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(catalogue.one_more().await);
+    }
+    let ends: Vec<Arc<AtomicU64>> = (0..3).map(|_| Arc::default()).collect();
+    let tasks: Vec<_> = (0..3u64)
+        .map(|server| {
+            let (store, end) = (servers[server as usize].clone(), ends[server as usize].clone());
+            tokio::spawn(async move { make(store, server, &end).await })
+        })
+        .collect();
+    let begun = Instant::now();
+    while figure(&servers[1], "requests_handed_over").await < 20
+        || figure(&servers[2], "requests_handed_over").await < 20
+    {
+        assert!(begun.elapsed() < LIMIT, "they go on to write each for itself");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(figure(&servers[0], "requests_handed_over").await, 0);
+    assert!(figure(&servers[0], "requests_taken_over").await >= 40);
+    // The first has nothing to do any more, and ends: with requests of the others in it.
+    ends[0].store(1, SeqCst);
+    let mut tasks = tasks.into_iter();
+    let made = tasks.next().expect("a task").await.expect("the first client");
+    servers[0].close().await.expect("closed");
+    let before = figure(&servers[1], "changes").await;
+    let taken = figure(&servers[1], "requests_taken_over").await;
+    let begun = Instant::now();
+    while figure(&servers[1], "changes").await < before + 20
+        || figure(&servers[1], "requests_taken_over").await < taken + 20
+    {
+        assert!(begun.elapsed() < LIMIT, "the second does not write for the third");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    ends.iter().for_each(|end| end.store(1, SeqCst));
+    all_there(&servers[2], 0, made).await;
+    for (server, task) in (1..).zip(tasks) {
+        let made = task.await.expect("a client");
+        all_there(&servers[1], server, made).await;
+    }
+    let audit = servers[2].audit().await.expect("audit");
+    assert!(audit.findings.is_empty(), "{:?}", audit.findings);
+}
