@@ -64,6 +64,8 @@ pub(crate) struct Engine {
     /// Looks for relaxed answers: one at a time of each level.
     glancing: [tokio::sync::Mutex<()>; 2],
     pub moved: Notify,
+    /// Told that this server carries out requests itself.
+    decides: Notify,
     turns: Turns,
     pub peers: Peers,
     settings: CassandraSettings,
@@ -94,6 +96,7 @@ impl Engine {
         let end = log::position(&cluster, last, true).await?;
         let first =
             crate::reads::stretch_of(&stretches, settled).and_then(|place| stretches.get(place)).copied();
+        let peers = Peers::new(clock.now())?;
         let engine = Engine {
             cluster,
             clock,
@@ -104,8 +107,9 @@ impl Engine {
             freshness: Freshness::new(settings.stale_max),
             glancing: Default::default(),
             moved: Notify::new(),
+            decides: Notify::new(),
             turns: Turns::default(),
-            peers: Peers::new()?,
+            peers,
             settings: settings.clone(),
             records_seen: AtomicU64::new(0),
             closed: Mutex::new(None),
@@ -385,6 +389,8 @@ impl Engine {
             if waiting.is_empty() {
                 continue;
             }
+            // Kept for who comes to wait for it.
+            self.decides.notify_one();
             self.give_way().await;
             take_waiting(&mut requests, &mut waiting);
             if let Some(why) = self.closed() {
@@ -620,6 +626,12 @@ impl Engine {
         self.cluster.figures.settled();
         log::settled(&self.cluster, stretch, frozen.up_to).await?;
         Ok(frozen.up_to)
+    }
+
+    /// Fills the filter once this server carries out requests itself: one whose requests are carried out by another server has no use for it.
+    pub async fn fill_filter_when_needed(self: Arc<Self>) {
+        self.decides.notified().await;
+        self.fill_filter().await;
     }
 
     /// What the filter needs to know: every key of the tables. Does nothing if there are too many for it.

@@ -37,7 +37,8 @@ pub struct CassandraStore {
     /// None if it has nothing to do with other servers.
     serving: Option<Arc<Serving>>,
     running: Arc<Mutex<Option<tokio::task::JoinHandle<()>>>>,
-    filling: tokio::task::AbortHandle,
+    /// What is done in the background to be faster later.
+    preparing: tokio::task::AbortHandle,
     /// Of what it reads.
     level: Consistency,
 }
@@ -61,9 +62,9 @@ impl CassandraStore {
         let running = tokio::spawn(engine.clone().run(queue, again));
         let serving = peers::begin(&engine, &intake).await?.map(Arc::new);
         let opened = engine.clone();
-        let filling = tokio::spawn(async move {
+        let preparing = tokio::spawn(async move {
             preparing::prepare_all(&opened.cluster).await;
-            opened.fill_filter().await;
+            opened.fill_filter_when_needed().await;
         })
         .abort_handle();
         Ok(Arc::new(CassandraStore {
@@ -71,7 +72,7 @@ impl CassandraStore {
             intake,
             serving,
             running: Arc::new(Mutex::new(Some(running))),
-            filling,
+            preparing,
             level: Consistency::Latest,
         }))
     }
@@ -386,7 +387,7 @@ impl Store for CassandraStore {
             intake: self.intake.clone(),
             serving: self.serving.clone(),
             running: self.running.clone(),
-            filling: self.filling.clone(),
+            preparing: self.preparing.clone(),
             level,
         }))
     }
@@ -401,7 +402,7 @@ impl Store for CassandraStore {
         if let Some(serving) = &self.serving {
             serving.end(&self.engine).await;
         }
-        self.filling.abort();
+        self.preparing.abort();
         let running = self.running.lock().take();
         if let Some(running) = running {
             running.await.map_err(|error| {

@@ -3,9 +3,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use exacat_model::{Error, ErrorKind, Result};
+use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
@@ -15,11 +14,15 @@ use rustls::{
 
 use crate::cluster::{Cluster, failed};
 use crate::limits::SERVER_LISTED_FOR;
+use crate::log::FOREVER;
 use crate::preparing::cql;
 use crate::tables::{Bound, big, blob, int, text};
 
 /// The name certificates are made out to; which one is right is known to the byte.
 pub(super) const NAME: &str = "exacat";
+
+/// Bits of a server's number that are not its time.
+const RANDOM_BITS: u32 = 21;
 
 pub(super) type Token = [u8; 32];
 
@@ -44,12 +47,13 @@ fn internal(what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Internal, format!("TLS between servers: {what}"))
 }
 
-/// A number for a server: who opened earlier has the smaller one.
-pub(super) fn new_id() -> Result<u64> {
-    let mut random = [0; 2];
+/// A number for a server that is opened now: who opened earlier has the smaller one.
+pub(super) fn new_id(now: TimeMs) -> Result<u64> {
+    let mut random = [0; 4];
     getrandom::fill(&mut random).map_err(|error| failed("be asked: no randomness", error))?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    Ok((now.as_millis() as u64) << 16 | u64::from(u16::from_be_bytes(random)))
+    // Until the year 2109; then whose number is smaller says nothing, and one is still.
+    let time = now.0 & (u64::MAX >> (RANDOM_BITS + 1));
+    Ok(time << RANDOM_BITS | u64::from(u32::from_be_bytes(random) >> (32 - RANDOM_BITS)))
 }
 
 impl Identity {
@@ -79,8 +83,8 @@ impl Identity {
 }
 
 impl Card {
-    /// Puts it into the table, for a while.
-    pub async fn publish(&self, cluster: &Cluster) -> Result<()> {
+    /// Puts it into the table, for a while. Only its server writes its row: so the writes are numbered.
+    pub async fn publish(&self, cluster: &Cluster, number: i64) -> Result<()> {
         let bound = Bound {
             text: cql!(
                 "INSERT INTO servers (id, address, certificate, secret) VALUES (?, ?, ?, ?) USING TTL ?"
@@ -93,13 +97,13 @@ impl Card {
                 int(u32::try_from(SERVER_LISTED_FOR.as_secs()).unwrap_or(u32::MAX)),
             ],
         };
-        cluster.write(&bound, moment()).await
+        cluster.write(&bound, number).await
     }
 
-    /// Takes it out of the table.
+    /// Takes it out of the table, after which it is not put there again.
     pub async fn withdraw(&self, cluster: &Cluster) -> Result<()> {
         let bound = Bound { text: cql!("DELETE FROM servers WHERE id = ?"), values: vec![big(self.id)] };
-        cluster.write(&bound, moment()).await
+        cluster.write(&bound, FOREVER).await
     }
 
     /// That of a server, if it serves.
@@ -129,12 +133,6 @@ impl Card {
             .with_no_client_auth();
         Ok(Arc::new(config))
     }
-}
-
-/// When a row of the table is written: only its server writes it.
-fn moment() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Believes this certificate, which is known to the byte, and no other.

@@ -12,7 +12,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Instant;
 
-use exacat_model::{Error, Result};
+use exacat_model::{Error, Result, TimeMs};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
@@ -45,8 +45,8 @@ struct State {
 }
 
 impl Peers {
-    pub fn new() -> Result<Self> {
-        Ok(Peers { id: identity::new_id()?, state: Mutex::default() })
+    pub fn new(now: TimeMs) -> Result<Self> {
+        Ok(Peers { id: identity::new_id(now)?, state: Mutex::default() })
     }
 
     /// A group of this server is in the log.
@@ -128,7 +128,7 @@ pub(crate) async fn begin(engine: &Arc<Engine>, intake: &Intake) -> Result<Optio
     let address = listener.local_addr().map_err(|error| failed("be shared with other servers", error))?;
     let identity = Identity::new(engine.peers.id)?;
     let card = identity.card(address);
-    card.publish(&engine.cluster).await?;
+    card.publish(&engine.cluster, 0).await?;
     engine.peers.state.lock().is_on = true;
     let taking = link::take_in(listener, identity.accepting()?, identity.token, intake.clone());
     let (engine, listed) = (engine.clone(), card.clone());
@@ -179,9 +179,9 @@ async fn towards(hosts: &[String]) -> Result<std::net::IpAddr> {
 
 /// Says again and again that a server is there.
 async fn stay_listed(card: &Card, cluster: &Cluster) {
-    loop {
+    for number in 1.. {
         tokio::time::sleep(SERVER_LISTED_EVERY).await;
-        if let Err(error) = card.publish(cluster).await {
+        if let Err(error) = card.publish(cluster, number).await {
             tracing::warn!(%error, "other servers could not be told that this one is there");
         }
     }
@@ -264,9 +264,9 @@ mod tests {
 
     #[test]
     fn who_opens_later_has_the_larger_number() {
-        let first = identity::new_id().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        let second = identity::new_id().unwrap();
-        assert!(first < second && i64::try_from(second).is_ok());
+        let now = 1_800_000_000_000;
+        let id = |now| identity::new_id(TimeMs(now)).unwrap();
+        assert!(id(now) < id(now + 1));
+        assert!([0, now, u64::MAX].iter().all(|now| i64::try_from(id(*now)).is_ok()));
     }
 }

@@ -49,9 +49,11 @@ async fn all_there(store: &CassandraStore, operations: u64, count: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_writes_for_all() {
     let Some(factory) = ring().map(CassandraFactory::together) else { return };
-    let mut catalogue = Servers::start(&factory, &TestClock::new()).await;
+    let clock = TestClock::new();
+    let mut catalogue = Servers::start(&factory, &clock).await;
     let mut servers = Vec::new();
     for _ in 0..3 {
+        clock.turn(1);
         servers.push(catalogue.one_more().await);
     }
     let ends: Vec<Arc<AtomicU64>> = (0..3).map(|_| Arc::default()).collect();
