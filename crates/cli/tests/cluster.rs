@@ -12,7 +12,7 @@
 mod service;
 
 use serde_json::Value;
-use service::{Ran, Service, exacat};
+use service::{Ran, Service, exacat, signal};
 
 fn ran(args: &[&str]) -> Ran {
     let mut command = exacat();
@@ -123,6 +123,52 @@ fn two_servers_are_one_catalogue() {
     let mut other = exacat();
     other.args(["serve", "--listen", "none", "--store", &address, "--data"]).arg(&data);
     assert!(Ran::of(other, b"").err.contains("this directory is of catalogue"));
+}
+
+/// Goal: of two servers the later one hands changes to the earlier one; while that is stuck it makes them itself, each once; and what the stuck one still has
+/// does nothing once it goes on.
+#[test]
+fn a_server_that_is_stuck_is_not_waited_for() {
+    let Some((address, replication)) = keyspace("exacat_stuck") else { return };
+    ran(&["schema", "create", &address, "--replication", &replication]).ok();
+    let one = Service::start_with(&["--store", &address]);
+    let two = Service::start_with(&["--store", &address, "--peers", "auto"]);
+    one.ok("mkdir /a");
+    let mut number = 0;
+    let mut make = |server: &Service| {
+        number += 1;
+        server.ok(&format!("register /a/f{number} --size 1"));
+        number
+    };
+    // The first it makes itself, and sees whom it might ask; that one has let it in by some later one.
+    let handed_over = |server: &Service| figure(&server.json("status"), "requests_handed_over");
+    for _ in 0..50 {
+        make(&two);
+        make(&one);
+        if handed_over(&two) > 0 {
+            break;
+        }
+    }
+    assert!(handed_over(&two) > 0 && handed_over(&one) == 0);
+    signal(one.pid(), "STOP");
+    for _ in 0..3 {
+        make(&two);
+    }
+    signal(one.pid(), "CONT");
+    for _ in 0..3 {
+        make(&two);
+        make(&one);
+    }
+    let made = make(&two);
+    for server in [&one, &two] {
+        assert_eq!(server.ok("ls /a").lines().count(), made);
+    }
+    assert_eq!(two.json1("du /a")["usage"]["files"], made);
+    let checked = one.json1("fsck");
+    assert_eq!(checked["findings_total"], 0, "{checked}");
+    let apart =
+        ["serve", "--listen", "none", "--peers", "0.0.0.0:4100", "--store", &address, "--data", "/nowhere"];
+    assert!(ran(&apart).err.contains("servers reach each other"));
 }
 
 /// Goal: a catalogue comes whole from one machine to a cluster and back: digest, trash, history, accounts, and tokens that go on to be good.
