@@ -69,6 +69,8 @@ pub(crate) struct Engine {
     turns: Turns,
     pub peers: Peers,
     settings: CassandraSettings,
+    /// The newest change that another server made for a client of this one, and this one told it.
+    answered: AtomicU64,
     /// Groups so far that changed records.
     records_seen: AtomicU64,
     closed: Mutex<Option<String>>,
@@ -111,6 +113,7 @@ impl Engine {
             turns: Turns::default(),
             peers,
             settings: settings.clone(),
+            answered: AtomicU64::new(0),
             records_seen: AtomicU64::new(0),
             closed: Mutex::new(None),
         };
@@ -121,6 +124,11 @@ impl Engine {
 
     pub fn settings(&self) -> &CassandraSettings {
         &self.settings
+    }
+
+    /// The stretch of the log that the next change goes into, as far as is known.
+    pub fn stretch(&self) -> u64 {
+        self.position.lock().stretch
     }
 
     /// Why nothing more is done, if that is so.
@@ -180,6 +188,10 @@ impl Engine {
         self.freshness.asked(level);
         let glancing = match level {
             Consistency::Latest => return Ok(false),
+            // What this server answered it sees, whichever server did it.
+            _ if self.known(Known::head).0 < self.answered.load(SeqCst) => {
+                return self.check().await.map(|()| true);
+            }
             _ if self.freshness.is_fresh(level, Instant::now()) => {
                 self.freshness.answered_without_look();
                 return Ok(true);
@@ -434,11 +446,7 @@ impl Engine {
             Some(Ok(outcomes)) => {
                 self.cluster.figures.handed_over();
                 let newest = outcomes.iter().filter_map(revision_of).max();
-                if newest.is_some_and(|newest| newest > self.known(Known::head))
-                    && let Err(error) = self.check().await
-                {
-                    tracing::debug!(%error, "what another server did could not be read yet");
-                }
+                self.answered.fetch_max(newest.map_or(0, |newest| newest.0), SeqCst);
                 let _ = one.answer.send(Ok(outcomes));
             }
             Some(Err(error @ ApplyError::TooLarge(_))) => {

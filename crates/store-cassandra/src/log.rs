@@ -320,7 +320,7 @@ impl Groups {
 fn group_of(mut row: Columns) -> Result<Option<Group>> {
     let Some(last) = row.maybe_big()? else { return Ok(None) };
     let first = Revision(row.big()?);
-    let by = row.blob()?.first_chunk().copied().map_or(0, u64::from_be_bytes);
+    let by = server_of(&row.blob()?).unwrap_or(0);
     let bytes = unpacked(&row.blob()?)?;
     let images = Vec::<Image>::from_bytes(&bytes).map_err(corrupt)?;
     Ok(Some(Group { first, last: Revision(last), by, images, bytes: bytes.len() }))
@@ -354,6 +354,21 @@ pub(crate) async fn changes(
         }
     }
     Ok(found)
+}
+
+/// The server that put the last group into a stretch; none if it has none.
+pub(crate) async fn last_by(cluster: &Cluster, stretch: u64) -> Result<Option<u64>> {
+    let bound = Bound {
+        text: cql!("SELECT append FROM log WHERE stretch = ? ORDER BY last DESC LIMIT 1"),
+        values: vec![big(stretch)],
+    };
+    let found = cluster.read_one(&bound, false).await?;
+    found.map(|mut row| Ok(server_of(&row.blob()?))).transpose().map(Option::flatten)
+}
+
+/// The server that a group's id begins with.
+fn server_of(id: &[u8]) -> Option<u64> {
+    id.first_chunk().copied().map(u64::from_be_bytes)
 }
 
 /// When the last change of a stretch was made; none if it has none.

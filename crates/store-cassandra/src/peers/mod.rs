@@ -20,6 +20,7 @@ use crate::cluster::{Cluster, failed};
 use crate::engine::Engine;
 use crate::intake::Intake;
 use crate::limits::{LEFT_FOR, LEFT_MAX, SERVER_LISTED_EVERY};
+use crate::log;
 use crate::settings::PeersAt;
 use identity::{Card, Identity};
 pub(crate) use link::Link;
@@ -132,10 +133,14 @@ pub(crate) async fn begin(engine: &Arc<Engine>, intake: &Intake) -> Result<Optio
     engine.peers.state.lock().is_on = true;
     let taking = link::take_in(listener, identity.accepting()?, identity.token, intake.clone());
     let (engine, listed) = (engine.clone(), card.clone());
+    let joining = async move {
+        meet_who_appends(&engine).await;
+        stay_listed(&listed, &engine.cluster).await;
+    };
     let task = tokio::spawn(async move {
         tokio::select! {
             () = taking => {}
-            () = stay_listed(&listed, &engine.cluster) => {}
+            () = joining => {}
         }
     });
     Ok(Some(Serving { card, task: task.abort_handle() }))
@@ -175,6 +180,17 @@ async fn towards(hosts: &[String]) -> Result<std::net::IpAddr> {
         }
     }
     Err(failed("be reached", why))
+}
+
+/// Whoever appended last probably goes on to: it is asked before there is anything to hand over.
+async fn meet_who_appends(engine: &Engine) {
+    match log::last_by(&engine.cluster, engine.stretch()).await {
+        Ok(last) => last.into_iter().for_each(|id| engine.peers.saw(id)),
+        Err(error) => tracing::debug!(%error, "who appended last could not be read"),
+    }
+    if let Some(id) = engine.peers.to_meet(Instant::now()) {
+        engine.peers.meet(&engine.cluster, id).await;
+    }
 }
 
 /// Says again and again that a server is there.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use exacat_model::UserId;
+use exacat_model::{Consistency, UserId};
 use exacat_store::{Store, WalkEnd};
 use exacat_store_cassandra::CassandraStore;
 use exacat_testkit::TestClock;
@@ -24,6 +24,8 @@ async fn figure(store: &CassandraStore, name: &str) -> u64 {
 
 /// Makes directories at a server, one after the other, until told to end; each answer is looked at. How many there are now.
 async fn make(store: Arc<CassandraStore>, operations: u64, until: &AtomicU64) -> u64 {
+    // The weakest level there is: what a server answered it sees, whichever server did it.
+    let weakest = store.relaxed(Consistency::One).expect("this store has levels");
     let mut number = 0;
     while until.load(SeqCst) == 0 {
         let name = format!("d{operations}-{number}");
@@ -32,6 +34,8 @@ async fn make(store: Arc<CassandraStore>, operations: u64, until: &AtomicU64) ->
             store.apply(request(operation, UserId::ADMIN, vec![create(new_directory(top(&name)))])).await;
         let made = made.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(outcome_name(&made[0]), "Applied", "{name}");
+        let walk = weakest.walk(&[lfn(&format!("/{name}"))]).await.expect("walk").remove(0);
+        assert!(matches!(walk.end, WalkEnd::Found(_)), "{name} was answered, and is not seen");
         number += 1;
     }
     number
