@@ -6,6 +6,7 @@ use exacat_store::{ApplyError, Request};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use crate::cluster::Cluster;
 use crate::deciding::{Answer, Origin, Waiting};
 use crate::engine::Engine;
 use crate::limits::{QUEUE_BYTES_MAX, QUEUE_REQUESTS_MAX};
@@ -62,6 +63,10 @@ impl Intake {
         let waiting = Waiting { request, outcomes: Vec::new(), answer, origin, _room: room };
         queue.send(waiting).await.map_err(|_| closed())?;
         Ok(answered)
+    }
+
+    pub fn cluster(&self) -> &Cluster {
+        &self.engine.cluster
     }
 
     /// Takes nothing any more.

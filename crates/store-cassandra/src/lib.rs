@@ -8,7 +8,9 @@
 //! who knows what came after that, and reads the tables, knows everything.
 //!
 //! ```text
-//!   store ─► engine ─► deciding ─► rules, over working (rows known, rows needed) ─► derive
+//!   store ─► intake ─► engine ─► peers: another server that decides for all, if there is one
+//!                        │
+//!              ┌─────────┴► deciding ─► rules, over working (rows known, rows needed) ─► derive
 //!              │  │
 //!              │  └──► log: append if the head is what it was ──► settler ─► settle: the tables
 //!              └──► known ◄── log: what others appended; slices and tables: what was fetched

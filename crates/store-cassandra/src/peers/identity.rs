@@ -1,5 +1,5 @@
-//! Who a server is to the others: a number, a certificate it made itself, and a token. Each is in a table of the catalogue: who may read that may
-//! write the catalogue, so it is what servers trust each other by, and an operator has nothing to set up.
+//! Who a server is to the others: a number, and a certificate that it made itself, of which it alone has the key. Both are in a table of the catalogue: who may
+//! write that may write the catalogue, so it is what servers trust each other by, and an operator has nothing to set up.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,8 +8,10 @@ use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme, version::TLS13,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    version::TLS13,
 };
 
 use crate::cluster::{Cluster, failed};
@@ -18,20 +20,17 @@ use crate::log::FOREVER;
 use crate::preparing::cql;
 use crate::tables::{Bound, big, blob, int, text};
 
-/// The name certificates are made out to; which one is right is known to the byte.
+/// The name certificates are made out to, all of them; which one is right is known to the byte.
 pub(super) const NAME: &str = "exacat";
 
 /// Bits of a server's number that are not its time.
 const RANDOM_BITS: u32 = 21;
 
-pub(super) type Token = [u8; 32];
-
-/// This server, with its secrets.
+/// This server, with its key.
 pub(super) struct Identity {
-    id: u64,
+    pub id: u64,
     certificate: CertificateDer<'static>,
     key: PrivatePkcs8KeyDer<'static>,
-    pub token: Token,
 }
 
 /// What is said of a server in the table.
@@ -40,7 +39,6 @@ pub(super) struct Card {
     pub id: u64,
     pub address: SocketAddr,
     pub certificate: Vec<u8>,
-    pub token: Token,
 }
 
 fn internal(what: impl std::fmt::Display) -> Error {
@@ -59,26 +57,43 @@ pub(super) fn new_id(now: TimeMs) -> Result<u64> {
 impl Identity {
     pub fn new(id: u64) -> Result<Self> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).map_err(internal)?;
-        let mut token = Token::default();
-        getrandom::fill(&mut token).map_err(|error| failed("be asked: no randomness", error))?;
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        Ok(Identity { id, certificate: made.cert.der().clone(), key, token })
+        Ok(Identity { id, certificate: made.cert.der().clone(), key })
     }
 
     /// How this server lets others in.
     pub fn accepting(&self) -> Result<Arc<ServerConfig>> {
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let provider = Arc::new(ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&TLS13])
             .map_err(internal)?
-            .with_no_client_auth()
-            .with_single_cert(vec![self.certificate.clone()], PrivateKeyDer::Pkcs8(self.key.clone_key()))
+            .with_client_cert_verifier(Arc::new(Any(provider)))
+            .with_single_cert(vec![self.certificate.clone()], self.key())
             .map_err(internal)?;
         Ok(Arc::new(config))
     }
 
+    /// How this server asks that one, and no other.
+    pub fn asking(&self, card: &Card) -> Result<Arc<ClientConfig>> {
+        let provider = Arc::new(ring::default_provider());
+        let only = Only { certificate: card.certificate.clone(), provider: provider.clone() };
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(internal)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(only))
+            .with_client_auth_cert(vec![self.certificate.clone()], self.key())
+            .map_err(internal)?;
+        Ok(Arc::new(config))
+    }
+
+    fn key(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(self.key.clone_key())
+    }
+
     /// What others are told, if they reach it there.
     pub fn card(&self, address: SocketAddr) -> Card {
-        Card { id: self.id, address, certificate: self.certificate.to_vec(), token: self.token }
+        Card { id: self.id, address, certificate: self.certificate.to_vec() }
     }
 }
 
@@ -86,14 +101,11 @@ impl Card {
     /// Puts it into the table, for a while. Only its server writes its row: so the writes are numbered.
     pub async fn publish(&self, cluster: &Cluster, number: i64) -> Result<()> {
         let bound = Bound {
-            text: cql!(
-                "INSERT INTO servers (id, address, certificate, secret) VALUES (?, ?, ?, ?) USING TTL ?"
-            ),
+            text: cql!("INSERT INTO servers (id, address, certificate) VALUES (?, ?, ?) USING TTL ?"),
             values: vec![
                 big(self.id),
                 text(&self.address.to_string()),
                 blob(self.certificate.clone()),
-                blob(self.token.to_vec()),
                 int(u32::try_from(SERVER_LISTED_FOR.as_secs()).unwrap_or(u32::MAX)),
             ],
         };
@@ -109,7 +121,7 @@ impl Card {
     /// That of a server, if it serves.
     pub async fn find(cluster: &Cluster, id: u64) -> Result<Option<Card>> {
         let bound = Bound {
-            text: cql!("SELECT address, certificate, secret FROM servers WHERE id = ?"),
+            text: cql!("SELECT address, certificate FROM servers WHERE id = ?"),
             values: vec![big(id)],
         };
         let Some(mut row) = cluster.read_one(&bound, false).await? else { return Ok(None) };
@@ -117,21 +129,7 @@ impl Card {
         let address =
             address.parse().map_err(|_| failed("be read", format!("server {id} is at {address:?}")))?;
         let certificate = row.blob()?;
-        let token = row.blob()?.try_into().map_err(|_| failed("be read", "a server's token"))?;
-        Ok(Some(Card { id, address, certificate, token }))
-    }
-
-    /// How that server is spoken to, and no other one.
-    pub fn asking(&self) -> Result<Arc<ClientConfig>> {
-        let provider = Arc::new(ring::default_provider());
-        let only = Only { certificate: self.certificate.clone(), provider: provider.clone() };
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&TLS13])
-            .map_err(internal)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(only))
-            .with_no_client_auth();
-        Ok(Arc::new(config))
+        Ok(Some(Card { id, address, certificate }))
     }
 }
 
@@ -163,7 +161,7 @@ impl ServerCertVerifier for Only {
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("servers speak TLS 1.3".to_owned()))
+        Err(too_old())
     }
 
     fn verify_tls13_signature(
@@ -178,4 +176,49 @@ impl ServerCertVerifier for Only {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// Lets in who has the key of the certificate they show, whatever that is: whose it is is looked up then.
+#[derive(Debug)]
+struct Any(Arc<CryptoProvider>);
+
+impl ClientCertVerifier for Any {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> std::result::Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        Err(too_old())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, shown, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn too_old() -> rustls::Error {
+    rustls::Error::General("servers speak TLS 1.3".to_owned())
 }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   asks                                   takes
-//!   "exacatP1", token of the other ──────►
+//!   "exacatP1", number of the server u64 ►
 //!                                  ◄────── "exacatP1"
 //!   length u32, number u64, request ─────►
 //!                                  ◄────── length u32, number u64, kind u8, outcomes or a message
 //! ```
-//! Numbers are little-endian; requests and outcomes are in canonical form. What is not understood ends the connection: whoever
+//! Both show their certificates, which are known: see `identity`. Numbers are little-endian; requests and outcomes are in canonical form. What is not understood ends the connection: whoever
 //! asked then carries out itself what is not answered, under the same operation ids.
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::identity::{Card, NAME, Token};
+use super::identity::{Card, Identity, NAME};
 use crate::deciding::Answer;
 use crate::intake::Intake;
 use crate::limits::{
@@ -109,8 +109,8 @@ type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
 impl Link {
     /// Has the server let this one in.
-    pub(super) async fn open(card: &Card) -> Result<Link> {
-        let opened = tokio::time::timeout(LINK_OPENED_WITHIN, hello(card)).await;
+    pub(super) async fn open(own: &Identity, card: &Card) -> Result<Link> {
+        let opened = tokio::time::timeout(LINK_OPENED_WITHIN, hello(own, card)).await;
         let stream = opened.map_err(|_| broken("it does not let this one in in time"))??;
         let (asks, questions) = mpsc::channel(LINK_REQUESTS_MAX);
         let (read, write) = tokio::io::split(stream);
@@ -140,12 +140,12 @@ impl Link {
     }
 }
 
-async fn hello(card: &Card) -> Result<tokio_rustls::client::TlsStream<TcpStream>> {
+async fn hello(own: &Identity, card: &Card) -> Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let stream = TcpStream::connect(card.address).await.map_err(broken)?;
     stream.set_nodelay(true).map_err(broken)?;
     let name = ServerName::try_from(NAME).map_err(broken)?;
-    let mut stream = TlsConnector::from(card.asking()?).connect(name, stream).await.map_err(broken)?;
-    stream.write_all(&[&HELLO[..], &card.token].concat()).await.map_err(broken)?;
+    let mut stream = TlsConnector::from(own.asking(card)?).connect(name, stream).await.map_err(broken)?;
+    stream.write_all(&[HELLO, own.id.to_le_bytes()].concat()).await.map_err(broken)?;
     let mut answer = [0; HELLO.len()];
     stream.read_exact(&mut answer).await.map_err(broken)?;
     if answer == HELLO { Ok(stream) } else { Err(broken("it speaks another protocol")) }
@@ -182,7 +182,7 @@ async fn receive(from: impl AsyncRead + Unpin, pending: Pending) -> Result<()> {
 // ---- who takes ----
 
 /// Lets other servers in, until it is ended.
-pub(super) async fn take_in(listener: TcpListener, tls: Arc<ServerConfig>, token: Token, intake: Intake) {
+pub(super) async fn take_in(listener: TcpListener, tls: Arc<ServerConfig>, intake: Intake) {
     let room = Arc::new(Semaphore::new(LINKS_MAX));
     // Ended with this one.
     let mut links = tokio::task::JoinSet::new();
@@ -197,7 +197,7 @@ pub(super) async fn take_in(listener: TcpListener, tls: Arc<ServerConfig>, token
         let (tls, intake) = (TlsAcceptor::from(tls.clone()), intake.clone());
         links.spawn(async move {
             let _place = place;
-            let ended = take(stream, tls, token, intake).await;
+            let ended = take(stream, tls, intake).await;
             if let Err(error) = ended {
                 tracing::debug!(%from, %error, "a connection of another server ended");
             }
@@ -205,18 +205,25 @@ pub(super) async fn take_in(listener: TcpListener, tls: Arc<ServerConfig>, token
     }
 }
 
-/// Lets in who knows this server's token.
-async fn let_in(stream: TcpStream, tls: TlsAcceptor, token: &Token) -> Result<TlsStream<TcpStream>> {
+/// Lets in the server that has the key of the certificate which is known as its own.
+async fn let_in(
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    known: impl AsyncFnOnce(u64) -> Result<Option<Card>>,
+) -> Result<TlsStream<TcpStream>> {
     let spoken = async {
         stream.set_nodelay(true).map_err(broken)?;
         let mut stream = tls.accept(stream).await.map_err(broken)?;
-        let mut said = [0; HELLO.len() + size_of::<Token>()];
-        stream.read_exact(&mut said).await.map_err(broken)?;
-        let (hello, shown) = said.split_at(HELLO.len());
-        // All of it is looked at, so that how long it takes says nothing.
-        let differs = shown.iter().zip(token).fold(0, |differs, (one, other)| differs | (one ^ other));
-        if hello != HELLO || differs != 0 {
-            return Err(broken("it does not know this server's token"));
+        let mut hello = [0; HELLO.len()];
+        stream.read_exact(&mut hello).await.map_err(broken)?;
+        if hello != HELLO {
+            return Err(broken("it speaks another protocol"));
+        }
+        let id = stream.read_u64_le().await.map_err(broken)?;
+        let known = known(id).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        if known.is_none_or(|card| shown.is_none_or(|shown| shown.as_ref() != card.certificate)) {
+            return Err(broken(format!("it is not server {id} of this catalogue")));
         }
         stream.write_all(&HELLO).await.map_err(broken)?;
         stream.flush().await.map_err(broken)?;
@@ -226,8 +233,9 @@ async fn let_in(stream: TcpStream, tls: TlsAcceptor, token: &Token) -> Result<Tl
     spoken.map_err(|_| broken("it does not say who it is"))?
 }
 
-async fn take(stream: TcpStream, tls: TlsAcceptor, token: Token, intake: Intake) -> Result<()> {
-    let (read, write) = tokio::io::split(let_in(stream, tls, &token).await?);
+async fn take(stream: TcpStream, tls: TlsAcceptor, intake: Intake) -> Result<()> {
+    let known = async |id| Card::find(intake.cluster(), id).await;
+    let (read, write) = tokio::io::split(let_in(stream, tls, known).await?);
     let (taken, waiting) = mpsc::channel(LINK_REQUESTS_MAX);
     tokio::select! {
         ended = take_requests(read, &intake, taken) => ended,
@@ -284,28 +292,39 @@ mod tests {
     use super::super::identity::Identity;
     use super::*;
 
-    /// What both sides say of an attempt to be let in with this card, at a server that has the identity.
-    async fn attempt(identity: &Identity, shown: impl Fn(Card) -> Card) -> (Result<()>, Result<()>) {
+    /// What both sides say when a server that is known there as it is at `known` asks another one, which it believes to be at `card`.
+    async fn attempt(
+        asks: &Identity,
+        known: Option<&Identity>,
+        taker: &Identity,
+        believed: &Identity,
+    ) -> (Result<()>, Result<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let card = shown(identity.card(listener.local_addr().unwrap()));
-        let tls = TlsAcceptor::from(identity.accepting().unwrap());
+        let address = listener.local_addr().unwrap();
+        let tls = TlsAcceptor::from(taker.accepting().unwrap());
         let server = async {
             let (stream, _) = listener.accept().await.unwrap();
-            let_in(stream, tls, &identity.token).await.map(drop)
+            let find = async |id| Ok(known.map(|known| known.card(address)).filter(|card| card.id == id));
+            let_in(stream, tls, find).await.map(drop)
         };
-        let (asked, taken) = tokio::join!(Link::open(&card), server);
+        let card = believed.card(address);
+        let (asked, taken) = tokio::join!(Link::open(asks, &card), server);
         (asked.map(drop), taken)
     }
 
-    /// Goal: a server is let in by who it wants to reach, if it knows the token, and by nobody else; and lets in nobody else.
+    /// Goal: a server is let in by who it wants to reach, if that knows it, and by nobody else; and lets in nobody else.
     #[tokio::test]
     async fn servers_know_each_other() {
-        let (one, other) = (Identity::new(1).unwrap(), Identity::new(2).unwrap());
-        assert!(matches!(attempt(&one, |card| card).await, (Ok(()), Ok(()))));
-        let (asked, taken) = attempt(&one, |card| Card { token: other.token, ..card }).await;
-        assert!(asked.is_err() && taken.unwrap_err().message.contains("token"));
-        // Somebody else is at its address.
-        let (asked, taken) = attempt(&one, |card| other.card(card.address)).await;
+        let new = |id| Identity::new(id).unwrap();
+        let (one, other, third) = (new(1), new(2), new(3));
+        assert!(matches!(attempt(&one, Some(&one), &other, &other).await, (Ok(()), Ok(()))));
+        // It is not listed; another one is; one has its number, and not its key.
+        for known in [None, Some(&third), Some(&new(1))] {
+            let (asked, taken) = attempt(&one, known, &other, &other).await;
+            assert!(asked.is_err() && taken.unwrap_err().message.contains("it is not server 1"));
+        }
+        // Somebody else is at the address.
+        let (asked, taken) = attempt(&one, Some(&one), &third, &other).await;
         assert!(asked.is_err() && taken.is_err());
     }
 
@@ -320,7 +339,7 @@ mod tests {
             let mut stranger = TcpStream::connect(address).await.unwrap();
             stranger.write_all(words).await.unwrap();
             let (stream, _) = listener.accept().await.unwrap();
-            assert!(let_in(stream, tls, &identity.token).await.is_err(), "{words:?}");
+            assert!(let_in(stream, tls, async |_| Ok(None)).await.is_err(), "{words:?}");
         }
     }
 

@@ -34,8 +34,8 @@ pub(crate) struct Peers {
 
 #[derive(Default)]
 struct State {
-    /// Does it serve others, and ask them?
-    is_on: bool,
+    /// What it shows to others; none if it neither serves nor asks any.
+    identity: Option<Arc<Identity>>,
     /// The one who is asked.
     link: Option<Arc<Link>>,
     /// One that was seen to append and could be asked; and one that is being asked to let this one in.
@@ -50,11 +50,11 @@ impl Peers {
         Ok(Peers { id: identity::new_id(now)?, state: Mutex::default() })
     }
 
-    /// A group of this server is in the log.
+    /// That server was seen to have put a group into the log.
     pub fn saw(&self, id: u64) {
         let mut state = self.state.lock();
         let wanted = state.link.as_ref().map_or(self.id, |link| link.id);
-        if state.is_on && id < wanted && state.meeting.is_none() {
+        if state.identity.is_some() && id < wanted && state.meeting.is_none() {
             state.seen = Some(state.seen.map_or(id, |seen| seen.min(id)));
         }
     }
@@ -105,10 +105,11 @@ impl Peers {
 
     /// Asks a server to let this one in.
     pub async fn meet(&self, cluster: &Cluster, id: u64) {
+        let own = self.state.lock().identity.clone();
         let link = async {
-            match Card::find(cluster, id).await? {
-                Some(card) => Link::open(&card).await.map(Some),
-                None => Ok(None),
+            match (own, Card::find(cluster, id).await?) {
+                (Some(own), Some(card)) => Link::open(&own, &card).await.map(Some),
+                _ => Ok(None),
             }
         };
         self.met(id, link.await);
@@ -127,11 +128,11 @@ pub(crate) async fn begin(engine: &Arc<Engine>, intake: &Intake) -> Result<Optio
         Error::invalid(format!("other servers cannot be let in ({}): {error}", settings.peers))
     })?;
     let address = listener.local_addr().map_err(|error| failed("be shared with other servers", error))?;
-    let identity = Identity::new(engine.peers.id)?;
+    let identity = Arc::new(Identity::new(engine.peers.id)?);
     let card = identity.card(address);
     card.publish(&engine.cluster, 0).await?;
-    engine.peers.state.lock().is_on = true;
-    let taking = link::take_in(listener, identity.accepting()?, identity.token, intake.clone());
+    let taking = link::take_in(listener, identity.accepting()?, intake.clone());
+    engine.peers.state.lock().identity = Some(identity);
     let (engine, listed) = (engine.clone(), card.clone());
     let joining = async move {
         meet_who_appends(&engine).await;
@@ -231,7 +232,13 @@ mod tests {
     use super::*;
 
     fn peers(id: u64) -> Peers {
-        Peers { id, state: Mutex::new(State { is_on: true, ..State::default() }) }
+        Peers {
+            id,
+            state: Mutex::new(State {
+                identity: Some(Arc::new(Identity::new(id).unwrap())),
+                ..State::default()
+            }),
+        }
     }
 
     /// Goal: only who was opened before is asked, the first of those, one at a time, and not again at once if that failed.
@@ -265,7 +272,7 @@ mod tests {
     #[test]
     fn who_has_nothing_to_do_with_others_asks_nobody() {
         let peers = peers(50);
-        peers.state.lock().is_on = false;
+        peers.state.lock().identity = None;
         peers.saw(10);
         assert_eq!(peers.to_meet(Instant::now()), None);
     }
