@@ -111,7 +111,7 @@ pub(crate) const LEFT_FOR: Duration = Duration::from_secs(10);
 pub(crate) const LEFT_MAX: usize = 64;
 /// Servers that hand requests to this one, and such that are being let in.
 pub(crate) const LINKS_MAX: usize = 256;
-/// Requests of one server on their way to another one, beside those that wait: then they are carried out here.
+/// Requests that wait to be sent to another server, or there for their answers to be sent: then none is taken on until there are fewer.
 pub(crate) const LINK_REQUESTS_MAX: usize = 4096;
 /// Bytes of one such request, and of its answer.
 pub(crate) const LINK_FRAME_BYTES_MAX: usize = exacat_model::limits::BATCH_BYTES_MAX + (1 << 20);

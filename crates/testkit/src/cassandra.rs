@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use exacat_store::Store;
+use exacat_store::{Store, StoreStatus};
 use exacat_store_cassandra::{
     CassandraSettings, CassandraStore, ClusterAccess, PeersAt, clear_schema, create_schema, drop_schema,
 };
@@ -23,6 +23,17 @@ pub fn ring() -> Option<String> {
         skipped();
     }
     hosts
+}
+
+/// One of a store's figures.
+pub fn figure_of(status: &StoreStatus, name: &str) -> u64 {
+    let found = status.figures.iter().find(|(figure, _)| figure == name);
+    found.map(|(_, value)| *value).unwrap_or_else(|| panic!("no figure {name}"))
+}
+
+/// The same, as it is now.
+pub async fn figure(store: &dyn Store, name: &str) -> u64 {
+    figure_of(&store.status().await.expect("status"), name)
 }
 
 /// How one is let in by the ring, if it does not let everyone in: `EXACAT_CASSANDRA_SECURE` names the directory that `cluster/up.sh` wrote that to.

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use exacat_model::{Error, ErrorKind, Result, TimeMs};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
-    version::TLS13,
+    ClientConfig, CommonState, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme, version::TLS13,
 };
 
 use crate::cluster::{Cluster, failed};
@@ -38,7 +38,7 @@ pub(super) struct Identity {
 pub(super) struct Card {
     pub id: u64,
     pub address: SocketAddr,
-    pub certificate: Vec<u8>,
+    certificate: Vec<u8>,
 }
 
 fn internal(what: impl std::fmt::Display) -> Error {
@@ -75,13 +75,13 @@ impl Identity {
 
     /// How this server asks that one, and no other.
     pub fn asking(&self, card: &Card) -> Result<Arc<ClientConfig>> {
-        let provider = Arc::new(ring::default_provider());
-        let only = Only { certificate: card.certificate.clone(), provider: provider.clone() };
-        let config = ClientConfig::builder_with_provider(provider)
+        // It signed its certificate itself.
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(card.certificate.clone())).map_err(internal)?;
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&TLS13])
             .map_err(internal)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(only))
+            .with_root_certificates(roots)
             .with_client_auth_cert(vec![self.certificate.clone()], self.key())
             .map_err(internal)?;
         Ok(Arc::new(config))
@@ -131,50 +131,11 @@ impl Card {
         let certificate = row.blob()?;
         Ok(Some(Card { id, address, certificate }))
     }
-}
 
-/// Believes this certificate, which is known to the byte, and no other.
-#[derive(Debug)]
-struct Only {
-    certificate: Vec<u8>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Only {
-    fn verify_server_cert(
-        &self,
-        shown: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-        if shown.as_ref() == self.certificate {
-            return Ok(ServerCertVerified::assertion());
-        }
-        Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        Err(too_old())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, shown, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+    /// Is its certificate the one that the other side of a connection showed, and has the key of?
+    pub fn is_shown(&self, connection: &CommonState) -> bool {
+        let shown = connection.peer_certificates().and_then(<[_]>::first);
+        shown.is_some_and(|shown| shown.as_ref() == self.certificate)
     }
 }
 
@@ -202,7 +163,7 @@ impl ClientCertVerifier for Any {
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        Err(too_old())
+        Err(rustls::Error::General("servers speak TLS 1.3".to_owned()))
     }
 
     fn verify_tls13_signature(
@@ -217,8 +178,4 @@ impl ClientCertVerifier for Any {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }
-}
-
-fn too_old() -> rustls::Error {
-    rustls::Error::General("servers speak TLS 1.3".to_owned())
 }

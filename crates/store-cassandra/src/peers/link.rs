@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::AbortOnDrop;
 use super::identity::{Card, Identity, NAME};
 use crate::deciding::Answer;
 use crate::intake::Intake;
@@ -97,14 +98,6 @@ pub(crate) struct Link {
     _task: AbortOnDrop,
 }
 
-struct AbortOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
 impl Link {
@@ -145,6 +138,9 @@ async fn hello(own: &Identity, card: &Card) -> Result<tokio_rustls::client::TlsS
     stream.set_nodelay(true).map_err(broken)?;
     let name = ServerName::try_from(NAME).map_err(broken)?;
     let mut stream = TlsConnector::from(own.asking(card)?).connect(name, stream).await.map_err(broken)?;
+    if !card.is_shown(stream.get_ref().1) {
+        return Err(broken("somebody else is there"));
+    }
     stream.write_all(&[HELLO, own.id.to_le_bytes()].concat()).await.map_err(broken)?;
     let mut answer = [0; HELLO.len()];
     stream.read_exact(&mut answer).await.map_err(broken)?;
@@ -220,9 +216,7 @@ async fn let_in(
             return Err(broken("it speaks another protocol"));
         }
         let id = stream.read_u64_le().await.map_err(broken)?;
-        let known = known(id).await?;
-        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        if known.is_none_or(|card| shown.is_none_or(|shown| shown.as_ref() != card.certificate)) {
+        if !known(id).await?.is_some_and(|card| card.is_shown(stream.get_ref().1)) {
             return Err(broken(format!("it is not server {id} of this catalogue")));
         }
         stream.write_all(&HELLO).await.map_err(broken)?;
@@ -289,7 +283,6 @@ mod tests {
     use exacat_model::{OperationId, Revision, UserId};
     use exacat_store::Refusal;
 
-    use super::super::identity::Identity;
     use super::*;
 
     /// What both sides say when a server that is known there as it is at `known` asks another one, which it believes to be at `card`.

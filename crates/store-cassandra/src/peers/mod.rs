@@ -3,7 +3,7 @@
 //! The log has one end, so servers that append at the same time only get in each other's way; and who does it all the time knows most of what is needed
 //! for it. So a server that sees in the log that one which was opened before it appends too hands its requests to that one, from then on. Nothing rests on this: an append
 //! holds or not by the log alone, and a request that was handed over and not answered is carried out here, under its operation id, which makes one of it if it was done
-//! there as well. Requests that were handed over are not handed on, and the one who is asked was always opened before: so they come to an end.
+//! there as well. The one who is asked was always opened before: so requests that are handed on come to an end.
 
 mod identity;
 mod link;
@@ -144,7 +144,7 @@ pub(crate) async fn begin(engine: &Arc<Engine>, intake: &Intake) -> Result<Optio
             () = joining => {}
         }
     });
-    Ok(Some(Serving { card, task: task.abort_handle() }))
+    Ok(Some(Serving { card, task: AbortOnDrop(task.abort_handle()) }))
 }
 
 impl State {
@@ -207,22 +207,25 @@ async fn stay_listed(card: &Card, cluster: &Cluster) {
 /// A server that others may ask.
 pub(crate) struct Serving {
     card: Card,
-    task: tokio::task::AbortHandle,
+    task: AbortOnDrop,
 }
 
 impl Serving {
     /// Lets nobody in any more. Who is in finds out.
     pub async fn end(&self, engine: &Engine) {
-        self.task.abort();
+        self.task.0.abort();
         if let Err(error) = self.card.withdraw(&engine.cluster).await {
             tracing::debug!(%error, "other servers could not be told that this one is gone: they find out");
         }
     }
 }
 
-impl Drop for Serving {
+/// A task that ends with who has this.
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use exacat_model::{Consistency, DirId, Lfn, UserId};
 use exacat_store::{Outcome, Store, WalkEnd};
 use exacat_store_cassandra::{CassandraSettings, CassandraStore};
-use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
+use exacat_testkit::cassandra::{CassandraFactory, Servers, figure, ring};
 use exacat_testkit::factory::{End, StoreFactory, UnderTest};
 use exacat_testkit::random::{self, outcome_name, request};
 use exacat_testkit::scene::{at, create, guid, lfn, new_directory, new_file, rename, top};
@@ -31,15 +31,9 @@ async fn make_directory(store: &CassandraStore, number: u64, parent: DirId, name
     }
 }
 
-async fn is_there(store: &dyn Store, path: &Lfn) -> bool {
+pub async fn is_there(store: &dyn Store, path: &Lfn) -> bool {
     let walk = store.walk(std::slice::from_ref(path)).await.expect("walk").remove(0);
     matches!(walk.end, WalkEnd::Found(_))
-}
-
-async fn figure(store: &dyn Store, name: &str) -> u64 {
-    let figures = store.status().await.expect("status").figures;
-    let found = figures.iter().find(|(figure, _)| figure == name);
-    found.map(|(_, value)| *value).unwrap_or_else(|| panic!("no figure {name}"))
 }
 
 /// One more server of the catalogue, that takes what it knows for good for so long.

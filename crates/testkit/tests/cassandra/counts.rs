@@ -6,7 +6,7 @@ use exacat_model::{DirId, Guid, UserId};
 use exacat_store::{Outcome, Store, WalkEnd};
 use exacat_store_cassandra::CassandraStore;
 use exacat_testkit::TestClock;
-use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
+use exacat_testkit::cassandra::{CassandraFactory, Servers, figure_of, ring};
 use exacat_testkit::random::{outcome_name, request};
 use exacat_testkit::scene::{at, create, lfn, new_directory, new_file};
 
@@ -17,11 +17,8 @@ const ENTRIES: u32 = 2500;
 
 /// Reads so far, rounds of fetching so far, rows that are known. Asking this costs a look at the head.
 async fn figures(store: &dyn Store) -> (u64, u64, u64) {
-    let figures = store.status().await.expect("status").figures;
-    let figure = |name: &str| {
-        let found = figures.iter().find(|(figure, _)| figure == name);
-        found.map(|(_, value)| *value).unwrap_or_else(|| panic!("no figure {name}"))
-    };
+    let status = store.status().await.expect("status");
+    let figure = |name: &str| figure_of(&status, name);
     (figure("reads"), figure("rounds_fetched"), figure("rows_known"))
 }
 
