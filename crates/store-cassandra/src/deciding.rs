@@ -17,24 +17,14 @@ use crate::working::{Changed, Look, Need, Working, remembered, totals};
 /// What one request comes to.
 pub(crate) type Answer = Result<Vec<Outcome>, ApplyError>;
 
-/// Where a request comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// A client of this server.
-    Client,
-    /// The same, and another server was asked, which may have done it.
-    ClientAskedElsewhere,
-    /// Another server, which has it from a client.
-    Server,
-}
-
 /// A request that waits for its outcomes.
 pub(crate) struct Waiting {
     pub request: Request,
     /// Of the mutations that are done with.
     pub outcomes: Vec<Outcome>,
     pub answer: oneshot::Sender<Answer>,
-    pub origin: Origin,
+    /// Was another server asked, which may have done it?
+    pub asked_elsewhere: bool,
     /// Its bytes of what may wait.
     pub _room: OwnedSemaphorePermit,
 }
@@ -42,7 +32,7 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// What its client is told if nothing of it is done here any more.
     pub fn not_done(&self, why: &str) -> ApplyError {
-        if self.outcomes.is_empty() && self.origin != Origin::ClientAskedElsewhere {
+        if self.outcomes.is_empty() && !self.asked_elsewhere {
             ApplyError::Unavailable(why.to_owned())
         } else {
             ApplyError::Unknown(why.to_owned())

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::cluster::{Cluster, failed};
-use crate::deciding::{Decided, Origin, Waiting, decide_group, replay_group};
+use crate::deciding::{Decided, Waiting, decide_group, replay_group};
 use crate::fetching::{self, FetchedRows};
 use crate::freshness::Freshness;
 use crate::known::{Bounds, Group, Known};
@@ -433,7 +433,7 @@ impl Engine {
         // None once it is closed: then what is left is carried out here.
         let Some(again) = again.upgrade() else { return };
         let (mine, others): (VecDeque<_>, VecDeque<_>) =
-            waiting.drain(..).partition(|one| one.origin == Origin::Client && one.outcomes.is_empty());
+            waiting.drain(..).partition(|one| !one.asked_elsewhere && one.outcomes.is_empty());
         *waiting = others;
         for one in mine {
             tokio::spawn(self.clone().asked(link.clone(), one, again.clone()));
@@ -454,7 +454,7 @@ impl Engine {
             }
             Some(Err(_)) | None => {
                 self.peers.leave(&link);
-                one.origin = Origin::ClientAskedElsewhere;
+                one.asked_elsewhere = true;
                 // Whoever waits is told that it is unknown if this fails: its answer is dropped.
                 let _ = again.send(one).await;
             }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::cluster::Cluster;
-use crate::deciding::{Answer, Origin, Waiting};
+use crate::deciding::{Answer, Waiting};
 use crate::engine::Engine;
 use crate::limits::{QUEUE_BYTES_MAX, QUEUE_REQUESTS_MAX};
 
@@ -31,22 +31,14 @@ impl Intake {
         (Intake { engine, requests, room }, queue, again)
     }
 
-    /// Takes a client's request; what is given back is its answer to come.
-    pub async fn send(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
-        self.enqueue(request, Origin::Client).await
-    }
-
     /// Takes one that another server has from a client.
     pub async fn take(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
         self.engine.cluster.figures.taken();
-        self.enqueue(request, Origin::Server).await
+        self.send(request).await
     }
 
-    async fn enqueue(
-        &self,
-        request: Request,
-        origin: Origin,
-    ) -> Result<oneshot::Receiver<Answer>, ApplyError> {
+    /// Takes a request; what is given back is its answer to come.
+    pub async fn send(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
         let bytes = request.weigh()?;
         let closed = || {
             let why = self.engine.closed().unwrap_or_else(|| "the store is closed".to_owned());
@@ -60,11 +52,12 @@ impl Intake {
         let room = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let room = self.room.clone().acquire_many_owned(room).await.map_err(|_| closed())?;
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { request, outcomes: Vec::new(), answer, origin, _room: room };
+        let waiting = Waiting { request, outcomes: Vec::new(), answer, asked_elsewhere: false, _room: room };
         queue.send(waiting).await.map_err(|_| closed())?;
         Ok(answered)
     }
 
+    /// Where those are looked up who bring requests.
     pub fn cluster(&self) -> &Cluster {
         &self.engine.cluster
     }

@@ -6,20 +6,27 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use exacat_model::{Consistency, UserId};
-use exacat_store::{Store, WalkEnd};
+use exacat_store::Store;
 use exacat_store_cassandra::CassandraStore;
 use exacat_testkit::TestClock;
-use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
+use exacat_testkit::cassandra::{CassandraFactory, Servers, figure, ring};
 use exacat_testkit::random::{outcome_name, request};
 use exacat_testkit::scene::{create, lfn, new_directory, top};
+
+use crate::consistency::is_there;
 
 /// What must come comes by then.
 const LIMIT: Duration = Duration::from_secs(60);
 
-async fn figure(store: &CassandraStore, name: &str) -> u64 {
-    let figures = store.status().await.expect("status").figures;
-    let found = figures.iter().find(|(figure, _)| figure == name);
-    found.map(|(_, value)| *value).unwrap_or_else(|| panic!("no figure {name}"))
+/// Waits until these figures of these servers are as large as that.
+async fn come_to<const N: usize>(wanted: [(&CassandraStore, &str, u64); N], or_else: &str) {
+    let begun = Instant::now();
+    for (store, name, least) in wanted {
+        while figure(store, name).await < least {
+            assert!(begun.elapsed() < LIMIT, "{or_else}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
 }
 
 /// Makes directories at a server, one after the other, until told to end; each answer is looked at. How many there are now.
@@ -34,8 +41,8 @@ async fn make(store: Arc<CassandraStore>, operations: u64, until: &AtomicU64) ->
             store.apply(request(operation, UserId::ADMIN, vec![create(new_directory(top(&name)))])).await;
         let made = made.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(outcome_name(&made[0]), "Applied", "{name}");
-        let walk = weakest.walk(&[lfn(&format!("/{name}"))]).await.expect("walk").remove(0);
-        assert!(matches!(walk.end, WalkEnd::Found(_)), "{name} was answered, and is not seen");
+        let seen = is_there(&*weakest, &lfn(&format!("/{name}"))).await;
+        assert!(seen, "{name} was answered, and is not seen");
         number += 1;
     }
     number
@@ -43,8 +50,7 @@ async fn make(store: Arc<CassandraStore>, operations: u64, until: &AtomicU64) ->
 
 async fn all_there(store: &CassandraStore, operations: u64, count: u64) {
     for number in 0..count {
-        let walk = store.walk(&[lfn(&format!("/d{operations}-{number}"))]).await.expect("walk").remove(0);
-        assert!(matches!(walk.end, WalkEnd::Found(_)), "{operations}-{number}");
+        assert!(is_there(store, &lfn(&format!("/d{operations}-{number}"))).await, "{operations}-{number}");
     }
 }
 
@@ -67,29 +73,22 @@ async fn one_server_writes_for_all() {
             tokio::spawn(async move { make(store, server, &end).await })
         })
         .collect();
-    let begun = Instant::now();
-    while figure(&servers[1], "requests_handed_over").await < 20
-        || figure(&servers[2], "requests_handed_over").await < 20
-    {
-        assert!(begun.elapsed() < LIMIT, "they go on to write each for itself");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert_eq!(figure(&servers[0], "requests_handed_over").await, 0);
-    assert!(figure(&servers[0], "requests_taken_over").await >= 40);
+    let handed = "requests_handed_over";
+    // At first the third may find the second.
+    let all =
+        [(&*servers[1], handed, 20), (&*servers[2], handed, 20), (&*servers[0], "requests_taken_over", 40)];
+    come_to(all, "they go on to write each for itself").await;
+    assert_eq!(figure(&*servers[0], "requests_handed_over").await, 0);
     // The first has nothing to do any more, and ends: with requests of the others in it.
     ends[0].store(1, SeqCst);
     let mut tasks = tasks.into_iter();
     let made = tasks.next().expect("a task").await.expect("the first client");
     servers[0].close().await.expect("closed");
-    let before = figure(&servers[1], "changes").await;
-    let taken = figure(&servers[1], "requests_taken_over").await;
-    let begun = Instant::now();
-    while figure(&servers[1], "changes").await < before + 20
-        || figure(&servers[1], "requests_taken_over").await < taken + 20
-    {
-        assert!(begun.elapsed() < LIMIT, "the second does not write for the third");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let second = &*servers[1];
+    let changes = figure(second, "changes").await + 20;
+    let taken = figure(second, "requests_taken_over").await + 20;
+    let more = [(second, "changes", changes), (second, "requests_taken_over", taken)];
+    come_to(more, "the second does not write for the third").await;
     ends.iter().for_each(|end| end.store(1, SeqCst));
     all_there(&servers[2], 0, made).await;
     for (server, task) in (1..).zip(tasks) {
