@@ -10,6 +10,8 @@ port=${CLUSTER_PORT:-9042}
 durable=${CLUSTER_DURABLE:-0}
 secure=${CLUSTER_SECURE:-0}
 jmx=${CLUSTER_JMX:-7099}
+replace=${CLUSTER_REPLACE:-}
+leave=${CLUSTER_LEAVE:-}
 [[ $nodes == 1 || $nodes == 3 ]] || { echo "CLUSTER_NODES is 1 or 3" >&2; exit 2; }
 mkdir -p "$directory"
 directory=$(cd "$directory" && pwd)
@@ -64,14 +66,19 @@ if [[ $secure == 1 && ! -f $directory/secure/password ]]; then
 fi
 
 configure() { # NODE: writes the node's configuration
-    local node=$1 home=$directory/node$1
+    local node=$1 home=$directory/node$1 seeds=$seeds token="initial_token: ${tokens[$(($1 - 1))]}"
+    if [[ $node == "$replace" ]]; then
+        # A seed never joins, and the dead node's token comes with its place.
+        seeds=$(sed -E "s/(^|,)$network\.$node:7000//; s/^,//" <<<"$seeds")
+        token=""
+    fi
     mkdir -p "$home/conf" "$home/log" "$home/data"
     cp "$here/logback.xml" "$home/conf/"
     printf 'dc=datacenter1\nrack=rack1\n' >"$home/conf/cassandra-rackdc.properties"
     cat >"$home/conf/cassandra.yaml" <<YAML
 cluster_name: 'exacat development'
 num_tokens: 1
-initial_token: ${tokens[$((node - 1))]}
+$token
 partitioner: org.apache.cassandra.dht.Murmur3Partitioner
 # The simple snitch would read from the first replica in ring order, not from the nearest.
 endpoint_snitch: GossipingPropertyFileSnitch
@@ -111,6 +118,7 @@ default_compaction:
   parameters:
     scaling_parameters: T4
 paxos_variant: v2
+paxos_state_purging: repaired
 key_cache_size: 0MiB
 row_cache_size: 0MiB
 counter_cache_size: 0MiB
@@ -157,7 +165,8 @@ start() { # NODE: starts it in the background, its process id in DIRECTORY/nodeN
     fi
     rm -f "$home/log/system.log"
     # For tests: what the system tables hold is not synced, so a node is up sooner. Never where data matters.
-    [[ $durable == 1 ]] || quick=(-XX:TieredStopAtLevel=1 -Dcassandra.unsafesystem=true -Dcassandra.skip_sync=true)
+    [[ $node == "$replace" ]] && quick+=("-Dcassandra.replace_address_first_boot=$network.$node")
+    [[ $durable == 1 ]] || quick+=(-XX:TieredStopAtLevel=1 -Dcassandra.unsafesystem=true -Dcassandra.skip_sync=true)
     (
         cd "$home"
         exec setsid java -da -Xms"${heap}m" -Xmx"${heap}m" -Xss256k -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError \
@@ -187,11 +196,14 @@ wait_for() { # NODE PATTERN TIMES: until the node's log says so that often
     exit 1
 }
 
-for node in $(seq 1 "$nodes"); do configure "$node"; start "$node"; done
+for node in $(seq 1 "$nodes"); do
+    [[ $node == "$leave" ]] || { configure "$node"; start "$node"; }
+done
 hosts=""
 for node in $(seq 1 "$nodes"); do
+    if [[ $node == "$leave" ]]; then hosts+="${hosts:+,}$network.$node:$port"; continue; fi
     wait_for "$node" 'Starting listening for CQL clients' 1
-    wait_for "$node" 'is now UP' $((nodes - 1))
+    wait_for "$node" 'is now UP' $((nodes - 1 - ${#leave}))
     hosts+="${hosts:+,}$network.$node:$port"
 done
 if [[ $secure == 1 && ! -f $directory/secure/ready ]]; then

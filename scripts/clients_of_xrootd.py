@@ -234,6 +234,72 @@ def xrdcp_writes(rig):
         fs(rig, *words, status=NOT_DONE)
 
 
+def tls_answers(rig):
+    """xrdfs ls -R over TLS: every answer reaches the client, as each has a TLS record of its own."""
+    need(rig)
+    top, runs = f"{TOP}/r", int(os.environ.get("EXACAT_TEST_TLS_RUNS", "20"))
+    names = [f"{top}/d{number}/s{below}" for number in range(20) for below in range(4)]
+    rig.admin("mkdir", "-p", *names)
+    expected = len(names) + 20
+    for number in range(runs):
+        listed = run(rig, "xrdfs", f"roots://localhost:{rig.xrootd_port}", "ls", "-R", top, XRD_REQUESTTIMEOUT="8").split()
+        expect(f"ls -R is complete, run {number}", len(listed) == expected, listed)
+
+
+def refused(rig):
+    """gfal-copy -K and xrdcp --rm-bad-cksum: a file whose checksum the client refuses is not there; a right one is."""
+    need(rig)
+    source, content = rig.place / "checked.bin", os.urandom(300_000)
+    source.write_bytes(content)
+    right, wrong = f"{zlib.adler32(content):08x}", "00000001"
+    for checksum in [right, "source"]:
+        lfn = f"{TOP}/k/{checksum}.bin"
+        run(rig, "xrdcp", "-N", "--cksum", f"adler32:{checksum}", source, f"{rig.root}/{lfn}")
+        expect(f"{lfn} is there", is_there(rig, lfn))
+        known(rig, lfn, content)
+        copy(rig, lfn, "--cksum", "adler32:source")
+    run(rig, "xrdcp", "-N", "--rm-bad-cksum", "--cksum", f"adler32:{wrong}", source, f"{rig.root}/{TOP}/k/wrong.bin",
+        status=WRONG_CHECKSUM)
+    gone = [f"{TOP}/k/wrong.bin"]
+    if shutil.which("gfal-copy", path=rig.xrd_environment["PATH"]):
+        python = {"GFAL_PYTHONBIN": "/usr/bin/python3"}
+        lfn = f"{TOP}/k/gfal.bin"
+        run(rig, "gfal-copy", "-p", "-K", "ADLER32", f"file://{source}", f"{rig.root}/{lfn}", **python)
+        expect(f"{lfn} is there", is_there(rig, lfn))
+        known(rig, lfn, content)
+        lfn = f"{TOP}/k/gfal-wrong.bin"
+        told = run(rig, "gfal-copy", "-p", "-K", f"ADLER32:{wrong}", f"file://{source}", f"{rig.root}/{lfn}", status=None,
+                   **python)
+        expect("gfal-copy refuses it", "checksum" in told.lower(), told)
+        gone.append(lfn)
+    wait_until("nothing is booked any more", lambda: "wrong" not in rig.admin("upload", "ls"))
+    for lfn in gone:
+        expect(f"{lfn} is not there", not is_there(rig, lfn))
+        expect(f"{lfn} never was", lfn not in rig.admin("trash", "ls"))
+
+
+def directories(rig):
+    """xrdcp -r of 60 files: listed and copied back whole, at once."""
+    need(rig)
+    source, contents = rig.place / "many", {}
+    for number in range(60):
+        path = source / f"s{number % 3}" / f"f{number:02}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        contents[path.relative_to(source)] = os.urandom(2_000)
+        path.write_bytes(contents[path.relative_to(source)])
+    for repeat in range(int(os.environ.get("EXACAT_TEST_COPIES", "2"))):
+        top, target = f"{TOP}/many{repeat}", rig.place / f"many-back{repeat}"
+        fs(rig, "mkdir", "-p", top)
+        run(rig, "xrdcp", "-N", "-r", source, f"{rig.root}/{top}/")
+        if repeat % 2 == 0:
+            listed = fs(rig, "ls", "-R", top).split()
+            expect("all are listed", sum("/f" in name for name in listed) == 60, listed)
+        target.mkdir()
+        run(rig, "xrdcp", "-N", "-r", f"{rig.root}/{top}/", target)
+        back = {path.name: path.read_bytes() for path in target.rglob("f*") if path.is_file()}
+        expect("all come back", back == {path.name: content for path, content in contents.items()}, sorted(back))
+
+
 def exacat_cp(rig):
     """exacat cp: both ways, several replicas, a replica that is wrong, names with blanks and question marks, directories."""
     need(rig)
@@ -288,7 +354,7 @@ def exacat_cp(rig):
 
 
 def sources(rig):
-    """xrdcp --sources 2: two replicas at once, where their path is the LFN."""
+    """xrdcp --sources 2: two replicas at once, where their path is the LFN and where it is another."""
     need(rig)
     top, content = "/open", os.urandom(8_000_000)
     rig.admin("mkdir", "-p", top)
@@ -309,6 +375,10 @@ def sources(rig):
     target = rig.place / "sources.bin"
     run(rig, "xrdcp", "-f", "-N", "--sources", "2", f"{rig.root}/{top}/f.bin", target)
     expect("the bytes", target.read_bytes() == content)
+    # By GUID: both are opened by way of the catalogue.
+    lfn = f"{TOP}/d/both.bin"
+    run(rig, "xrdcp", "-f", "-N", "--sources", "2", f"{rig.root}/{lfn}", target)
+    expect(f"the bytes of {lfn}", target.read_bytes() == rig.contents[lfn])
 
 
 def root_opens(rig):
@@ -665,7 +735,7 @@ ofs.ckslib * {library}/libXrdPss.so
     run(rig, "xrdfs", f"root://localhost:{rig.xrootd_port}", "stat", "/", BEARER_TOKEN="")
 
 
-TRIED = [xrdfs_names, xrdcp_reads, xrdcp_writes, identity, data_servers, archives, exacat_cp, sources, fail_over, gfal,
+TRIED = [xrdfs_names, tls_answers, xrdcp_reads, xrdcp_writes, refused, directories, identity, data_servers, archives, exacat_cp, sources, fail_over, gfal,
          python_client, uproot_reads, root_opens, xcache]
 
 if __name__ == "__main__":

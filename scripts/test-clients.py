@@ -99,9 +99,15 @@ class Rig:
         certificates = self.certificates()
         self.port, self.xrootd_port = free_port(), free_port()
         self.issuer = f"https://localhost:{self.port}"
+        # Each storage element has two servers over the same files: the first sends clients that ask for checksums to the
+        # catalogue, the second tells them to the catalogue.
+        self.se_ports = [(free_port(), free_port()) for _ in SES]
+        checksums = []
+        for number, (first, second) in enumerate(self.se_ports, 1):
+            checksums += ["--xrootd-checksums", f"127.0.0.{number}:{first}=127.0.0.{number}:{second}"]
         self.start([self.exacat, "--data", str(self.data), "serve", "--listen", "none", "--jalien",
                     f"127.0.0.1:{self.port}", "--jalien-ca", str(certificates), "--envelope-issuer", self.issuer,
-                    "--xrootd", f"127.0.0.1:{self.xrootd_port}",
+                    "--xrootd", f"127.0.0.1:{self.xrootd_port}", *checksums,
                     # Replicas are told apart by their hosts, and those have the same certificate here.
                     "--name", "127.0.0.2", "--name", "127.0.0.3"], "exacat")
         wait_until("exacat serves", lambda: (self.data / "server.json").exists())
@@ -135,7 +141,7 @@ class Rig:
             environment["LD_LIBRARY_PATH"] = str(library)
         certificate, key = self.data / "server.crt", self.data / "server.key"
         for number, name in enumerate(SES, 1):
-            port, place = free_port(), self.place / f"se{number}"
+            (port, checksum_port), place = self.se_ports[number - 1], self.place / f"se{number}"
             (place / "files/data").mkdir(parents=True)
             config = place / "xrootd.cf"
             config.write_text(f"""all.adminpath {place}
@@ -146,10 +152,22 @@ xrd.port {port}
 xrd.tls {certificate} {key}
 xrd.tlsca noverify
 xrootd.chksum max 2 md5 adler32
+xrootd.redirect localhost:{self.xrootd_port} chksum
 xrootd.async off
 ofs.authorize
 ofs.authlib {plugin} config={self.scitokens}
 scitokens.trace all
+""")
+            second = self.place / f"se{number}-checksums"
+            second.mkdir()
+            (second / "xrootd.cf").write_text(f"""all.adminpath {second}
+all.pidpath {second}
+oss.localroot {place}/files
+all.export /data
+xrd.port {checksum_port}
+xrootd.chksum max 2 md5 adler32
+ofs.authorize
+ofs.authlib {plugin} config={self.scitokens}
 """)
             if os.geteuid() == 0:
                 # It does not run as root, and reads no key of root's.
@@ -162,6 +180,9 @@ scitokens.trace all
             self.storage_commands.append((command, f"xrootd{number}", place, environment, port))
             self.storage_processes.append(None)
             self.start_storage(number - 1)
+            self.start_as_nobody([str(binary), "-c", str(second / "xrootd.cf"), "-l", str(second / "xrootd.log"), "-n",
+                                  f"se{number}-checksums"], f"xrootd{number}-checksums", second, environment)
+            wait_until(f"se{number}-checksums listens", lambda: is_open(checksum_port))
             self.admin("se", "add", name,
                        # The client tells replicas apart by their hosts.
                        "--prefix", f"root://127.0.0.{number}:{port}//data", "--qos", "disk")
@@ -377,6 +398,33 @@ def copies(rig):
     alien("rm", "-rf", "c")
 
 
+def contents(rig):
+    """grep, toXml -x and -l, find -x, addMirror, a misspelt storage element, chown -R, find -f of a link."""
+    need_storage(rig)
+    alien, home = rig.alien, rig.home
+    (home / "lines.txt").write_text("one\nTwo\nthree\n")
+    alien("cp", f"file:{home}/lines.txt", "t/lines.txt@disk:1")
+    expect("grep", alien("grep", "-in", "^t", "t/lines.txt").split() == ["2:Two", "3:three"])
+    (home / "list.txt").write_text(f"{HOME}/t/lines.txt\n")
+    alien("cp", f"file:{home}/list.txt", "t/list.txt@disk:1")
+    expect("toXml -l", "lines.txt" in alien("toXml", "-l", f"{HOME}/t/list.txt"))
+    alien("toXml", "-x", f"{HOME}/t/coll.xml", f"{HOME}/t/lines.txt")
+    expect("toXml -x", "<collection" in alien("cat", "t/coll.xml"))
+    alien("find", "-x", "t/found.xml", "t", "*.txt")
+    expect("find -x", "lines.txt" in alien("grep", "event name", "t/found.xml") or "lines.txt" in alien("cat", "t/found.xml"))
+    alien("touch", "t/mirrored")
+    alien("addMirror", "t/mirrored", SES[0])
+    expect("addMirror", SES[0] in alien("whereis", "t/mirrored"))
+    alien("cp", f"file:{home}/lines.txt", "t/nowhere.txt@ALICE::TEST::SE8", status=None)
+    alien("stat", "t/nowhere.txt", status=2)
+    alien("chown", "-R", "jdoe.jdoe", "t")
+    alien("ln", "t/lines.txt", "t/link.txt")
+    found = json.loads(alien("-json", "find", "-f", "t", "link.txt"))
+    expect("find -f of a link", found["results"][0]["size"] == "14", found)
+    expect("uuid", "uuid" in alien("uuid", "-h"))
+    alien("rm", "-rf", "t")
+
+
 def envelopes(rig):
     """The data servers refuse what is missing, forged, or for another file."""
     need_storage(rig)
@@ -451,7 +499,7 @@ def need_storage(rig):
         raise Left("no xrootd runs here")
 
 
-TRIED = [token, strangers, names, session, own, scripted, copies, envelopes, upstream, *clients_of_xrootd.TRIED]
+TRIED = [token, strangers, names, session, own, scripted, copies, contents, envelopes, upstream, *clients_of_xrootd.TRIED]
 
 
 def main():

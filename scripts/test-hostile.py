@@ -133,7 +133,8 @@ class Rig:
         self.xrootd, self.jalien = free_port(), free_port()
         self.connections = connections
         command = [exacat, "--data", str(self.data), "serve", "--listen", "none", "--xrootd", f"127.0.0.1:{self.xrootd}",
-                   "--jalien", f"127.0.0.1:{self.jalien}", "--anonymous-reads", "--connections", str(connections + 500)]
+                   "--jalien", f"127.0.0.1:{self.jalien}", "--anonymous-reads", "--connections", str(connections * 2 + 500),
+                   "--unauthenticated", str(connections + 500), "--unauthenticated-per-address", str(connections + 500)]
         self.server = subprocess.Popen(command, stdout=open(self.place / "log", "wb"), stderr=subprocess.STDOUT)
         end = time.monotonic() + 60
         while not (self.data / "server.json").exists():
@@ -501,7 +502,7 @@ def main():
         return asyncio.run(behave(Ports(*asked.beside.split(",", 2))))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    room = hard - 1000
+    room = (hard - 1000) // 2
     if asked.connections > room:
         say(f"{hard} files may be open here: {room} connections in place of {asked.connections}")
         asked.connections = room

@@ -120,7 +120,7 @@ impl Shared {
     async fn apply(&self, mutations: Vec<Mutation>) -> Result<Vec<DirId>> {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let operation = OperationId((u128::from(number) + 1).to_le_bytes());
-        let request = Request { operation, who: UserId::ADMIN, mutations };
+        let request = Request::new(operation, UserId::ADMIN, mutations);
         let mut made = Vec::new();
         for outcome in self.store.apply(request).await? {
             match outcome {

@@ -4,7 +4,7 @@ use exacat_model::limits::REPLICAS_PER_FILE_MAX;
 use exacat_model::operation::{Attribute, NewReplica, ReplicaEdit};
 use exacat_model::{
     Answer, Body, Edit, Entry, Error, ErrorKind, Expect, File, FileRef, Guid, Lfn, Location, Mode, Mutation,
-    NewBody, NewEntry, OperationId, Pfn, Replica, Result, Se,
+    NewBody, NewEntry, OperationId, Pfn, Replica, Result, Se, SeName, SeNumber,
 };
 
 use crate::Catalogue;
@@ -32,8 +32,9 @@ pub(crate) fn check_writable(caller: &Caller, entry: &Entry, lfn: &Lfn) -> Resul
     Err(Error::denied(format!("you may not change {lfn} (no w)")))
 }
 
-/// Where a replica is: at the PFN given, or at the one that follows from the SE. A file may have been registered with
-/// one and be asked for by the other, so where a replica is known and its PFN is the one given, it is that.
+/// Where a replica is: at the PFN given, or at the one that follows from the SE. A file may have
+/// been registered with one and be asked for by the other, so where a replica is known and its PFN
+/// is the one given, it is that.
 pub(crate) fn location_on(
     se: &Se,
     guid: Guid,
@@ -84,7 +85,8 @@ impl Catalogue {
         Ok(Answer::EachDone(done))
     }
 
-    /// Changes the replicas of files: of each file all that is asked for or nothing. Takes w on the file.
+    /// Changes the replicas of files: of each file all that is asked for or nothing. Takes w on the
+    /// file.
     pub(crate) async fn set_replicas(
         &self,
         caller: &Caller,
@@ -175,8 +177,9 @@ fn edit_of(names: &Names, attribute: &Attribute) -> Result<Edit> {
     })
 }
 
-/// Who may set what: giving away takes an admin; a group its owner who is in it; mode and times the owner; what belongs to
-/// the content whoever may write.
+/// Refuses attributes that the caller may not set. A new owner takes an admin, a new group an owner
+/// who is in it, mode and times the owner, and what belongs to the content write permission. The
+/// owner may set owner and group to what they are.
 fn check_may_set(caller: &Caller, resolved: &Resolved, edit: &Edit) -> Result<()> {
     let Resolved { lfn, entry, .. } = resolved;
     let owned = || match caller.owns(entry) {
@@ -185,10 +188,11 @@ fn check_may_set(caller: &Caller, resolved: &Resolved, edit: &Edit) -> Result<()
     };
     match edit {
         Edit::Owner(_) if caller.is_admin() => Ok(()),
+        Edit::Owner(owner) if *owner == entry.owner => owned(),
         Edit::Owner(_) => Err(Error::denied(format!("{lfn}: only an admin may give it to another owner"))),
         Edit::Group(group) => {
             owned()?;
-            match caller.is_admin() || caller.is_in(*group) {
+            match caller.is_admin() || *group == entry.group || caller.is_in(*group) {
                 true => Ok(()),
                 false => Err(Error::denied(format!("{lfn}: you may only give it to a group you are in"))),
             }
@@ -232,12 +236,30 @@ fn plan_replicas(
                 let location = location_on(se, file.guid, pfn, file.replica(se.number))?;
                 Edit::PutReplica(Replica { se: se.number, state, location })
             }
-            ReplicaEdit::State(se, state) => Edit::ReplicaState { se: names.se(&se)?.number, state },
-            ReplicaEdit::Drop { se, delete } => Edit::DropReplica { se: names.se(&se)?.number, delete },
+            ReplicaEdit::State(se, state) => {
+                let number = names.se(&se)?.number;
+                check_held(file, &edits, number, &lfn, &se)?;
+                Edit::ReplicaState { se: number, state }
+            }
+            ReplicaEdit::Drop { se, delete } => {
+                let number = names.se(&se)?.number;
+                check_held(file, &edits, number, &lfn, &se)?;
+                Edit::DropReplica { se: number, delete }
+            }
         });
     }
     let expect = Expect::entry(entry.id());
     Ok(Mutation::Update { at: entry.at, expect, edits })
+}
+
+/// Refuses an edit of a replica that the file does not have and that no edit before it adds. The
+/// store checks this again at the commit; its refusal cannot name the storage element.
+fn check_held(file: &File, edits: &[Edit], number: SeNumber, lfn: &Lfn, se: &SeName) -> Result<()> {
+    let is_put = |edit: &Edit| matches!(edit, Edit::PutReplica(replica) if replica.se == number);
+    if file.replica(number).is_some() || edits.iter().any(is_put) {
+        return Ok(());
+    }
+    Err(Error::not_found(format!("{lfn}: the file has no replica on {se}")))
 }
 
 /// Bytes an edit takes when encoded, at most.

@@ -2,11 +2,18 @@
 
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId, Result};
+use exacat_store::Refusal;
 use futures::future::BoxFuture;
 
 use crate::Catalogue;
 use crate::caller::Caller;
+use crate::repeat::{check_id, fingerprint};
+use crate::steps;
+use crate::trailing;
 use crate::upload::BookRequest;
+
+/// Tries at an operation, if rights change between judging and the commit each time.
+const JUDGED_TRIES_MAX: usize = 16;
 
 impl Catalogue {
     /// Carries out an operation for `caller`, who is who it says: judging that is the matter of
@@ -18,15 +25,23 @@ impl Catalogue {
         id: OperationId,
         operation: Operation,
     ) -> BoxFuture<'a, Result<Answer>> {
+        if operation.writes() {
+            return apart(steps::truthful(self.carry_out(caller, id, operation)));
+        }
         apart(self.carry_out(caller, id, operation))
     }
 
-    async fn carry_out(&self, caller: &Caller, id: OperationId, operation: Operation) -> Result<Answer> {
-        if operation.writes() {
+    async fn carry_out(&self, caller: &Caller, id: OperationId, mut operation: Operation) -> Result<Answer> {
+        let asking;
+        let caller = if operation.writes() {
             self.admit_writer(caller)?;
+            check_id(id, self.clock.trusted())?;
+            asking = caller.asking(fingerprint(caller, &operation));
+            &asking
         } else {
             self.admit_reader(caller)?;
-        }
+            caller
+        };
         // What is asked most reads the store in any case, and takes the names of that look, or none.
         let is_look_up = matches!(
             operation,
@@ -41,6 +56,32 @@ impl Catalogue {
         if !is_look_up {
             self.look_for_names().await?;
         }
+        trailing::settle(&mut operation)?;
+        if !operation.writes() {
+            return apart(self.perform(caller, id, operation)).await;
+        }
+        let (mut caller, mut since) = (caller.clone(), self.store.seen_revision());
+        for _ in 0..JUDGED_TRIES_MAX {
+            let judging = caller.judging(since);
+            let answer = match &operation {
+                // The longest of all is not copied.
+                Operation::Register { files, parents, existing } => {
+                    apart(self.register(&judging, id, files, *parents, *existing)).await
+                }
+                other => apart(self.perform(&judging, id, other.clone())).await,
+            };
+            if !judging.is_outdated() {
+                return answer;
+            }
+            // Whatever made the store refuse it is in the state that is read from here on.
+            since = self.store.revision().await?;
+            caller = self.revalidate(&caller).await?.asking(caller.asks());
+            self.admit_writer(&caller)?;
+        }
+        Err(Error::new(ErrorKind::Busy, Refusal::Outdated.to_string()))
+    }
+
+    async fn perform(&self, caller: &Caller, id: OperationId, operation: Operation) -> Result<Answer> {
         match operation {
             Operation::Whoami => self.whoami(caller).await,
             Operation::Stat { lfns, follow } => self.stat(caller, lfns, follow).await,
@@ -57,7 +98,7 @@ impl Catalogue {
                 apart(self.mkdir(caller, id, lfns, parents, mode)).await
             }
             Operation::Register { files, parents, existing } => {
-                apart(self.register(caller, id, files, parents, existing)).await
+                apart(self.register(caller, id, &files, parents, existing)).await
             }
             Operation::Link { lfn, target } => apart(self.link(caller, id, lfn, target)).await,
             Operation::SetAttributes { lfns, attributes } => {
@@ -136,6 +177,7 @@ impl Catalogue {
             }
             Operation::Fsck => apart(self.fsck(caller)).await,
             Operation::Status => apart(self.status(caller)).await,
+            Operation::ClockConfirm => apart(self.clock_confirm(caller)).await,
             Operation::SnapshotCreate { name } => apart(self.snapshot_create(caller, id, &name)).await,
             Operation::SnapshotList => apart(self.snapshot_list(caller)).await,
             Operation::SnapshotDrop { name } => apart(self.snapshot_drop(caller, id, &name)).await,

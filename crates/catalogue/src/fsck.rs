@@ -49,7 +49,7 @@ impl Catalogue {
         let shown = |name: &str| !is_gone(name);
         let ses: Vec<_> = names.ses.values().filter(|se| shown(se.name.as_str())).collect();
         let online = ses.iter().filter(|se| se.status == SeStatus::Online).count();
-        let due = self.store.due(self.clock.now(), DUE_COUNTED_MAX).await?;
+        let due = self.store.due(self.clock.trusted(), DUE_COUNTED_MAX).await?;
         let figures = [
             ("users", names.users.values().filter(|user| shown(user.name.as_str())).count() as u64),
             ("groups", names.groups.values().filter(|group| shown(group.name.as_str())).count() as u64),
@@ -67,7 +67,13 @@ impl Catalogue {
             ("bookings_to_release", due.bookings.len() as u64),
             ("entries_to_expire", due.entries.len() as u64),
         ];
-        let mut notes = Vec::new();
+        let timelines = self.store.timelines();
+        let mut notes = vec![match timelines.all().last().and_then(|timeline| timeline.parted) {
+            None => format!("timeline {}", timelines.current()),
+            Some((before, after)) => {
+                format!("timeline {}, parted from {before} after revision {}", timelines.current(), after.0)
+            }
+        }];
         if self.settings.anonymous_reads {
             notes.push("anonymous callers may read what modes give to others".to_owned());
         }
@@ -87,7 +93,8 @@ impl Catalogue {
         figures.extend(store.figures);
         let mut notes = vec![format!("the store is of kind {}", store.kind)];
         notes.extend(store.warnings);
-        Ok(Answer::Status(vec![catalogue, StatusPart { part: "store".to_owned(), figures, notes }]))
+        let store = StatusPart { part: "store".to_owned(), figures, notes };
+        Ok(Answer::Status(vec![catalogue, store, self.clock_part()]))
     }
 }
 
@@ -227,7 +234,7 @@ impl Check<'_> {
 
     /// Bookings refer to accounts and storage elements that are there.
     async fn bookings(&self, audit: &mut Audit) -> Result<()> {
-        let now = self.catalogue.clock.now();
+        let now = self.catalogue.clock.trusted();
         let (mut checked, mut expired) = (0, 0);
         let mut after = None;
         loop {

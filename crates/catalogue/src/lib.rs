@@ -8,6 +8,7 @@
 mod caller;
 mod cursor;
 mod execute;
+mod judgement;
 mod registry;
 mod repeat;
 mod resolve;
@@ -22,13 +23,17 @@ mod fsck;
 mod history;
 mod listing;
 mod loading;
+mod log;
 mod moving;
 mod quota;
 mod register;
 mod snapshots;
+mod steps;
 mod storage;
 mod tags;
+mod timing;
 mod tokens;
+mod trailing;
 mod trash;
 mod upload;
 mod whereis;
@@ -38,12 +43,13 @@ use std::sync::Arc;
 
 use exacat_model::{
     Consistency, Error, ErrorKind, Guid, Mutation, Operation, OperationId, Result, Revision, Se, SeName,
-    SeNumber,
+    SeNumber, TimeMs,
 };
-use exacat_store::{Clock, Outcome, Request, Store};
+use exacat_store::{Clock, Outcome, Refusal, Request, Store};
 
 pub use caller::Caller;
 pub use loading::KnownDirectories;
+pub use repeat::fingerprint;
 pub use settings::Settings;
 pub use whereis::EachWhereis;
 
@@ -134,11 +140,24 @@ impl Catalogue {
         Ok(())
     }
 
+    /// The time here, by which operation ids are made and judged. It is that of changes, so it stays
+    /// behind a clock that jumped ahead.
+    pub fn now(&self) -> TimeMs {
+        self.clock.trusted()
+    }
+
+    /// The id of an operation that nobody asked for before.
+    pub fn new_operation_id(&self) -> Result<OperationId> {
+        let mut random = [0; 10];
+        fill_random(&mut random)?;
+        Ok(OperationId::new(self.clock.trusted(), random))
+    }
+
     /// A new GUID of this moment.
     fn new_guid(&self) -> Result<Guid> {
         let mut random = [0u8; 10];
         fill_random(&mut random)?;
-        Ok(Guid::v7(self.clock.now(), random))
+        Ok(Guid::v7(self.clock.trusted(), random))
     }
 
     /// Applies mutations under one operation id on behalf of `caller`.
@@ -148,8 +167,18 @@ impl Catalogue {
         operation: OperationId,
         mutations: Vec<Mutation>,
     ) -> Result<Vec<Outcome>> {
-        let request = Request { operation, who: caller.acting_user(), mutations };
-        Ok(self.store.apply(request).await?)
+        let request = Request::new(operation, caller.acting_user(), mutations).with(caller.asks());
+        self.apply_request(caller, request.judged(caller.judged())).await
+    }
+
+    /// Applies one request, and counts what it did towards the operation that is being carried out.
+    async fn apply_request(&self, caller: &Caller, request: Request) -> Result<Vec<Outcome>> {
+        let outcomes = self.store.apply(request).await?;
+        if outcomes.contains(&Outcome::Refused(Refusal::Outdated)) {
+            caller.set_outdated();
+        }
+        steps::count(&outcomes);
+        Ok(outcomes)
     }
 
     /// The revision an outcome left: its own, or the current one if it changed nothing.
@@ -176,7 +205,7 @@ fn step_id(id: OperationId, step: u64) -> OperationId {
     hash.update(id.0);
     hash.update(step.to_le_bytes());
     let digest = hash.finalize();
-    let mut bytes = [0u8; 16];
-    bytes.copy_from_slice(&digest[..16]);
-    OperationId(bytes)
+    let mut bytes = [0; 10];
+    bytes.copy_from_slice(&digest[..10]);
+    id.derived(bytes)
 }

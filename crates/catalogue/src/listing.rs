@@ -60,11 +60,16 @@ impl Catalogue {
         let names = self.names_seen().await?;
         let mut stats = Vec::with_capacity(lfns.len());
         for (lfn, walk) in lfns.into_iter().zip(walks) {
+            // As POSIX has it, a slash behind a link means the directory it leads to.
+            let slash = lfn.must_be_directory();
+            let follow = follow || slash;
             stats.push(match walk.end {
-                WalkEnd::Found(entry) if !follow || !matches!(entry.body, Body::Link { .. }) => caller
-                    .check_scope(&lfn)
-                    .and_then(|()| check_passage(caller, &walk.gates, &lfn))
-                    .map(|()| stat_of(&names, caller, lfn, *entry)),
+                WalkEnd::Found(entry) if !slash && (!follow || !matches!(entry.body, Body::Link { .. })) => {
+                    caller
+                        .check_scope(&lfn)
+                        .and_then(|()| check_passage(caller, &walk.gates, &lfn))
+                        .map(|()| stat_of(&names, caller, lfn, *entry))
+                }
                 _ => self
                     .resolve_walk(caller, lfn, walk, follow)
                     .await
@@ -88,7 +93,7 @@ impl Catalogue {
         limit: usize,
     ) -> Result<Answer> {
         let after: Option<Name> = cursor::read(CursorOf::List, cursor)?;
-        let mut resolved = self.resolve(caller, lfn, false).await?;
+        let mut resolved = self.resolve(caller, lfn, lfn.must_be_directory()).await?;
         let names = self.names_seen().await?;
         if matches!(resolved.entry.body, Body::Link { .. })
             && let Ok(target) = self.resolve(caller, lfn, true).await

@@ -35,7 +35,15 @@ impl Catalogue {
         caller.check_known()?;
         // It matters only where a file is there, and that is looked at when it is registered.
         let existing = Existing::Refuse;
-        let call = Call { caller, files, parents: true, existing, names: self.names(), known: Some(known) };
+        let call = Call {
+            caller,
+            files,
+            parents: true,
+            existing,
+            names: self.names(),
+            known: Some(known),
+            ways: None,
+        };
         let ids = PartIds { create: id, merge: step_id(id, 1), parents: step_id(id, 2) };
         let plans = self.plan(&call, &ids, which).await?;
         let new = plans.into_iter().map(|plan| match plan {

@@ -2,14 +2,16 @@
 
 use exacat_model::limits::LFN_BYTES_MAX;
 use exacat_model::{
-    Answer, At, Body, Error, ErrorKind, Expect, Lfn, Mutation, Name, OperationId, Result, TrashId,
+    Answer, At, Body, Entry, Error, ErrorKind, Expect, Kind, Lfn, Mutation, Name, OperationId, Result,
+    TrashId,
 };
 use exacat_store::{Gate, Outcome, UsageOf};
 
 use crate::Catalogue;
 use crate::caller::{Caller, PASS, WRITE};
 use crate::directories::vacant;
-use crate::resolve::{Resolved, Spot, check_parent_writable};
+use crate::resolve::{Resolved, Spot, check_parent_writable, check_removable};
+use crate::trailing::check_free_name;
 
 impl Catalogue {
     /// As `mv -T`, or `mv` where `to` is a directory that exists: the entry goes into it under its own name. A link is
@@ -31,23 +33,35 @@ impl Catalogue {
         let Some(name) = source.lfn.file_name() else {
             return Err(Error::invalid("the root cannot be moved"));
         };
-        check_parent_writable(caller, source.parent_gate(), &source.lfn)?;
+        check_removable(caller, source.parent_gate(), &source.entry, &source.lfn)?;
         let expect = Expect::entry(source.entry.id());
-        let to = match self.spot(caller, to, false).await? {
+        let to = match self.spot(caller, to, to.must_be_directory()).await? {
             // The name it has: nothing is to be done, which the store says.
             Spot::Taken(target) if target.entry.id() == source.entry.id() => source.entry.at.clone(),
-            spot => self.destination(caller, to, &name, spot).await?,
+            spot => self.destination(caller, to, &name, source.entry.kind(), spot).await?,
         };
         Ok(Mutation::Move { from: source.entry.at, expect, to })
     }
 
     /// Where an entry goes that is to stand at `to`: in a directory of that path, if there is one, under `name`;
     /// otherwise at that path. `spot` is what stands there, links at the end not followed.
-    pub(crate) async fn destination(&self, caller: &Caller, to: &Lfn, name: &Name, spot: Spot) -> Result<At> {
+    pub(crate) async fn destination(
+        &self,
+        caller: &Caller,
+        to: &Lfn,
+        name: &Name,
+        kind: Kind,
+        spot: Spot,
+    ) -> Result<At> {
         let exists = || Err(Error::new(ErrorKind::Exists, format!("{to} is there already")));
         let directory = match spot {
             Spot::Vacant(_) => {
+                check_free_name(to, kind)?;
                 let (vacancy, at) = vacant(spot, to)?;
+                if vacancy.lfn != *to && to.must_be_directory() {
+                    // A link that leads nowhere has the name.
+                    return exists();
+                }
                 check_parent_writable(caller, vacancy.gates.last(), &vacancy.lfn)?;
                 check_length(&vacancy.lfn)?;
                 return Ok(at);
@@ -81,8 +95,18 @@ impl Catalogue {
         directory: bool,
     ) -> Result<Answer> {
         let planned = self.plan_remove(caller, &lfn, recursive, directory).await;
-        match self.apply_planned(caller, id, &lfn, planned).await? {
-            Outcome::Applied { revision, .. } => Ok(Answer::Removed { id: TrashId(revision) }),
+        let outcome = match self.apply_planned(caller, id, &lfn, planned).await {
+            // It was empty when it was looked at, and is no more: whether it may be emptied is to be judged.
+            Err(error) if recursive && error.kind == ErrorKind::NotEmpty => {
+                caller.set_outdated();
+                Err(error)
+            }
+            outcome => outcome,
+        };
+        match outcome? {
+            Outcome::Applied { revision, .. } => {
+                Ok(Answer::Removed { id: self.store.timelines().name(TrashId(revision)) })
+            }
             _ => Err(Error::new(ErrorKind::Internal, format!("{lfn}: nothing was removed"))),
         }
     }
@@ -98,23 +122,30 @@ impl Catalogue {
         if found.is_root() {
             return Err(Error::invalid("the root cannot be removed"));
         }
-        check_parent_writable(caller, gates.last(), &found)?;
+        check_removable(caller, gates.last(), &entry, &found)?;
+        let mut only_empty = entry.directory().is_some() && !recursive;
         match entry.directory() {
             None if directory => {
                 return Err(Error::new(ErrorKind::NotDirectory, format!("{lfn} is no directory")));
             }
-            Some(number) if recursive && !caller.owns(&entry) && !caller.has_entry(&entry, WRITE | PASS) => {
+            Some(number) if recursive && !may_empty(caller, &entry) => {
                 let account = self.store.usage(&[UsageOf::Directory(number)]).await?.pop();
                 if account.is_none_or(|account| !account.usage.is_empty()) {
-                    return Err(Error::denied(format!("you may not empty {lfn} (no w or no x)")));
+                    return Err(Error::denied(format!("you may not empty {lfn} (no w, no x, or sticky)")));
                 }
+                only_empty = true;
             }
             _ => {}
         }
-        let only_empty = entry.directory().is_some() && !recursive;
         let expect = Expect::entry(entry.id());
         Ok(Mutation::Remove { at: entry.at, expect, only_empty, lfn: found })
     }
+}
+
+/// May the caller remove whatever is in a directory?
+fn may_empty(caller: &Caller, directory: &Entry) -> bool {
+    let writable = caller.owns(directory) || caller.has_entry(directory, WRITE | PASS);
+    writable && (!directory.mode.is_sticky() || caller.owns(directory))
 }
 
 /// What is moved or restored must be askable for by its LFN afterwards. What lies below it may come to have longer

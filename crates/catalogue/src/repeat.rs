@@ -5,14 +5,22 @@
 //! the operation alone, never from what it finds in the catalogue. Where what it finds forbids a mutation - the
 //! source of a move is gone, because the first asking moved it - [`nothing`] takes the position: it is refused
 //! if the operation is new, and gets the first outcome if it is not.
+//!
+//! The fingerprint of the operation ([`fingerprint`]) goes with each request: an id that comes
+//! again with another operation, or from another user, is a conflict. It is of what was asked, not
+//! of the mutations, for these follow from what the catalogue has at the time.
 
+use std::cell::RefCell;
 use std::fmt::Display;
 
-use exacat_model::limits::BATCH_MUTATIONS_MAX;
+use exacat_model::codec::Encode;
+use exacat_model::limits::{BATCH_MUTATIONS_MAX, OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS};
 use exacat_model::{
-    At, DirId, EntryId, Error, ErrorKind, Expect, Mutation, Name, OperationId, Result, Revision,
+    At, Cursor, DirId, EntryId, Error, ErrorKind, Expect, Fingerprint, Mutation, Name, Operation,
+    OperationId, Result, Revision, TimeMs,
 };
 use exacat_store::{Outcome, Refusal};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::caller::Caller;
 use crate::{Catalogue, step_id};
@@ -37,6 +45,50 @@ pub(crate) fn nothing() -> Mutation {
         expect: Expect::ANY,
         edits: Vec::new(),
     }
+}
+
+/// Refuses an id that is too old for a store to know surely whether it was applied, or that is
+/// ahead of the clock.
+pub(crate) fn check_id(id: OperationId, now: TimeMs) -> Result<()> {
+    let made = id.made();
+    if now.0.saturating_sub(made.0) > OPERATION_AGE_MAX_MS {
+        return Err(Error::new(
+            ErrorKind::Unknown,
+            format!(
+                "operation id {id:?} is too old to be known: it was made at {made}, more than {} minutes before the \
+                 server's time {now}; look at what it was about, and send what is left under a new id",
+                OPERATION_AGE_MAX_MS / 60_000
+            ),
+        ));
+    }
+    if made.0.saturating_sub(now.0) > OPERATION_AHEAD_MAX_MS {
+        return Err(Error::invalid(format!(
+            "operation id {id:?} says it was made at {made}, more than {} s after the server's time {now}: nothing was \
+             done; an id begins with 48 bits of milliseconds since 1970 by the server's clock, which the handshake tells",
+            OPERATION_AHEAD_MAX_MS / 1000
+        )));
+    }
+    Ok(())
+}
+
+/// The fingerprint of an operation that this caller asks for. All pages of one operation have the
+/// same.
+pub fn fingerprint(caller: &Caller, operation: &Operation) -> Fingerprint {
+    /// Room that is kept for the next: most operations fit.
+    const KEPT_BYTES: usize = 64 << 10;
+    thread_local! {
+        static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    ROOM.with_borrow_mut(|room| {
+        match operation.has_pages().then(|| operation.resumed(Cursor::default())).flatten() {
+            Some(first) => first.encode(room),
+            None => operation.encode(room),
+        }
+        let hash = xxh3_64_with_seed(room, u64::from(caller.acting_user().0));
+        room.clear();
+        room.shrink_to(KEPT_BYTES);
+        Fingerprint::of_hash(hash)
+    })
 }
 
 /// Refuses an operation that asks for the same long thing for too many entries.

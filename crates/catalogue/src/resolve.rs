@@ -6,6 +6,7 @@ use exacat_store::{Gate, Gates, Located, Place, Walk, WalkEnd};
 
 use crate::Catalogue;
 use crate::caller::{Caller, PASS, WRITE};
+use crate::trailing::no_directory;
 
 /// An entry, the path it was found under (links followed), and the directories above it, root first.
 #[derive(Clone, Debug)]
@@ -139,7 +140,19 @@ impl Catalogue {
         taken(self.finish_walk(caller, lfn, walk, follow).await?, &asked)
     }
 
+    /// A path that ends in a slash leads to a directory, or to nothing.
     async fn finish_walk(&self, caller: &Caller, lfn: Lfn, walk: Walk, follow: bool) -> Result<Spot> {
+        let must_be_directory = lfn.must_be_directory();
+        let spot = self.follow_walk(caller, lfn.of_anything(), walk, follow).await?;
+        match &spot {
+            Spot::Taken(taken) if must_be_directory && taken.entry.directory().is_none() => {
+                Err(no_directory(&taken.lfn, taken.entry.kind()))
+            }
+            _ => Ok(spot),
+        }
+    }
+
+    async fn follow_walk(&self, caller: &Caller, lfn: Lfn, walk: Walk, follow: bool) -> Result<Spot> {
         let mut lfn = lfn;
         let mut walk = walk;
         for _ in 0..=LINKS_FOLLOWED_MAX {
@@ -216,6 +229,20 @@ pub(crate) fn check_parent_writable(caller: &Caller, gate: Option<&Gate>, lfn: &
         Some(gate) if caller.has_gate(gate, WRITE | PASS) => Ok(()),
         Some(_) => Err(Error::denied(format!("{lfn}: you may not change the directory it is in (no w)"))),
         None => Err(Error::denied("the root stands in no directory")),
+    }
+}
+
+/// Refuses whoever may not take an entry's name away: as [`check_parent_writable`], and in a sticky
+/// directory all but the owners of the entry and of the directory.
+pub(crate) fn check_removable(caller: &Caller, gate: Option<&Gate>, entry: &Entry, lfn: &Lfn) -> Result<()> {
+    check_parent_writable(caller, gate, lfn)?;
+    match gate {
+        Some(gate) if gate.mode.is_sticky() && caller.user() != Some(gate.owner) && !caller.owns(entry) => {
+            Err(Error::denied(format!(
+                "{lfn}: in a sticky directory only the owner of an entry, or of the directory, may take it away"
+            )))
+        }
+        _ => Ok(()),
     }
 }
 

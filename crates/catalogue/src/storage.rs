@@ -9,7 +9,7 @@ use exacat_model::answer::{DeletionAt, SeUsage, Stat};
 use exacat_model::limits::{READ_BATCH_MAX, REPLICAS_PER_BOOKING_MAX};
 use exacat_model::operation::{SeChoice, SeSettings};
 use exacat_model::{
-    AccountName, Answer, Cursor, Deletion, DeletionId, EntryId, Error, ErrorKind, Guid, Mutation,
+    AccountName, Answer, Cursor, Deletion, DeletionId, EntryId, Error, ErrorKind, Guid, Mutation, OnTimeline,
     OperationId, Record, RecordKey, Replica, ReplicaState, Result, Se, SeName, SeNumber, SeStatus,
 };
 use exacat_store::{Account, Place, UsageOf};
@@ -21,6 +21,8 @@ use crate::cursor::{self, CursorOf};
 use crate::registry::Names;
 use crate::repeat::refused;
 
+/// List to read again when the timeline of a deletion was replaced.
+const DELETIONS: &str = "the deletions";
 /// The quality of service an upload gets if none is asked for, where any storage element has it.
 const DEFAULT_QOS: &str = "disk";
 
@@ -159,10 +161,12 @@ impl Catalogue {
         caller.check_operator("to list what a storage element is to delete")?;
         let names = self.registry.names();
         let se = names.se(name)?;
-        let after: Option<DeletionId> = cursor::read(CursorOf::SeDeletions, from)?;
+        let timelines = self.store.timelines();
+        let after: Option<OnTimeline<DeletionId>> = cursor::read(CursorOf::SeDeletions, from)?;
+        let after = after.map(|after| timelines.resolve(DELETIONS, after)).transpose()?;
         let page = self.store.deletions(se.number, after, limit).await?;
         let next = match page.items.last() {
-            Some(last) if page.more => Some(cursor::write(CursorOf::SeDeletions, &last.id)),
+            Some(last) if page.more => Some(cursor::write(CursorOf::SeDeletions, &timelines.name(last.id))),
             _ => None,
         };
         let in_use = self.deletions_in_use(se, &page.items).await?;
@@ -172,7 +176,7 @@ impl Catalogue {
             .zip(in_use)
             .filter(|(_, in_use)| !in_use)
             .map(|(deletion, _)| DeletionAt {
-                id: deletion.id,
+                id: timelines.name(deletion.id),
                 guid: deletion.guid,
                 size: deletion.size,
                 pfn: pfn_of(&deletion, se),
@@ -213,9 +217,11 @@ impl Catalogue {
         caller: &Caller,
         id: OperationId,
         name: SeName,
-        done: Vec<DeletionId>,
+        done: Vec<OnTimeline<DeletionId>>,
     ) -> Result<Answer> {
         caller.check_operator("to take deletions off a storage element's queue")?;
+        let timelines = self.store.timelines();
+        let done = done.into_iter().map(|id| timelines.resolve(DELETIONS, id)).collect::<Result<_>>()?;
         let names = self.registry.names();
         let number = match names.se(&name) {
             Ok(se) => se.number,

@@ -9,7 +9,7 @@ use exacat_model::answer::TokenInfo;
 use exacat_model::limits::{PAGE_ITEMS_MAX, TOKEN_NOTE_BYTES_MAX, TOKENS_PER_USER_MAX};
 use exacat_model::{
     AccountName, Answer, Error, ErrorKind, ExpectRecord, Lfn, Mutation, OperationId, Record, RecordKey,
-    RecordKind, Result, Token, TokenId, User, UserId,
+    RecordKind, Result, Revision, Token, TokenId, User, UserId,
 };
 use exacat_store::{Outcome, Refusal};
 use sha2::{Digest, Sha256};
@@ -32,19 +32,19 @@ impl Catalogue {
         let refused =
             || Error::new(ErrorKind::Unauthenticated, "the token is not known here, or was revoked");
         let id = token_id(secret).ok_or_else(refused)?;
-        let token = self.token(id).await?.ok_or_else(refused)?;
+        let (token, revision) = self.token_version(id).await?.ok_or_else(refused)?;
         let hash: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
         if !same_hash(&hash, &token.hash) {
             return Err(refused());
         }
-        self.caller_of(token).await
+        self.caller_of(token, revision).await
     }
 
     /// The caller with this account's own rights, for those a face knows by other means: peer credentials of a local
     /// socket, or the start of the service.
     pub async fn caller_named(&self, name: &AccountName) -> Result<Caller> {
         let id = self.registry.names().user(name)?.id;
-        Ok(Caller::of(&self.enabled_user(id).await?, Lfn::root(), true))
+        self.caller_by_account(id, Lfn::root(), true).await
     }
 
     /// The caller an outside name - a certificate's subject - stands for, with the account's own rights. That the
@@ -53,20 +53,29 @@ impl Catalogue {
         let id = self.registry.names().user_of_subject(subject).map(|user| user.id);
         let unknown =
             || Error::new(ErrorKind::Unauthenticated, format!("no user has the subject {subject:.200?}"));
-        Ok(Caller::of(&self.enabled_user(id.ok_or_else(unknown)?).await?, Lfn::root(), true))
+        self.caller_by_account(id.ok_or_else(unknown)?, Lfn::root(), true).await
+    }
+
+    /// The caller that an account is, as the store has it now.
+    async fn caller_by_account(&self, id: UserId, scope: Lfn, write: bool) -> Result<Caller> {
+        let (user, revision) = self.enabled_user(id).await?;
+        Ok(Caller::of(&user, scope, write).by_records([(RecordKey::User(id), revision)]))
     }
 
     /// The caller, acting as another account: an admin as any, others as those they may become. What the token
     /// allows - subtree, writing, until when - stays.
     pub async fn become_user(&self, caller: &Caller, name: &AccountName) -> Result<Caller> {
-        let me = self.enabled_user(caller.check_known()?).await?;
-        let target = self.enabled_user(self.registry.names().user(name)?.id).await?;
+        let (me, _) = self.enabled_user(caller.check_known()?).await?;
+        let (target, revision) = self.enabled_user(self.registry.names().user(name)?.id).await?;
         if target.id != me.id && !caller.is_admin() && !me.may_become.contains(&target.id) {
             return Err(Error::denied(format!("you may not act as {name}")));
         }
         let mut other = Caller::of(&target, caller.scope().clone(), caller.may_write());
-        if target.id != me.id {
-            other = other.instead_of(caller.original().unwrap_or(me.id));
+        if target.id == me.id {
+            other = other.by_records(caller.records().iter().copied());
+        } else {
+            let records = caller.records().iter().copied().chain([(RecordKey::User(target.id), revision)]);
+            other = other.instead_of(caller.original().unwrap_or(me.id)).by_records(records);
         }
         Ok(match (caller.token(), caller.expires()) {
             (Some(token), Some(expires)) => other.by_token(token, expires),
@@ -77,9 +86,9 @@ impl Catalogue {
     /// Is the token valid still: neither revoked nor expired, its user not disabled? A face asks at intervals, for a
     /// connection may outlive its token.
     pub async fn still_valid(&self, id: &TokenId) -> Result<bool> {
-        match self.token(*id).await? {
+        match self.token_version(*id).await? {
             None => Ok(false),
-            Some(token) => match self.caller_of(token).await {
+            Some((token, revision)) => match self.caller_of(token, revision).await {
                 Ok(_) => Ok(true),
                 Err(error) if error.kind == ErrorKind::Unauthenticated => Ok(false),
                 Err(error) => Err(error),
@@ -93,13 +102,14 @@ impl Catalogue {
         let Some(user) = caller.user() else { return Ok(caller.clone()) };
         let base = match caller.token() {
             None => {
-                let original = self.enabled_user(caller.original().unwrap_or(user)).await?;
-                Caller::of(&original, caller.scope().clone(), caller.may_write())
+                let account = caller.original().unwrap_or(user);
+                self.caller_by_account(account, caller.scope().clone(), caller.may_write()).await?
             }
             Some(id) => {
-                let token = self.token(id).await?;
+                let token = self.token_version(id).await?;
                 let gone = || Error::new(ErrorKind::Unauthenticated, "the token was revoked");
-                self.caller_of(token.ok_or_else(gone)?).await?
+                let (token, revision) = token.ok_or_else(gone)?;
+                self.caller_of(token, revision).await?
             }
         };
         match caller.name() {
@@ -109,28 +119,33 @@ impl Catalogue {
     }
 
     async fn token(&self, id: TokenId) -> Result<Option<Token>> {
+        Ok(self.token_version(id).await?.map(|(token, _)| token))
+    }
+
+    async fn token_version(&self, id: TokenId) -> Result<Option<(Token, Revision)>> {
         match self.store.record(RecordKey::Token(id)).await? {
-            Some((Record::Token(token), _)) => Ok(Some(token)),
+            Some((Record::Token(token), revision)) => Ok(Some((token, revision))),
             _ => Ok(None),
         }
     }
 
-    async fn caller_of(&self, token: Token) -> Result<Caller> {
-        let user = self.enabled_user(token.user).await?;
-        let caller = Caller::of(&user, token.scope, token.write).by_token(token.id, token.expires);
+    async fn caller_of(&self, token: Token, revision: Revision) -> Result<Caller> {
+        let caller = self.caller_by_account(token.user, token.scope, token.write).await?;
+        let caller = caller.by_token(token.id, token.expires);
+        let caller = caller.by_records([(RecordKey::Token(token.id), revision)]);
         caller.check_not_expired(self.clock.now())?;
         Ok(caller)
     }
 
-    /// The user as the store has it now.
-    async fn enabled_user(&self, id: UserId) -> Result<User> {
+    /// The user as the store has it now, and its version.
+    async fn enabled_user(&self, id: UserId) -> Result<(User, Revision)> {
         match self.store.record(RecordKey::User(id)).await? {
-            Some((Record::User(user), _)) if !user.disabled => {
+            Some((Record::User(user), revision)) if !user.disabled => {
                 // On a store that several servers share, this one may not have heard of a new user yet.
                 if self.registry.names().users.get(&id).is_none_or(|known| **known != user) {
                     self.registry.refresh(&*self.store).await?;
                 }
-                Ok(user)
+                Ok((user, revision))
             }
             Some((Record::User(user), _)) => {
                 Err(Error::new(ErrorKind::Unauthenticated, format!("the account {} is disabled", user.name)))
@@ -226,9 +241,8 @@ impl Catalogue {
                 expect: ExpectRecord::Version(revision),
             };
             // Not under an id of the operation: each repeat must get a secret of its own.
-            let mut own = [0u8; 16];
-            fill_random(&mut own)?;
-            match self.apply(caller, OperationId(own), vec![mutation]).await?.pop() {
+            let own = self.new_operation_id()?;
+            match self.apply(caller, own, vec![mutation]).await?.pop() {
                 Some(Outcome::Refused(Refusal::Stale)) => {}
                 Some(Outcome::Refused(refusal)) => return Err(refused("the token", refusal)),
                 _ => {

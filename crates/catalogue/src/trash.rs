@@ -2,17 +2,21 @@
 
 use exacat_model::limits::BATCH_MUTATIONS_MAX;
 use exacat_model::{
-    Answer, At, Body, Cursor, DirId, EntryId, Error, ErrorKind, Expect, Lfn, Mutation, Name, OperationId,
-    PurgeTarget, Result, TrashId, TrashItem,
+    Answer, At, Body, Cursor, DirId, Entry, EntryId, Error, ErrorKind, Expect, Lfn, Mutation, Name,
+    OnTimeline, OperationId, PurgeTarget, Result, TrashId, TrashItem,
 };
-use exacat_store::{Outcome, Refusal, Request};
+use exacat_store::{Outcome, Refusal, Request, UsageOf};
 
-use crate::caller::{Caller, READ};
+use crate::caller::{Caller, PASS, READ, WRITE};
 use crate::cursor::{self, CursorOf};
 use crate::repeat::refused;
 use crate::resolve::Spot;
-use crate::{Catalogue, fill_random, step_id};
+use crate::{Catalogue, step_id};
 
+/// Directories passed over in one step of a purge, because the caller may not empty them.
+const CLOSED_PASSED_MAX: usize = 10_000;
+/// List to read again when an item's timeline was replaced.
+const TRASH: &str = "the trash";
 /// Children listed at once while a directory in the trash is emptied.
 const LIST_ENTRIES_MAX: usize = 1000;
 /// The same, at least, however deep the directory.
@@ -25,6 +29,17 @@ pub(crate) struct PurgeStep {
     pub entries: u64,
     /// The item itself is gone.
     pub done: bool,
+    /// The step met directories that the caller may not empty.
+    pub closed: bool,
+}
+
+/// The next entries of an item to end.
+struct PurgePlan {
+    mutations: Vec<Mutation>,
+    /// The item is empty after them.
+    emptied: bool,
+    /// Directories were passed over that the caller may not empty.
+    closed: bool,
 }
 
 /// A directory in the trash that is being emptied.
@@ -36,14 +51,28 @@ struct Emptying {
     after: Option<Name>,
     /// There may be children after it.
     more: bool,
-    /// Directories among those listed, to be emptied, the last first.
-    waiting: Vec<(DirId, Name)>,
+    /// Directories among those listed, to be emptied, the last first; and whether of their own only.
+    waiting: Vec<(DirId, Name, bool)>,
+    /// Something in it stays, so it stays as well.
+    stays: bool,
+    /// Sticky, and another's: only what is the caller's own ends.
+    own_only: bool,
 }
 
 impl Emptying {
-    fn new(directory: DirId, at: Option<At>) -> Self {
-        Emptying { directory, at, after: None, more: true, waiting: Vec::new() }
+    fn new(directory: DirId, at: Option<At>, own_only: bool) -> Self {
+        Emptying { directory, at, after: None, more: true, waiting: Vec::new(), stays: false, own_only }
     }
+}
+
+/// May the caller remove what is in a directory, as it might in the tree?
+fn may_empty(caller: &Caller, directory: &Entry) -> bool {
+    caller.is_operator() || caller.owns(directory) || caller.has_entry(directory, WRITE | PASS)
+}
+
+/// Is a directory sticky, and another's?
+fn is_sticky_to(caller: &Caller, directory: &Entry) -> bool {
+    directory.mode.is_sticky() && !caller.is_operator() && !caller.owns(directory)
 }
 
 /// Whose an item is: its owner's, that of who removed it, an admin's.
@@ -56,7 +85,9 @@ impl Catalogue {
     pub(crate) async fn trash_list(&self, caller: &Caller, cursor: &Cursor, limit: usize) -> Result<Answer> {
         caller.check_known()?;
         let names = self.registry.names();
-        let mut after: Option<TrashId> = cursor::read(CursorOf::Trash, cursor)?;
+        let timelines = self.store.timelines();
+        let after: Option<OnTimeline<TrashId>> = cursor::read(CursorOf::Trash, cursor)?;
+        let mut after = after.map(|after| timelines.resolve(TRASH, after)).transpose()?;
         let mut looks_left = self.settings.find_scan_entries.max(1);
         let mut items = Vec::new();
         let mut more = true;
@@ -86,8 +117,8 @@ impl Catalogue {
                 items.push((item, who));
             }
         }
-        let next = after.filter(|_| more).map(|after| cursor::write(CursorOf::Trash, &after));
-        Ok(Answer::Trash { items, next })
+        let next = after.filter(|_| more).map(|after| cursor::write(CursorOf::Trash, &timelines.name(after)));
+        Ok(Answer::Trash { items, timeline: timelines.current(), next })
     }
 
     /// One item, if it may be known to the caller: whoever has nothing to do with it does not learn that it is there.
@@ -112,9 +143,10 @@ impl Catalogue {
         &self,
         caller: &Caller,
         id: OperationId,
-        item: TrashId,
+        item: OnTimeline<TrashId>,
         to: Option<Lfn>,
     ) -> Result<Answer> {
+        let item = self.store.timelines().resolve(TRASH, item)?;
         let planned = self.plan_restore(caller, item, to).await;
         let what = format!("item {} of the trash", item.0.0);
         let outcome = self.apply_planned(caller, id, what, planned).await?;
@@ -125,12 +157,13 @@ impl Catalogue {
         let item = self.visible_item(caller, id, |item| belongs_to(caller, item)).await?;
         let place = match &to {
             Some(to) => {
-                let spot = self.spot(caller, to, false).await?;
-                self.destination(caller, to, &item.entry.at.name, spot).await?
+                let spot = self.spot(caller, to, to.must_be_directory()).await?;
+                self.destination(caller, to, &item.entry.at.name, item.entry.kind(), spot).await?
             }
             None => match self.spot(caller, &item.lfn, false).await? {
                 spot @ Spot::Vacant(_) => {
-                    self.destination(caller, &item.lfn, &item.entry.at.name, spot).await?
+                    let kind = item.entry.kind();
+                    self.destination(caller, &item.lfn, &item.entry.at.name, kind, spot).await?
                 }
                 Spot::Taken(_) => {
                     let lfn = &item.lfn;
@@ -144,13 +177,18 @@ impl Catalogue {
 
     /// One step; its owner, an admin and an operator may. Repeated until there is no cursor; a purge that is left in the
     /// middle goes on whenever it is asked for again.
+    ///
+    /// Removing looked at the top only, so the owner's purge is judged directory by directory, as
+    /// `rm -r` of each would be: what others keep in directories closed to the owner stays, with
+    /// the directories above it, until the retention ends or an operator purges it.
     pub(crate) async fn trash_purge(
         &self,
         caller: &Caller,
         id: OperationId,
-        item: TrashId,
+        item: OnTimeline<TrashId>,
         cursor: &Cursor,
     ) -> Result<Answer> {
+        let item = self.store.timelines().resolve(TRASH, item)?;
         let begun = cursor::read::<()>(CursorOf::Purge, cursor)?.is_some();
         let may = |item: &TrashItem| caller.owns(&item.entry) || caller.is_operator();
         let found = match self.visible_item(caller, item, may).await {
@@ -165,6 +203,13 @@ impl Catalogue {
             Err(error) => return Err(error),
         };
         let step = self.purge_step(caller, Some(id), &found, self.settings.purge_step_entries).await?;
+        if step.entries == 0 && step.closed && !step.done {
+            return Err(Error::denied(format!(
+                "item {} of the trash: what is left of it is in directories of others that you may not empty (no w, \
+                 no x, or sticky). It stays until the retention ends, unless an operator purges the item",
+                item.0.0
+            )));
+        }
         let next = (!step.done).then(|| cursor::write(CursorOf::Purge, &()));
         Ok(Answer::Purged { entries: step.entries, next })
     }
@@ -182,32 +227,30 @@ impl Catalogue {
         entries_max: usize,
     ) -> Result<PurgeStep> {
         let entries_max = entries_max.clamp(1, BATCH_MUTATIONS_MAX - 1);
-        let (below, emptied) = self.plan_purge(item, entries_max).await?;
+        let plan = self.plan_purge(caller, item, entries_max).await?;
+        let PurgePlan { mutations: below, emptied, closed } = plan;
         let mut entries = 0;
         if !below.is_empty() {
             // An id of its own: a repeat finds other entries at the same positions. Ending by place and identity
             // needs no memory to be safe.
-            let mut fresh = OperationId([0; 16]);
-            fill_random(&mut fresh.0)?;
-            let request = Request { operation: fresh, who: caller.acting_user(), mutations: below };
-            for outcome in self.store.apply(request).await? {
+            let request = Request::new(self.new_operation_id()?, caller.acting_user(), below);
+            for outcome in self.apply_request(caller, request.judged(caller.judged())).await? {
                 // Otherwise another purge of the same item was faster, or something is left: the next step sees.
                 entries += u64::from(matches!(outcome, Outcome::Applied { .. }));
             }
         }
         if !emptied {
-            return Ok(PurgeStep { entries, done: false });
+            return Ok(PurgeStep { entries, done: false, closed });
         }
-        let mut last = OperationId([0; 16]);
-        match operation {
-            Some(operation) => last = last_step(operation),
-            None => fill_random(&mut last.0)?,
-        }
+        let last = match operation {
+            Some(operation) => last_step(operation),
+            None => self.new_operation_id()?,
+        };
         let end = Mutation::Purge(PurgeTarget::Item(item.id));
         match self.apply(caller, last, vec![end]).await?.pop() {
-            Some(Outcome::Applied { .. }) => Ok(PurgeStep { entries: entries + 1, done: true }),
-            Some(Outcome::Refused(Refusal::NotFound)) => Ok(PurgeStep { entries, done: true }),
-            Some(Outcome::Refused(Refusal::NotEmpty)) => Ok(PurgeStep { entries, done: false }),
+            Some(Outcome::Applied { .. }) => Ok(PurgeStep { entries: entries + 1, done: true, closed }),
+            Some(Outcome::Refused(Refusal::NotFound)) => Ok(PurgeStep { entries, done: true, closed }),
+            Some(Outcome::Refused(Refusal::NotEmpty)) => Ok(PurgeStep { entries, done: false, closed }),
             Some(Outcome::Refused(refusal)) => {
                 Err(refused(format_args!("item {} of the trash", item.id.0.0), refusal))
             }
@@ -219,45 +262,82 @@ impl Catalogue {
 
     /// The next entries to end, in an order in which each directory is empty when its turn comes; and whether the item
     /// is empty after them.
-    async fn plan_purge(&self, item: &TrashItem, entries_max: usize) -> Result<(Vec<Mutation>, bool)> {
+    async fn plan_purge(&self, caller: &Caller, item: &TrashItem, entries_max: usize) -> Result<PurgePlan> {
         let mut plan = Vec::new();
+        let mut closed = 0;
         let mut stack = Vec::new();
-        stack.extend(item.entry.directory().map(|directory| Emptying::new(directory, None)));
+        stack.extend(
+            item.entry
+                .directory()
+                .map(|directory| Emptying::new(directory, None, is_sticky_to(caller, &item.entry))),
+        );
         // Nothing comes into a directory in the trash, so each listing goes on where the one before ended.
         loop {
             let depth = stack.len();
             let Some(level) = stack.last_mut() else { break };
-            if let Some((directory, name)) = level.waiting.pop() {
+            if let Some((directory, name, own_only)) = level.waiting.pop() {
                 let at = At { parent: level.directory, name };
-                stack.push(Emptying::new(directory, Some(at)));
+                stack.push(Emptying::new(directory, Some(at), own_only));
             } else if level.more {
                 let left = entries_max - plan.len();
-                if left == 0 {
-                    return Ok((plan, false));
+                if left == 0 || closed > CLOSED_PASSED_MAX {
+                    return Ok(PurgePlan { mutations: plan, emptied: false, closed: closed > 0 });
                 }
                 // The deeper, the fewer, so that what waits on all levels together stays small.
                 let count = left.min((LIST_ENTRIES_MAX / depth).max(LIST_ENTRIES_MIN));
                 let page = self.store.list(level.directory, level.after.as_ref(), count).await?;
                 level.more = page.as_ref().is_some_and(|page| page.more);
-                for entry in page.map_or(Vec::new(), |page| page.items) {
+                let entries = page.map_or(Vec::new(), |page| page.items);
+                let stay = self.closed_to(caller, &entries).await?;
+                for entry in entries {
                     level.after = Some(entry.at.name.clone());
+                    if level.own_only && !caller.owns(&entry) {
+                        level.stays = true;
+                        closed += 1;
+                        continue;
+                    }
                     match entry.directory() {
-                        Some(directory) => level.waiting.push((directory, entry.at.name)),
+                        Some(directory) if stay.contains(&directory) => {
+                            level.stays = true;
+                            closed += 1;
+                        }
+                        Some(directory) => {
+                            let own_only = is_sticky_to(caller, &entry);
+                            level.waiting.push((directory, entry.at.name, own_only));
+                        }
                         None => plan.push(below(entry.at.clone(), entry.id())),
                     }
                 }
                 level.waiting.reverse();
             } else {
-                if let Some(at) = level.at.take() {
+                let (at, directory, stays) = (level.at.take(), level.directory, level.stays);
+                if let Some(at) = at.filter(|_| !stays) {
                     if plan.len() == entries_max {
-                        return Ok((plan, false));
+                        return Ok(PurgePlan { mutations: plan, emptied: false, closed: closed > 0 });
                     }
-                    plan.push(below(at, EntryId::Directory(level.directory)));
+                    plan.push(below(at, EntryId::Directory(directory)));
                 }
                 stack.pop();
+                if let Some(above) = stack.last_mut() {
+                    above.stays |= stays;
+                }
             }
         }
-        Ok((plan, true))
+        Ok(PurgePlan { mutations: plan, emptied: closed == 0, closed: closed > 0 })
+    }
+
+    /// The directories among these that stay: the caller may not empty them, and they are not empty.
+    async fn closed_to(&self, caller: &Caller, entries: &[Entry]) -> Result<Vec<DirId>> {
+        let closed = entries.iter().filter_map(|entry| Some((entry.directory()?, entry)));
+        let closed = closed.filter(|(_, entry)| !may_empty(caller, entry));
+        let closed: Vec<DirId> = closed.map(|(directory, _)| directory).collect();
+        if closed.is_empty() {
+            return Ok(closed);
+        }
+        let of: Vec<UsageOf> = closed.iter().map(|directory| UsageOf::Directory(*directory)).collect();
+        let accounts = self.store.usage(&of).await?;
+        let with = closed.into_iter().zip(accounts);
+        Ok(with.filter(|(_, account)| !account.usage.is_empty()).map(|(directory, _)| directory).collect())
     }
 }
 

@@ -112,7 +112,7 @@ impl Catalogue {
             size: request.size,
             checksums: request.checksums,
             job: request.job,
-            created: self.clock.now(),
+            created: self.clock.trusted(),
             expires,
             pending,
             exists: file.is_some(),
@@ -130,7 +130,7 @@ impl Catalogue {
             let (seconds, max) = (usize::try_from(seconds).unwrap_or(usize::MAX), max as usize);
             return Err(Error::limit("the lifetime of a booking in seconds", seconds, max));
         }
-        Ok(self.clock.now().plus_ms(seconds.saturating_mul(1000)))
+        Ok(self.clock.trusted().plus_ms(seconds.saturating_mul(1000)))
     }
 
     /// Where the file shall stand, and the file if it is there and gets further replicas.
@@ -178,7 +178,7 @@ impl Catalogue {
                     }
                 }
                 if let Some(guid) = request.guid {
-                    self.check_guid_unused(guid).await?;
+                    self.check_guid_unused(caller, guid).await?;
                 }
                 Ok((lfn, None))
             }
@@ -186,13 +186,17 @@ impl Catalogue {
     }
 
     /// A file of the GUID may be nowhere but where the upload goes to.
-    async fn check_guid_unused(&self, guid: Guid) -> Result<()> {
+    async fn check_guid_unused(&self, caller: &Caller, guid: Guid) -> Result<()> {
         match self.store.locate(&[EntryId::Object(guid)]).await?.pop().flatten() {
             None => Ok(()),
             Some(found) => {
-                let place =
-                    if matches!(found.place, Place::Trash(_)) { "in the trash" } else { "of another name" };
-                Err(Error::new(ErrorKind::Exists, format!("the GUID {guid} is that of an entry {place}")))
+                // Whose it is not learns that it is taken, for a GUID names one entry, and nothing else.
+                let place = match found.place {
+                    _ if !caller.owns(&found.entry) => "in use",
+                    Place::Trash(_) => "that of an entry in the trash",
+                    Place::Tree(_) => "that of an entry of another name",
+                };
+                Err(Error::new(ErrorKind::Exists, format!("the GUID {guid} is {place}")))
             }
         }
     }
@@ -210,7 +214,7 @@ impl Catalogue {
             return Ok(Location::Derived);
         }
         let replica = Replica { se: se.number, state: ReplicaState::Available, location: Location::Derived };
-        let own = id.0.iter().take(6).map(|byte| format!("{byte:02x}")).collect::<String>();
+        let own = id.0.iter().rev().take(6).map(|byte| format!("{byte:02x}")).collect::<String>();
         Ok(Location::Explicit(Pfn::parse(&format!("{}.{own}", replica.pfn(guid, Some(se))))?))
     }
 
@@ -267,12 +271,15 @@ impl Catalogue {
                 "nothing is booked for {guid} on {se}: it was committed or given up already"
             )));
         }
-        if booking.expires <= self.clock.now() {
+        if booking.expires <= self.clock.trusted() {
             return Err(Error::not_found(format!("the booking of {guid} has expired: book it again")));
         }
         if booking.exists {
             return match self.store.locate(&[EntryId::Object(guid)]).await?.pop().flatten() {
-                Some(found) if matches!(found.place, Place::Tree(_)) => Ok(found.entry.at),
+                Some(found) if matches!(found.place, Place::Tree(_)) => {
+                    caller.passes_by(&found.gates);
+                    Ok(found.entry.at)
+                }
                 _ => Err(Error::not_found(format!("{guid} was removed since its upload was booked"))),
             };
         }

@@ -5,7 +5,7 @@
 use exacat_model::answer::{ReplicaAtRef, WhereisRef};
 use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{
-    AccountName, Answer, Body, EntryId, Error, ErrorKind, File, FileRef, Guid, Lfn, Location, Replica,
+    AccountName, Answer, Body, EntryId, Error, ErrorKind, File, FileRef, Guid, Kind, Lfn, Location, Replica,
     ReplicaState, Result, Se, SeNumber, SeStatus,
 };
 use exacat_store::{Files, FoundFile, Located, Place};
@@ -17,6 +17,7 @@ use crate::caller::{Caller, PASS, READ};
 use crate::execute::apart;
 use crate::registry::Names;
 use crate::resolve::{Resolved, check_passage};
+use crate::trailing::no_directory;
 
 /// Takes the answers of a batch, in the order of its questions.
 pub type EachWhereis<'a> = &'a mut (dyn FnMut(Result<&WhereisRef<'_>>) + Send);
@@ -126,9 +127,11 @@ impl Catalogue {
         })
     }
 
-    /// Replicas best first. Copying and lost ones are not offered, for they cannot be read. What is on an SE that
-    /// is offline comes last, for it can only be waited for; before it suspect replicas, before them available
-    /// ones; among equals the nearest to `site`, then the lowest SE number.
+    /// Replicas best first. Copying and lost ones are not offered, for they cannot be read. What is on
+    /// an SE that is offline comes last, for it can only be waited for; before it suspect replicas,
+    /// before them available ones; among equals the nearest to `site`, then the lowest SE number. A
+    /// replica whose PFN follows from a prefix that is not known comes behind those that can be read,
+    /// without a PFN.
     async fn whereis_of_admitted(
         &self,
         caller: &Caller,
@@ -174,6 +177,9 @@ impl Catalogue {
                 continue;
             }
             match walked.next().ok_or_else(short)? {
+                (lfn, Some(_)) if lfn.must_be_directory() => {
+                    elements.answer(Err(no_directory(lfn, Kind::File)), &archives, each);
+                }
                 (lfn, Some(FoundFile { way, owner, group, mode, file })) => {
                     let allowed = caller.check_scope(lfn).and_then(|()| {
                         if !passable[*way] {
@@ -275,7 +281,7 @@ struct Candidate<'f> {
     /// Its storage element's place among those seen.
     place: usize,
     /// Smaller is better.
-    rank: (bool, bool, u32, SeNumber),
+    rank: (bool, bool, bool, u32, SeNumber),
 }
 
 impl Elements<'_> {
@@ -306,7 +312,9 @@ impl Elements<'_> {
             }
             let place = self.place(replica.se);
             let Seen { offline, distance, .. } = self.seen[place];
-            let rank = (offline, replica.state != ReplicaState::Available, distance, replica.se);
+            let placeless = replica.location == Location::Derived
+                && self.seen[place].se.is_some_and(|se| !se.is_place_known());
+            let rank = (offline, placeless, replica.state != ReplicaState::Available, distance, replica.se);
             candidates.push(Candidate { replica, place, rank });
         }
         if candidates.len() > 1 {
@@ -320,6 +328,7 @@ impl Elements<'_> {
                 let [before, after] = suffix;
                 let pfn = match (&replica.location, se) {
                     (Location::Explicit(pfn), _) => [pfn.as_str(), "", before, after],
+                    (Location::Derived, Some(se)) if !se.is_place_known() => [""; 4],
                     (Location::Derived, Some(se)) => [&se.prefix, path.as_str(), before, after],
                     // Without its SE's prefix it cannot be said where it is; a member is where its archive is.
                     (Location::Derived, None) | (Location::Member { .. }, _) => return None,

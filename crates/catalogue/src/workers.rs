@@ -5,15 +5,14 @@
 //! each mutation names what it expects.
 
 use exacat_model::{
-    EntryId, Error, ErrorKind, Expect, ExpectRecord, Lfn, Mutation, OperationId, RecordKey, Result, TimeMs,
-    UserId,
+    EntryId, Error, ErrorKind, Expect, ExpectRecord, Lfn, Mutation, RecordKey, Result, TimeMs, UserId,
 };
 use exacat_store::{Outcome, Place};
 use futures::future::BoxFuture;
 
+use crate::Catalogue;
 use crate::caller::Caller;
 use crate::execute::apart;
-use crate::{Catalogue, fill_random};
 
 /// Bookings, entries or tokens of one step.
 const STEP_ITEMS_MAX: usize = 500;
@@ -40,7 +39,7 @@ impl Catalogue {
     }
 
     async fn release_expired(&self) -> Result<StepReport> {
-        let due = self.store.due(self.clock.now(), STEP_ITEMS_MAX).await?;
+        let due = self.store.due(self.clock.trusted(), STEP_ITEMS_MAX).await?;
         let releases: Vec<Mutation> = due
             .bookings
             .iter()
@@ -55,7 +54,7 @@ impl Catalogue {
     }
 
     async fn remove_expired(&self) -> Result<StepReport> {
-        let due = self.store.due(self.clock.now(), STEP_ITEMS_MAX).await?;
+        let due = self.store.due(self.clock.trusted(), STEP_ITEMS_MAX).await?;
         let ids: Vec<EntryId> = due.entries.iter().map(exacat_model::Entry::id).collect();
         let located = self.store.locate(&ids).await?;
         let mut removals = Vec::with_capacity(due.entries.len());
@@ -82,7 +81,7 @@ impl Catalogue {
 
     async fn purge_old(&self) -> Result<StepReport> {
         let Some(seconds) = self.settings.trash_seconds else { return Ok(StepReport::default()) };
-        let now = self.clock.now();
+        let now = self.clock.trusted();
         let is_due = |removed: TimeMs| removed.plus_ms(seconds.saturating_mul(1000)) <= now;
         let service = self.service()?;
         let entries_max = self.settings.purge_step_entries.max(1) as u64;
@@ -132,7 +131,7 @@ impl Catalogue {
     }
 
     async fn forget_expired(&self) -> Result<StepReport> {
-        let now = self.clock.now();
+        let now = self.clock.trusted();
         let mut expired = self.tokens(|token| token.expires.plus_ms(EXPIRED_TOKENS_KEPT_MS) <= now).await?;
         let more = expired.len() > STEP_ITEMS_MAX;
         expired.truncate(STEP_ITEMS_MAX);
@@ -149,8 +148,7 @@ impl Catalogue {
         if mutations.is_empty() {
             return Ok(StepReport::default());
         }
-        let mut operation = OperationId([0; 16]);
-        fill_random(&mut operation.0)?;
+        let operation = self.new_operation_id()?;
         let outcomes = self.apply(&self.service()?, operation, mutations).await?;
         let done =
             outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Applied { .. })).count() as u64;

@@ -24,6 +24,9 @@ const XROOTD_PORT: u16 = 1094;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a check of the whole catalogue may take if not said: what a server gives a request at most.
 const TIMEOUT_LONG: Duration = Duration::from_secs(300);
+/// The client's words for a certificate that is not trusted, and for no certificate to trust.
+const UNTRUSTED: &str = "invalid peer certificate";
+const NOTHING_TRUSTED: &str = "a certificate or a fingerprint to trust is needed";
 /// The environment's token.
 const TOKEN_VARIABLE: &str = "EXACAT_TOKEN";
 /// The environment's file with a token.
@@ -71,7 +74,7 @@ impl Session {
         match Client::connect(target.clone(), credentials, settings).await {
             Ok(client) => Ok(Session { client, timeout_given: connection.timeout.is_some() }),
             Err(error) => {
-                let hint = hint(&target, &error);
+                let hint = hint(&target, &error).map(str::to_owned);
                 Err(Failure::Catalogue { subject: None, error, hint })
             }
         }
@@ -230,6 +233,10 @@ fn hint(target: &Target, error: &Error) -> Option<&'static str> {
              --server say where it is",
         ),
         ErrorKind::Unavailable => Some("--server (or EXACAT_SERVER) says where the service is"),
+        _ if error.message.contains(UNTRUSTED) || error.message.ends_with(NOTHING_TRUSTED) => Some(
+            "--ca FILE trusts the certificates in a file (the server's is server.crt in its data directory); \
+             --fingerprint HEX trusts the one with this SHA-256",
+        ),
         _ => None,
     }
 }

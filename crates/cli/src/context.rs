@@ -5,12 +5,13 @@ use std::sync::Arc;
 use exacat_model::operation::FileRef;
 use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation, Result, SeName, SeNumber};
 
+use crate::advice::Advised;
 use crate::connect::{Pages, Session};
-use crate::failure::{Failure, report};
+use crate::failure::{Failure, STATUS_REJECTED, report, status_of};
 use crate::input::Names;
 use crate::names_of_ses::SeNames;
 use crate::output::Out;
-use crate::parse;
+use crate::{parse, wildcards};
 
 /// Items of one page of anything listed: the first come soon, and memory stays bounded.
 pub const PAGE_ITEMS: u32 = 1000;
@@ -25,12 +26,14 @@ pub struct Context {
     failed: Option<u8>,
     ses: Arc<SeNames>,
     ses_asked: bool,
+    /// The command, for advice after an error.
+    advised: Advised,
 }
 
 impl Context {
     /// For one command.
-    pub fn new(session: Session, out: Out) -> Self {
-        Context { session, out, failed: None, ses: Arc::default(), ses_asked: false }
+    pub fn new(session: Session, out: Out, advised: Advised) -> Self {
+        Context { session, out, failed: None, ses: Arc::default(), ses_asked: false, advised }
     }
 
     /// The exit status, if the command came to its end.
@@ -42,8 +45,15 @@ impl Context {
     pub fn fail(&mut self, subject: &str, error: &Error) {
         // What was printed before comes before.
         let _ = self.out.flush();
-        report(Some(subject), error);
-        self.failed = Some(error.kind.exit_status());
+        let advice = self.advised.next(Some(subject), error);
+        report(Some(subject), error, advice.as_deref());
+        self.failed = Some(status_of(error.kind));
+    }
+
+    /// Rows of a listing were rejected: says so, and goes on.
+    pub fn rejected(&mut self, listing: &str, error: &Error) {
+        self.fail(listing, error);
+        self.failed = Some(STATUS_REJECTED);
     }
 
     /// Asks.
@@ -58,6 +68,20 @@ impl Context {
         operation: Operation,
     ) -> std::result::Result<Answer, Failure> {
         self.call(operation).await.map_err(|error| Failure::about(subject, error))
+    }
+
+    /// Asks for a change that has no answer but that it was done, which JSON says.
+    pub async fn change(&mut self, subject: &str, operation: Operation) -> std::result::Result<(), Failure> {
+        self.call_about(subject, operation).await?;
+        self.show_done(subject)
+    }
+
+    /// Says in JSON that something was done; a person sees that nothing failed.
+    pub fn show_done(&mut self, subject: &str) -> std::result::Result<(), Failure> {
+        match self.out.style.json {
+            true => self.out.json(&serde_json::json!({"item": subject, "done": true})),
+            false => Ok(()),
+        }
     }
 
     /// Asks for all pages.
@@ -90,6 +114,12 @@ impl Context {
     /// The names to work on.
     pub fn names(&self, arguments: &[String]) -> Names {
         Names::new(arguments, self.out.style.null)
+    }
+
+    /// The names to work on, with wildcards in arguments expanded. Names from standard input are exact.
+    pub async fn names_expanded(&mut self, arguments: &[String]) -> std::result::Result<Names, Failure> {
+        let expanded = wildcards::expand(self, arguments).await?;
+        Ok(self.names(&expanded))
     }
 
     /// Those of `names` that are LFNs, each with how it was written; the others fail.
@@ -138,8 +168,24 @@ impl Context {
         Ok(())
     }
 
-    /// Reports the failed ones of a change to several entries.
+    /// Reports the failed ones of a change to several entries, and in JSON those that were done.
     pub fn done<S>(
+        &mut self,
+        asked: &[S],
+        answer: Answer,
+        subject: impl Fn(&S) -> String,
+    ) -> std::result::Result<(), Failure> {
+        match answer {
+            Answer::EachDone(answers) => {
+                self.each(asked, answers, &subject, |context, asked, ()| context.show_done(&subject(asked)))
+            }
+            Answer::Done { .. } => asked.iter().try_for_each(|asked| self.show_done(&subject(asked))),
+            other => Err(Failure::unexpected(&other)),
+        }
+    }
+
+    /// Reports the failed ones of a change to several entries, and counts the others.
+    pub fn count_done<S>(
         &mut self,
         asked: &[S],
         answer: Answer,

@@ -1,15 +1,39 @@
 //! What goes wrong in a command, and the exit status it gives.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use exacat_model::{Error, ErrorKind};
 
+use crate::advice::Advised;
 use crate::output::{harmless, quoted};
 
 /// The exit status of a usage or local error.
 pub const STATUS_LOCAL: u8 = 1;
+/// The exit status of an import some of whose rows were rejected.
+pub const STATUS_REJECTED: u8 = 18;
 /// The exit status of a command that the user interrupted, as shells give it for SIGINT.
 pub const STATUS_INTERRUPTED: u8 = 130;
+/// The exit status of a command that was told to end, as shells give it for SIGTERM.
+pub const STATUS_TERMINATED: u8 = 143;
+
+/// The kind of a usage or local error in JSON; kinds of the catalogue's errors have names of their
+/// own.
+pub const KIND_LOCAL: &str = "local";
+/// Bytes of a name in an error message.
+const SUBJECT_BYTES_MAX: usize = 240;
+
+/// Are errors printed as JSON? Decided once, by the command line.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// The exit status of a kind of error. What was asked for wrongly is wrong use, whoever finds out.
+pub fn status_of(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Invalid => STATUS_LOCAL,
+        kind => kind.exit_status(),
+    }
+}
 
 /// Why a command ends before its end.
 #[derive(Debug)]
@@ -21,7 +45,7 @@ pub enum Failure {
         /// What it said.
         error: Error,
         /// What could help.
-        hint: Option<&'static str>,
+        hint: Option<String>,
     },
     /// Something on this side: a file that cannot be read, options that contradict each other.
     Local(String),
@@ -33,7 +57,7 @@ impl Failure {
     /// The exit status it gives.
     pub fn status(&self) -> u8 {
         match self {
-            Failure::Catalogue { error, .. } => error.kind.exit_status(),
+            Failure::Catalogue { error, .. } => status_of(error.kind),
             Failure::Local(_) => STATUS_LOCAL,
             Failure::OutputClosed => 0,
         }
@@ -56,16 +80,25 @@ impl Failure {
         Error::new(ErrorKind::Internal, format!("an answer that does not fit what was asked: {text}")).into()
     }
 
+    /// The same failure, with what to type next after this command.
+    pub fn advised(mut self, command: Advised) -> Self {
+        if let Failure::Catalogue { subject, error, hint: hint @ None } = &mut self {
+            *hint = command.next(subject.as_deref(), error);
+        }
+        self
+    }
+
     /// Says it on standard error.
     pub fn report(&self) {
         match self {
             Failure::Catalogue { subject, error, hint } => {
-                report(subject.as_deref(), error);
-                if let Some(hint) = hint {
-                    say(&format!("exacat: {hint}"));
+                report(subject.as_deref(), error, hint.as_deref());
+            }
+            Failure::Local(message) => {
+                if !said_as_json(KIND_LOCAL, STATUS_LOCAL, None, message, None) {
+                    say(&format!("exacat: {}", harmless(message)));
                 }
             }
-            Failure::Local(message) => say(&format!("exacat: {}", harmless(message))),
             Failure::OutputClosed => {}
         }
     }
@@ -87,21 +120,62 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Says an error on standard error: `exacat: LFN: message`.
-pub fn report(subject: Option<&str>, error: &Error) {
+/// Says an error on standard error: `exacat: LFN: message`, and below it what could help.
+pub fn report(subject: Option<&str>, error: &Error, advice: Option<&str>) {
+    let advice = advice.or_else(|| hint(error));
+    let status = status_of(error.kind);
+    if said_as_json(error.kind.name(), status, subject, &error.message, advice) {
+        return;
+    }
     let message = harmless(&error.message);
     match subject {
         // Many messages begin with the name they are about: once is enough.
         Some(subject) => {
             let rest = error.message.strip_prefix(subject).and_then(|rest| rest.strip_prefix([':', ' ']));
             let message = harmless(rest.map_or(error.message.as_str(), str::trim_start));
-            say(&format!("exacat: {}: {message}", quoted(subject)));
+            say(&format!("exacat: {}: {message}", quoted(&shortened(subject))));
         }
         None => say(&format!("exacat: {message}")),
     }
-    if let Some(hint) = hint(error) {
+    if let Some(hint) = advice {
         say(&format!("exacat: {hint}"));
     }
+}
+
+/// A name for an error message: of a long one the ends.
+fn shortened(name: &str) -> Cow<'_, str> {
+    if name.len() <= SUBJECT_BYTES_MAX {
+        return Cow::Borrowed(name);
+    }
+    let begin = name.floor_char_boundary(SUBJECT_BYTES_MAX / 2);
+    let end = name.ceil_char_boundary(name.len() - SUBJECT_BYTES_MAX / 4);
+    Cow::Owned(format!("{}…{} ({} bytes)", &name[..begin], &name[end..], name.len()))
+}
+
+/// From now on errors are JSON: one document per error, one error per line.
+pub fn report_as_json() {
+    AS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// Prints an error as JSON, if that is wanted.
+pub fn said_as_json(
+    kind: &str,
+    status: u8,
+    subject: Option<&str>,
+    message: &str,
+    hint: Option<&str>,
+) -> bool {
+    if !AS_JSON.load(Ordering::Relaxed) {
+        return false;
+    }
+    let mut error = serde_json::json!({ "kind": kind, "status": status, "message": message });
+    for (name, text) in [("subject", subject), ("hint", hint)] {
+        if let Some(text) = text {
+            error[name] = text.into();
+        }
+    }
+    say(&serde_json::json!({ "error": error }).to_string());
+    true
 }
 
 /// What could help.
@@ -115,7 +189,53 @@ fn hint(error: &Error) -> Option<&'static str> {
     }
 }
 
+/// Says what an interruption leaves behind, if the work is dropped before [`OnInterrupt::over`].
+pub struct OnInterrupt {
+    text: Option<String>,
+}
+
+impl OnInterrupt {
+    /// `text` follows "interrupted; ".
+    pub fn say(text: impl Into<String>) -> Self {
+        OnInterrupt { text: Some(text.into()) }
+    }
+
+    /// Nothing to say if nothing is to be said.
+    pub fn maybe(text: Option<&str>) -> Self {
+        OnInterrupt { text: text.map(str::to_owned) }
+    }
+
+    /// The work came to its end, good or bad.
+    pub fn over(mut self) {
+        self.text = None;
+    }
+}
+
+impl Drop for OnInterrupt {
+    fn drop(&mut self) {
+        if let Some(text) = &self.text {
+            say(&format!("exacat: interrupted; {text}"));
+        }
+    }
+}
+
 /// One line on standard error. There is nobody to tell if it cannot be written.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_name_is_shortened_to_its_ends_between_characters() {
+        assert_eq!(shortened(&"x".repeat(SUBJECT_BYTES_MAX)).len(), SUBJECT_BYTES_MAX);
+        for letter in ["x", "ż", "🦀"] {
+            let name = format!("/begin/{}/end", letter.repeat(5000));
+            let short = shortened(&name);
+            assert!(short.starts_with("/begin/") && short.contains("/end ("), "{short}");
+            assert!(short.contains(&format!("({} bytes)", name.len())) && short.len() < 300, "{short}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! `exacat`: the one binary. Reads the command line, runs the command, and gives its exit status.
 
+mod advice;
 mod args;
 mod bench;
 mod commands;
@@ -13,13 +14,18 @@ mod output;
 mod parse;
 mod progress;
 mod source;
+mod wildcards;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
 
 use args::{Cli, Command};
-use failure::{Failure, STATUS_INTERRUPTED, STATUS_LOCAL, say};
+use failure::{
+    Failure, KIND_LOCAL, STATUS_INTERRUPTED, STATUS_LOCAL, STATUS_TERMINATED, report_as_json, said_as_json,
+    say,
+};
 
 /// A look-up is a handful of small allocations made by one thread and freed by another: the system's allocator takes
 /// a third of its time.
@@ -29,16 +35,35 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Threads of a client: one that reads and writes the connection, one beside it.
 const CLIENT_THREADS: usize = 2;
 
+/// Time for a command to end after a signal.
+const WAIT_AFTER_SIGNAL: std::time::Duration = std::time::Duration::from_secs(3);
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             // Help and versions go to standard output and are no errors.
-            let status = if error.use_stderr() { STATUS_LOCAL } else { 0 };
-            let _ = error.print();
-            return ExitCode::from(status);
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            if std::env::args_os()
+                .take_while(|argument| argument != "--")
+                .any(|argument| argument == "--json")
+            {
+                report_as_json();
+            }
+            let message = error.render().to_string();
+            let message = message.trim_end().strip_prefix("error: ").unwrap_or(&message);
+            if !said_as_json(KIND_LOCAL, STATUS_LOCAL, None, message, None) {
+                let _ = error.print();
+            }
+            return ExitCode::from(STATUS_LOCAL);
         }
     };
+    if cli.global.json {
+        report_as_json();
+    }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.enable_all();
     let serves = matches!(cli.command, Command::Serve(_));
@@ -57,9 +82,11 @@ fn main() -> ExitCode {
             return finish(commands::run(cli).await);
         }
         tokio::select! {
-            ended = commands::run(cli) => finish(ended),
+            // First, so that signals are noticed before a command begins.
+            biased;
             // What was printed so far is whole lines; what is in flight may still be done.
-            () = interrupted() => STATUS_INTERRUPTED,
+            status = interrupted() => status,
+            ended = commands::run(cli) => finish(ended),
         }
     });
     // A thread that waits for standard input cannot be ended, and is not waited for.
@@ -74,10 +101,28 @@ fn finish(ended: Result<u8, Failure>) -> u8 {
     })
 }
 
-/// Returns at SIGINT.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        // Then it cannot be noticed, and ends the program the hard way.
-        std::future::pending::<()>().await;
+/// Returns at SIGINT or SIGTERM, with the exit status. A command that holds the thread then is
+/// ended a little later.
+async fn interrupted() -> u8 {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        // They cannot be noticed, and end the program the hard way.
+        return std::future::pending().await;
+    };
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let status = tokio::select! {
+            _ = interrupt.recv() => STATUS_INTERRUPTED,
+            _ = terminate.recv() => STATUS_TERMINATED,
+        };
+        let _ended_by_itself = sender.send(status);
+        tokio::time::sleep(WAIT_AFTER_SIGNAL).await;
+        say("exacat: interrupted while it was busy; files that it was writing may be left, named .partial");
+        std::process::exit(i32::from(status));
+    });
+    match receiver.await {
+        Ok(status) => status,
+        Err(_) => std::future::pending().await,
     }
 }

@@ -53,6 +53,7 @@ impl SeNames {
     pub fn pfn(&self, guid: Guid, replica: &Replica) -> String {
         match (&replica.location, self.ses.get(&replica.se)) {
             (Location::Derived, None) => String::new(),
+            (Location::Derived, Some(se)) if !se.is_place_known() => String::new(),
             (_, se) => replica.pfn(guid, se),
         }
     }

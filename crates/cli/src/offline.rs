@@ -1,21 +1,23 @@
 //! The catalogue of a data directory that no server uses, opened in this process.
 
 use std::fs::File;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_model::{Error, ErrorKind, SnapshotName};
-use exacat_store::SystemClock;
+use exacat_store::{CLOCK_JUMP, Clock, SystemClock, WatchedClock};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 
 use crate::args::Connection;
 use crate::connect::data_directory;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 
 /// The lock that a server holds: opening replays the log, and two must not. `instead` says what to do if one does.
 pub fn lock(directory: &Path, instead: &str) -> Result<File, Failure> {
     let path = directory.join("server.lock");
     let file = File::options()
+        .mode(0o600)
         .create(true)
         .truncate(false)
         .write(true)
@@ -54,7 +56,10 @@ impl Offline {
         let about = |error: Error| Failure::about(directory.display().to_string(), error);
         let store = directory.join("store");
         if make {
-            std::fs::create_dir_all(&directory)
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&directory)
                 .map_err(|error| Failure::local(format!("cannot make {}: {error}", directory.display())))?;
         } else if !store.is_dir() {
             return Err(about(Error::not_found("no catalogue is here")));
@@ -62,12 +67,16 @@ impl Offline {
         let lock = lock(&directory, instead)?;
         // What could be compressed or removed waits for the server.
         let settings = EmbeddedSettings { archive: false, ..EmbeddedSettings::at(store) };
-        let opened =
-            tokio::task::spawn_blocking(move || EmbeddedStore::open(settings, Arc::new(SystemClock)));
+        let clock = Arc::new(WatchedClock::of_system(CLOCK_JUMP));
+        let of_opening = clock.clone();
+        let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(settings, of_opening));
         let store = opened
             .await
             .map_err(|error| Failure::local(format!("opening the store failed: {error}")))?
             .map_err(about)?;
+        if let Some(jump) = clock.jump() {
+            say(&format!("exacat: {jump}"));
+        }
         Ok(Offline { store, directory, _lock: Some(lock) })
     }
 

@@ -2,7 +2,7 @@
 
 use exacat_model::operation::Owner;
 use exacat_model::{
-    AccountName, DeletionId, Error, FileRef, Guid, Lfn, Mode, Pfn, Result, Revision, SeName, Tag, TimeMs,
+    AccountName, DeletionId, Error, FileRef, Guid, Lfn, Mode, OnTimeline, Pfn, Result, SeName, Tag, TimeMs,
     TokenId, TrashId,
 };
 use exacat_store::{Clock, SystemClock};
@@ -221,16 +221,9 @@ pub fn tag(text: &str) -> Result<Tag> {
     Tag::parse(text)
 }
 
-/// The number of an item of the trash.
-pub fn trash_id(text: &str) -> Result<TrashId> {
-    revision(text)
-        .map(TrashId)
-        .map_err(|_| Error::invalid(format!("not the number of an item of the trash: {text:.40?}")))
-}
-
-/// A revision.
-pub fn revision(text: &str) -> Result<Revision> {
-    text.parse().map(Revision).map_err(|_| Error::invalid(format!("not a revision (a number): {text:.40?}")))
+/// The id of an item of the trash, as `trash ls` prints it: `REVISION.TIMELINE`.
+pub fn trash_id(text: &str) -> Result<OnTimeline<TrashId>> {
+    text.parse()
 }
 
 /// The number of a token.
@@ -238,14 +231,9 @@ pub fn token_id(text: &str) -> Result<TokenId> {
     text.parse().map(TokenId).map_err(|_| Error::invalid(format!("not the number of a token: {text:.40?}")))
 }
 
-/// The number of a deletion, as `se deletions` prints it: `REVISION.INDEX`.
-pub fn deletion_id(text: &str) -> Result<DeletionId> {
-    let bad = || Error::invalid(format!("not the number of a deletion (REVISION.INDEX): {text:.40?}"));
-    let (revision, index) = text.split_once('.').ok_or_else(bad)?;
-    Ok(DeletionId {
-        revision: Revision(revision.parse().map_err(|_| bad())?),
-        index: index.parse().map_err(|_| bad())?,
-    })
+/// The id of a deletion, as `se deletions` prints it: `REVISION.INDEX.TIMELINE`.
+pub fn deletion_id(text: &str) -> Result<OnTimeline<DeletionId>> {
+    text.parse()
 }
 
 /// What `chmod` does to a mode: sets it, or changes parts of it.
@@ -260,7 +248,7 @@ pub enum ModeChange {
 /// One clause of a symbolic mode, such as `u+rw`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModeClause {
-    /// Whose bits: a mask of 0o700, 0o070, 0o007.
+    /// Mask of the bits: 0o700, 0o070, 0o007, and the sticky bit.
     who: u16,
     /// `+`, `-` or `=`.
     operator: char,
@@ -276,7 +264,7 @@ impl ModeChange {
         if text.starts_with(|c: char| c.is_ascii_digit()) {
             return Mode::parse(text).map(ModeChange::Set);
         }
-        let bad = || Error::invalid(format!("not a mode (644, u+rw,go-w, a=rX): {text:.40?}"));
+        let bad = || Error::invalid(format!("not a mode (644, 1777, u+rw,go-w, a=rX, +t): {text:.40?}"));
         let mut clauses = Vec::new();
         for clause in text.split(',') {
             let at = clause.find(['+', '-', '=']).ok_or_else(bad)?;
@@ -296,16 +284,24 @@ impl ModeChange {
             let mut rest = &clause[at..];
             while let Some(operator) = rest.chars().next() {
                 let end = rest[1..].find(['+', '-', '=']).map_or(rest.len(), |found| found + 1);
-                let (mut bits, mut conditional) = (0, false);
+                let (mut bits, mut conditional, mut sticky) = (0, false, false);
                 for letter in rest[1..end].chars() {
                     match letter {
                         'r' => bits |= 0o444,
                         'w' => bits |= 0o222,
                         'x' => bits |= 0o111,
+                        't' => sticky = true,
                         'X' => conditional = true,
                         _ => return Err(bad()),
                     }
                 }
+                // As `chmod` has it, the sticky bit is nobody's own: `t` counts for all and for none named.
+                let all = who == 0o777;
+                let (who, bits) = match (sticky && all, operator) {
+                    (true, _) => (who | Mode::STICKY, bits | Mode::STICKY),
+                    (false, '=') if all => (who | Mode::STICKY, bits),
+                    (false, _) => (who, bits),
+                };
                 clauses.push(ModeClause { who, operator, bits, conditional });
                 rest = &rest[end..];
             }
@@ -442,7 +438,13 @@ mod tests {
         assert_eq!(apply("+w", 0o444, false), 0o666);
         assert_eq!(apply("u=rwx,g=rx,o=", 0o000, false), 0o750);
         assert_eq!(apply("u+r-w", 0o200, false), 0o400);
-        for bad in ["", "9", "1777", "u", "u*r", "z+r", "u+q", "u+r,"] {
+        assert_eq!(apply("1777", 0o755, true), 0o1777);
+        assert_eq!(apply("+t", 0o777, true), 0o1777);
+        assert_eq!(apply("a-t", 0o1777, true), 0o777);
+        assert_eq!(apply("u+t", 0o777, true), 0o777);
+        assert_eq!(apply("g-w", 0o1777, true), 0o1757);
+        assert_eq!(apply("a=rwx", 0o1755, true), 0o777);
+        for bad in ["", "9", "2777", "4755", "u", "u*r", "z+r", "u+q", "u+r,"] {
             assert!(ModeChange::parse(bad).is_err(), "{bad}");
         }
     }
@@ -465,8 +467,12 @@ mod tests {
         assert!(counted("disk", None).is_err() && counted("disk=x", None).is_err());
         assert_eq!(owner("group:g").unwrap(), Owner::Group(AccountName::parse("g").unwrap()));
         assert!(owner("role:g").is_err());
-        assert_eq!(deletion_id("12.3").unwrap(), DeletionId { revision: Revision(12), index: 3 });
-        assert!(deletion_id("12").is_err());
+        let id = deletion_id("12.3.3f9a1c").unwrap();
+        assert_eq!(id.id, DeletionId { revision: exacat_model::Revision(12), index: 3 });
+        assert_eq!(id.to_string(), "12.3.3f9a1c");
+        for bad in ["12", "12.3"] {
+            assert!(deletion_id(bad).is_err(), "{bad}");
+        }
         let (archive, name) = member("/a?b?c.root").unwrap();
         assert_eq!((archive, name.as_str()), (FileRef::Lfn(Lfn::parse("/a?b").unwrap()), "c.root"));
     }

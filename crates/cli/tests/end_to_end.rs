@@ -139,15 +139,15 @@ fn finding() {
     let places = service.run_with(&["--json", "-0", "whereis", "-"], found).json();
     assert_eq!(texts(&places, "lfn").len(), 2);
     for (line, status) in [
-        ("find /demo [", 18),
-        ("find /demo ( --regex", 18),
-        ("find /demo --tag run=", 18),
-        ("find /demo --size x", 18),
-        ("find /demo --newer yesterday", 18),
+        ("find /demo [", 1),
+        ("find /demo ( --regex", 1),
+        ("find /demo --tag run=", 1),
+        ("find /demo --size x", 1),
+        ("find /demo --newer yesterday", 1),
         ("find /demo --se VO::NO::WHERE", 11),
         ("find /demo --owner nobody", 11),
         ("find /nope", 11),
-        ("find demo", 18),
+        ("find demo", 1),
     ] {
         service.fails(line, status);
     }
@@ -165,7 +165,7 @@ fn moving_removing_restoring() {
     service.ok("mkdir /demo/empty/mc");
     service.fails("mv /demo/mc /demo/empty", 12);
     service.ok("rmdir /demo/empty/mc");
-    service.fails("mv /demo/mc /demo/mc/below", 18);
+    service.fails("mv /demo/mc /demo/mc/below", 1);
     service.fails("mv /demo/mc /demo/empty /demo/data/2026/AOD1.root", 13);
     service.ok("mv /demo/mc /demo/empty /demo/data");
     assert_eq!(service.ok("ls /demo/data"), "2026\nempty\nmc\n");
@@ -193,27 +193,30 @@ fn moving_removing_restoring() {
     );
     service.fails("trash restore /demo/data", 11);
     service.ok("trash restore /demo");
-    service.ok(&format!("trash restore {}", trash[2]["id"]));
+    let id = trash[2]["id"].as_str().unwrap();
+    service.ok(&format!("trash restore {id}"));
+    let timeline = id.split_once('.').unwrap().1;
     assert_eq!(service.ok("ls /demo"), "data\n");
     assert_eq!(service.ok("du /demo"), "4573741834  4  /demo\n");
-    service.fails("trash restore 999999", 11);
+    service.fails(&format!("trash restore 999999.{timeline}"), 11);
+    service.fails("trash restore 999999", 1);
 
     // Purging queues the physical copies for deletion; nothing is deleted by the catalogue.
     service.ok("rm /demo/data/2026/AOD1.root");
     service.ok("trash restore /demo/data/2026/AOD1.root --to /demo/back.root");
     service.ok("rm -r /demo/data");
-    let id = service.json("trash ls").last().unwrap()["id"].to_string();
+    let id = service.json("trash ls").last().unwrap()["id"].as_str().unwrap().to_owned();
     assert_eq!(service.json1(&format!("trash purge {id}"))["entries"], 6);
     let queue = service.ok("se deletions VO::NEAR::DISK");
     assert_eq!(queue.lines().count(), 3, "{queue}");
     assert!(queue.contains("  10  root://near//odd%20place?x=1&y=2\n"), "{queue}");
     let ids: Vec<&str> = queue.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     // A run that was interrupted is run again: what it acknowledged comes first, in batches with nothing left.
-    let acknowledged = (0..2500).map(|number| format!("999999.{number}"));
+    let acknowledged = (0..2500).map(|number| format!("999999.{number}.{timeline}"));
     let again: Vec<String> = acknowledged.chain(ids.iter().map(|id| (*id).to_owned())).collect();
     service.run_with(&["se", "deleted", "VO::NEAR::DISK", "-"], again.join("\n")).ok();
-    service.fails("se deleted VO::NEAR::DISK 999999.0", 11);
-    service.fails("se deleted VO::NO::SE 999999.0", 11);
+    service.fails(&format!("se deleted VO::NEAR::DISK 999999.0.{timeline}"), 11);
+    service.fails(&format!("se deleted VO::NO::SE 999999.0.{timeline}"), 11);
     assert_eq!(service.ok("se deletions VO::NEAR::DISK"), "");
     let unsure = service.command(&["trash", "purge", "--all"]).output().unwrap();
     assert_eq!(unsure.status.code(), Some(1), "ending everything takes --yes");
@@ -246,7 +249,7 @@ fn attributes() {
     assert_eq!(texts(&owners, "group"), ["physics"; 5]);
     service.ok("chgrp admin /demo/data");
     service.fails("chown nobody /demo/data", 11);
-    service.fails("chmod 999 /demo", 18);
+    service.fails("chmod 999 /demo", 1);
     // What fails is told, the rest is done, and the status is that of what failed.
     let error = service.fails("chmod 640 rel /demo/nope /demo/sim/log.txt", 11);
     assert!(error.contains("exacat: /demo/nope: ") && error.contains("exacat: rel: an LFN begins with '/'"));
@@ -262,7 +265,7 @@ fn attributes() {
     assert_eq!(service.json1("stat /demo/empty")["expires"], "2100-01-01T00:00:00Z");
     service.ok("expire /demo/empty never");
     assert_eq!(service.json1("stat /demo/empty").get("expires"), None);
-    service.fails("expire /demo/empty soon", 18);
+    service.fails("expire /demo/empty soon", 1);
 
     service.ok("ln /demo/data/2026 /demo/latest");
     assert_eq!(service.ok("ls /demo/latest"), "AOD1.root\nAOD2.root\nESD1.root\n");
@@ -287,7 +290,7 @@ fn registering_and_replicas() {
     assert_eq!(service.json1(merge)["result"], "merged");
     service.fails("register /demo/new/b.root --se VO::NO::WHERE", 11);
     service.fails("register /demo/none/b.root", 11);
-    service.fails("register /demo/new/b.root --checksum crc:1", 18);
+    service.fails("register /demo/new/b.root --checksum crc:1", 1);
     service
         .fails("register /demo/new/b.root /demo/new/c.root --guid 5d9a8f1e-5607-11ee-90f9-6c02e09897e9", 1);
 
@@ -301,7 +304,7 @@ fn registering_and_replicas() {
     );
     let ran = service.run_with(&["register", "-"], lines);
     assert!(ran.err.contains("exacat: relative: ") && ran.err.contains("sise"), "{}", ran.err);
-    assert_eq!(ran.status, Some(18));
+    assert_eq!(ran.status, Some(1));
     assert_eq!(ran.out.lines().count(), 2);
     let odd = service.run(&["--json", "stat", "/demo/new/ä b?x=1;y%20.root"]).json();
     assert_eq!(odd[0]["checksums"], json!(["adler32:00000001"]));
@@ -398,8 +401,8 @@ fn tags_collections_archives() {
     assert_eq!(service.ok("tag get /demo/data/2026/AOD1.root run"), "run=246087  (from /demo/data)\n");
     service.ok("tag rm /demo/data/2026/AOD1.root good");
     assert_eq!(service.json("tag get /demo/data/2026/AOD1.root good")[0]["value"], true);
-    service.fails("tag set /demo/data 7=x", 18);
-    service.fails("tag set run=1", 18);
+    service.fails("tag set /demo/data 7=x", 1);
+    service.fails("tag set run=1", 1);
     service.fails("tag get /demo/nope", 11);
 
     service.ok("collection create /demo/set --tag year=2026");
@@ -413,7 +416,7 @@ fn tags_collections_archives() {
     assert_eq!(members.lines().count(), 3);
     assert!(members.contains("/demo/sim/moved.txt\n"), "{members}");
     service.fails("collection add /demo/set /demo/nope", 11);
-    service.fails("collection add /demo/sim /demo/sim/moved.txt", 13 + 5);
+    service.fails("collection add /demo/sim /demo/sim/moved.txt", 1);
     service.ok("collection rm /demo/set /demo/sim/moved.txt");
     assert_eq!(service.json("collection ls /demo/set").len(), 2);
     assert!(service.ok("collection ls -l /demo/set").contains("  /demo/data/2026/AOD1.root\n"));

@@ -170,7 +170,7 @@ impl Unit {
             }
             (Step::Tag, Answer::EachDone(each)) => assert!(each.iter().all(Result::is_ok), "{each:?}"),
             (Step::Book, Answer::Upload(upload)) => self.upload = Some(upload.booking.guid),
-            (Step::Remove, Answer::Removed { id }) => self.trash = Some(id),
+            (Step::Remove, Answer::Removed { id }) => self.trash = Some(id.id),
             (Step::Tag | Step::Move | Step::Commit, Answer::Done { .. } | Answer::Upload(_)) => {}
             (step, other) => panic!("{step:?}: {other:?}"),
         }

@@ -4,8 +4,8 @@
 use exacat_model::answer::{Stat, StatusPart, TagInForce, Upload, UserInfo, Whereis};
 use exacat_model::operation::{Existing, FileRef, NewFile, Registered};
 use exacat_model::{
-    AccountName, Answer, Cursor, Error, ErrorKind, Filter, Guid, Lfn, Operation, Result, Revision, Tag,
-    TagKey, TrashId, Usage,
+    AccountName, Answer, Cursor, Error, ErrorKind, Filter, Guid, Lfn, LogPosition, OnTimeline, Operation,
+    Result, Revision, Tag, TagKey, TrashId, Usage,
 };
 
 use crate::client::Client;
@@ -131,7 +131,7 @@ impl Client {
     }
 
     /// Moves an entry to the trash; a directory with entries only if `recursive`.
-    pub async fn remove(&self, lfn: Lfn, recursive: bool) -> Result<TrashId> {
+    pub async fn remove(&self, lfn: Lfn, recursive: bool) -> Result<OnTimeline<TrashId>> {
         let operation = Operation::Remove { lfn, recursive, directory: false };
         ask!(self, operation, Answer::Removed { id } => id)
     }
@@ -142,7 +142,7 @@ impl Client {
     }
 
     /// Brings an item of the trash back, to where it was or to `to`.
-    pub async fn restore(&self, id: TrashId, to: Option<Lfn>) -> Result<Revision> {
+    pub async fn restore(&self, id: OnTimeline<TrashId>, to: Option<Lfn>) -> Result<Revision> {
         ask!(self, Operation::TrashRestore { id, to }, Answer::Done { revision } => revision)
     }
 
@@ -170,15 +170,18 @@ impl Client {
         ask!(self, booking, Answer::Upload(upload) => upload)
     }
 
-    /// The history after a revision, of all or of what stands below a directory, page by page up to now.
-    pub fn changes(&self, after: Revision, under: Option<Lfn>) -> AnswerStream {
-        let limit = self.settings().page_items;
+    /// The history after a place in it, of all or of what stands below a directory, page by page up to
+    /// now. A place with a timeline whose revision was replaced is a `conflict`; a bare revision is not
+    /// checked.
+    pub fn changes(&self, after: impl Into<LogPosition>, under: Option<Lfn>) -> AnswerStream {
+        let (after, limit) = (after.into(), self.settings().page_items);
         self.stream(Operation::Changes { after, under, limit, wait: false })
     }
 
-    /// The history after a revision and then what happens, page by page without an end. A page may be empty.
-    pub fn follow(&self, after: Revision, under: Option<Lfn>) -> AnswerStream {
-        let limit = self.settings().page_items;
+    /// The history after a place in it and then what happens, page by page without an end. A page may
+    /// be empty. After a restore it ends with `conflict`.
+    pub fn follow(&self, after: impl Into<LogPosition>, under: Option<Lfn>) -> AnswerStream {
+        let (after, limit) = (after.into(), self.settings().page_items);
         AnswerStream::new(self.inner.clone(), Operation::Changes { after, under, limit, wait: true }, true)
     }
 

@@ -243,7 +243,7 @@ impl Client {
     fn operation_id(&self, operation: &Operation, given: Option<OperationId>) -> Result<Option<OperationId>> {
         match (operation.writes(), given) {
             (true, Some(id)) => Ok(Some(id)),
-            (true, None) => new_operation_id().map(Some),
+            (true, None) => new_operation_id(&self.inner.pool.clock).map(Some),
             (false, None) => Ok(None),
             (false, Some(_)) => Err(Error::invalid(format!(
                 "an operation id was given for {}, which changes nothing",

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
+use crate::clock::ServerClock;
 use crate::connection::Connection;
 use crate::settings::ClientSettings;
 use crate::target::{Credentials, Endpoint};
@@ -47,6 +48,7 @@ impl ConnectError {
 pub(crate) struct Greeting {
     pub server: HelloAck,
     pub identity: Identity,
+    pub clock: Arc<ServerClock>,
 }
 
 /// Opens a connection and starts its tasks. The caller bounds the time.
@@ -55,13 +57,14 @@ pub(crate) async fn open(
     credentials: &Credentials,
     settings: &ClientSettings,
     tls: Option<&Arc<ClientConfig>>,
+    clock: &Arc<ServerClock>,
 ) -> Result<Arc<Connection>, ConnectError> {
     let unreachable =
         |error: std::io::Error| ConnectError::passing(format!("cannot connect to {endpoint}: {error}"));
     match endpoint {
         Endpoint::Unix(path) => {
             let (reader, writer) = UnixStream::connect(path).await.map_err(unreachable)?.into_split();
-            greet(reader, writer, endpoint, credentials, settings).await
+            greet(reader, writer, endpoint, credentials, settings, clock).await
         }
         Endpoint::Tls { host, port } => {
             let config = tls.ok_or_else(|| {
@@ -84,7 +87,7 @@ pub(crate) async fn open(
                 ConnectError { error, is_final }
             })?;
             let (reader, writer) = tokio::io::split(stream);
-            greet(reader, writer, endpoint, credentials, settings).await
+            greet(reader, writer, endpoint, credentials, settings, clock).await
         }
     }
 }
@@ -95,6 +98,7 @@ async fn greet<R, W>(
     endpoint: &Endpoint,
     credentials: &Credentials,
     settings: &ClientSettings,
+    clock: &Arc<ServerClock>,
 ) -> Result<Arc<Connection>, ConnectError>
 where
     R: AsyncRead + Unpin + Send + 'static,
@@ -116,7 +120,10 @@ where
     writer.write_all(&out).await.map_err(broken)?;
     writer.flush().await.map_err(broken)?;
     let server = match next_frame(&mut reader, &mut decoder, endpoint).await? {
-        Frame::HelloAck(ack) => ack,
+        Frame::HelloAck(ack) => {
+            clock.told(ack.time);
+            ack
+        }
         Frame::Error(error) => return Err(ConnectError::given(error)),
         other => return Err(unexpected(&other)),
     };
@@ -141,7 +148,8 @@ where
     };
     decoder.set_frame_bytes_max((server.limits.frame_bytes_max as usize).min(FRAME_BYTES_MAX));
     tracing::debug!(%endpoint, server = server.server, catalogue = %server.catalogue, "connected");
-    Ok(Connection::start(reader, writer, decoder, endpoint, Greeting { server, identity }, settings))
+    let greeting = Greeting { server, identity, clock: Arc::clone(clock) };
+    Ok(Connection::start(reader, writer, decoder, endpoint, greeting, settings))
 }
 
 async fn next_frame<R: AsyncRead + Unpin>(

@@ -27,6 +27,7 @@
 
 mod calls;
 mod client;
+mod clock;
 mod connection;
 mod handshake;
 mod pages;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use exacat_model::codec::Encode;
-use exacat_model::{Answer, Cursor, Error, ErrorKind, Operation, OperationId, Result};
+use exacat_model::{Answer, Cursor, Error, ErrorKind, LogPosition, Operation, OperationId, Result};
 use futures::Stream;
 use futures::stream::{BoxStream, StreamExt};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -99,7 +99,10 @@ impl Pages {
             self.open = None;
         }
         let next = match page {
-            Answer::Changes { next: None, up_to, .. } if self.follow => Some(Cursor(up_to.to_bytes())),
+            Answer::Changes { next: None, up_to, timeline, .. } if self.follow => {
+                let resumes = LogPosition { revision: *up_to, timeline: Some(timeline.whole()) };
+                Some(Cursor(resumes.to_bytes()))
+            }
             _ => next,
         };
         let Some(cursor) = next else { return Rest::Nothing };
@@ -123,7 +126,7 @@ impl Pages {
         let mut deadline = None;
         let mut backoff: Option<Backoff> = None;
         if self.operation.writes() && self.operation_id.is_none() {
-            self.operation_id = Some(new_operation_id()?);
+            self.operation_id = Some(new_operation_id(&self.inner.pool.clock)?);
         }
         let mut asked = Asked::new(self.operation_id);
         loop {

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout};
 
+use crate::clock::ServerClock;
 use crate::connection::Connection;
 use crate::handshake::{self, ConnectError};
 use crate::settings::ClientSettings;
@@ -37,6 +38,8 @@ pub(crate) struct Pool {
     tls: Option<Arc<ClientConfig>>,
     slots: Vec<Slot>,
     turn: AtomicUsize,
+    /// The time of the server that said it last.
+    pub clock: Arc<ServerClock>,
     /// The endpoint to begin with, counted round: the one that worked last.
     endpoint: AtomicUsize,
     /// The catalogue of the first connection: another one behind another endpoint is a mistake.
@@ -54,6 +57,7 @@ impl Pool {
             credentials,
             settings,
             turn: AtomicUsize::new(0),
+            clock: Arc::new(ServerClock::new()),
             endpoint: AtomicUsize::new(0),
             catalogue: Mutex::new(None),
             closed: false.into(),
@@ -121,7 +125,7 @@ impl Pool {
             let within = self.settings.connect_timeout;
             let opened = timeout(
                 within,
-                handshake::open(endpoint, &self.credentials, &self.settings, self.tls.as_ref()),
+                handshake::open(endpoint, &self.credentials, &self.settings, self.tls.as_ref(), &self.clock),
             )
             .await
             .unwrap_or_else(|_| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use exacat_model::Error;
+use exacat_model::{Error, TimeMs};
 use exacat_wire::native::{Frame, FrameDecoder};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
@@ -66,7 +66,11 @@ fn broken(shared: &Shared, error: impl std::fmt::Display) -> Error {
 
 fn take(shared: &Shared, request: u64, frame: Frame) -> Result<(), Error> {
     match frame {
-        Frame::Ping(echo) => shared.tell(Control::Pong { echo }),
+        Frame::Ping(echo) => {
+            // A ping of a server says its time.
+            shared.greeting.clock.told(TimeMs(echo));
+            shared.tell(Control::Pong { echo });
+        }
         Frame::Pong(_) => {}
         Frame::Goodbye { reason } => {
             tracing::debug!(endpoint = %shared.endpoint, reason, "the server says goodbye");

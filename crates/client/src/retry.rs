@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use exacat_model::{Error, ErrorKind, OperationId, Result};
 
+use crate::clock::ServerClock;
+
 /// Random numbers, good enough to keep clients from asking again in step.
 #[derive(Debug)]
 pub(crate) struct Jitter(AtomicU64);
@@ -32,11 +34,11 @@ fn fill(bytes: &mut [u8]) -> Result<()> {
     })
 }
 
-/// A new operation id.
-pub(crate) fn new_operation_id() -> Result<OperationId> {
-    let mut id = [0u8; 16];
-    fill(&mut id)?;
-    Ok(OperationId(id))
+/// A new operation id, made now by the server's clock.
+pub(crate) fn new_operation_id(clock: &ServerClock) -> Result<OperationId> {
+    let mut random = [0; 10];
+    fill(&mut random)?;
+    Ok(OperationId::new(clock.now(), random))
 }
 
 /// The pauses of one call, each somewhere between half of and the whole of a bound that doubles.

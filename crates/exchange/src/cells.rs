@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use exacat_model::answer::Stat;
 use exacat_model::{Body, Entry, File, FileRef, Kind, Lfn, Location, Replica, ReplicaState, Se, TagValue};
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use crate::columns::Role;
 use crate::days::Days;
@@ -87,7 +88,7 @@ impl Cells {
         match role {
             Role::Replicas => {
                 let Some(file) = file else { return };
-                join(out, &file.replicas, '|', |out, replica| push_replica(out, file, replica, ses));
+                join(out, by_name(file, ses), '|', |out, replica| push_replica(out, file, replica, ses));
             }
             Role::Pfns => {
                 let Some(file) = file else { return };
@@ -116,7 +117,12 @@ impl Cells {
             return None;
         }
         match role {
-            Role::Lfn => out.push_str(stat.lfn.as_str()),
+            Role::Lfn => {
+                out.push_str(stat.lfn.as_str());
+                if entry.kind() == Kind::Directory && !self.columns.contains(&Role::Kind) {
+                    out.push('/');
+                }
+            }
             Role::Kind => out.push_str(entry.kind().name()),
             Role::Guid => file?.guid.push_text(out),
             Role::Size => push(out, file?.size?),
@@ -140,7 +146,11 @@ impl Cells {
                 out.push_str(if self.pfn_same.as_ref().is_some_and(same) { "=" } else { &pfn });
             }
             Role::Se => {
-                let replica = file?.replicas.first()?;
+                let file = file?;
+                let replica = match offered(file, ses).next() {
+                    Some(replica) => replica,
+                    None => *by_name(file, ses).first()?,
+                };
                 out.push_str(ses.get(&replica.se.0)?.name.as_str());
             }
             Role::Target => match &entry.body {
@@ -180,7 +190,7 @@ impl Cells {
             Role::Job => Value::from(file?.job?),
             Role::Replicas => {
                 let file = file?;
-                let items = file.replicas.iter().map(|replica| replica_json(file, replica, ses));
+                let items = by_name(file, ses).into_iter().map(|replica| replica_json(file, replica, ses));
                 some_array(items.collect())?
             }
             Role::Pfns => some_array(pfns(file?, ses).map(Value::from).collect())?,
@@ -244,8 +254,32 @@ fn join<T>(
     }
 }
 
+/// The replicas in the order of their SEs' names, which is the same in every catalogue; numbers are
+/// not.
+fn by_name<'a>(file: &'a File, ses: &Ses) -> SmallVec<[&'a Replica; 4]> {
+    let mut replicas: SmallVec<[&Replica; 4]> = file.replicas.iter().collect();
+    if replicas.len() > 1 {
+        replicas.sort_by_cached_key(|replica| (ses.get(&replica.se.0).map(|se| se.name.clone()), replica.se));
+    }
+    replicas
+}
+
+/// The replicas whose PFNs can be read, available ones first, otherwise by the names of their SEs.
+/// What a listing names as a PFN comes back as an available replica, so lost ones and those being
+/// copied have no place there.
+pub(crate) fn offered<'a>(file: &'a File, ses: &Ses) -> impl Iterator<Item = &'a Replica> {
+    let mut replicas = by_name(file, ses);
+    replicas.retain(|replica| {
+        matches!(replica.state, ReplicaState::Available | ReplicaState::Suspect)
+            && (replica.location != Location::Derived
+                || ses.get(&replica.se.0).is_some_and(Se::is_place_known))
+    });
+    replicas.sort_by_key(|replica| replica.state != ReplicaState::Available);
+    replicas.into_iter()
+}
+
 fn pfns(file: &File, ses: &Ses) -> impl Iterator<Item = String> {
-    file.replicas.iter().map(|replica| replica.pfn(file.guid, ses.get(&replica.se.0)))
+    offered(file, ses).map(|replica| replica.pfn(file.guid, ses.get(&replica.se.0)))
 }
 
 /// A name for an SE that is registered no more stands for nobody; the number then is all there is to say.

@@ -10,9 +10,8 @@
 //! comes or goes meanwhile may or may not be.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,13 +22,14 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::catalogue::Catalogue;
-use crate::cells::{Cells, Line, Ses, full_columns};
+use crate::cells::{self, Cells, Line, Ses, full_columns};
 use crate::columns::Role;
 use crate::days::Days;
 use crate::error::Error;
 use crate::input::Compression;
 use crate::limits::{EXPORT_PAGE_ITEMS, EXPORT_PAGES_WAITING_MAX};
 use crate::listing::{EXPORT_VERSION, PREAMBLE_KEY};
+use crate::output::OutputFile;
 use crate::progress::Progress;
 use crate::records::Format;
 use crate::restore;
@@ -86,33 +86,123 @@ pub struct ExportReport {
     pub members: u64,
     /// Bytes of the rows, before compression.
     pub bytes: u64,
+    /// Describes for a person the data that the columns could not hold.
+    pub notes: Vec<String>,
     /// How long it took.
     pub elapsed: Duration,
 }
 
-/// Exports into a file. It appears under its name when it is whole and on disk, and not before.
+/// Counts of data that the columns of an export cannot hold.
+#[derive(Debug, Default)]
+struct LeftOut {
+    /// Does a row say what kind it is? Then which of them the columns can give back.
+    links: bool,
+    collections: bool,
+    /// Is there one place for a PFN, or for an SE, and none for more?
+    one_place: bool,
+    /// Are PFNs all that is said of replicas?
+    pfns_only: bool,
+    left_links: u64,
+    left_collections: u64,
+    files_with_more: u64,
+    files_without: u64,
+}
+
+impl LeftOut {
+    fn of(options: &ExportOptions, columns: &[Role]) -> Self {
+        let has = |role: Role| columns.contains(&role);
+        // Without names nothing can come back, and who asks for a kind gets it.
+        let judged = !options.full && has(Role::Lfn) && options.filter.kinds.is_empty();
+        let (pfn, pfns, replicas) = (has(Role::Pfn), has(Role::Pfns), has(Role::Replicas));
+        LeftOut {
+            links: judged && !(has(Role::Kind) && has(Role::Target)),
+            collections: judged && !has(Role::Kind),
+            one_place: (pfn || has(Role::Se)) && !pfns && !replicas,
+            pfns_only: (pfn || pfns) && !replicas,
+            ..LeftOut::default()
+        }
+    }
+
+    /// Counts what is left out of the rows of a page, and takes out entries that cannot be told from
+    /// files.
+    fn take(&mut self, items: &mut Vec<Stat>, ses: &Ses) {
+        items.retain(|stat| match stat.entry.kind() {
+            Kind::Link if self.links => {
+                self.left_links += 1;
+                false
+            }
+            Kind::Collection if self.collections => {
+                self.left_collections += 1;
+                false
+            }
+            _ => true,
+        });
+        if !self.one_place && !self.pfns_only {
+            return;
+        }
+        for file in items.iter().filter_map(|stat| stat.entry.file()) {
+            let offered = cells::offered(file, ses).count();
+            self.files_with_more += u64::from(self.one_place && offered > 1);
+            self.files_without += u64::from(self.pfns_only && offered < file.replicas.len());
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (count, what, columns) in [
+            (self.left_links, "link(s)", "the columns kind and target hold"),
+            (self.left_collections, "collection(s)", "the column kind holds"),
+        ] {
+            if count > 0 {
+                notes
+                    .push(format!("{count} {what} left out, which would come back as files: {columns} them"));
+            }
+        }
+        if self.files_with_more > 0 {
+            notes.push(format!(
+                "{} file(s) have more replicas than the one whose PFN or storage element is written, the first by \
+                 name: the columns pfns or replicas hold all",
+                self.files_with_more
+            ));
+        }
+        if self.files_without > 0 {
+            notes.push(format!(
+                "{} file(s) have replicas without a PFN that can be read (lost, being copied, or on a storage element \
+                 whose place is not known), which are left out: the column replicas holds them",
+                self.files_without
+            ));
+        }
+        notes
+    }
+}
+
+/// Exports into a file. A regular file appears under its name when it is whole and on disk, and not
+/// before.
 pub async fn export_file<C: Catalogue>(
     catalogue: &C,
     path: &Path,
     options: &ExportOptions,
     progress: impl FnMut(&Progress) + Send,
 ) -> Result<ExportReport, Error> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let file = File::create(&partial).map_err(|error| Error::file("create", &partial, error))?;
-    let synced = file.try_clone().map_err(|error| Error::file("create", &partial, error))?;
-    let exported = export(catalogue, Box::new(file), options, progress).await;
-    let finished = exported.and_then(|report| {
-        synced.sync_all().map_err(|error| Error::file("write", &partial, error))?;
-        std::fs::rename(&partial, path).map_err(|error| Error::file("rename to", path, error))?;
-        Ok(report)
-    });
-    if finished.is_err() {
-        // Half an export is worth nothing; that it stays is no reason to hide why it is half.
-        let _stays = std::fs::remove_file(&partial);
-    }
-    finished
+    let output = OutputFile::create(path)?;
+    let report = export_to(catalogue, &output, path, options, progress).await?;
+    output.finish()?;
+    Ok(report)
+}
+
+/// Exports into an output file that is open. Its owner finishes it.
+pub async fn export_to<C: Catalogue>(
+    catalogue: &C,
+    output: &OutputFile,
+    path: &Path,
+    options: &ExportOptions,
+    progress: impl FnMut(&Progress) + Send,
+) -> Result<ExportReport, Error> {
+    let exported = export(catalogue, Box::new(output.writer()?), options, progress).await;
+    exported.map_err(|error| match error {
+        Error::File { what, source, .. } => Error::file(what, path, source),
+        error => error,
+    })
 }
 
 /// Exports into a writer.
@@ -123,7 +213,8 @@ pub async fn export<C: Catalogue>(
     mut progress: impl FnMut(&Progress) + Send,
 ) -> Result<ExportReport, Error> {
     let started = Instant::now();
-    let cells = cells(options)?;
+    let cells = written_by(options)?;
+    let mut left_out = LeftOut::of(options, &cells.columns);
     let mut ses = known_ses(catalogue).await?;
     let mut head = Vec::new();
     if options.full {
@@ -146,10 +237,11 @@ pub async fn export<C: Catalogue>(
         };
         let pages = catalogue.stream(find(options.filter.clone()));
         pin_mut!(pages);
-        while let Some((items, page_ses)) = next_entries(&mut pages).await? {
+        while let Some((mut items, page_ses)) = next_entries(&mut pages).await? {
             if page_ses.iter().any(|number| !ses.contains_key(number)) {
                 ses = known_ses(catalogue).await?;
             }
+            left_out.take(&mut items, &ses);
             report.entries += items.len() as u64;
             report.files += items.iter().filter(|stat| stat.entry.kind() == Kind::File).count() as u64;
             let page = Page { ses: Arc::clone(&ses), rows: Rows::Entries(items) };
@@ -179,13 +271,14 @@ pub async fn export<C: Catalogue>(
         (Err(error), Ok(_)) => Err(error),
         (Ok(()), Ok(bytes)) => {
             report.bytes = bytes;
+            report.notes = left_out.notes();
             report.elapsed = started.elapsed();
             Ok(report)
         }
     }
 }
 
-fn cells(options: &ExportOptions) -> Result<Cells, Error> {
+fn written_by(options: &ExportOptions) -> Result<Cells, Error> {
     let columns = options.columns.clone().unwrap_or_else(full_columns);
     if let Some(role) = columns.iter().find(|role| matches!(role, Role::Collection | Role::Ignore)) {
         return Err(Error::options(format!("an export has no column {}", role.name())));

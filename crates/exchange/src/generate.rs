@@ -93,6 +93,25 @@ impl Chunk {
 pub async fn generate<C: Catalogue>(
     catalogue: Arc<C>,
     settings: &TreeSettings,
+    progress: impl FnMut(&Progress) + Send,
+) -> Result<Generated, Error> {
+    let made = make(catalogue, settings, progress).await;
+    made.map_err(|error| match error {
+        Error::Catalogue(error) if matches!(error.kind, ErrorKind::Exists | ErrorKind::Conflict) => {
+            let message = format!(
+                "{} does not fit the sample that is there: give the --seed it was made with, or another \
+                 --prefix and --seed, or remove it first ('exacat rm -r {}', then 'exacat trash purge'): {}",
+                settings.root, settings.root, error.message
+            );
+            Error::Catalogue(ModelError::new(error.kind, message))
+        }
+        error => error,
+    })
+}
+
+async fn make<C: Catalogue>(
+    catalogue: Arc<C>,
+    settings: &TreeSettings,
     mut progress: impl FnMut(&Progress) + Send,
 ) -> Result<Generated, Error> {
     let started = Instant::now();

@@ -1,6 +1,7 @@
 //! Importing a listing: batches in flight, rejects in order, progress, and going on after an interruption.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,11 +18,12 @@ use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::input::BytesRead;
 use crate::limits::{BATCH_ROWS_MAX, BATCHES_IN_FLIGHT_MAX, ROWS_PER_STATE};
-use crate::listing::{Listing, ListingOptions};
+use crate::listing::{self, Examined, Listing, ListingOptions};
 use crate::progress::Progress;
 use crate::reject::{Reason, Reject, RejectSink};
 use crate::restore;
-use crate::resume::{STATE_VERSION, State, StateAt, state_beside};
+use crate::resume::{STATE_VERSION, State, StateAt, StateLock, state_beside};
+use crate::se_rules;
 use crate::sending::{Sender, Sent, unexpected};
 
 /// How to import.
@@ -110,7 +112,7 @@ pub struct ImportReport {
     pub counts: Counts,
     /// Rows that did not go in.
     pub rejected: u64,
-    /// Parts left out of rows that did (tags).
+    /// Parts left out of rows that did: tags, second PFNs on one SE.
     pub partial: u64,
     /// Rejects and parts left out, by reason.
     pub rejects: Vec<(Reason, u64)>,
@@ -154,6 +156,21 @@ pub async fn import_in_bulk<C: Catalogue, B: Bulk>(
     import_by(catalogue, Some(bulk), path, options, progress).await
 }
 
+/// Reads a listing as an import would, and counts what it would reject without asking. Nothing is
+/// changed.
+pub async fn examine<C: Catalogue>(
+    catalogue: &C,
+    path: &Path,
+    options: &ListingOptions,
+) -> Result<Examined, Error> {
+    let mut listing = listing::open(path, options).await?;
+    let ses = registered_ses(catalogue).await?;
+    se_rules::check_registered(options, &ses)?;
+    listing.know_ses(ses);
+    let examined = tokio::task::spawn_blocking(move || listing.examine()).await;
+    examined.map_err(|_| Error::Broken("reading a listing"))?
+}
+
 async fn import_by<C: Catalogue, B: Bulk>(
     catalogue: Arc<C>,
     bulk: Option<Arc<B>>,
@@ -168,7 +185,7 @@ async fn import_by<C: Catalogue, B: Bulk>(
             options.batch_rows
         )));
     }
-    let mut listing = Listing::open(path, options.listing.clone())?;
+    let mut listing = listing::open(path, &options.listing).await?;
     if bulk.is_some() && listing.input().identity().is_none() {
         return Err(Error::options("loading may take a second reading: give a file, not a pipe"));
     }
@@ -179,8 +196,18 @@ async fn import_by<C: Catalogue, B: Bulk>(
     {
         restore::restore(&*catalogue, preamble, &mut counts).await?;
     }
-    listing.know_ses(registered_ses(&*catalogue).await?);
-    let (mut keeper, mut sink) = Keeper::open(&listing, options, &mut report.notes)?;
+    let ses = registered_ses(&*catalogue).await?;
+    se_rules::check_registered(&options.listing, &ses)?;
+    listing.know_ses(ses);
+    // Opening a FIFO waits for its other end.
+    let own = options.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        let mut notes = Vec::new();
+        Keeper::open(&listing, &own, &mut notes).map(|opened| (listing, opened, notes))
+    });
+    let (listing, (mut keeper, mut sink), notes) =
+        opened.await.map_err(|_| Error::Broken("opening the files of an import"))??;
+    report.notes.extend(notes);
     counts.add(&keeper.state.as_ref().map(|(_, state)| state.counts).unwrap_or_default());
     if bulk.is_some() {
         keeper.hold(&mut sink)?;
@@ -409,6 +436,8 @@ async fn divert<B: Bulk>(batch: &mut Batch, bulk: &B) -> Result<(), Error> {
 
 /// Keeps the state file.
 struct Keeper {
+    /// Keeps other imports off the state file.
+    _lock: Option<StateLock>,
     /// None if nothing is kept.
     state: Option<(PathBuf, State)>,
     /// Where this run began.
@@ -428,10 +457,14 @@ impl Keeper {
         options: &ImportOptions,
         notes: &mut Vec<String>,
     ) -> Result<(Self, RejectSink), Error> {
+        if let Some(rejects) = &options.rejects {
+            refuse_same_file(listing.input().path(), rejects)?;
+        }
         let fresh_sink =
             || options.rejects.as_deref().map_or_else(|| Ok(RejectSink::counting()), RejectSink::create);
         let start = (Pass::First, 0);
-        let mut keeper = Keeper { state: None, from: start, sent_before: start, durable: start, held: false };
+        let mut keeper =
+            Keeper { _lock: None, state: None, from: start, sent_before: start, durable: start, held: false };
         let path = match &options.state {
             StateAt::Nowhere => return Ok((keeper, fresh_sink()?)),
             StateAt::At(path) => path.clone(),
@@ -442,6 +475,10 @@ impl Keeper {
             return Ok((keeper, fresh_sink()?));
         };
         let fingerprint = fingerprint(options);
+        keeper._lock = match StateLock::take(&path) {
+            Err(Error::File { .. }) if options.state == StateAt::Beside => None,
+            lock => Some(lock?),
+        };
         let found = match State::load(&path) {
             _ if options.restart => None,
             // Where nothing can be written, nothing can be read either; the note comes with the writing.
@@ -556,6 +593,20 @@ impl Keeper {
             Some((path, _)) => State::remove(path),
             None => Ok(()),
         }
+    }
+}
+
+/// Refuses to write rejects over the listing they are of.
+fn refuse_same_file(listing: &Path, rejects: &Path) -> Result<(), Error> {
+    let place = |path: &Path| {
+        let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+        Some((found.dev(), found.ino()))
+    };
+    match (place(listing), place(rejects)) {
+        (Some(listing), Some(rejects)) if listing == rejects => {
+            Err(Error::options("the rejects would be written over the listing: name another file for them"))
+        }
+        _ => Ok(()),
     }
 }
 

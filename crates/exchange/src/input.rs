@@ -62,6 +62,56 @@ impl Compression {
     }
 }
 
+/// Refuses a file in a form that is not read here, with the command that makes one that is.
+fn refuse_foreign(path: &Path, head: &[u8]) -> Result<(), Error> {
+    let (what, command) = match head {
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => ("compressed with bzip2", "bunzip2 --keep FILE"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => ("compressed with xz", "unxz --keep FILE"),
+        [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => ("a zip archive", "unzip FILE"),
+        [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c, ..] => ("a 7z archive", "7z x FILE"),
+        [4, 0x22, 0x4d, 0x18, ..] => ("compressed with lz4", "lz4 -dk FILE"),
+        _ => return Ok(()),
+    };
+    Err(Error::options(format!(
+        "{} is {what}, which is not read here: unpack it first with '{}', and give what comes out (gzip and Zstandard \
+         are read as they are)",
+        path.display(),
+        command.replace("FILE", &shell_word(path))
+    )))
+}
+
+/// Refuses text in UTF-16: every byte order mark of it, and ASCII whose every other byte is zero.
+pub(crate) fn refuse_utf16(path: &Path, head: &[u8]) -> Result<(), Error> {
+    let marked = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
+    let zeros = |parity: usize| {
+        let some = head.len() >= UTF16_BYTES_LEAST;
+        let looked = head.iter().take(UTF16_BYTES_LEAST).enumerate();
+        some && looked.clone().all(|(at, byte)| (*byte == 0) == (at % 2 == parity))
+    };
+    if !marked && !zeros(0) && !zeros(1) {
+        return Ok(());
+    }
+    let word = shell_word(path);
+    Err(Error::options(format!(
+        "{} is in UTF-16, listings are in UTF-8: convert it first with 'iconv -f UTF-16 -t UTF-8 {word} -o \
+         listing.utf8', and give what comes out",
+        path.display()
+    )))
+}
+
+/// Bytes that tell UTF-16 without a byte order mark.
+const UTF16_BYTES_LEAST: usize = 8;
+
+/// A path as a shell reads it.
+fn shell_word(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let plain = |character: char| character.is_ascii_alphanumeric() || "/._-+:@%,=".contains(character);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 /// Bytes read of a file so far, seen from another thread.
 #[derive(Clone, Debug, Default)]
 pub struct BytesRead(Arc<AtomicU64>);
@@ -123,6 +173,9 @@ impl Input {
         }
         let mut head = Vec::with_capacity(HEAD_BYTES);
         (&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(cannot)?;
+        if compression.is_none() {
+            refuse_foreign(path, &head)?;
+        }
         let compression = compression.unwrap_or_else(|| Compression::detect(&head));
         let mut input =
             Input { path: path.to_owned(), compression, identity: None, pipe: Arc::new(Mutex::new(None)) };
@@ -151,6 +204,9 @@ impl Input {
             .take(HEAD_BYTES as u64)
             .read_to_end(&mut head)
             .map_err(|error| Error::file("read", name, error))?;
+        if compression.is_none() {
+            refuse_foreign(name, &head)?;
+        }
         let compression = compression.unwrap_or_else(|| Compression::detect(&head));
         let pipe = Arc::new(Mutex::new(Some((head, reader))));
         Ok(Input { path: name.to_owned(), compression, identity: None, pipe })

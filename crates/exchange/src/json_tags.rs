@@ -17,6 +17,35 @@ use serde_json::Value;
 use crate::limits::{JSON_DEPTH_MAX, JSON_KEY_BYTES_MAX};
 use crate::reject::{Complaint, Reason};
 
+/// Keys, up to their first dot, that say most about a record, the most important first.
+const IMPORTANT: [&str; 14] = [
+    "title",
+    "name",
+    "type",
+    "experiment",
+    "doi",
+    "recid",
+    "id",
+    "collections",
+    "collision_information",
+    "run_period",
+    "date_created",
+    "date_published",
+    "distribution",
+    "license",
+];
+
+/// Rank of a tag among too many; the least is kept. Members of lists come last, those with a high
+/// place last of all: lists are what makes records long. Before them come well-known keys, then
+/// keys by their depth.
+pub fn importance(key: &TagKey) -> (u64, usize, usize, String) {
+    let parts = || key.as_str().split('.');
+    let place = parts().skip(1).filter_map(|part| part.parse::<u64>().ok()).max();
+    let first = parts().next().unwrap_or_default();
+    let known = IMPORTANT.iter().position(|important| *important == first).unwrap_or(IMPORTANT.len());
+    (place.map_or(0, |place| place.saturating_add(1)), known, parts().count(), key.as_str().to_owned())
+}
+
 /// Adds the tags of `value` under `key`.
 pub fn flatten(key: &str, value: &Value, tags: &mut Vec<Tag>, dropped: &mut Vec<Complaint>) {
     flatten_at(key, value, 0, tags, dropped);
@@ -191,6 +220,42 @@ mod tests {
         ];
         wanted.sort_unstable();
         assert_eq!(tags, wanted);
+    }
+
+    #[test]
+    fn titles_and_types_come_before_other_keys_and_members_of_lists_last() {
+        let mut keys: Vec<TagKey> = [
+            "relations.10.id",
+            "relations.2.id",
+            "abstract",
+            "type.secondary",
+            "a.b",
+            "keywords.0",
+            "title",
+            "7th",
+            "type.primary",
+            "zeta",
+        ]
+        .iter()
+        .map(|key| TagKey::parse(key).or_else(|_| TagKey::parse(&format!("_{key}"))).unwrap())
+        .collect();
+        keys.sort_by_cached_key(importance);
+        let keys: Vec<&str> = keys.iter().map(TagKey::as_str).collect();
+        assert_eq!(
+            keys,
+            [
+                "title",
+                "type.primary",
+                "type.secondary",
+                "_7th",
+                "abstract",
+                "zeta",
+                "a.b",
+                "keywords.0",
+                "relations.2.id",
+                "relations.10.id"
+            ]
+        );
     }
 
     #[test]

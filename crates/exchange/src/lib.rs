@@ -33,6 +33,7 @@ pub mod listing;
 pub mod local;
 mod memo;
 mod others;
+pub mod output;
 mod placing;
 pub mod preset;
 pub mod progress;

@@ -48,3 +48,10 @@ pub const JSON_DEPTH_MAX: usize = 32;
 pub const JSON_KEY_BYTES_MAX: usize = 1024;
 /// Changes that a copy of a catalogue hands over at once: what a store puts into its log together.
 pub const CHANGES_OF_A_PIECE: usize = 2000;
+/// Symbolic links followed to the target of an output file, as many as Linux follows.
+pub const SYMLINKS_MAX: usize = 40;
+/// Bytes of an output file's name that its temporary file repeats: with what is added, below the
+/// 255 of a name.
+pub const PARTIAL_NAME_BYTES_MAX: usize = 200;
+/// PFNs of one row that are named as left out because another one of the same SE is kept.
+pub const SECOND_PFNS_SHOWN_MAX: usize = 8;

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::columns::{self, Columns, Layout, Role};
 use crate::error::Error;
-use crate::input::{BytesRead, Compression, Input};
+use crate::input::{BytesRead, Compression, Input, refuse_utf16};
 use crate::limits::COLUMNS_MAX;
 use crate::records::{Fields, Flaw, Format, Record, Records};
 use crate::reject::{Complaint, Reason};
@@ -224,6 +224,14 @@ pub struct Listing {
     options: ListingOptions,
 }
 
+/// Opens a listing as [`Listing::open`] does, on a thread that may block: a FIFO waits for its
+/// writer.
+pub async fn open(path: &Path, options: &ListingOptions) -> Result<Listing, Error> {
+    let (path, options) = (path.to_owned(), options.clone());
+    let opened = tokio::task::spawn_blocking(move || Listing::open(&path, options));
+    opened.await.map_err(|_| Error::Broken("opening a listing"))?
+}
+
 impl Listing {
     /// Looks at a file and finds out what was not said.
     pub fn open(path: &Path, options: ListingOptions) -> Result<Self, Error> {
@@ -244,6 +252,7 @@ impl Listing {
     fn of_input(input: Input, options: ListingOptions) -> Result<Self, Error> {
         let path = input.path();
         let head = input.content_head()?;
+        refuse_utf16(path, &head)?;
         let format = options.format.unwrap_or_else(|| detect_format(&head, path, options.columns.as_ref()));
         let delimiter = options.delimiter.unwrap_or(format.delimiter());
         if matches!(delimiter, b'\n' | b'\r' | b'"' | 0x80..) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use exacat_catalogue::{Caller, Catalogue as Rules, KnownDirectories, Settings};
 use exacat_model::operation::NewFile;
-use exacat_model::{AccountName, Answer, Error, ErrorKind, Operation, OperationId, UserId};
+use exacat_model::{AccountName, Answer, Error, ErrorKind, Operation, UserId};
 use exacat_store::{Clock, Store, SystemClock};
 use exacat_store_embedded::{EmbeddedStore, LoadSettings, Loader};
 use futures::Stream;
@@ -68,17 +68,9 @@ impl Local {
     }
 }
 
-fn new_id() -> Result<OperationId, Error> {
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|error| {
-        Error::new(ErrorKind::Unavailable, format!("the system gives no random bytes: {error}"))
-    })?;
-    Ok(OperationId(id))
-}
-
 impl Catalogue for Asked {
     async fn call(&self, operation: Operation) -> Result<Answer, Error> {
-        self.rules.execute(&self.caller, new_id()?, operation).await
+        self.rules.execute(&self.caller, self.rules.new_operation_id()?, operation).await
     }
 
     /// Further pages are made while one is being used.
@@ -89,7 +81,7 @@ impl Catalogue for Asked {
             let mut next = Some(operation);
             while let Some(operation) = next {
                 let again = again(&operation);
-                let answer = match new_id() {
+                let answer = match rules.new_operation_id() {
                     Ok(id) => rules.execute(&caller, id, operation).await,
                     Err(error) => Err(error),
                 };
@@ -120,7 +112,13 @@ impl Bulk for Local {
         let new = self
             .asked
             .rules
-            .files_to_load(&self.asked.caller, new_id()?, files, &places, &self.known)
+            .files_to_load(
+                &self.asked.caller,
+                self.asked.rules.new_operation_id()?,
+                files,
+                &places,
+                &self.known,
+            )
             .await?;
         let mut taken: Vec<bool> = new.iter().map(Option::is_some).collect();
         let numbered = which.iter().zip(new).filter_map(|((_, line), new)| Some((*line, new?)));

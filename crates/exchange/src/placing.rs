@@ -7,6 +7,7 @@ use exacat_model::operation::NewReplica;
 use exacat_model::{FileRef, Guid, Pfn, ReplicaState, SeName};
 use smallvec::SmallVec;
 
+use crate::limits::SECOND_PFNS_SHOWN_MAX;
 use crate::memo::Memo;
 use crate::reject::{Complaint, Reason};
 use crate::row::{Assembler, Checked};
@@ -43,6 +44,43 @@ pub(crate) struct Placed {
     pub(crate) member_of: Option<(FileRef, String)>,
     /// SEs among them that are to be registered.
     pub(crate) new_ses: NewSes,
+    /// PFNs left out, for another one is kept on the same SE.
+    second: Vec<(SeName, Pfn)>,
+}
+
+impl Placed {
+    /// A report of the PFNs that were left out.
+    pub(crate) fn complaint(&self) -> Option<Complaint> {
+        let (se, _) = self.second.first()?;
+        let kept = self.replicas.iter().find(|replica| replica.se == *se)?;
+        let kept = kept.pfn.as_ref().map_or("", Pfn::as_str);
+        let shown = self.second.iter().take(SECOND_PFNS_SHOWN_MAX);
+        let mut detail = format!("kept on {se}: {kept}; left out:");
+        for (other, pfn) in shown {
+            if other == se {
+                detail.push_str(&format!(" {pfn}"));
+            } else {
+                detail.push_str(&format!(" {pfn} (on {other})"));
+            }
+        }
+        if self.second.len() > SECOND_PFNS_SHOWN_MAX {
+            detail.push_str(&format!(" and {} more", self.second.len() - SECOND_PFNS_SHOWN_MAX));
+        }
+        Some(Complaint::new(Reason::SeTwice, detail))
+    }
+}
+
+/// Orders replicas on one SE, of which a file has one: the least is kept, among equals the first.
+/// Clients of the catalogue read by `root://`; sources list further protocols of the same copy.
+fn worth(pfn: &Pfn, state: ReplicaState) -> (u8, bool) {
+    let state = match state {
+        ReplicaState::Available => 0,
+        ReplicaState::Suspect => 1,
+        ReplicaState::Copying => 2,
+        ReplicaState::Lost => 3,
+    };
+    let xrootd = ["root://", "roots://", "xroot://"].iter().any(|scheme| pfn.as_str().starts_with(scheme));
+    (state, !xrootd)
 }
 
 /// Works the replicas out. `given` is the LFN as the row has it, `places` is emptied.
@@ -59,7 +97,7 @@ pub(crate) fn place(
             Some(pfn) => Some(placing.pfn(&pfn)?),
             None => placing.mapped_pfn(mapped)?,
         };
-        placing.add(se, pfn, replica.state)?;
+        placing.add(se, pfn, replica.state);
     }
     let own_se = match places.se.take() {
         Some(location) => Some(placing.location(&location)?),
@@ -76,15 +114,15 @@ pub(crate) fn place(
             Some((se, _)) => se.clone(),
             None => placing.se_of_pfn(pfn.as_str())?,
         };
-        placing.add(se, Some(pfn), ReplicaState::Available)?;
+        placing.add(se, Some(pfn), ReplicaState::Available);
     }
     if alone {
         if let Some((se, mapped)) = own_se {
             let pfn = placing.mapped_pfn(mapped)?;
-            placing.add(se, pfn, ReplicaState::Available)?;
+            placing.add(se, pfn, ReplicaState::Available);
         } else if let (Some(se), false) = (&assembler.se, assembler.places) {
             let se = placing.registered(se.as_str())?;
-            placing.add(se, None, ReplicaState::Available)?;
+            placing.add(se, None, ReplicaState::Available);
         }
     }
     let placed = placing.placed;
@@ -111,21 +149,25 @@ struct Placing<'p> {
 }
 
 impl<'p> Placing<'p> {
-    /// Adds a replica. One given twice is one; a PFN given for a replica that had none is its PFN.
-    fn add(&mut self, se: SeName, pfn: Option<Pfn>, state: ReplicaState) -> Checked<()> {
+    /// Adds a replica. One given twice is one; a PFN given for a replica that had none is its PFN. Of
+    /// two PFNs on one SE the better one is kept, and the other noted.
+    fn add(&mut self, se: SeName, pfn: Option<Pfn>, state: ReplicaState) {
         let Some(known) = self.placed.replicas.iter_mut().find(|replica| replica.se == se) else {
             self.placed.replicas.push(NewReplica { se, pfn, state });
-            return Ok(());
+            return;
         };
-        match (&known.pfn, pfn) {
+        match (&mut known.pfn, pfn) {
             (_, None) => {}
-            (None, Some(pfn)) => known.pfn = Some(pfn),
+            (place @ None, Some(pfn)) => *place = Some(pfn),
             (Some(known), Some(pfn)) if *known == pfn => {}
-            (Some(known), Some(pfn)) => {
-                return Err(Complaint::new(Reason::SeTwice, format!("{se} has {known} and {pfn}")));
+            (Some(first), Some(mut pfn)) => {
+                if worth(&pfn, state) < worth(first, known.state) {
+                    known.state = state;
+                    std::mem::swap(first, &mut pfn);
+                }
+                self.placed.second.push((se, pfn));
             }
         }
-        Ok(())
     }
 
     /// The SE of a location as the listing names it, and the rule that says so.

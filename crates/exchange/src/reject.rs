@@ -1,7 +1,7 @@
 //! Rejects: the rows that did not go in, with line and reason, and the file they are written to.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use exacat_model::ErrorKind;
@@ -9,6 +9,7 @@ use exacat_model::ErrorKind;
 use crate::error::Error;
 use crate::escape::push_field;
 use crate::limits::{REJECT_ROW_BYTES_MAX, REJECTS_SHOWN_MAX};
+use crate::output;
 
 macro_rules! reasons {
     ($( $(#[$doc:meta])* $variant:ident $name:literal ),* $(,)?) => {
@@ -69,7 +70,7 @@ reasons! {
     NoSe "no-se",
     /// The SE is not registered.
     UnknownSe "unknown-se",
-    /// Two replicas of the file are on one SE.
+    /// Several PFNs of the file are on one SE: the row went in with one of them.
     SeTwice "se-twice",
     /// More replicas than a file may have.
     TooManyReplicas "too-many-replicas",
@@ -102,7 +103,7 @@ reasons! {
 impl Reason {
     /// Did the row go in all the same, without a part?
     pub fn is_partial(self) -> bool {
-        matches!(self, Reason::TagDropped | Reason::TooManyTags)
+        matches!(self, Reason::SeTwice | Reason::TagDropped | Reason::TooManyTags)
     }
 
     /// The reason behind the catalogue's refusal of an entry.
@@ -177,9 +178,8 @@ impl RejectSink {
     /// Writes to a new file; what was there is replaced. The file is there from the start, empty but for its
     /// header, so that no old one is taken for this run's.
     pub fn create(path: &Path) -> Result<Self, Error> {
-        let cannot = |error| Error::file("create", path, error);
-        let mut writer = BufWriter::new(File::create(path).map_err(cannot)?);
-        writer.write_all(HEADER).map_err(cannot)?;
+        let mut writer = BufWriter::new(output::create_growing(path)?);
+        writer.write_all(HEADER).map_err(|error| Error::file("write", path, error))?;
         Ok(RejectSink {
             file: Some((path.to_owned(), writer)),
             bytes: HEADER.len() as u64,
@@ -190,14 +190,7 @@ impl RejectSink {
     /// Goes on with the file of an interrupted import: what was written after `bytes` is of rows that will
     /// come again, and is taken off.
     pub fn resume(path: &Path, bytes: u64) -> Result<Self, Error> {
-        let cannot = |error| Error::file("go on with", path, error);
-        let mut file = OpenOptions::new().write(true).open(path).map_err(cannot)?;
-        let size = file.metadata().map_err(cannot)?.len();
-        if size < bytes {
-            return Err(cannot(io::Error::other("it is shorter than the interrupted import left it")));
-        }
-        file.set_len(bytes).map_err(cannot)?;
-        file.seek(SeekFrom::End(0)).map_err(cannot)?;
+        let file = output::resume_growing(path, bytes)?;
         Ok(RejectSink {
             file: Some((path.to_owned(), BufWriter::new(file))),
             bytes,
@@ -241,7 +234,7 @@ impl RejectSink {
         let Some((path, writer)) = &mut self.file else { return Ok(()) };
         writer
             .flush()
-            .and_then(|()| if durable { writer.get_ref().sync_data() } else { Ok(()) })
+            .and_then(|()| if durable { output::sync(writer.get_ref()) } else { Ok(()) })
             .map_err(|error| Error::file("write", path, error))
     }
 

@@ -5,8 +5,9 @@
 //! beyond the ceiling goes out. A run that resumes skips to `durable`; rows up to the ceiling may be in the
 //! catalogue already through the interrupted run, and finding them so is no conflict, whatever the policy.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::batches::Pass;
@@ -113,6 +114,56 @@ impl State {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Times a lock file that another import removed meanwhile is made again.
+const LOCK_ATTEMPTS_MAX: usize = 100;
+
+/// Lock on a state file: of two imports with one state file the second is refused. It is a file of
+/// its own beside the state, which gets a new inode each time it is written.
+#[derive(Debug)]
+pub(crate) struct StateLock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl StateLock {
+    /// Takes the lock, and holds it until it is dropped.
+    pub(crate) fn take(state: &Path) -> Result<StateLock, Error> {
+        let mut name = state.as_os_str().to_owned();
+        name.push(".lock");
+        let path = PathBuf::from(name);
+        let cannot = |error| Error::file("write", &path, error);
+        for _ in 0..LOCK_ATTEMPTS_MAX {
+            let opened = File::options().write(true).create(true).truncate(false).open(&path);
+            let file = opened.map_err(cannot)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Error::options(format!(
+                        "another import is using {}: wait for its end, or name another state file with --state",
+                        state.display()
+                    )));
+                }
+                Err(TryLockError::Error(error)) => return Err(cannot(error)),
+            }
+            // The one that had it may have removed it between the opening and the lock.
+            let same = |named: std::fs::Metadata| {
+                file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (named.dev(), named.ino()))
+            };
+            if std::fs::metadata(&path).is_ok_and(same) {
+                return Ok(StateLock { path, _file: file });
+            }
+        }
+        Err(cannot(std::io::Error::other("others take and remove it again and again")))
+    }
+}
+
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        // Removed while it is held. One that stays is taken by the next import.
+        let _stays = std::fs::remove_file(&self.path);
     }
 }
 

@@ -4,7 +4,7 @@
 //! folding; only repeated and trailing slashes are folded, as everywhere in the catalogue.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use exacat_model::limits::{FILE_BYTES_MAX, TAGS_PER_ENTRY_MAX};
 use exacat_model::operation::NewFile;
@@ -101,7 +101,10 @@ pub(crate) struct Draft<'a> {
     modified: Option<TimeMs>,
     expires: Option<TimeMs>,
     job: Option<u64>,
+    /// Tags that columns name.
     tags: Vec<Tag>,
+    /// Columns without a role that become tags.
+    rest_tags: Vec<Tag>,
     collection: Option<Cow<'a, str>>,
     target: Option<Cow<'a, str>>,
     pub(crate) dropped: Vec<Complaint>,
@@ -125,6 +128,7 @@ impl<'a> Draft<'a> {
             expires: None,
             job: None,
             tags: Vec::new(),
+            rest_tags: Vec::new(),
             collection: None,
             target: None,
             dropped: Vec::new(),
@@ -302,15 +306,26 @@ impl<'a> Draft<'a> {
 
     /// Takes a column without a role as a tag.
     pub(crate) fn take_rest(&mut self, name: &str, value: &Value) {
-        json_tags::flatten(name, value, &mut self.tags, &mut self.dropped);
+        json_tags::flatten(name, value, &mut self.rest_tags, &mut self.dropped);
     }
 
     /// Takes the text of a column without a role as a tag.
     pub(crate) fn take_rest_text(&mut self, name: &str, text: &str) {
-        match TagKey::parse(name.trim()) {
-            Ok(key) => self.take_tag(key, text),
+        match TagKey::parse(name.trim()).and_then(|key| Ok(Tag { key, value: TagValue::parse(text)? })) {
+            Ok(tag) => self.rest_tags.push(tag),
             Err(error) => self.drop_tag(name, &error.message),
         }
+    }
+
+    /// Does it say something that only files have?
+    fn says_of_a_file(&self) -> bool {
+        self.size.is_some()
+            || !self.checksums.is_empty()
+            || !self.places.pfns.is_empty()
+            || !self.places.replicas.is_empty()
+            || self.places.se.is_some()
+            || self.job.is_some()
+            || self.collection.is_some()
     }
 
     fn drop_tag(&mut self, what: &str, why: &str) {
@@ -406,8 +421,8 @@ impl Assembler {
         if lfn.is_root() {
             return Err(Complaint::new(Reason::BadLfn, "the root is no entry to import"));
         }
+        let kind = self.kind(draft, &given)?;
         let tags = finish_tags(draft);
-        let kind = draft.kind.unwrap_or(self.kind);
         let (item, new_ses) = match kind {
             RowKind::File => self.file(draft, &given, lfn, tags)?,
             RowKind::Member => (self.member(draft, lfn)?, NewSes::new()),
@@ -416,6 +431,19 @@ impl Assembler {
             }
         };
         Ok(Row { item, dropped: std::mem::take(&mut draft.dropped), new_ses })
+    }
+
+    /// Kind that the row states. A slash at the end of the LFN means a directory, as in exports without
+    /// a column for the kind and in the tables of AliEn.
+    fn kind(&self, draft: &Draft<'_>, given: &str) -> Checked<RowKind> {
+        let kind = draft.kind.unwrap_or(self.kind);
+        if kind != RowKind::File || !given.ends_with('/') {
+            return Ok(kind);
+        }
+        if draft.kind.is_none() && !draft.says_of_a_file() {
+            return Ok(RowKind::Directory);
+        }
+        Err(Complaint::new(Reason::BadKind, format!("the slash at the end means a directory: {given:.200?}")))
     }
 
     fn lfn(&self, given: &str, prefix: Option<&str>, option: &str) -> Checked<Lfn> {
@@ -451,7 +479,9 @@ impl Assembler {
             return Err(Complaint::new(Reason::BadKind, "a file has no target"));
         }
         let collection = draft.collection.take().map(|text| self.collection(&text)).transpose()?;
-        let Placed { replicas, member_of, new_ses } = place(self, draft.memo, given, &mut draft.places)?;
+        let placed = place(self, draft.memo, given, &mut draft.places)?;
+        draft.dropped.extend(placed.complaint());
+        let Placed { replicas, member_of, new_ses, .. } = placed;
         let file = NewFile {
             lfn,
             guid: draft.guid,
@@ -495,14 +525,7 @@ impl Assembler {
     }
 
     fn other(&self, draft: &Draft<'_>, kind: RowKind, lfn: Lfn, tags: Vec<Tag>) -> Checked<Other> {
-        let of_a_file = draft.size.is_some()
-            || !draft.checksums.is_empty()
-            || !draft.places.pfns.is_empty()
-            || !draft.places.replicas.is_empty()
-            || draft.places.se.is_some()
-            || draft.job.is_some()
-            || draft.collection.is_some();
-        if of_a_file {
+        if draft.says_of_a_file() {
             return Err(Complaint::new(
                 Reason::BadKind,
                 format!("a {} has no size, checksum, replica, job or collection", kind.name()),
@@ -545,9 +568,16 @@ impl Assembler {
     }
 }
 
-/// Sorts the tags; what is there twice or too much is reported.
+/// Sorts the tags; what is there twice or too much is reported. Of too many those are kept that
+/// columns name, and of the others the most important.
 fn finish_tags(draft: &mut Draft<'_>) -> Vec<Tag> {
     let mut tags = std::mem::take(&mut draft.tags);
+    let rest = std::mem::take(&mut draft.rest_tags);
+    let named: Vec<TagKey> = match tags.len() + rest.len() > TAGS_PER_ENTRY_MAX {
+        true => tags.iter().map(|tag| tag.key.clone()).collect(),
+        false => Vec::new(),
+    };
+    tags.extend(rest);
     if tags.len() > 1 {
         tags.sort_by(|a, b| a.key.cmp(&b.key));
         tags.dedup_by(|later, earlier| {
@@ -559,11 +589,14 @@ fn finish_tags(draft: &mut Draft<'_>) -> Vec<Tag> {
         });
     }
     if tags.len() > TAGS_PER_ENTRY_MAX {
+        let named: HashSet<&TagKey> = named.iter().collect();
+        tags.sort_by_cached_key(|tag| (!named.contains(&tag.key), json_tags::importance(&tag.key)));
         let left: Vec<&str> = tags[TAGS_PER_ENTRY_MAX..].iter().map(|tag| tag.key.as_str()).collect();
         let detail =
             format!("{} tags, the limit is {TAGS_PER_ENTRY_MAX}; left out: {}", tags.len(), left.join(" "));
         draft.dropped.push(Complaint::new(Reason::TooManyTags, detail));
         tags.truncate(TAGS_PER_ENTRY_MAX);
+        tags.sort_by(|a, b| a.key.cmp(&b.key));
     }
     tags
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exacat_model::operation::{Existing, NewFile, Registered, SeSettings};
+use exacat_model::se::UNKNOWN_PLACE;
 use exacat_model::{Answer, Error as ModelError, ErrorKind, FileRef, Lfn, Operation, SeName, SeStatus};
 use parking_lot::Mutex;
 
@@ -101,7 +102,7 @@ impl<C: Catalogue> Sender<C> {
             let settings = SeSettings {
                 name: name.clone(),
                 number: None,
-                prefix: Some(format!("unknown://{name}")),
+                prefix: Some(format!("{UNKNOWN_PLACE}{name}")),
                 qos: None,
                 status: Some(SeStatus::ReadOnly),
                 distances: Vec::new(),

@@ -27,10 +27,12 @@ use crate::escape::push_field;
 use crate::import::registered_ses;
 use crate::input::BytesRead;
 use crate::limits::{BATCH_ROWS_MAX, BATCHES_IN_FLIGHT_MAX, DIFFERENCES_SHOWN_MAX, MEMBERS_CACHED_MAX};
-use crate::listing::{Listing, ListingOptions};
+use crate::listing::{self, ListingOptions};
 use crate::others::{Gap, gap};
+use crate::output;
 use crate::progress::Progress;
 use crate::reject::{Reason, RejectSink};
+use crate::se_rules;
 use crate::sending::{before_retry, unexpected};
 
 /// One thing that is otherwise than a row says.
@@ -88,9 +90,9 @@ impl Differences {
         let file = match path {
             None => None,
             Some(path) => {
-                let cannot = |error| Error::file("create", path, error);
-                let mut writer = BufWriter::new(File::create(path).map_err(cannot)?);
-                writer.write_all(b"line\tlfn\twhat\tgiven\tfound\n").map_err(cannot)?;
+                let mut writer = BufWriter::new(output::create_growing(path)?);
+                let written = writer.write_all(b"line\tlfn\twhat\tgiven\tfound\n");
+                written.map_err(|error| Error::file("write", path, error))?;
                 Some((path.to_owned(), writer))
             }
         };
@@ -133,8 +135,10 @@ pub async fn verify<C: Catalogue>(
     mut progress: impl FnMut(&Progress) + Send,
 ) -> Result<VerifyReport, Error> {
     let started = Instant::now();
-    let mut listing = Listing::open(path, options.clone())?;
-    listing.know_ses(registered_ses(&*catalogue).await?);
+    let mut listing = listing::open(path, options).await?;
+    let ses = registered_ses(&*catalogue).await?;
+    se_rules::check_registered(options, &ses)?;
+    listing.know_ses(ses);
     let listing = Arc::new(listing);
     let reading =
         Reading { from: (Pass::First, 0), two_passes: false, batch_rows: BATCH_ROWS_MAX, left: None };
@@ -145,7 +149,9 @@ pub async fn verify<C: Catalogue>(
         members: tokio::sync::Mutex::new(Members::default()),
     });
     verifier.learn_ses().await?;
-    let mut differences = Differences::create(differences)?;
+    let path = differences.map(Path::to_owned);
+    let opened = tokio::task::spawn_blocking(move || Differences::create(path.as_deref()));
+    let mut differences = opened.await.map_err(|_| Error::Broken("opening a file"))??;
     // Rejects are counted here, and written by an import.
     let mut rejects = RejectSink::counting();
     let mut report = VerifyReport::default();

@@ -190,8 +190,8 @@ pub struct Token {
 
 canonical_struct!(Token { id, hash, user, issued, expires, scope, write, note });
 
-/// POSIX permission bits: read 4, write 2, execute 1, for owner, group and others; set-id and sticky bits are
-/// not kept.
+/// POSIX permission bits: read 4, write 2, execute 1, for owner, group and others, and the sticky
+/// bit of directories. There are no set-id bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mode(u16);
 
@@ -201,12 +201,21 @@ impl Mode {
     /// `rw-r--r--`: everything else.
     pub const FILE: Mode = Mode(0o644);
 
-    /// The nine bits of `bits`; others are refused.
+    /// In a directory with this bit, a name is removed or moved only by the owner of the entry, the
+    /// owner of the directory, or an admin. On other entries it means nothing.
+    pub const STICKY: u16 = 0o1000;
+
+    /// The nine bits of `bits`, and the sticky bit; others are refused.
     pub fn new(bits: u16) -> Result<Self> {
-        if bits > 0o777 {
-            return Err(Error::invalid(format!("mode {bits:o} has bits beyond 777")));
+        if bits > 0o1777 {
+            return Err(Error::invalid(format!("mode {bits:o} has bits beyond 1777")));
         }
         Ok(Mode(bits))
+    }
+
+    /// Is the sticky bit set?
+    pub fn is_sticky(self) -> bool {
+        self.0 & Mode::STICKY != 0
     }
 
     /// Reads octal digits: `755`, `0644`.
@@ -224,9 +233,15 @@ impl Mode {
         self.0
     }
 
-    /// `rwxr-xr-x`.
+    /// `rwxr-xr-x`; with the sticky bit `rwxrwxrwt`, or `T` where others may not execute.
     pub fn text(self) -> String {
-        (0..9).map(|bit| if self.0 & (0o400 >> bit) == 0 { '-' } else { ['r', 'w', 'x'][bit % 3] }).collect()
+        let letter = |bit: usize| match (self.0 & (0o400 >> bit) != 0, bit) {
+            (true, 8) if self.is_sticky() => 't',
+            (false, 8) if self.is_sticky() => 'T',
+            (true, bit) => ['r', 'w', 'x'][bit % 3],
+            (false, _) => '-',
+        };
+        (0..9).map(letter).collect()
     }
 }
 
@@ -250,6 +265,6 @@ impl crate::codec::Encode for Mode {
 impl crate::codec::Decode for Mode {
     fn decode(reader: &mut crate::codec::Reader<'_>) -> std::result::Result<Self, crate::codec::DecodeError> {
         let bits = u16::decode(reader)?;
-        Mode::new(bits).map_err(|_| reader.error("mode bits beyond 777"))
+        Mode::new(bits).map_err(|_| reader.error("mode bits beyond 1777"))
     }
 }

@@ -1,8 +1,8 @@
 //! Answers: what the catalogue gives back for each operation.
 
-use crate::account::{AccountName, Role, TokenId};
+use crate::account::{AccountName, GroupId, Role, TokenId, UserId};
 use crate::change::{Change, TrashItem};
-use crate::entry::{Entry, Revision, Usage};
+use crate::entry::{DirId, Entry, Revision, Usage};
 use crate::error::Error;
 use crate::guid::Guid;
 use crate::lfn::Lfn;
@@ -12,6 +12,7 @@ use crate::se::{Se, SeName};
 use crate::snapshot::{BackupProgress, Difference, Snapshot, SnapshotCheck};
 use crate::tag::Tag;
 use crate::time::TimeMs;
+use crate::timeline::{OnTimeline, TimelineId};
 pub use crate::whereis::{ReplicaAt, ReplicaAtRef, Whereis, WhereisBytes, WhereisRef};
 use crate::{canonical_enum, canonical_struct};
 
@@ -93,7 +94,7 @@ canonical_struct!(SeUsage { se, used, deletions });
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionAt {
     /// Names it in [`Operation::SeDeleted`].
-    pub id: DeletionId,
+    pub id: OnTimeline<DeletionId>,
     /// The file it was a copy of.
     pub guid: Guid,
     /// Bytes, if known.
@@ -171,8 +172,9 @@ pub struct QuotaInfo {
 
 canonical_struct!(QuotaInfo { owner, files, bytes, replica_bytes, used, reserved });
 
-/// An item of the history, with the name of who asked for it and, where the entry is in the tree now, its
-/// path.
+/// An item of the history, with the name of who asked for it and, where the entry is in the tree
+/// now, its path. Names and paths that the caller may not see are left out, and places are replaced
+/// by [`At::withheld`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeInfo {
     /// The change.
@@ -181,9 +183,15 @@ pub struct ChangeInfo {
     pub who: String,
     /// Where the entry stands now.
     pub lfn: Option<Lfn>,
+    /// Names of the users that the change mentions.
+    pub users: Vec<(UserId, String)>,
+    /// Names of the groups that the change mentions.
+    pub groups: Vec<(GroupId, String)>,
+    /// Paths, as they are now, of the directories that the change mentions.
+    pub directories: Vec<(DirId, Lfn)>,
 }
 
-canonical_struct!(ChangeInfo { change, who, lfn });
+canonical_struct!(ChangeInfo { change, who, lfn, users, groups, directories });
 
 /// What a check of the whole catalogue found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -284,12 +292,14 @@ pub enum Answer {
     /// What came into the trash.
     Removed {
         /// The item.
-        id: TrashId,
+        id: OnTimeline<TrashId>,
     },
     /// A page of the trash.
     Trash {
         /// The items, and who removed each.
         items: Vec<(TrashItem, String)>,
+        /// The timeline of the catalogue, for the ids of the items.
+        timeline: TimelineId,
         /// Where it goes on.
         next: Option<Cursor>,
     },
@@ -362,6 +372,10 @@ pub enum Answer {
         next: Option<Cursor>,
         /// Everything up to here was looked at.
         up_to: Revision,
+        /// The timeline of the catalogue, and so of `up_to`.
+        timeline: TimelineId,
+        /// The entry had earlier changes, which the history does not keep.
+        cut: bool,
     },
     /// The result of a check.
     Fsck(Audit),
@@ -400,7 +414,7 @@ canonical_enum!(Answer {
     8 => Usages(items),
     9 => Registered(items),
     10 => Removed { id },
-    11 => Trash { items, next },
+    11 => Trash { items, timeline, next },
     12 => Purged { entries, next },
     13 => Tags(items),
     14 => CollectionEdited { added, removed, refused },
@@ -413,7 +427,7 @@ canonical_enum!(Answer {
     21 => TokenIssued { token, secret },
     22 => Tokens(items),
     23 => Quotas(items),
-    24 => Changes { items, next, up_to },
+    24 => Changes { items, next, up_to, timeline, cut },
     25 => Fsck(report),
     26 => Status(parts),
     27 => Snapshot(snapshot),

@@ -3,6 +3,7 @@
 
 use crate::account::{GroupId, Mode, UserId};
 use crate::checksum::{Checksum, Checksums};
+use crate::codec::{Decode, DecodeError, Encode, Reader};
 use crate::entry::{At, Entry, EntryId, Replica, Revision};
 use crate::guid::Guid;
 use crate::lfn::Lfn;
@@ -55,8 +56,13 @@ canonical_enum!(FieldChange {
     11 => Member { guid, added },
 });
 
-/// What an applied mutation did. What it does to deletion queues follows from it: a copy that a file has now, or that
-/// is booked, is taken off the queue; one that the file or booking of the GUID has still does not go there.
+/// Effect of an applied mutation.
+///
+/// A change of an entry that was there names the entry's change before it (`previous`), so an
+/// entry's history is a chain that is followed backwards through the log. Changes of older logs do
+/// not name it. What it does to deletion queues follows from it: a copy that a file has now, or
+/// that is booked, is taken off the queue; one that the file or booking of the GUID has still does
+/// not go there.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// An entry came to be.
@@ -72,6 +78,8 @@ pub enum Effect {
         id: EntryId,
         /// What changed; never empty.
         fields: Vec<FieldChange>,
+        /// The entry's change before this one; none in logs of older releases.
+        previous: Option<Revision>,
     },
     /// An entry moved, with all that is below it.
     Moved {
@@ -81,6 +89,8 @@ pub enum Effect {
         from: At,
         /// Where it stands.
         to: At,
+        /// The entry's change before this one; none in logs of older releases.
+        previous: Option<Revision>,
     },
     /// An entry went to the trash, with all that is below it. The trash item's id is the revision.
     Removed {
@@ -90,6 +100,8 @@ pub enum Effect {
         at: At,
         /// The path it had.
         lfn: Lfn,
+        /// The entry's change before this one; none in logs of older releases.
+        previous: Option<Revision>,
     },
     /// An item came back from the trash.
     Restored {
@@ -99,6 +111,8 @@ pub enum Effect {
         id: EntryId,
         /// Where it stands.
         to: At,
+        /// The entry's change before this one; none in logs of older releases.
+        previous: Option<Revision>,
     },
     /// An entry in the trash ended.
     Purged {
@@ -127,6 +141,8 @@ pub enum Effect {
         replica: Replica,
         /// Checksums the file got with it; none if this made the file, for then they are in `created`.
         checksums: Checksums,
+        /// The file's change before this one; none if this made the file, and in logs of older releases.
+        previous: Option<Revision>,
     },
     /// A booking, or one replica of it, was given up. Its pending replicas went to the deletion queues,
     /// numbered in their order.
@@ -154,19 +170,176 @@ pub enum Effect {
     },
 }
 
-canonical_enum!(Effect {
-    1 => Created { entry },
-    2 => Updated { at, id, fields },
-    3 => Moved { id, from, to },
-    4 => Removed { id, at, lfn },
-    5 => Restored { trash, id, to },
-    6 => Purged { target, entry },
-    7 => Booked { booking, before },
-    8 => Committed { guid, at, created, replica, checksums },
-    9 => Released { booking, se },
-    10 => Dequeued { se, done },
-    11 => Recorded { key, before, after },
-});
+/// Added to an effect's number when the entry's previous change stands behind its fields. Without
+/// it the bytes are those of releases whose changes did not name it.
+const LINKED: u8 = 20;
+
+impl Effect {
+    fn number(&self) -> u8 {
+        let number = match self {
+            Effect::Created { .. } => 1,
+            Effect::Updated { .. } => 2,
+            Effect::Moved { .. } => 3,
+            Effect::Removed { .. } => 4,
+            Effect::Restored { .. } => 5,
+            Effect::Purged { .. } => 6,
+            Effect::Booked { .. } => 7,
+            Effect::Committed { .. } => 8,
+            Effect::Released { .. } => 9,
+            Effect::Dequeued { .. } => 10,
+            Effect::Recorded { .. } => 11,
+        };
+        if self.named_previous().is_some() { number + LINKED } else { number }
+    }
+
+    /// The previous change, where it stands behind the fields.
+    fn named_previous(&self) -> Option<Revision> {
+        match self {
+            Effect::Updated { previous, .. }
+            | Effect::Moved { previous, .. }
+            | Effect::Removed { previous, .. }
+            | Effect::Restored { previous, .. }
+            | Effect::Committed { previous, .. } => *previous,
+            _ => None,
+        }
+    }
+}
+
+impl Encode for Effect {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.number());
+        match self {
+            Effect::Created { entry } => entry.encode(out),
+            Effect::Updated { at, id, fields, .. } => {
+                at.encode(out);
+                id.encode(out);
+                fields.encode(out);
+            }
+            Effect::Moved { id, from, to, .. } => {
+                id.encode(out);
+                from.encode(out);
+                to.encode(out);
+            }
+            Effect::Removed { id, at, lfn, .. } => {
+                id.encode(out);
+                at.encode(out);
+                lfn.encode(out);
+            }
+            Effect::Restored { trash, id, to, .. } => {
+                trash.encode(out);
+                id.encode(out);
+                to.encode(out);
+            }
+            Effect::Purged { target, entry } => {
+                target.encode(out);
+                entry.encode(out);
+            }
+            Effect::Booked { booking, before } => {
+                booking.encode(out);
+                before.encode(out);
+            }
+            Effect::Committed { guid, at, created, replica, checksums, .. } => {
+                guid.encode(out);
+                at.encode(out);
+                created.encode(out);
+                replica.encode(out);
+                checksums.encode(out);
+            }
+            Effect::Released { booking, se } => {
+                booking.encode(out);
+                se.encode(out);
+            }
+            Effect::Dequeued { se, done } => {
+                se.encode(out);
+                done.encode(out);
+            }
+            Effect::Recorded { key, before, after } => {
+                key.encode(out);
+                before.encode(out);
+                after.encode(out);
+            }
+        }
+        if let Some(previous) = self.named_previous() {
+            previous.encode(out);
+        }
+    }
+}
+
+impl Decode for Effect {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let tag = reader.byte()?;
+        let linked = tag > LINKED;
+        let mut effect = match if linked { tag - LINKED } else { tag } {
+            1 => Effect::Created { entry: Decode::decode(reader)? },
+            2 => Effect::Updated {
+                at: Decode::decode(reader)?,
+                id: Decode::decode(reader)?,
+                fields: Decode::decode(reader)?,
+                previous: None,
+            },
+            3 => Effect::Moved {
+                id: Decode::decode(reader)?,
+                from: Decode::decode(reader)?,
+                to: Decode::decode(reader)?,
+                previous: None,
+            },
+            4 => Effect::Removed {
+                id: Decode::decode(reader)?,
+                at: Decode::decode(reader)?,
+                lfn: Decode::decode(reader)?,
+                previous: None,
+            },
+            5 => Effect::Restored {
+                trash: Decode::decode(reader)?,
+                id: Decode::decode(reader)?,
+                to: Decode::decode(reader)?,
+                previous: None,
+            },
+            6 => Effect::Purged { target: Decode::decode(reader)?, entry: Decode::decode(reader)? },
+            7 => Effect::Booked { booking: Decode::decode(reader)?, before: Decode::decode(reader)? },
+            8 => Effect::Committed {
+                guid: Decode::decode(reader)?,
+                at: Decode::decode(reader)?,
+                created: Decode::decode(reader)?,
+                replica: Decode::decode(reader)?,
+                checksums: Decode::decode(reader)?,
+                previous: None,
+            },
+            9 => Effect::Released { booking: Decode::decode(reader)?, se: Decode::decode(reader)? },
+            10 => Effect::Dequeued { se: Decode::decode(reader)?, done: Decode::decode(reader)? },
+            11 => Effect::Recorded {
+                key: Decode::decode(reader)?,
+                before: Decode::decode(reader)?,
+                after: Decode::decode(reader)?,
+            },
+            _ => return Err(reader.error("unknown variant of Effect")),
+        };
+        if linked {
+            match &mut effect {
+                Effect::Updated { previous, .. }
+                | Effect::Moved { previous, .. }
+                | Effect::Removed { previous, .. }
+                | Effect::Restored { previous, .. }
+                | Effect::Committed { previous, created: None, .. } => {
+                    *previous = Some(Decode::decode(reader)?)
+                }
+                _ => return Err(reader.error("an effect that follows no other names a previous change")),
+            }
+        }
+        Ok(effect)
+    }
+}
+
+/// The change of an entry before another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Previous {
+    /// The entry came to be with this change.
+    None,
+    /// This one; 0 if it is as the catalogue was made.
+    At(Revision),
+    /// The change does not name it: it is of an older log, or not of an entry.
+    Unknown,
+}
 
 impl Effect {
     /// Its name in listings of changes.
@@ -183,6 +356,34 @@ impl Effect {
             Effect::Released { .. } => "released",
             Effect::Dequeued { .. } => "dequeued",
             Effect::Recorded { .. } => "recorded",
+        }
+    }
+
+    /// The change of the entry before this one.
+    pub fn previous(&self) -> Previous {
+        match self {
+            Effect::Created { .. } | Effect::Committed { created: Some(_), .. } => Previous::None,
+            // As it last was, it has the revision of its last change.
+            Effect::Purged { entry, .. } => Previous::At(entry.revision),
+            _ => self.named_previous().map_or(Previous::Unknown, Previous::At),
+        }
+    }
+
+    /// The name it took an entry from, if it took one from a name.
+    pub fn vacated(&self) -> Option<&At> {
+        match self {
+            Effect::Moved { from, .. } => Some(from),
+            Effect::Removed { at, .. } => Some(at),
+            Effect::Purged { target: PurgeTarget::Below { at, .. }, .. } => Some(at),
+            _ => None,
+        }
+    }
+
+    /// The entry it changed: a booking is not yet one.
+    pub fn changed_entry(&self) -> Option<EntryId> {
+        match self {
+            Effect::Booked { .. } | Effect::Released { .. } => None,
+            _ => self.entry_id(),
         }
     }
 
@@ -273,3 +474,41 @@ pub struct Deletion {
 }
 
 canonical_struct!(Deletion { id, guid, size, location, queued });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::DirId;
+    use crate::lfn::Name;
+
+    fn at(name: &str) -> At {
+        At { parent: DirId(7), name: Name::parse(name).unwrap() }
+    }
+
+    /// Goal: an effect of an older log is read as it was written, and one that names the change before
+    /// it has fixed bytes too.
+    #[test]
+    fn effect_with_and_without_the_previous_change_has_fixed_bytes() {
+        let id = EntryId::Directory(DirId(9));
+        let moved = |previous| Effect::Moved { id, from: at("a"), to: at("b"), previous };
+        let old = [3, 1, 9, 7, 1, b'a', 7, 1, b'b'];
+        let linked = [23, 1, 9, 7, 1, b'a', 7, 1, b'b', 0xac, 2];
+        for (effect, bytes) in [(moved(None), &old[..]), (moved(Some(Revision(300))), &linked[..])] {
+            assert_eq!(effect.to_bytes(), bytes);
+            assert_eq!(Effect::from_bytes(bytes).unwrap(), effect);
+        }
+        assert_eq!(moved(None).previous(), Previous::Unknown);
+        assert_eq!(moved(Some(Revision(300))).previous(), Previous::At(Revision(300)));
+    }
+
+    #[test]
+    fn effect_that_follows_no_other_cannot_name_a_previous_change() {
+        let dequeued = Effect::Dequeued { se: SeNumber(3), done: Vec::new() };
+        let mut bytes = dequeued.to_bytes();
+        assert_eq!(Effect::from_bytes(&bytes).unwrap(), dequeued);
+        bytes[0] += LINKED;
+        bytes.push(5);
+        assert!(Effect::from_bytes(&bytes).is_err());
+        assert!(Effect::from_bytes(&[LINKED]).is_err() && Effect::from_bytes(&[0]).is_err());
+    }
+}

@@ -43,6 +43,11 @@ impl<'a> Reader<'a> {
         Reader { bytes, lfns_limited: false, memory_left: usize::MAX }
     }
 
+    /// Is nothing left to read?
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Reads what a client asks. There an LFN must be within the limits. In what a catalogue says or keeps it
     /// need not be: below a moved directory a path can come to exceed them, and must still be seen. And what a
     /// client asks may not take more than [`REQUEST_MEMORY_MAX`]: an item of a list can be many times larger in

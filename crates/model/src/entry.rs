@@ -38,6 +38,19 @@ pub struct At {
 
 canonical_struct!(At { parent, name });
 
+impl At {
+    /// Stands for a place that a caller may not see. No directory has the number 0.
+    #[allow(clippy::expect_used, reason = "the constant is a valid name")]
+    pub fn withheld() -> Self {
+        At { parent: DirId(0), name: Name::parse("withheld").expect("a valid name") }
+    }
+
+    /// Does it stand for a place that the caller may not see?
+    pub fn is_withheld(&self) -> bool {
+        self.parent == DirId(0)
+    }
+}
+
 /// What stays the same when an entry is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryId {

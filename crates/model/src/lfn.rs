@@ -1,7 +1,9 @@
 //! Logical file names: one component ([`Name`]) and the whole absolute path ([`Lfn`]).
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use crate::codec::{Decode, DecodeError, Encode, Reader, put_bytes};
 use crate::error::{Error, Result};
@@ -81,7 +83,11 @@ impl Decode for Name {
 }
 
 /// An absolute logical path in its one canonical form: `/`, or `/` and components joined by single `/`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// A path in a request may end in a slash: the caller means a directory
+/// ([`Lfn::must_be_directory`]). The slash is a condition and not part of the name: comparisons,
+/// text and components leave it out, and no entry, record or change stores it.
+#[derive(Clone)]
 pub struct Lfn(Box<str>);
 
 /// What is known of a text whose components are all names.
@@ -89,6 +95,14 @@ struct Checked {
     depth: usize,
     /// It is in the one form: no repeated and no trailing slashes.
     canonical: bool,
+}
+
+/// The text without the slash that says that a directory is meant.
+fn without_slash(text: &str) -> &str {
+    match text.strip_suffix('/') {
+        Some(path) if path.len() > 1 => path,
+        _ => text,
+    }
 }
 
 impl Lfn {
@@ -127,8 +141,9 @@ impl Lfn {
         Ok(Checked { depth, canonical })
     }
 
-    /// Checks `text`; folds repeated and trailing slashes. `.` and `..` are refused, not resolved:
-    /// a logical path has no working directory.
+    /// Checks `text`; folds repeated slashes, and keeps in mind a trailing one
+    /// ([`Lfn::must_be_directory`]). `.` and `..` are refused, not resolved: a logical path has no
+    /// working directory.
     pub fn parse(text: &str) -> Result<Self> {
         if text.len() > LFN_BYTES_MAX {
             return Err(Error::limit("the length of an LFN in bytes", text.len(), LFN_BYTES_MAX));
@@ -145,10 +160,28 @@ impl Lfn {
             folded.push('/');
             folded.push_str(component);
         }
-        if folded.is_empty() {
+        if text.ends_with('/') {
             folded.push('/');
         }
         Ok(Lfn(folded.into()))
+    }
+
+    /// Does the path end in a slash, so that only a directory is meant? Never so for the root.
+    pub fn must_be_directory(&self) -> bool {
+        self.0.len() > 1 && self.0.ends_with('/')
+    }
+
+    /// The same path, with a slash at its end: only a directory is meant.
+    pub fn of_directory(self) -> Lfn {
+        if self.0.ends_with('/') {
+            return self;
+        }
+        Lfn(format!("{}/", self.0).into())
+    }
+
+    /// The same path, whatever is there.
+    pub fn of_anything(self) -> Lfn {
+        if self.must_be_directory() { Lfn(self.as_str().into()) } else { self }
     }
 
     /// Puts a path together from names that were checked before, root first.
@@ -169,9 +202,9 @@ impl Lfn {
         Lfn(text.into())
     }
 
-    /// The path as text.
+    /// The path as text, without a slash at its end.
     pub fn as_str(&self) -> &str {
-        &self.0
+        without_slash(&self.0)
     }
 
     /// Is it `/`?
@@ -181,7 +214,7 @@ impl Lfn {
 
     /// The components, root first. None for the root.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> + Clone {
-        self.0[1..].split('/').filter(|component| !component.is_empty())
+        self.as_str()[1..].split('/').filter(|component| !component.is_empty())
     }
 
     /// How many components.
@@ -204,8 +237,9 @@ impl Lfn {
         if self.is_root() {
             return None;
         }
-        let slash = memchr::memrchr(b'/', self.0.as_bytes())?;
-        Some((if slash == 0 { "/" } else { &self.0[..slash] }, &self.0[slash + 1..]))
+        let text = self.as_str();
+        let slash = memchr::memrchr(b'/', text.as_bytes())?;
+        Some((if slash == 0 { "/" } else { &text[..slash] }, &text[slash + 1..]))
     }
 
     /// This path with one more component.
@@ -228,22 +262,48 @@ impl Lfn {
         if self.is_root() {
             return true;
         }
-        match other.0.strip_prefix(&*self.0) {
+        match other.as_str().strip_prefix(self.as_str()) {
             Some(rest) => rest.is_empty() || rest.starts_with('/'),
             None => false,
         }
     }
 }
 
+impl PartialEq for Lfn {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Lfn {}
+
+impl PartialOrd for Lfn {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Lfn {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Hash for Lfn {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
 impl Borrow<str> for Lfn {
     fn borrow(&self) -> &str {
-        &self.0
+        self.as_str()
     }
 }
 
 impl fmt::Display for Lfn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -268,7 +328,9 @@ impl Encode for Lfn {
 impl Decode for Lfn {
     fn decode(reader: &mut Reader<'_>) -> std::result::Result<Self, DecodeError> {
         let text = reader.text()?;
-        let checked = Self::check(text).map_err(|_| reader.error("not a valid LFN"))?;
+        // Only a request says that a directory is meant.
+        let path = if reader.lfns_limited() { without_slash(text) } else { text };
+        let checked = Self::check(path).map_err(|_| reader.error("not a valid LFN"))?;
         if !checked.canonical {
             return Err(reader.error("an LFN is not in its canonical form"));
         }
@@ -302,6 +364,31 @@ mod tests {
         }
     }
 
+    /// A trailing slash is a condition on what is there, and no part of the path.
+    #[test]
+    fn trailing_slash_marks_a_directory_and_changes_nothing_else() {
+        let (plain, marked) = (Lfn::parse("/a/b").unwrap(), Lfn::parse("/a//b//").unwrap());
+        assert!(marked.must_be_directory() && !plain.must_be_directory());
+        assert!(!Lfn::parse("//").unwrap().must_be_directory(), "the root is a directory anyway");
+        assert_eq!(marked, plain);
+        assert_eq!(marked.cmp(&plain), Ordering::Equal);
+        assert_eq!(std::collections::HashSet::from([marked.clone(), plain.clone()]).len(), 1);
+        assert_eq!((marked.as_str(), marked.to_string().as_str()), ("/a/b", "/a/b"));
+        assert_eq!(marked.split_last(), Some(("/a", "b")));
+        assert!(!marked.parent().unwrap().must_be_directory());
+        assert!(!marked.join(&Name::parse("c").unwrap()).must_be_directory());
+        assert_eq!(marked.components().collect::<Vec<_>>(), ["a", "b"]);
+        assert!(marked.contains(&plain) && plain.contains(&marked));
+        assert!(!marked.contains(&Lfn::parse("/a/bc").unwrap()));
+        assert!(!marked.clone().of_anything().must_be_directory());
+        assert!(plain.of_directory().must_be_directory());
+        assert_eq!(marked.of_directory().to_bytes(), "/a/b/".to_owned().to_bytes());
+        assert!(!Lfn::root().of_directory().must_be_directory());
+        let long = "/xxxxxxx".repeat(LFN_BYTES_MAX / 8);
+        assert!(Lfn::parse(&format!("{}/", &long[..LFN_BYTES_MAX - 1])).unwrap().must_be_directory());
+        assert!(Lfn::parse(&format!("{long}/")).is_err(), "the slash counts as a byte");
+    }
+
     #[test]
     fn limits_hold_at_their_edges() {
         assert!(Name::parse(&"x".repeat(NAME_BYTES_MAX)).is_ok());
@@ -324,10 +411,14 @@ mod tests {
         let encoded = |text: &str| text.to_owned().to_bytes();
         assert_eq!(Lfn::from_bytes(&encoded("/a/b")).unwrap().as_str(), "/a/b");
         assert!(Lfn::from_bytes(&encoded("/")).unwrap().is_root());
-        for bad in ["", "a", "//", "/a/", "//a", "/a//b", "/a/../b", "/a\0"] {
+        for bad in ["", "a", "//", "/a//", "//a", "/a//b", "/a/../b", "/a\0"] {
             assert!(Lfn::from_bytes(&encoded(bad)).is_err(), "{bad:?}");
             assert!(Lfn::decode(&mut Reader::of_request(&encoded(bad))).is_err(), "{bad:?}");
         }
+        // Stored bytes never say that a directory is meant; requests may.
+        assert!(Lfn::from_bytes(&encoded("/a/")).is_err());
+        let asked = Lfn::decode(&mut Reader::of_request(&encoded("/a/"))).unwrap();
+        assert!(asked.must_be_directory());
         let long = vec!["xxxxxxx"; LFN_BYTES_MAX / 8 + 1];
         let deep = vec!["x"; DEPTH_MAX + 1];
         for names in [long, deep] {

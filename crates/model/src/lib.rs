@@ -24,11 +24,12 @@ pub mod se;
 pub mod snapshot;
 pub mod tag;
 pub mod time;
+pub mod timeline;
 mod whereis;
 
 pub use account::{AccountName, Group, GroupId, Mode, Quota, QuotaOf, Role, Token, TokenId, User, UserId};
 pub use answer::{Answer, Audit, Finding};
-pub use change::{Change, Deletion, Effect, FieldChange, TrashItem};
+pub use change::{Change, Deletion, Effect, FieldChange, Previous, TrashItem};
 pub use checksum::{Checksum, ChecksumAlgorithm, Checksums};
 pub use consistency::Consistency;
 pub use entry::{
@@ -38,8 +39,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use guid::Guid;
 pub use lfn::{Lfn, Name};
 pub use mutation::{
-    BookedReplica, Booking, DeletionId, Edit, Expect, ExpectRecord, Mutation, NewBody, NewEntry, OperationId,
-    PurgeTarget, TrashId,
+    BookedReplica, Booking, DeletionId, Edit, Expect, ExpectRecord, Fingerprint, Mutation, NewBody, NewEntry,
+    OperationId, PurgeTarget, TrashId,
 };
 pub use operation::{Cursor, FileRef, Operation};
 pub use pfn::Pfn;
@@ -49,3 +50,4 @@ pub use se::{Se, SeName, SeNumber, SeStatus};
 pub use snapshot::{BackupProgress, Difference, EntryAt, Snapshot, SnapshotCheck, SnapshotName};
 pub use tag::{Tag, TagKey, TagValue};
 pub use time::TimeMs;
+pub use timeline::{HasRevision, LogPosition, OnTimeline, Timeline, TimelineId, TimelineTag, Timelines};

@@ -53,6 +53,8 @@ pub const SUBJECT_BYTES_MAX: usize = 1024;
 pub const TOKENS_PER_USER_MAX: usize = 1000;
 /// Bytes of a token's note.
 pub const TOKEN_NOTE_BYTES_MAX: usize = 1024;
+/// Timelines of one catalogue that are remembered; older ones are unknown.
+pub const TIMELINES_MAX: usize = 256;
 /// Bytes of a snapshot's name.
 pub const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
 /// Bytes of the path of a directory on the server's machine, as for a backup.
@@ -71,9 +73,16 @@ pub const PAGE_ITEMS_MAX: usize = 10_000;
 pub const REPLICAS_PER_BOOKING_MAX: usize = 16;
 /// Unfinished uploads of one user.
 pub const BOOKINGS_PER_USER_MAX: usize = 100_000;
-/// Applied operations whose results are remembered, so that a lost answer can be asked again.
-/// The window is by count: at 1 000 batches a second it spans 17 minutes.
+/// Applied requests that a store knows from memory: at 90 000 requests a second those of 11 s.
 pub const OPERATIONS_REMEMBERED: usize = 1 << 20;
+/// Age of an operation id, from its time of making, up to which a store knows whether it was
+/// applied. An older id is refused. Clients retry for a minute.
+pub const OPERATION_AGE_MAX_MS: u64 = 15 * 60_000;
+/// Time by which an operation id may be ahead of the server's clock. Clients add the difference
+/// between the server's clock and theirs, which the handshake tells. Below the time that
+/// [`OPERATIONS_REMEMBERED`] spans at full rate, so that a new id is always newer than those that
+/// only the log knows.
+pub const OPERATION_AHEAD_MAX_MS: u64 = 10_000;
 /// Bytes of one frame of the native protocol, both ways.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 /// Bytes the lists of one request may take in memory, beside what they hold: ten times what the longest that

@@ -15,10 +15,64 @@ use crate::tag::{Tag, TagKey};
 use crate::time::TimeMs;
 use crate::{canonical_enum, canonical_newtype, canonical_struct};
 
-/// Names one request to change something, chosen by the client at random: the same id sent again is the same
+/// Names one request to change something, chosen by the client: the same id sent again is the same
 /// request, and gets the first answer.
+///
+/// The first six bytes are the time of its making, as in a UUID of version 7; the others are
+/// random. So a server knows which part of the history can have it, and refuses an id that is too
+/// old to be known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(pub [u8; 16]);
+
+/// Bytes of an operation id that hold the time of its making.
+const MADE_BYTES: usize = 6;
+
+impl OperationId {
+    /// A new id, made now.
+    pub fn new(now: TimeMs, random: [u8; 10]) -> Self {
+        let mut id = [0; 16];
+        id[..MADE_BYTES].copy_from_slice(&now.0.to_be_bytes()[8 - MADE_BYTES..]);
+        id[MADE_BYTES..].copy_from_slice(&random);
+        OperationId(id)
+    }
+
+    /// The time of its making.
+    pub fn made(self) -> TimeMs {
+        let mut time = [0; 8];
+        time[8 - MADE_BYTES..].copy_from_slice(&self.0[..MADE_BYTES]);
+        TimeMs(u64::from_be_bytes(time))
+    }
+
+    /// An id derived from this one: made at the same time, with the first of these bytes in place of
+    /// the random ones.
+    pub fn derived(self, bytes: [u8; 10]) -> Self {
+        let mut id = self.0;
+        id[MADE_BYTES..].copy_from_slice(&bytes);
+        OperationId(id)
+    }
+}
+
+/// Hash of who asks and of the operation's canonical bytes: tells a repeated request from another
+/// one under its id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub u64);
+
+canonical_newtype!(Fingerprint);
+
+impl Fingerprint {
+    /// None is known: it differs from no other.
+    pub const UNKNOWN: Fingerprint = Fingerprint(0);
+
+    /// Fingerprint of this hash, never the value that stands for "unknown".
+    pub fn of_hash(hash: u64) -> Self {
+        Fingerprint(hash.max(1))
+    }
+
+    /// Are both known, and not the same?
+    pub fn differs(self, other: Fingerprint) -> bool {
+        self != other && self != Self::UNKNOWN && other != Self::UNKNOWN
+    }
+}
 
 canonical_newtype!(OperationId);
 

@@ -11,7 +11,7 @@
 use crate::account::{AccountName, Mode, Role, TokenId};
 use crate::checksum::{Checksum, Checksums};
 use crate::codec::{Decode, DecodeError, Encode, Reader};
-use crate::entry::{ReplicaState, Revision};
+use crate::entry::ReplicaState;
 use crate::error::{Error, ErrorKind};
 use crate::guid::Guid;
 use crate::lfn::Lfn;
@@ -22,6 +22,7 @@ use crate::se::{SeName, SeStatus};
 use crate::snapshot::SnapshotName;
 use crate::tag::{Tag, TagKey};
 use crate::time::TimeMs;
+use crate::timeline::{LogPosition, OnTimeline};
 use crate::{canonical_enum, canonical_struct};
 
 /// Where a long answer goes on; empty at the start.
@@ -448,14 +449,14 @@ pub enum Operation {
     /// Bring an item back.
     TrashRestore {
         /// Which.
-        id: TrashId,
+        id: OnTimeline<TrashId>,
         /// To where; none for where it was.
         to: Option<Lfn>,
     },
     /// End an item for good, a bounded step at a time: repeat with the cursor until there is none.
     TrashPurge {
         /// Which.
-        id: TrashId,
+        id: OnTimeline<TrashId>,
         /// Where to go on.
         cursor: Cursor,
     },
@@ -585,7 +586,7 @@ pub enum Operation {
         /// On which.
         name: SeName,
         /// Which.
-        done: Vec<DeletionId>,
+        done: Vec<OnTimeline<DeletionId>>,
     },
     /// Add or change a user.
     UserSet(UserSettings),
@@ -654,7 +655,7 @@ pub enum Operation {
     /// The history from a revision on, all of it or below a directory.
     Changes {
         /// After this.
-        after: Revision,
+        after: LogPosition,
         /// Only what stands below this directory now.
         under: Option<Lfn>,
         /// Items of one page, at most; a page may have fewer, even none, and still go on.
@@ -701,6 +702,9 @@ pub enum Operation {
         /// Where to go on.
         cursor: Cursor,
     },
+    /// Believe the machine's clock, which is ahead of the time that has really passed. Changes nothing
+    /// in the catalogue, so it needs no operation id; but it needs a token that may write.
+    ClockConfirm,
 }
 
 canonical_enum!(Operation {
@@ -757,6 +761,7 @@ canonical_enum!(Operation {
     51 => SnapshotVerify { name },
     52 => SnapshotDiff { before, after, cursor, limit },
     53 => Backup { directory, cursor },
+    54 => ClockConfirm,
 });
 
 macro_rules! operations {
@@ -798,6 +803,7 @@ operations! {
     Status "status" reads, SnapshotCreate "snapshot-create" writes, SnapshotList "snapshot-list" reads,
     SnapshotDrop "snapshot-drop" writes, SnapshotVerify "snapshot-verify" reads,
     SnapshotDiff "snapshot-diff" reads, Backup "backup" writes,
+    ClockConfirm "clock-confirm" reads,
 }
 
 impl Operation {
@@ -837,7 +843,7 @@ impl Operation {
             | Operation::Log { cursor, .. }
             | Operation::SnapshotDiff { cursor, .. }
             | Operation::Backup { cursor, .. } => *cursor = next,
-            Operation::Changes { after, .. } => *after = Revision::from_bytes(&next.0).ok()?,
+            Operation::Changes { after, .. } => *after = LogPosition::from_bytes(&next.0).ok()?,
             _ => return None,
         }
         Some(resumed)

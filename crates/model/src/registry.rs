@@ -37,6 +37,16 @@ pub enum RecordKey {
     Token(TokenId),
 }
 
+impl QuotaOf {
+    /// The record of the user or group whose quota it is.
+    pub fn owner_key(self) -> RecordKey {
+        match self {
+            QuotaOf::User(user) => RecordKey::User(user),
+            QuotaOf::Group(group) => RecordKey::Group(group),
+        }
+    }
+}
+
 canonical_enum!(RecordKey { 1 => User(id), 2 => Group(id), 3 => Se(number), 4 => Quota(of), 5 => Token(id) });
 
 impl Record {

@@ -123,7 +123,15 @@ pub struct Se {
 
 canonical_struct!(Se { number, name, prefix, qos, status, distances });
 
+/// Beginning of the prefix of a storage element whose place nobody has said yet.
+pub const UNKNOWN_PLACE: &str = "unknown://";
+
 impl Se {
+    /// Is it known where it is, so that a PFN can follow from its prefix?
+    pub fn is_place_known(&self) -> bool {
+        !self.prefix.is_empty() && !self.prefix.starts_with(UNKNOWN_PLACE)
+    }
+
     /// Checks what the types do not.
     pub fn check(&self) -> Result<()> {
         if self.number == SeNumber::NONE {

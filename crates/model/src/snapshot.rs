@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::lfn::Lfn;
 use crate::limits::SNAPSHOT_NAME_BYTES_MAX;
 use crate::time::TimeMs;
+use crate::timeline::TimelineId;
 use crate::{canonical_struct, canonical_text};
 
 /// A snapshot's name: 1 to 64 of `A-Z a-z 0-9 . _ -`, neither `.` nor `-` first.
@@ -56,6 +57,8 @@ pub struct Snapshot {
     pub name: SnapshotName,
     /// The last change in it.
     pub revision: Revision,
+    /// The timeline of that change; none if nothing says.
+    pub timeline: Option<TimelineId>,
     /// When it was taken.
     pub time: TimeMs,
     /// Entries in the tree and the trash, the root not counted.
@@ -70,7 +73,7 @@ pub struct Snapshot {
     pub problem: Option<String>,
 }
 
-canonical_struct!(Snapshot { name, revision, time, entries, digest, bytes, own_bytes, problem });
+canonical_struct!(Snapshot { name, revision, timeline, time, entries, digest, bytes, own_bytes, problem });
 
 /// What reading every page and every record of a snapshot found.
 #[derive(Clone, Debug, PartialEq, Eq)]

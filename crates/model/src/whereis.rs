@@ -15,7 +15,8 @@ pub struct ReplicaAt {
     pub se: Option<SeName>,
     /// What is known of it.
     pub state: ReplicaState,
-    /// Its URL. Of an archive member: the archive's, with `?ZIP=member` at its end.
+    /// Its URL. Of an archive member: the archive's, with `?ZIP=member` at its end. Empty if it follows
+    /// from the prefix of a storage element whose place is not known.
     pub pfn: String,
 }
 

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use exacat_catalogue::Caller;
 use exacat_model::{AccountName, Error, ErrorKind, Result};
 use exacat_wire::native::{Authenticate, Credentials, Identity};
 
-use crate::service::{Asker, Service};
+use crate::service::{Asker, Checked, Service};
 
 /// The account made with the catalogue.
 const ADMIN: &str = "admin";
@@ -39,7 +38,7 @@ pub(crate) struct Session {
     /// Who asks.
     pub asker: Asker,
     /// When the credentials were looked at last.
-    pub checked: Instant,
+    pub checked: Checked,
     peer: Peer,
     shown: Authenticate,
 }
@@ -47,17 +46,19 @@ pub(crate) struct Session {
 impl Session {
     /// Looks at the credentials.
     pub async fn open(service: &Service, peer: &Peer, shown: Authenticate) -> Result<Self> {
+        let checked = service.checking();
         let caller = caller(service, *peer, &shown).await?;
-        Ok(Session { asker: service.asker(caller), checked: Instant::now(), peer: *peer, shown })
+        Ok(Session { asker: service.asker(caller), checked, peer: *peer, shown })
     }
 
     /// Looks at the same credentials again: what they allow may have changed, or nothing at all any more.
     pub async fn check_again(&mut self, service: &Service) -> Result<()> {
+        let checked = service.checking();
         let caller = caller(service, self.peer, &self.shown).await?;
         if caller != *self.asker.caller {
             self.asker = service.asker(caller);
         }
-        self.checked = Instant::now();
+        self.checked = checked;
         Ok(())
     }
 
@@ -115,7 +116,7 @@ mod tests {
     use crate::workers::WorkerBook;
     use exacat_catalogue::{Catalogue, Settings};
     use exacat_model::operation::UserSettings;
-    use exacat_model::{Guid, Operation, OperationId};
+    use exacat_model::{Guid, Operation};
     use exacat_store::SystemClock;
     use exacat_store::memory::MemoryStore;
 
@@ -154,7 +155,11 @@ mod tests {
             disabled: None,
             only_new: true,
         };
-        service.catalogue.execute(&admin, OperationId([1; 16]), Operation::UserSet(alice)).await.unwrap();
+        service
+            .catalogue
+            .execute(&admin, service.catalogue.new_operation_id().unwrap(), Operation::UserSet(alice))
+            .await
+            .unwrap();
         assert_eq!(who(&service, other, None).await.unwrap(), "alice");
         assert_eq!(who(&service, other, Some("admin")).await.unwrap_err().kind, ErrorKind::Denied);
         assert_eq!(who(&service, own_uid(), Some("alice")).await.unwrap(), "alice");

@@ -17,7 +17,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind as IoErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use exacat_model::{Error, ErrorKind, Guid, Result, SnapshotName};
@@ -41,12 +41,16 @@ const PRIVATE: u32 = 0o600;
 const PUBLIC: u32 = 0o644;
 
 impl DataDirectory {
-    /// Makes the directory if it is not there, and takes it for this process alone.
-    pub fn open(path: &Path) -> Result<Self> {
+    /// Makes the directory if it is not there, and takes it for this process alone. `socket_mode`
+    /// is that of the local socket in it: those whom it lets in may pass through the directory.
+    /// Nobody else may.
+    pub fn open(path: &Path, socket_mode: u32) -> Result<Self> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(path).map_err(|error| failed("make the data directory", path, &error))?;
         let path = path.canonicalize().map_err(|error| failed("find the data directory", path, &error))?;
+        check_own(&path)?;
+        make_private(&path, passage(socket_mode))?;
         let lock_path = path.join("server.lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -56,7 +60,11 @@ impl DataDirectory {
             .open(&lock_path)
             .map_err(|error| failed("open", &lock_path, &error))?;
         match lock.try_lock() {
-            Ok(()) => Ok(DataDirectory { data: path.clone(), path, _lock: lock }),
+            Ok(()) => {
+                let directory = DataDirectory { data: path.clone(), path, _lock: lock };
+                directory.make_secrets_private()?;
+                Ok(directory)
+            }
             Err(std::fs::TryLockError::WouldBlock) => Err(Error::new(
                 ErrorKind::Unavailable,
                 format!(
@@ -69,9 +77,21 @@ impl DataDirectory {
     }
 
     /// Takes the place of a server of a snapshot of the catalogue in this directory, which another server may use.
-    pub fn open_view(data: &Path, name: &SnapshotName) -> Result<Self> {
+    pub fn open_view(data: &Path, name: &SnapshotName, socket_mode: u32) -> Result<Self> {
         let there = data.canonicalize().map_err(|error| failed("find the data directory", data, &error))?;
-        Ok(DataDirectory { data: there, ..Self::open(&data.join("views").join(name.as_str()))? })
+        Ok(DataDirectory { data: there, ..Self::open(&data.join("views").join(name.as_str()), socket_mode)? })
+    }
+
+    /// Takes from group and others what only the owner may have, whoever gave it to them.
+    fn make_secrets_private(&self) -> Result<()> {
+        for path in [self.key(), self.admin_token(), self.path.join("server.lock")] {
+            make_private(&path, 0)?;
+        }
+        // The store does so itself.
+        for name in ["jalien", "uploads"] {
+            make_tree_private(&self.path.join(name))?;
+        }
+        Ok(())
     }
 
     pub fn store(&self) -> PathBuf {
@@ -106,6 +126,7 @@ impl DataDirectory {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(&path).map_err(|error| failed("make the directory", &path, &error))?;
+        make_private(&path, 0)?;
         Ok(path)
     }
 
@@ -173,6 +194,71 @@ impl DataDirectory {
     }
 }
 
+/// Refuses to take rights away from a directory that is somebody else's: one with other things in
+/// it than a server keeps.
+fn check_own(path: &Path) -> Result<()> {
+    let unreadable = |error: std::io::Error| failed("list", path, &error);
+    let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode();
+    let is_own =
+        ["server.lock", "catalogue.id", "store", "CATALOGUE"].iter().any(|name| path.join(name).exists());
+    if mode & 0o077 == 0 || is_own || std::fs::read_dir(path).map_err(unreadable)?.next().is_none() {
+        return Ok(());
+    }
+    let shown = path.display();
+    let what = format!(
+        "{shown} has other files in it, and others may read it: choose an empty directory with --data, or run: chmod 700 {shown}"
+    );
+    Err(Error::new(ErrorKind::Invalid, what))
+}
+
+/// Rights to pass through a directory, for those whom a socket of this mode lets in.
+fn passage(socket_mode: u32) -> u32 {
+    [0o070, 0o007].into_iter().filter(|class| socket_mode & *class != 0).map(|class| class & 0o011).sum()
+}
+
+/// Leaves to group and others the rights to `keep`, and warns if they had more. What is not there
+/// needs nothing.
+fn make_private(path: &Path, keep: u32) -> Result<()> {
+    let found = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|error| failed("look at", path, &error))?,
+    };
+    let mode = found.permissions().mode() & 0o7777;
+    if found.is_symlink() || mode & 0o077 == keep {
+        return Ok(());
+    }
+    let wanted = (mode & 0o700) | keep;
+    let shown = path.display();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(wanted)).map_err(|error| {
+        let what = format!(
+            "{shown} has mode {mode:o}, and it cannot be set: {error}; as its owner, run: chmod {wanted:o} {shown}"
+        );
+        Error::new(ErrorKind::Unavailable, what)
+    })?;
+    if mode & 0o077 & !keep != 0 {
+        let (was, now) = (format!("{mode:o}"), format!("{wanted:o}"));
+        tracing::warn!(path = %shown, was, now, "others had rights here, and have them no more");
+    }
+    Ok(())
+}
+
+/// The same of a directory and everything in it.
+fn make_tree_private(directory: &Path) -> Result<()> {
+    make_private(directory, 0)?;
+    let items = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|error| failed("list", directory, &error))?,
+    };
+    for item in items {
+        let item = item.map_err(|error| failed("list", directory, &error))?;
+        match item.file_type() {
+            Ok(kind) if kind.is_dir() => make_tree_private(&item.path())?,
+            _ => make_private(&item.path(), 0)?,
+        }
+    }
+    Ok(())
+}
+
 /// A new GUID of this moment.
 pub(crate) fn new_guid(clock: &dyn Clock) -> Result<Guid> {
     Ok(Guid::v7(clock.now(), randomness::bytes()?))
@@ -238,11 +324,11 @@ mod tests {
     #[test]
     fn only_one_server_uses_a_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let first = DataDirectory::open(&directory.path().join("a/b")).unwrap();
-        let second = DataDirectory::open(&directory.path().join("a/b")).unwrap_err();
+        let first = DataDirectory::open(&directory.path().join("a/b"), 0).unwrap();
+        let second = DataDirectory::open(&directory.path().join("a/b"), 0).unwrap_err();
         assert_eq!(second.kind, ErrorKind::Unavailable);
         drop(first);
-        DataDirectory::open(&directory.path().join("a/b")).unwrap();
+        DataDirectory::open(&directory.path().join("a/b"), 0).unwrap();
     }
 
     #[test]
@@ -260,11 +346,52 @@ mod tests {
     #[test]
     fn a_catalogue_keeps_its_id() {
         let path = tempfile::tempdir().unwrap();
-        let directory = DataDirectory::open(path.path()).unwrap();
+        let directory = DataDirectory::open(path.path(), 0).unwrap();
         let id = directory.catalogue_id(&exacat_store::SystemClock).unwrap();
         assert_eq!(directory.catalogue_id(&exacat_store::SystemClock).unwrap(), id);
         std::fs::write(path.path().join("catalogue.id"), "nonsense").unwrap();
         let error = directory.catalogue_id(&exacat_store::SystemClock).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Corrupt);
+    }
+
+    fn mode_of(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    /// Goal: others have no rights in a data directory, however it was made; those whom the socket
+    /// lets in may pass. Method: a directory of mode 755 with files of mode 644, opened for sockets
+    /// of several modes.
+    #[test]
+    fn existing_data_directory_that_others_can_read_is_made_private() {
+        let place = tempfile::tempdir().unwrap();
+        let data = place.path().join("data");
+        for (socket_mode, wanted) in [(0, 0o700), (0o600, 0o700), (0o660, 0o710), (0o666, 0o711)] {
+            let _new = std::fs::create_dir_all(data.join("jalien/deep"));
+            for name in ["server.key", "admin.token", "jalien/deep/authority.key", "server.lock"] {
+                std::fs::write(data.join(name), "secret").unwrap();
+                std::fs::set_permissions(data.join(name), std::fs::Permissions::from_mode(0o644)).unwrap();
+            }
+            for name in ["", "jalien", "jalien/deep"] {
+                std::fs::set_permissions(data.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            drop(DataDirectory::open(&data, socket_mode).unwrap());
+            assert_eq!(mode_of(&data), wanted, "socket of mode {socket_mode:o}");
+            for name in ["server.key", "admin.token", "jalien/deep/authority.key", "server.lock"] {
+                assert_eq!(mode_of(&data.join(name)), 0o600, "{name}");
+            }
+            assert_eq!((mode_of(&data.join("jalien")), mode_of(&data.join("jalien/deep"))), (0o700, 0o700));
+        }
+    }
+
+    #[test]
+    fn directory_of_somebody_else_is_refused_and_left_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("letter.txt"), "dear").unwrap();
+        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let error = DataDirectory::open(place.path(), 0).unwrap_err();
+        assert!(error.message.contains("chmod 700"), "{error}");
+        assert_eq!(mode_of(place.path()), 0o755);
+        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        DataDirectory::open(place.path(), 0).unwrap();
     }
 }

@@ -4,6 +4,7 @@
 //! Times are kept twice: in buckets, for Prometheus, and in a histogram good to one part in a hundred up to
 //! the highest percentiles, for the figures of `exacat status`.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -223,8 +224,33 @@ impl Scrape {
         registry.register_collector(Box::new(self));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
-        Ok(text)
+        Ok(prometheus_text(&text))
     }
+}
+
+/// The text format of Prometheus (0.0.4), which every reader of metrics takes, made of OpenMetrics:
+/// there a counter's family is named without the `_total` of its samples, and tools such as
+/// promtool find samples without a family.
+fn prometheus_text(open_metrics: &str) -> String {
+    let counter = |line: &str| {
+        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
+        (kind == "counter").then(|| name.to_owned())
+    };
+    let counters: HashSet<String> = open_metrics.lines().filter_map(counter).collect();
+    let mut text = String::with_capacity(open_metrics.len() + counters.len() * 16);
+    for line in open_metrics.lines() {
+        let family = ["# HELP ", "# TYPE "].into_iter().find_map(|key| Some((key, line.strip_prefix(key)?)));
+        match family.and_then(|(key, rest)| Some((key, rest.split_once(' ')?))) {
+            Some((key, (name, rest))) if counters.contains(name) => {
+                text.extend([key, name, "_total ", rest, "\n"]);
+            }
+            Some(_) => text.extend([line, "\n"]),
+            // Units and the end are said by OpenMetrics only.
+            None if line.starts_with("# ") => {}
+            None => text.extend([line, "\n"]),
+        }
+    }
+    text
 }
 
 impl Collector for Scrape {
@@ -389,6 +415,17 @@ mod tests {
             "exacat_received_bytes_total 0",
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
+        }
+        // Every sample belongs to a family of its name, as tools of Prometheus read it.
+        for line in ["# TYPE exacat_requests_total counter", "# TYPE exacat_queue gauge"] {
+            assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("# EOF"), "{text}");
+        for sample in text.lines().filter(|line| !line.starts_with('#')) {
+            let name = sample.split(['{', ' ']).next().unwrap();
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            let helped = |name: &str| text.contains(&format!("# HELP {name} "));
+            assert!(helped(name) || family.is_some_and(helped), "{sample} has no help");
         }
         let part = instruments.operations_part();
         let figure = |name: &str| part.figures.iter().find(|(have, _)| have == name).map(|(_, value)| *value);

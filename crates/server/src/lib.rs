@@ -6,6 +6,7 @@
 
 mod access;
 pub mod admission;
+mod data_server;
 mod directory;
 mod envelopes;
 pub mod faces;
@@ -23,6 +24,6 @@ mod workers;
 pub use life::{Addresses, RunningServer, Server, StopHandle};
 pub use open_files::{OPEN_FILES_KEPT, connections_within, raise_open_files};
 pub use settings::{
-    CertificateFiles, EnvelopeSettings, JalienSettings, Limits, Network, ServerSettings, StoreChoice,
-    WorkerSettings, XrootdSettings,
+    CertificateFiles, ChecksumServer, EnvelopeSettings, JalienSettings, Limits, Network, ServerSettings,
+    StoreChoice, WorkerSettings, XrootdSettings,
 };

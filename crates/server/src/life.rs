@@ -23,7 +23,6 @@ use crate::envelopes::Envelopes;
 use crate::faces::{http, jalien, native, xrootd};
 use crate::instruments::Instruments;
 use crate::places::Places;
-use crate::randomness;
 use crate::service::{Phase, Service};
 use crate::settings::{ServerSettings, StoreChoice};
 use crate::tls;
@@ -92,11 +91,11 @@ impl Server {
     pub async fn start(settings: ServerSettings) -> Result<RunningServer> {
         settings.limits.check()?;
         let directory = match &settings.snapshot {
-            None => DataDirectory::open(&settings.directory)?,
+            None => DataDirectory::open(&settings.directory, settings.socket_access())?,
             Some(name) => {
                 // Before anything is made there.
                 EmbeddedStore::has_snapshot(&settings.directory.join("store"), name)?;
-                DataDirectory::open_view(&settings.directory, name)?
+                DataDirectory::open_view(&settings.directory, name, settings.socket_access())?
             }
         };
         let store = open_store(&settings, &directory).await?;
@@ -106,7 +105,7 @@ impl Server {
     /// The same over a store that was opened elsewhere, whatever the settings say of it. The server closes it.
     pub async fn start_over(settings: ServerSettings, store: Arc<dyn Store>) -> Result<RunningServer> {
         settings.limits.check()?;
-        let directory = DataDirectory::open(&settings.directory)?;
+        let directory = DataDirectory::open(&settings.directory, settings.socket_access())?;
         Self::start_in(settings, directory, store).await
     }
 
@@ -242,6 +241,7 @@ async fn start_on(
         "serving"
     );
     let taking_down = TakingDown {
+        exit_on_log_failure: settings.exit_on_log_failure,
         service: Arc::clone(&service),
         faces,
         watchers,
@@ -272,7 +272,7 @@ async fn first_start(
             lifetime_seconds: settings.catalogue.token_seconds_max,
             note: "made at the first start".to_owned(),
         };
-        match catalogue.execute(&admin, randomness::operation_id()?, issue).await? {
+        match catalogue.execute(&admin, catalogue.new_operation_id()?, issue).await? {
             Answer::TokenIssued { secret, .. } => {
                 let path = directory.admin_token();
                 directory::write_private(&path, format!("{secret}\n").as_bytes())?;
@@ -382,6 +382,8 @@ fn write_addresses(directory: &DataDirectory, addresses: &Addresses, catalogue: 
 
 /// What is needed to take a server down.
 struct TakingDown {
+    /// Ends with an error when the log fails, instead of going on to read.
+    exit_on_log_failure: bool,
     service: Arc<Service>,
     faces: JoinSet<()>,
     watchers: Option<JoinHandle<()>>,
@@ -394,7 +396,14 @@ struct TakingDown {
 impl TakingDown {
     /// Waits for the stop, then: nothing new, finish what is in flight, close the store.
     async fn when_stopped(mut self) -> Result<()> {
-        self.service.reached(Phase::Stopping).await;
+        let store = Arc::clone(self.service.catalogue.store());
+        tokio::select! {
+            () = self.service.reached(Phase::Stopping) => {}
+            why = store.failed(), if self.exit_on_log_failure => {
+                tracing::error!(why, "the server ends, for its log failed");
+                self.service.enter_phase(Phase::Stopping);
+            }
+        }
         tracing::info!("stopping");
         if let Some(socket) = &self.socket
             && let Err(error) = directory::remove(socket)
@@ -425,7 +434,14 @@ impl TakingDown {
             Ok(()) => tracing::info!("stopped"),
             Err(error) => tracing::error!(%error, "the store did not close well"),
         }
-        closed
+        match store.failure() {
+            // A supervisor is to see it, however the server came to stop.
+            Some(why) => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("the log failed: {why}; check the disk and start the server again"),
+            )),
+            None => closed,
+        }
     }
 
     /// Returns when all connections, their tasks and the workers have ended.

@@ -1,6 +1,6 @@
-//! Random bytes of the system: for ids, and for names that nobody can guess.
+//! Random bytes of the system: for names that nobody can guess.
 
-use exacat_model::{Error, ErrorKind, OperationId, Result};
+use exacat_model::{Error, ErrorKind, Result};
 
 /// Why something is not done.
 pub(crate) const NONE: &str = "the system gives no random bytes";
@@ -12,9 +12,4 @@ pub(crate) fn bytes<const N: usize>() -> Result<[u8; N]> {
         Ok(()) => Ok(bytes),
         Err(error) => Err(Error::new(ErrorKind::Unavailable, format!("{NONE}: {error}"))),
     }
-}
-
-/// The id of an operation that nobody asked for before.
-pub(crate) fn operation_id() -> Result<OperationId> {
-    bytes().map(OperationId)
 }

@@ -23,6 +23,21 @@ use crate::paced::Paced;
 use crate::settings::Limits;
 use crate::workers::WorkerBook;
 
+/// When a look at credentials began, and how often accounts and tokens had been changed by then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checked {
+    at: Instant,
+    /// None: they are looked at again before the next request.
+    seen: Option<u64>,
+}
+
+impl Checked {
+    /// A look so long ago that another is due.
+    pub fn due() -> Self {
+        Checked { at: Instant::now(), seen: None }
+    }
+}
+
 /// The phases of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
@@ -189,6 +204,17 @@ impl Service {
         let all =
             self.admission.requests.take(count).ok_or_else(|| busy("requests that are not answered yet"))?;
         Ok((user, all))
+    }
+
+    /// A look at credentials that begins now.
+    pub fn checking(&self) -> Checked {
+        Checked { at: Instant::now(), seen: Some(self.catalogue.store().credentials_seen()) }
+    }
+
+    /// May credentials that were looked at then be good no more?
+    pub fn must_check_again(&self, checked: &Checked) -> bool {
+        checked.seen != Some(self.catalogue.store().credentials_seen())
+            || checked.at.elapsed() >= self.limits.revalidate
     }
 
     /// Somebody who asks, with the share of the server that is its own.
@@ -490,7 +516,9 @@ impl Service {
             gauge("exacat_users", "Users with a connection", admission.users() as u64),
         ];
         let bounds = [
-            ("connections", &admission.connections),
+            ("connections", &admission.connections.network),
+            ("connections-local", &admission.connections.local),
+            ("connections-unauthenticated", &admission.connections.strangers),
             ("requests", &admission.requests),
             ("request-bytes", &admission.request_bytes),
             ("lookup-items", &admission.lookup_items),
@@ -538,6 +566,12 @@ impl Service {
                 lane.refused(),
             ));
         }
+        gauges.push(Gauge {
+            name: "exacat_clock_ahead_seconds",
+            help: "Seconds by which the machine's clock is ahead of the time that is trusted; 0 if it is believed",
+            label: None,
+            value: self.catalogue.clock_jump().map_or(0, |jump| jump.ahead_ms() / 1000),
+        });
         gauges.extend(self.workers.gauges());
         gauges
     }
@@ -600,8 +634,13 @@ pub(crate) fn items(operation: &Operation) -> u64 {
 pub(crate) fn step_id(id: OperationId, step: u64) -> OperationId {
     /// Odd, so that no two steps have the same.
     const STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
-    let number = u128::from_le_bytes(id.0).wrapping_add(STEP.wrapping_mul(u128::from(step)));
-    OperationId(number.to_le_bytes())
+    let mut random = [0; 10];
+    random.copy_from_slice(&id.0[6..]);
+    let mut number = [0; 16];
+    number[..10].copy_from_slice(&random);
+    let number = u128::from_le_bytes(number).wrapping_add(STEP.wrapping_mul(u128::from(step)));
+    random.copy_from_slice(&number.to_le_bytes()[..10]);
+    id.derived(random)
 }
 
 /// Answers of one kind, one after the other as canonical bytes.

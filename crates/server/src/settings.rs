@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use exacat_model::limits::FRAME_BYTES_MAX;
 use exacat_model::{AccountName, Error, Result, SnapshotName};
-use exacat_store::{Clock, SystemClock};
+use exacat_store::{CLOCK_JUMP, Clock, WatchedClock};
 use exacat_store_cassandra::CassandraSettings;
 use exacat_store_embedded::{EmbeddedSettings, HistoryKept};
 use exacat_wire::native::limits::{BATCH_OPERATIONS_MAX, FRAME_BYTES_MAX_LEAST};
@@ -56,6 +57,9 @@ pub struct ServerSettings {
     /// The socket's mode. With 600 only the account that runs the server (and root) can connect; a wider one
     /// lets in those whose uid is a subject (`uid:1000`) of a user.
     pub socket_mode: u32,
+    /// Ends the server with an error when the log fails. Otherwise it goes on to answer reads of
+    /// what is durable.
+    pub exit_on_log_failure: bool,
     /// Where metrics and health are served over plain HTTP; none for nowhere.
     pub metrics: Option<SocketAddr>,
     /// How the protocol of JAliEn is spoken, for `alien.py`; none for not at all.
@@ -81,6 +85,11 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
+    /// Permissions of the local socket; none if there is no socket.
+    pub(crate) fn socket_access(&self) -> u32 {
+        if self.socket { self.socket_mode } else { 0 }
+    }
+
     /// The defaults, with the data in `directory`.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -93,6 +102,7 @@ impl ServerSettings {
             native: Some(loopback),
             socket: true,
             socket_mode: 0o600,
+            exit_on_log_failure: false,
             metrics: Some(loopback),
             jalien: None,
             xrootd: None,
@@ -103,7 +113,7 @@ impl ServerSettings {
             catalogue: exacat_catalogue::Settings::default(),
             limits: Limits::default(),
             workers: WorkerSettings::default(),
-            clock: Arc::new(SystemClock),
+            clock: Arc::new(WatchedClock::of_system(CLOCK_JUMP)),
         }
     }
 }
@@ -161,21 +171,66 @@ pub struct XrootdSettings {
     pub name: Option<String>,
     /// Networks whose clients are believed when they say which account they run as.
     pub trusted: Vec<Network>,
+    /// Servers that tell checksums of uploads in place of the servers with the files.
+    pub checksums: Vec<ChecksumServer>,
 }
 
 impl XrootdSettings {
     /// The defaults, at `address`.
     pub fn new(address: SocketAddr) -> Self {
-        XrootdSettings { address, name: None, trusted: Vec::new() }
+        XrootdSettings { address, name: None, trusted: Vec::new(), checksums: Vec::new() }
+    }
+}
+
+/// Second server of a storage element, over the same files. It tells their checksums, where the
+/// first one sends clients that ask for checksums to the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChecksumServer {
+    /// Host and port of the first server, as PFNs name it.
+    pub of: (String, u16),
+    /// Host and port of the second one.
+    pub at: (String, u16),
+}
+
+impl ChecksumServer {
+    /// Is it the second server of this one?
+    pub fn is_for(&self, host: &str, port: u16) -> bool {
+        self.of.1 == port && self.of.0.eq_ignore_ascii_case(host)
+    }
+}
+
+impl FromStr for ChecksumServer {
+    type Err = Error;
+
+    /// Reads `HOST:PORT=HOST:PORT`.
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = || {
+            let shown: String = text.chars().take(200).collect();
+            Error::invalid(format!("not HOST:PORT=HOST:PORT (as se1:1094=se1:1095): {shown:?}"))
+        };
+        let address = |text: &str| -> Option<(String, u16)> {
+            let (host, port) = text.rsplit_once(':')?;
+            let port = port.parse().ok().filter(|port| *port != 0)?;
+            let bare = !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));
+            (!host.is_empty() && bare).then(|| (host.to_owned(), port))
+        };
+        let (of, at) = text.split_once('=').ok_or_else(bad)?;
+        Ok(ChecksumServer { of: address(of).ok_or_else(bad)?, at: address(at).ok_or_else(bad)? })
     }
 }
 
 /// The server's limits. Nothing it holds or waits for is without one.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections of the native protocol at once, over TLS and the socket together; one more is told `busy`
-    /// and closed.
+    /// Connections over the network at once, of all protocols together; one more is told `busy` and
+    /// closed. A quarter of them is kept for clients that have shown credentials.
     pub connections_max: usize,
+    /// Connections of the local socket at once.
+    pub connections_local_max: usize,
+    /// Connections over the network of clients that have shown no credentials, anonymous ones included.
+    pub connections_unauthenticated_max: usize,
+    /// The same, of one address (of one /64 network, if it is of IPv6).
+    pub connections_unauthenticated_per_address_max: usize,
     /// Connections to the metrics listener at once; one more is closed.
     pub metrics_connections_max: usize,
     /// Bytes of one frame, once authenticated; announced in the handshake.
@@ -241,8 +296,9 @@ pub struct Limits {
     pub idle_time: Duration,
     /// A request without a deadline of its own gets this one, and none may have a longer one.
     pub deadline_max: Duration,
-    /// Credentials are looked at again after so long: a revoked or expired token, a disabled user or a changed
-    /// role takes effect on open connections within this time.
+    /// Credentials are looked at again after so long, and at the next request once this server knows that
+    /// an account or a token changed: at once, if that was changed by this server; on a cluster, for what
+    /// another server changed, reads may go on for this time, and writes are judged at the commit.
     pub revalidate: Duration,
     /// Requests of one connection of the protocol of JAliEn that are not answered yet; further ones are not read.
     pub jalien_requests_max: usize,
@@ -274,6 +330,9 @@ impl Default for Limits {
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
         Limits {
             connections_max: 4096,
+            connections_local_max: 128,
+            connections_unauthenticated_max: 1024,
+            connections_unauthenticated_per_address_max: 256,
             metrics_connections_max: 64,
             frame_bytes_max: FRAME_BYTES_MAX,
             requests_per_connection_max: 4096,
@@ -325,6 +384,9 @@ impl Limits {
     pub fn check(&self) -> Result<()> {
         let at_least_one = [
             ("connections_max", self.connections_max),
+            ("connections_local_max", self.connections_local_max),
+            ("connections_unauthenticated_max", self.connections_unauthenticated_max),
+            ("connections_unauthenticated_per_address_max", self.connections_unauthenticated_per_address_max),
             ("metrics_connections_max", self.metrics_connections_max),
             ("requests_per_connection_max", self.requests_per_connection_max),
             ("requests_per_user_max", self.requests_per_user_max),
@@ -436,6 +498,16 @@ mod tests {
     #[test]
     fn defaults_pass_the_check() {
         Limits::default().check().unwrap();
+    }
+
+    #[test]
+    fn checksum_server_is_read_from_two_addresses() {
+        let server: ChecksumServer = "se1:1094=[::1]:1095".parse().unwrap();
+        assert_eq!(server.at, ("[::1]".to_owned(), 1095));
+        assert!(server.is_for("SE1", 1094) && !server.is_for("se1", 1095) && !server.is_for("se2", 1094));
+        for bad in ["", "se1:1094", "se1=se2", "se1:0=se1:1", "se1:1=:2", "::1:1=se:2", "se1:1=se1:99999"] {
+            assert!(bad.parse::<ChecksumServer>().unwrap_err().message.contains("HOST:PORT"), "{bad}");
+        }
     }
 
     #[test]

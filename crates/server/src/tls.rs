@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_pair_is_made_once_and_again_if_half_of_it_is_gone() {
         let path = tempfile::tempdir().unwrap();
-        let directory = DataDirectory::open(path.path()).unwrap();
+        let directory = DataDirectory::open(path.path(), 0).unwrap();
         let settings = ServerSettings::new(path.path());
         acceptor(&settings, &directory).unwrap();
         let made = (read(&directory.certificate()).unwrap(), read(&directory.key()).unwrap());
@@ -146,7 +146,7 @@ mod tests {
         let one = tempfile::tempdir().unwrap();
         let two = tempfile::tempdir().unwrap();
         for path in [&one, &two] {
-            let directory = DataDirectory::open(path.path()).unwrap();
+            let directory = DataDirectory::open(path.path(), 0).unwrap();
             acceptor(&ServerSettings::new(path.path()), &directory).unwrap();
         }
         let mixed =

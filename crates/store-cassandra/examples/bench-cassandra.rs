@@ -211,7 +211,7 @@ async fn apply(
     number: u64,
     mutations: Vec<Mutation>,
 ) -> Result<Vec<Outcome>, String> {
-    let request = Request { operation: OperationId(id(number)), who: UserId(0), mutations };
+    let request = Request::new(OperationId(id(number)), UserId(0), mutations);
     let outcomes = store.apply(request).await.map_err(|error| format!("{error:?}"))?;
     match outcomes.iter().find(|one| !matches!(one, Outcome::Applied { .. })) {
         None => Ok(outcomes),

@@ -3,8 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use exacat_model::codec::Encode;
-use exacat_model::limits::OPERATIONS_REMEMBERED;
-use exacat_model::{Change, OperationId, Revision, TimeMs};
+use exacat_model::{Change, Fingerprint, Revision, TimeMs};
 use exacat_store::{ApplyError, Outcome, Refusal, Request, rules};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -47,8 +46,9 @@ pub(crate) struct Decided {
     pub epoch: u64,
     pub changes: Vec<Change>,
     pub changed: Changed,
-    /// For each request that was looked at, what its next mutations come to.
-    pub outcomes: Vec<Vec<Outcome>>,
+    /// For each request that was looked at, what its next mutations come to; none if its id is another
+    /// request's.
+    pub outcomes: Vec<Option<Vec<Outcome>>>,
     /// What has to be known first; then nothing else here counts.
     pub needs: BTreeSet<Need>,
     bytes: usize,
@@ -80,6 +80,25 @@ pub(crate) fn decide_group(
 ) -> Result<Decided, String> {
     let mut decided = Decided { head: known.head(), epoch: known.epoch(), most, ..Decided::default() };
     for one in waiting {
+        if one.outcomes.is_empty() && is_another(known, &decided, &one.request) {
+            decided.outcomes.push(None);
+            continue;
+        }
+        match outdated(known, &mut decided, one)? {
+            Rights::AsJudged => {}
+            Rights::NotKnown => {
+                decided.skipped += 1;
+                decided.outcomes.push(Some(Vec::new()));
+                if decided.full() {
+                    break;
+                }
+                continue;
+            }
+            Rights::Outdated(outcomes) => {
+                decided.outcomes.push(Some(outcomes));
+                continue;
+            }
+        }
         let mut outcomes = Vec::new();
         for index in one.outcomes.len()..one.request.mutations.len() {
             if decided.full() {
@@ -91,12 +110,55 @@ pub(crate) fn decide_group(
                 None => decided.skipped += 1,
             }
         }
-        decided.outcomes.push(outcomes);
+        decided.outcomes.push(Some(outcomes));
         if decided.full() {
             break;
         }
     }
     Ok(decided)
+}
+
+/// Is what the permission of a request was judged by still so (clause A11)?
+enum Rights {
+    AsJudged,
+    /// Something has to be known first.
+    NotKnown,
+    /// Outcomes of the mutations that are left.
+    Outdated(Vec<Outcome>),
+}
+
+fn outdated(known: &Known, decided: &mut Decided, one: &Waiting) -> Result<Rights, String> {
+    let request = &one.request;
+    let Some(judged) = &request.judged else { return Ok(Rights::AsJudged) };
+    let look = Look::new(known, Some(&decided.changed));
+    let past = remembered(&look, request.operation);
+    let own = |revision: Revision| {
+        past.as_ref().is_some_and(|past| past.outcomes.iter().any(|(_, (made, _))| *made == revision))
+    };
+    let left = one.outcomes.len()..request.mutations.len();
+    let working = Working { look, own: Changed::new(), defect: None };
+    let same = rules::judged_the_same(&working, judged, &request.mutations[left.clone()], &own);
+    let Working { look, defect, .. } = working;
+    let needs = look.needs();
+    if !needs.is_empty() {
+        decided.needs.extend(needs);
+        return Ok(Rights::NotKnown);
+    }
+    if let Some(defect) = defect {
+        return Err(defect);
+    }
+    if same {
+        return Ok(Rights::AsJudged);
+    }
+    let outcomes = left.map(|index| {
+        let applied = past.as_ref().and_then(|past| {
+            let found = past.outcomes.iter().find(|(at, _)| usize::try_from(*at) == Ok(index))?;
+            let (revision, id) = found.1;
+            Some(Outcome::Applied { revision, id })
+        });
+        applied.unwrap_or(Outcome::Refused(Refusal::Outdated))
+    });
+    Ok(Rights::Outdated(outcomes.collect()))
 }
 
 /// None if something has to be known first.
@@ -112,7 +174,7 @@ fn decide_one(
     let before = totals(&look);
     let time = now.max(before.time);
     let revision = Revision(decided.head.0 + decided.changes.len() as u64 + 1);
-    let past = asked_before(&look, request.operation);
+    let past = remembered(&look, request.operation);
     let found = past.as_ref().and_then(|past| past.outcomes.iter().find(|(at, _)| *at == position));
     if let Some((_, (revision, id))) = found {
         let outcome = Outcome::Applied { revision: *revision, id: *id };
@@ -140,7 +202,7 @@ fn decide_one(
                 working.defect = Some("what was decided does not fit what is there".to_owned());
             }
             derive(&mut working);
-            remember(&mut working, &made, past, id);
+            remember(&mut working, &made, request.fingerprint, past, id);
             change = Some(made);
             Outcome::Applied { revision, id }
         }
@@ -167,11 +229,12 @@ fn decide_one(
     Ok(Some(outcome))
 }
 
-/// What came of a request when it was asked before: only so many requests are remembered.
-fn asked_before(look: &Look<'_>, operation: OperationId) -> Option<Remembered> {
-    let requests = totals(look).requests;
-    remembered(look, operation)
-        .filter(|past| requests - past.ordinal.min(requests) < OPERATIONS_REMEMBERED as u64)
+/// Was something applied of another request with this one's id, as far as that is known? What is
+/// not known yet is asked for when the request is decided.
+fn is_another(known: &Known, decided: &Decided, request: &Request) -> bool {
+    let look = Look::new(known, Some(&decided.changed));
+    let past = remembered(&look, request.operation);
+    past.is_some_and(|past| past.fingerprint.differs(request.fingerprint))
 }
 
 /// What changes that were made elsewhere make of rows: as many of them as are put into the log together.
@@ -186,13 +249,13 @@ pub(crate) fn replay_group(known: &Known, changes: &[Change], most: usize) -> Re
             return Err(format!("change {} does not follow change {}", change.revision.0, next - 1));
         }
         let look = Look::new(known, Some(&decided.changed));
-        let past = asked_before(&look, change.operation);
+        let past = remembered(&look, change.operation);
         let mut working = Working { look, own: Changed::new(), defect: None };
         if rules::perform(&mut working, change).is_none() {
             working.defect = Some(format!("change {} does not fit what is there", change.revision.0));
         }
         derive(&mut working);
-        remember(&mut working, change, past, change.effect.entry_id());
+        remember(&mut working, change, Fingerprint::UNKNOWN, past, change.effect.entry_id());
         let Working { look, own, defect } = working;
         let needs = look.needs();
         if !needs.is_empty() {
@@ -231,13 +294,14 @@ fn bytes_of(change: &Change, own: &Changed) -> usize {
 fn remember(
     working: &mut Working<'_>,
     change: &Change,
+    fingerprint: Fingerprint,
     past: Option<Remembered>,
     id: Option<exacat_model::EntryId>,
 ) {
     let before = totals(working);
     let is_new = past.is_none();
     let requests = before.requests + u64::from(is_new);
-    let mut now = past.unwrap_or(Remembered { ordinal: requests, outcomes: Vec::new() });
+    let mut now = past.unwrap_or(Remembered { fingerprint, outcomes: Vec::new() });
     now.outcomes.push((change.index, (change.revision, id)));
     working.put(Key::Operation(change.operation), Some(Row::Operation(now)));
     working.put(Key::Totals, Some(Row::Totals(Totals { requests, time: change.time, ..before })));

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
 use exacat_model::{Change, Consistency, DirId, Error, ErrorKind, Result, Revision, SeNumber, TimeMs};
@@ -26,8 +26,7 @@ use crate::cluster::{Cluster, failed};
 use crate::deciding::{Decided, Waiting, decide_group, replay_group};
 use crate::fetching::{self, FetchedRows};
 use crate::freshness::Freshness;
-use crate::known::{Bounds, Group, Known};
-use crate::layout::epochs_remembered;
+use crate::known::{Bounds, Group, GroupId, Installed, Known, Tail};
 use crate::limits::{
     ATTEMPT_PAUSE, FILTER_KEYS_PER_ENTRY, GROUP_CHANGES_MAX, ROUNDS_MAX, ROUNDS_PER_SIZE, TURN_LOOK_EVERY,
 };
@@ -74,6 +73,8 @@ pub(crate) struct Engine {
     /// Groups so far that changed records.
     records_seen: AtomicU64,
     closed: Mutex<Option<String>>,
+    /// The log of the cluster is another branch of the history than the one that is known.
+    diverged: AtomicBool,
 }
 
 impl Engine {
@@ -103,7 +104,7 @@ impl Engine {
             cluster,
             clock,
             known: Mutex::new(known),
-            position: Mutex::new(Position { stretch: end.stretch, head: settled, settled }),
+            position: Mutex::new(Position { stretch: end.stretch, head: settled, settled, tail: None }),
             looks: AtomicU64::new(0),
             looking: tokio::sync::Mutex::new(0),
             freshness: Freshness::new(settings.stale_max),
@@ -116,9 +117,14 @@ impl Engine {
             answered: AtomicU64::new(0),
             records_seen: AtomicU64::new(0),
             closed: Mutex::new(None),
+            diverged: AtomicBool::new(false),
         };
         engine.follow(first.unwrap_or(last), end).await?;
         engine.check().await?;
+        let (head, last) = engine.known(|known| (known.head(), known.totals().time));
+        if head > Revision(0) {
+            engine.clock.opened(last);
+        }
         Ok(engine)
     }
 
@@ -134,6 +140,21 @@ impl Engine {
     /// Why nothing more is done, if that is so.
     pub fn closed(&self) -> Option<String> {
         self.closed.lock().clone()
+    }
+
+    /// Closes this server because the log of the cluster does not follow from what it knows. It never
+    /// adopts another branch: what it answered may be none of that.
+    fn diverge(&self, what: &str) -> Error {
+        let why = format!(
+            "the log of the cluster is another branch of the history than this server has followed: {what}. The server is \
+             closed. Find the node that lost appends or was restored and repair the keyspace, then start the server again"
+        );
+        if !self.diverged.swap(true, SeqCst) {
+            self.cluster.figures.diverged();
+            tracing::error!("{why}");
+        }
+        self.close(&why);
+        Error::new(ErrorKind::Corrupt, why)
     }
 
     pub fn close(&self, why: &str) {
@@ -168,11 +189,11 @@ impl Engine {
         let this = self.looks.fetch_add(1, SeqCst) + 1;
         let position = *self.position.lock();
         let began = Instant::now();
-        let end = log::position(&self.cluster, position.stretch, false).await?;
+        let end = self.end_of_log(position.stretch).await?;
         match self.follow(position.stretch, end).await {
             // An append that is under way may be on one replica only, so that its head is seen and its changes are not. A serial read sees it
             // to its end first.
-            Err(error) if error.kind == ErrorKind::Corrupt => {
+            Err(error) if error.kind == ErrorKind::Corrupt && !self.diverged.load(SeqCst) => {
                 let end = log::position(&self.cluster, position.stretch, true).await?;
                 self.follow(position.stretch, end).await?;
             }
@@ -181,6 +202,28 @@ impl Engine {
         self.freshness.looked(Consistency::Quorum, began);
         *succeeded = this;
         Ok(())
+    }
+
+    /// End of the log, which is at or after the known end. Any other end is another branch of the
+    /// history.
+    async fn end_of_log(&self, stretch: u64) -> Result<Position> {
+        let known = self.known(Known::end);
+        let end = log::position(&self.cluster, stretch, false).await?;
+        if goes_on(known, &end) {
+            return Ok(end);
+        }
+        // A plain read may miss the end of an append that is under way. A serial read completes it first.
+        let end = log::position(&self.cluster, stretch, true).await?;
+        if goes_on(known, &end) {
+            return Ok(end);
+        }
+        let (head, tail) = (known.0.0, known.1.flatten());
+        Err(self.diverge(&format!(
+            "it ended with change {head}, group {}, and ends with change {}, group {} now",
+            shown(tail),
+            end.head.0,
+            shown(end.tail.flatten()),
+        )))
     }
 
     /// Sees to it that what is known is as fresh as a relaxed answer wants it. False for `latest`, which looks in any case.
@@ -217,7 +260,7 @@ impl Engine {
             return self.check().await;
         };
         // Nothing that is appended later rests on what was seen here but on the groups.
-        let end = Position { stretch: position.stretch, head, settled: Revision(0) };
+        let end = Position { stretch: position.stretch, head, settled: Revision(0), tail: None };
         if self.follow(position.stretch, end).await.is_err() {
             return self.check().await;
         }
@@ -255,7 +298,12 @@ impl Engine {
         position.head = position.head.max(self.known(Known::head));
         let settled = position.settled;
         drop(position);
-        self.known.lock().settle(settled);
+        let mut known = self.known.lock();
+        if let Some(tail) = end.tail {
+            known.take_tail(end.head, tail);
+        }
+        known.settle(settled);
+        drop(known);
         if self.known(Known::head) > before {
             self.turns.another();
             self.moved.notify_waiters();
@@ -266,9 +314,25 @@ impl Engine {
     fn install(&self, group: &Group) -> Result<()> {
         let mut known = self.known.lock();
         let is_new = group.last > known.head();
-        if !known.install(group) {
-            let why = format!("the log has change {} and not all before it", group.first.0);
-            return Err(Error::new(ErrorKind::Corrupt, why));
+        match known.install(group) {
+            Installed::Yes => {}
+            Installed::Gap => {
+                let why = format!("the log has change {} and not all before it", group.first.0);
+                return Err(Error::new(ErrorKind::Corrupt, why));
+            }
+            Installed::OtherBranch => {
+                let (head, tail) = known.end();
+                drop(known);
+                return Err(self.diverge(&format!(
+                    "group {} of changes {} to {} follows group {}, and the last one read, up to change {}, is group {}",
+                    shown(Some(group.id)),
+                    group.first.0,
+                    group.last.0,
+                    shown(group.before),
+                    head.0,
+                    shown(tail.flatten()),
+                )));
+            }
         }
         // While it is locked: who sees that there is something new sees it.
         if is_new && group.images.iter().any(|image| matches!(image.key, Key::Record(_))) {
@@ -449,7 +513,7 @@ impl Engine {
                 self.answered.fetch_max(newest.map_or(0, |newest| newest.0), SeqCst);
                 let _ = one.answer.send(Ok(outcomes));
             }
-            Some(Err(error @ ApplyError::TooLarge(_))) => {
+            Some(Err(error @ (ApplyError::TooLarge(_) | ApplyError::Conflict(_)))) => {
                 let _ = one.answer.send(Err(error));
             }
             Some(Err(_)) | None => {
@@ -499,8 +563,10 @@ impl Engine {
         waiting: &mut VecDeque<Waiting>,
         settler: &mut Settler,
     ) -> std::result::Result<(), Failure> {
+        // Other servers watch clocks of their own: as far as they date changes, this one is believed.
+        self.clock.witness(self.known(|known| known.totals().time));
         let committed = {
-            let now = || self.clock.now();
+            let now = || self.clock.trusted();
             let decide = |known: &Known, most| decide_group(known, waiting, now(), most);
             self.clone().commit(decide, settler).await
         };
@@ -555,10 +621,21 @@ impl Engine {
             };
             let (first, last) = (first.revision, last.revision);
             settler.make_room().await.map_err(Failure::Before)?;
-            let position = Position { head: decided.head, ..*self.position.lock() };
+            let (head, tail) = self.known(Known::end);
+            let tail = match tail {
+                Some(tail) if head == decided.head => tail,
+                // What it was decided on is not the end any more, or nobody looked at the tail yet.
+                _ => {
+                    self.check().await.map_err(Failure::Before)?;
+                    checked = true;
+                    continue;
+                }
+            };
+            let position = Position { head, ..*self.position.lock() };
             let images = decided.images();
             let appending = Appending::new(
                 position,
+                tail,
                 self.peers.id,
                 &decided.changes,
                 &images,
@@ -577,12 +654,13 @@ impl Engine {
                 Appended::Done => {
                     self.cluster.figures.group(decided.changes.len());
                     self.turns.own(began);
-                    let group =
-                        Group { first, last, by: self.peers.id, images, bytes: appending.images_bytes() };
+                    let (id, before) = appending.link();
+                    let (by, bytes) = (self.peers.id, appending.images_bytes());
+                    let group = Group { first, last, id, before: Some(before), by, images, bytes };
                     self.install(&group).map_err(|error| Failure::Unknown { error, requests })?;
                     self.moved.notify_waiters();
                     if appending.sealed() {
-                        self.begin_stretch(last).await;
+                        self.begin_stretch(last, id).await;
                     }
                     settler.appended(first, last).await;
                     return Ok(decided);
@@ -592,9 +670,9 @@ impl Engine {
     }
 
     /// The stretch after one that is full. If this fails whoever looks at the head does it.
-    async fn begin_stretch(&self, last: Revision) {
+    async fn begin_stretch(&self, last: Revision, tail: GroupId) {
         let next = last.0 + 1;
-        match log::begin(&self.cluster, next).await {
+        match log::begin(&self.cluster, next, Some(tail)).await {
             Ok(()) => {
                 let mut position = self.position.lock();
                 position.stretch = position.stretch.max(next);
@@ -608,21 +686,20 @@ impl Engine {
         }
     }
 
-    /// Drops stretches of the log whose last change is older than is kept, and outcomes of requests that are not remembered any more. What is
-    /// not in the tables yet is kept.
+    /// Drops stretches of the log whose last change is older than is kept. What is not in the tables
+    /// yet is kept.
     async fn forget_history(&self) -> Result<()> {
-        let (settled, requests) = self.known(|known| (known.settled(), known.totals().requests));
-        let oldest = *epochs_remembered(requests).start();
-        if let Some(gone) = oldest.checked_sub(1) {
-            retention::drop_epoch(&self.cluster, gone).await?;
-        }
+        let settled = self.known(Known::settled);
         let Some(kept) = self.settings.history_kept_ms else { return Ok(()) };
-        let before = TimeMs(self.clock.now().0.saturating_sub(kept));
+        let before = TimeMs(self.clock.trusted().0.saturating_sub(kept));
         retention::drop_stretches(&self.cluster, before, settled).await
     }
 
     /// Writes to the tables what is in the log alone. Gives up to where everything is there then.
     pub(crate) async fn settle(&self) -> Result<Revision> {
+        if self.diverged.load(SeqCst) {
+            return Err(failed("be written to", "its log is another branch of the history"));
+        }
         let Some(frozen) = self.known.lock().freeze() else { return Ok(self.known(Known::settled)) };
         settle(&self.cluster, &frozen).await?;
         self.known.lock().settle(frozen.up_to);
@@ -659,6 +736,17 @@ impl Engine {
             }
         }
     }
+}
+
+/// Does the log with this end follow from what was known before it was looked at?
+fn goes_on((head, tail): (Revision, Option<Tail>), end: &Position) -> bool {
+    let same = |tail: Tail| end.tail.is_none_or(|now| now == tail);
+    end.head > head || end.head == head && tail.is_none_or(same)
+}
+
+/// A group's id, for a person.
+fn shown(id: Option<GroupId>) -> String {
+    id.map_or_else(|| "none".to_owned(), |id| format!("{:032x}", u128::from_be_bytes(id)))
 }
 
 /// The head of a stretch as a look of this level sees it; none if the stretch is full, or those who were asked have nothing of it.
@@ -701,10 +789,15 @@ fn revision_of(outcome: &Outcome) -> Option<Revision> {
 }
 
 /// Gives those their answers whose mutations are all done with.
-fn answer(waiting: &mut VecDeque<Waiting>, outcomes: Vec<Vec<Outcome>>) {
+fn answer(waiting: &mut VecDeque<Waiting>, outcomes: Vec<Option<Vec<Outcome>>>) {
     let mut unfinished = VecDeque::new();
     for outcomes in outcomes {
         let Some(mut one) = waiting.pop_front() else { break };
+        let Some(outcomes) = outcomes else {
+            let conflict = ApplyError::conflict(one.request.operation);
+            let _ = one.answer.send(Err(conflict));
+            continue;
+        };
         one.outcomes.extend(outcomes);
         if one.outcomes.len() >= one.request.mutations.len() {
             let _ = one.answer.send(Ok(one.outcomes));

@@ -30,21 +30,20 @@ pub(crate) fn reads(known: &Known, keys: Vec<Key>) -> Result<Vec<Read>> {
     let mut reads = Vec::new();
     let mut entries: BTreeMap<DirId, Vec<At>> = BTreeMap::new();
     let mut objects: BTreeMap<u64, Vec<Guid>> = BTreeMap::new();
-    let requests = known.totals().requests;
     for key in keys {
         match key {
             Key::Entry(at) if known.level(at.parent) == 0 => entries.entry(at.parent).or_default().push(at),
             Key::Place(EntryId::Object(guid)) => {
                 objects.entry(shard_of_object(guid)).or_default().push(guid);
             }
-            key => reads.push(one(known, key, requests)?),
+            key => reads.push(one(known, key)?),
         }
     }
     for (parent, all) in entries {
         for some in all.chunks(KEYS_PER_READ) {
             let keys: Vec<Key> = some.iter().cloned().map(Key::Entry).collect();
             reads.push(match (<[Key; 1]>::try_from(keys), some.first()) {
-                (Ok([key]), _) => one(known, key, requests)?,
+                (Ok([key]), _) => one(known, key)?,
                 (Err(keys), first) => {
                     let bucket = first.map_or(0, |at| bucket(0, &at.name));
                     let bound = tables::select_entries(parent, bucket, some.iter().map(|at| &at.name));
@@ -57,7 +56,7 @@ pub(crate) fn reads(known: &Known, keys: Vec<Key>) -> Result<Vec<Read>> {
         for some in all.chunks(KEYS_PER_READ) {
             let key = |guid: &Guid| Key::Place(EntryId::Object(*guid));
             reads.push(match some {
-                [guid] => one(known, key(guid), requests)?,
+                [guid] => one(known, key(guid))?,
                 some => {
                     let bound = tables::select_objects(shard, some.iter().copied());
                     Read::Many(some.iter().map(key).collect(), bound, tables::object_row_of)
@@ -68,12 +67,12 @@ pub(crate) fn reads(known: &Known, keys: Vec<Key>) -> Result<Vec<Read>> {
     Ok(reads)
 }
 
-fn one(known: &Known, key: Key, requests: u64) -> Result<Read> {
+fn one(known: &Known, key: Key) -> Result<Read> {
     let level = match &key {
         Key::Entry(at) => known.level(at.parent),
         _ => 0,
     };
-    match tables::select(&key, level, requests) {
+    match tables::select(&key, level) {
         Some(bounds) => Ok(Read::One(key, bounds)),
         None => Err(Error::new(ErrorKind::Corrupt, format!("{key:?} is never read alone"))),
     }

@@ -20,6 +20,7 @@ pub(crate) struct Figures {
     gave_way: AtomicU64,
     handed: AtomicU64,
     taken: AtomicU64,
+    diverged: AtomicU64,
 }
 
 impl Figures {
@@ -89,6 +90,11 @@ impl Figures {
         self.taken.fetch_add(1, Relaxed);
     }
 
+    /// The log turned out to be another branch of the history.
+    pub fn diverged(&self) {
+        self.diverged.fetch_add(1, Relaxed);
+    }
+
     /// A check of everything begins.
     pub fn audit_begins(&self) {
         self.audited.store(0, Relaxed);
@@ -116,6 +122,7 @@ impl Figures {
             ("appends_gave_way", &self.gave_way),
             ("requests_handed_over", &self.handed),
             ("requests_taken_over", &self.taken),
+            ("log_diverged", &self.diverged),
             ("fsck_rows_read", &self.audited),
         ]
         .map(|(name, counter)| (name.to_owned(), counter.load(Relaxed)))

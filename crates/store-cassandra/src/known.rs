@@ -27,16 +27,38 @@ struct Slot {
     revision: Revision,
 }
 
+/// The id of a group.
+pub(crate) type GroupId = [u8; 16];
+/// The predecessor that the first group with one names.
+pub(crate) const NO_GROUP: GroupId = [0; 16];
+
+/// The last group of the log that names its predecessor; none if no group did yet.
+pub(crate) type Tail = Option<GroupId>;
+
 /// Consecutive changes that went into the log together, and what they did to rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub first: Revision,
     pub last: Revision,
+    pub id: GroupId,
+    /// The group before it; none in a group that was appended before schema version 4.
+    pub before: Option<GroupId>,
     /// The server that put it into the log.
     pub by: u64,
     pub images: Vec<Image>,
     /// Bytes of the images.
     pub bytes: usize,
+}
+
+/// Relation of a group to the known log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Installed {
+    /// It follows, or was known.
+    Yes,
+    /// Groups before it are missing.
+    Gap,
+    /// It follows another group than the last one that is known: it is of another branch of the history.
+    OtherBranch,
 }
 
 /// What is written to the tables together: what groups made of rows, as of the last of them.
@@ -62,6 +84,8 @@ pub(crate) struct Bounds {
 pub(crate) struct Known {
     rows: BTreeMap<Key, Slot>,
     head: Revision,
+    /// The tail of the log at the head; none as long as that is not known.
+    tail: Option<Tail>,
     /// Everything up to here is in the tables.
     settled: Revision,
     /// What came after what is frozen, or after what is settled.
@@ -88,6 +112,7 @@ impl Known {
         Known {
             rows: BTreeMap::new(),
             head: settled,
+            tail: None,
             settled,
             fresh: Changed::new(),
             unsettled: VecDeque::new(),
@@ -106,6 +131,18 @@ impl Known {
     /// The last change of the log that is known.
     pub fn head(&self) -> Revision {
         self.head
+    }
+
+    /// The last change of the log that is known, and the tail there if that is known.
+    pub fn end(&self) -> (Revision, Option<Tail>) {
+        (self.head, self.tail)
+    }
+
+    /// Takes in the tail of the log at a change, if that is the head and nothing is known of the tail.
+    pub fn take_tail(&mut self, at: Revision, tail: Tail) {
+        if at == self.head {
+            self.tail.get_or_insert(tail);
+        }
     }
 
     /// Everything up to here is in the tables.
@@ -289,13 +326,22 @@ impl Known {
         (self.filter, self.filter_whole) = (None, false);
     }
 
-    /// Takes in the next group of the log; one that is known already changes nothing. False if groups before it are missing.
-    pub fn install(&mut self, group: &Group) -> bool {
+    /// Takes in the next group of the log; one that is known already changes nothing.
+    pub fn install(&mut self, group: &Group) -> Installed {
         if group.last <= self.head {
-            return true;
+            return Installed::Yes;
+        }
+        if group.first <= self.head {
+            return Installed::OtherBranch;
         }
         if group.first.0 != self.head.0 + 1 {
-            return false;
+            return Installed::Gap;
+        }
+        if let Some(before) = group.before {
+            if self.tail.is_some_and(|tail| tail.unwrap_or(NO_GROUP) != before) {
+                return Installed::OtherBranch;
+            }
+            self.tail = Some(Some(group.id));
         }
         for image in &group.images {
             if let Key::Members(collection) = image.key {
@@ -324,7 +370,7 @@ impl Known {
         self.unsettled.push_back((group.last, group.bytes));
         self.head = group.last;
         self.shrink();
-        true
+        Installed::Yes
     }
 
     /// What is to be written to the tables: all that may not be there, as it is at the head. None if there is nothing.

@@ -4,6 +4,10 @@
 //! that puts a group of changes there, as one row, and moves the head. So changes have one order, whichever servers append, and a group is there wholly or
 //! not at all. A group has its changes, and its images: what it made of rows. A full stretch is sealed by the append that fills it:
 //! it gets a static `next`, and nothing can be appended to it any more.
+//!
+//! Each group names the one `before` it, and the static `tail` is the last group. An append is
+//! conditional on the tail as well, so no server appends to another branch of the history than the
+//! one it has read.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +15,7 @@ use exacat_model::codec::{Decode, Encode};
 use exacat_model::{Change, Error, ErrorKind, Result, Revision, TimeMs};
 
 use crate::cluster::{Cluster, Pages, failed, moment};
-use crate::known::Group;
+use crate::known::{Group, GroupId, NO_GROUP, Tail};
 use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX, GROUP_UNPACKED_MAX, GROUPS_PER_PAGE};
 use crate::preparing::cql;
 use crate::rows::Image;
@@ -32,6 +36,8 @@ pub(crate) struct Position {
     pub head: Revision,
     /// Everything up to here is in the tables.
     pub settled: Revision,
+    /// The tail at the head; none if it was not looked at.
+    pub tail: Option<Tail>,
 }
 
 /// What became of an append.
@@ -46,19 +52,31 @@ struct Statics {
     head: Option<u64>,
     next: Option<u64>,
     settled: u64,
+    tail: Tail,
 }
 
 async fn statics(cluster: &Cluster, stretch: u64, serial: bool) -> Result<Statics> {
     let bound = Bound {
-        text: cql!("SELECT head, next, settled FROM log WHERE stretch = ? LIMIT 1"),
+        text: cql!("SELECT head, next, settled, tail FROM log WHERE stretch = ? LIMIT 1"),
         values: vec![big(stretch)],
     };
     Ok(match cluster.read_one(&bound, serial).await? {
-        Some(mut row) => {
-            Statics { head: row.maybe_big()?, next: row.maybe_big()?, settled: row.maybe_big()?.unwrap_or(0) }
-        }
-        None => Statics { head: None, next: None, settled: 0 },
+        Some(mut row) => Statics {
+            head: row.maybe_big()?,
+            next: row.maybe_big()?,
+            settled: row.maybe_big()?.unwrap_or(0),
+            tail: group_id(&row.blob()?)?,
+        },
+        None => Statics { head: None, next: None, settled: 0, tail: None },
     })
+}
+
+/// The id of a group; none if the column is empty.
+fn group_id(bytes: &[u8]) -> Result<Option<GroupId>> {
+    match bytes {
+        [] => Ok(None),
+        bytes => bytes.try_into().map(Some).map_err(|_| corrupt("the id of a group has another length")),
+    }
 }
 
 /// Up to where everything is in the tables, as far as the log says: in the last stretch in which it says something.
@@ -81,11 +99,12 @@ pub(crate) async fn position(cluster: &Cluster, stretch: u64, serial: bool) -> R
         settled = settled.max(found.settled);
         match (found.head, found.next) {
             (_, Some(next)) => {
-                begin(cluster, next).await?;
+                begin(cluster, next, found.tail).await?;
                 stretch = next;
             }
             (Some(head), None) => {
-                return Ok(Position { stretch, head: Revision(head), settled: Revision(settled) });
+                let (head, settled) = (Revision(head), Revision(settled));
+                return Ok(Position { stretch, head, settled, tail: Some(found.tail) });
             }
             (None, None) => {
                 return Err(Error::new(
@@ -99,8 +118,8 @@ pub(crate) async fn position(cluster: &Cluster, stretch: u64, serial: bool) -> R
     }
 }
 
-/// Begins a stretch, if nobody has.
-pub(crate) async fn begin(cluster: &Cluster, stretch: u64) -> Result<()> {
+/// Begins a stretch after this tail, if nobody has.
+pub(crate) async fn begin(cluster: &Cluster, stretch: u64, tail: Tail) -> Result<()> {
     let list = Bound {
         text: cql!("INSERT INTO stretches (id, first) VALUES (?, ?)"),
         values: vec![scylla::value::CqlValue::Int(0), big(stretch)],
@@ -112,8 +131,14 @@ pub(crate) async fn begin(cluster: &Cluster, stretch: u64) -> Result<()> {
         }
         let listed = cluster.write(&list, moment(Revision(stretch), false)).await;
         let insert = Bound {
-            text: cql!("INSERT INTO log (stretch, head) VALUES (?, ?) IF NOT EXISTS"),
-            values: vec![big(stretch), big(stretch.saturating_sub(1))],
+            text: match tail {
+                Some(_) => cql!("INSERT INTO log (stretch, head, tail) VALUES (?, ?, ?) IF NOT EXISTS"),
+                None => cql!("INSERT INTO log (stretch, head) VALUES (?, ?) IF NOT EXISTS"),
+            },
+            values: [big(stretch), big(stretch.saturating_sub(1))]
+                .into_iter()
+                .chain(tail.map(|tail| blob(tail.to_vec())))
+                .collect(),
         };
         if listed.is_ok() && cluster.conditional(&[insert]).await.is_ok() {
             return Ok(());
@@ -136,8 +161,9 @@ pub(crate) async fn stretches(cluster: &Cluster) -> Result<Vec<u64>> {
 /// A group on its way into the log. Its id begins with that of its server.
 pub(crate) struct Appending {
     bounds: Vec<Bound>,
-    id: [u8; 16],
+    id: GroupId,
     position: Position,
+    tail: Tail,
     last: Revision,
     images_bytes: usize,
     sealed: bool,
@@ -165,6 +191,7 @@ impl Appending {
     /// Puts a group into words: its changes, and what it makes of rows.
     pub fn new(
         position: Position,
+        tail: Tail,
         by: u64,
         changes: &[Change],
         images: &[Image],
@@ -178,22 +205,33 @@ impl Appending {
         server.copy_from_slice(&by.to_be_bytes());
         getrandom::fill(random).map_err(|error| failed("be asked: no randomness", error))?;
         let sealed = last.revision.0 + 1 >= position.stretch.saturating_add(stretch_changes);
-        let condition = if sealed {
-            Bound {
-                text: cql!("UPDATE log SET head = ?, next = ? WHERE stretch = ? IF head = ? AND next = null"),
-                values: vec![
-                    big(last.revision.0),
-                    big(last.revision.0 + 1),
-                    big(position.stretch),
-                    big(position.head.0),
-                ],
+        let text_of_condition = match (sealed, tail) {
+            (true, Some(_)) => {
+                cql!(
+                    "UPDATE log SET head = ?, tail = ?, next = ? WHERE stretch = ? IF head = ? AND next = null AND tail = ?"
+                )
             }
-        } else {
-            Bound {
-                text: cql!("UPDATE log SET head = ? WHERE stretch = ? IF head = ? AND next = null"),
-                values: vec![big(last.revision.0), big(position.stretch), big(position.head.0)],
+            (false, Some(_)) => {
+                cql!(
+                    "UPDATE log SET head = ?, tail = ? WHERE stretch = ? IF head = ? AND next = null AND tail = ?"
+                )
+            }
+            (true, None) => {
+                cql!(
+                    "UPDATE log SET head = ?, tail = ?, next = ? WHERE stretch = ? IF head = ? AND next = null AND tail = null"
+                )
+            }
+            (false, None) => {
+                cql!(
+                    "UPDATE log SET head = ?, tail = ? WHERE stretch = ? IF head = ? AND next = null AND tail = null"
+                )
             }
         };
+        let mut values = vec![big(last.revision.0), blob(id.to_vec())];
+        values.extend(sealed.then(|| big(last.revision.0 + 1)));
+        values.extend([big(position.stretch), big(position.head.0)]);
+        values.extend(tail.map(|tail| blob(tail.to_vec())));
+        let condition = Bound { text: text_of_condition, values };
         let mut bytes = Vec::new();
         images.encode(&mut bytes);
         let images_bytes = bytes.len();
@@ -210,15 +248,21 @@ impl Appending {
             blob(id.to_vec()),
             blob(packed_changes),
             blob(packed_images),
+            blob(tail.unwrap_or(NO_GROUP).to_vec()),
         ];
         let group = Bound {
             text: cql!(
-                "INSERT INTO log (stretch, last, first, time, what, append, changes, images) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+                "INSERT INTO log (stretch, last, first, time, what, append, changes, images, before) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
             ),
             values,
         };
         let bounds = vec![condition, group];
-        Ok(Appending { bounds, id, position, last: last.revision, images_bytes, sealed })
+        Ok(Appending { bounds, id, position, tail, last: last.revision, images_bytes, sealed })
+    }
+
+    /// The group's id, and that of the group before it.
+    pub fn link(&self) -> (GroupId, GroupId) {
+        (self.id, self.tail.unwrap_or(NO_GROUP))
     }
 
     /// Bytes of what the group makes of rows.
@@ -280,7 +324,8 @@ impl Appending {
     /// What became of it; none if nothing did yet.
     async fn fate(&self, cluster: &Cluster) -> Result<Option<Appended>> {
         let found = statics(cluster, self.position.stretch, true).await?;
-        if found.head == Some(self.position.head.0) && found.next.is_none() {
+        // With another tail the condition never holds: the log is another one than was read.
+        if found.head == Some(self.position.head.0) && found.next.is_none() && found.tail == self.tail {
             return Ok(None);
         }
         let bound = Bound {
@@ -301,7 +346,7 @@ pub(crate) struct Groups(Pages<Bound>);
 impl Groups {
     pub fn of(stretch: u64, after: Revision) -> Self {
         let bound = Bound {
-            text: cql!("SELECT last, first, append, images FROM log WHERE stretch = ? AND last > ?"),
+            text: cql!("SELECT last, first, append, before, images FROM log WHERE stretch = ? AND last > ?"),
             values: vec![big(stretch), big(after.0)],
         };
         Groups(Pages::of(bound, GROUPS_PER_PAGE))
@@ -320,10 +365,13 @@ impl Groups {
 fn group_of(mut row: Columns) -> Result<Option<Group>> {
     let Some(last) = row.maybe_big()? else { return Ok(None) };
     let first = Revision(row.big()?);
-    let by = server_of(&row.blob()?).unwrap_or(0);
+    let id = row.blob()?;
+    let by = server_of(&id).unwrap_or(0);
+    let id = group_id(&id)?.unwrap_or_default();
+    let before = group_id(&row.blob()?)?;
     let bytes = unpacked(&row.blob()?)?;
     let images = Vec::<Image>::from_bytes(&bytes).map_err(corrupt)?;
-    Ok(Some(Group { first, last: Revision(last), by, images, bytes: bytes.len() }))
+    Ok(Some(Group { first, last: Revision(last), id, before, by, images, bytes: bytes.len() }))
 }
 
 /// Changes of a stretch after a revision, at most so many.

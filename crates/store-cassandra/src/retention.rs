@@ -1,13 +1,10 @@
-//! What is dropped because it is not kept any longer: stretches of the log, and the outcomes of requests that nobody can ask for again. Whole
-//! partitions go, so that no read ever has to pass tombstones of rows.
+//! Drops log segments that are past retention. Whole partitions go, so that no read ever
+//! has to pass tombstones of rows.
 
 use exacat_model::{Result, Revision, TimeMs};
 
 use crate::cluster::Cluster;
-use crate::layout::EPOCH_SHARDS;
-use crate::log::{self, FOREVER};
-use crate::preparing::cql;
-use crate::tables::{Bound, big, int};
+use crate::log;
 
 /// Stretches that are never dropped: the last, and the one before, in which other servers may still look for the end.
 const STRETCHES_KEPT: usize = 2;
@@ -24,25 +21,6 @@ pub(crate) async fn drop_stretches(cluster: &Cluster, before: TimeMs, settled: R
         }
         log::drop_stretch(cluster, *stretch).await?;
         tracing::info!(stretch, "changes of the log that are older than is kept were dropped");
-    }
-    Ok(())
-}
-
-/// Drops the outcomes of all requests of an epoch, if that was not done.
-pub(crate) async fn drop_epoch(cluster: &Cluster, epoch: u64) -> Result<()> {
-    let last = Bound {
-        text: cql!("SELECT ordinal FROM operations WHERE epoch = ? AND shard = ? LIMIT 1"),
-        values: vec![big(epoch), int(EPOCH_SHARDS as u32 - 1)],
-    };
-    if cluster.read_one(&last, false).await?.is_none() {
-        return Ok(());
-    }
-    for shard in 0..EPOCH_SHARDS {
-        let bound = Bound {
-            text: cql!("DELETE FROM operations WHERE epoch = ? AND shard = ?"),
-            values: vec![big(epoch), int(shard as u32)],
-        };
-        cluster.write(&bound, FOREVER).await?;
     }
     Ok(())
 }

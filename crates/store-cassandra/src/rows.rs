@@ -4,8 +4,8 @@
 //! them and are kept because they are asked for: places by identity, accounts, indices by SE, by copy and by expiry, layouts, totals.
 
 use exacat_model::{
-    At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Name, OperationId, Record, RecordKey,
-    Revision, SeNumber, TimeMs, TrashId, Usage, canonical_enum, canonical_struct,
+    At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Fingerprint, Guid, Name, OperationId, Record,
+    RecordKey, Revision, SeNumber, TimeMs, TrashId, Usage, canonical_enum, canonical_struct,
 };
 use exacat_store::UsageOf;
 use exacat_store::rules::Trashed;
@@ -134,12 +134,11 @@ canonical_struct!(Counted { usage, reserved, bookings, deletions, replicas, chil
 /// What a request's applied mutations came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
-    /// Which of the requests that applied something it was.
-    pub ordinal: u64,
+    pub fingerprint: Fingerprint,
     pub outcomes: Vec<(u32, (Revision, Option<EntryId>))>,
 }
 
-canonical_struct!(Remembered { ordinal, outcomes });
+canonical_struct!(Remembered { fingerprint, outcomes });
 
 /// A row's content.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,8 +16,12 @@ use crate::settings::CassandraSettings;
 use crate::{log, settle};
 
 /// Each version's statements, the first being version 1.
-const VERSIONS: [&str; 3] =
-    [include_str!("../schema/1.cql"), include_str!("../schema/2.cql"), include_str!("../schema/3.cql")];
+const VERSIONS: [&str; 4] = [
+    include_str!("../schema/1.cql"),
+    include_str!("../schema/2.cql"),
+    include_str!("../schema/3.cql"),
+    include_str!("../schema/4.cql"),
+];
 
 /// Bytes of what an operator may say of replication.
 const REPLICATION_BYTES_MAX: usize = 1024;
@@ -49,12 +53,25 @@ async fn run(session: &Session, words: &str) -> Result<()> {
     done.map(drop).map_err(|error| failed(&format!("do: {words:.60}…"), error))
 }
 
+/// Error texts of Cassandra and ScyllaDB when a column is added a second time, and when one is dropped a
+/// second time.
+const COLUMN_IS_THERE: [&str; 2] = ["already exists", "conflicts with an existing column"];
+const COLUMN_IS_GONE: [&str; 2] = ["was not found", "not found in table"];
+
+/// Does the error say that the statement was done before?
+fn was_done(words: &str, error: &Error) -> bool {
+    let said = |texts: [&str; 2]| texts.iter().any(|text| error.message.contains(text));
+    words.contains(" ADD ") && said(COLUMN_IS_THERE) || words.contains(" DROP ") && said(COLUMN_IS_GONE)
+}
+
 /// What can be done again, until it is done. Not before all nodes say the same: of a table that two of them make at once each has one of its own, and
 /// what was written to one of these is lost.
 async fn run_again(session: &Session, words: &str) -> Result<()> {
     let mut attempt = 1;
     loop {
         match run(session, words).await {
+            // An attempt before did it.
+            Err(error) if was_done(words, &error) => return Ok(()),
             Err(error) if attempt < SCHEMA_ATTEMPTS_MAX => {
                 tracing::warn!(%error, attempt, "a statement about tables failed, it is done again");
                 attempt += 1;
@@ -190,7 +207,7 @@ async fn fill(cluster: &Cluster) -> Result<()> {
     }));
     let rows = images.into_iter().map(|image| (image.key, image.row.map(Arc::new), 0)).collect();
     settle::settle(cluster, &Frozen { up_to: Revision(0), rows }).await?;
-    log::begin(cluster, 1).await
+    log::begin(cluster, 1, None).await
 }
 
 /// Brings the tables to the version this program knows, one version after the other. Gives what was there before. What an attempt before left

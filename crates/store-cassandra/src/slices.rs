@@ -326,7 +326,7 @@ pub(crate) async fn always_known(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
     for row in cluster.read(&layouts).await? {
         all.push(tables::layout_of(Columns::new(row))?);
     }
-    for bound in tables::select(&Key::Totals, 0, 0).unwrap_or_default() {
+    for bound in tables::select(&Key::Totals, 0).unwrap_or_default() {
         for row in cluster.read(&bound).await? {
             all.push((Key::Totals, tables::row_of(&Key::Totals, Columns::new(row))?));
         }

@@ -6,13 +6,14 @@ use std::time::Instant;
 use async_trait::async_trait;
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
-    Audit, Booking, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn,
-    Name, Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    At, Audit, Booking, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid,
+    Lfn, Name, Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TimelineId, Timelines,
+    TrashId, TrashItem,
 };
 use exacat_store::rules::{self, View};
 use exacat_store::{
     Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
-    StoreStatus, UsageOf, Walk, within_batch,
+    StoreStatus, Trace, Traces, UsageOf, Walk, within_batch,
 };
 use parking_lot::Mutex;
 
@@ -20,6 +21,7 @@ use crate::audit;
 use crate::cluster::{Cluster, Faults};
 use crate::engine::Engine;
 use crate::intake::Intake;
+use crate::known::Known;
 use crate::layout::SE_SHARDS;
 use crate::limits::LOOK_EVERY;
 use crate::peers::{self, Serving};
@@ -41,6 +43,8 @@ pub struct CassandraStore {
     preparing: tokio::task::AbortHandle,
     /// Of what it reads.
     level: Consistency,
+    /// One: no restore of a cluster is known to its servers.
+    timelines: Arc<Timelines>,
 }
 
 impl CassandraStore {
@@ -56,7 +60,9 @@ impl CassandraStore {
         faults: Option<Arc<dyn Faults>>,
     ) -> Result<Arc<Self>> {
         let cluster = Cluster::open(&settings, faults).await?;
-        status_of(&cluster.session, &settings.keyspace).await?.usable(&settings)?;
+        let status = status_of(&cluster.session, &settings.keyspace).await?;
+        status.usable(&settings)?;
+        let catalogue = status.catalogue.map_or([0; 16], |id| id.0);
         let engine = Arc::new(Engine::open(cluster, &settings, clock).await?);
         let (intake, queue, again) = Intake::new(engine.clone());
         let running = tokio::spawn(engine.clone().run(queue, again));
@@ -74,6 +80,7 @@ impl CassandraStore {
             running: Arc::new(Mutex::new(Some(running))),
             preparing,
             level: Consistency::Latest,
+            timelines: Arc::new(Timelines::new(TimelineId::of_catalogue(catalogue))),
         }))
     }
 }
@@ -125,6 +132,11 @@ impl Store for CassandraStore {
         self.engine
             .answer_at(self.level, |look| Ok(ids.iter().map(|id| rules::locate(look, *id)).collect()))
             .await
+    }
+
+    async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>> {
+        within_batch(places.len())?;
+        self.engine.answer_at(self.level, |look| Ok(places.iter().map(|at| look.at(at)).collect())).await
     }
 
     async fn list(
@@ -299,6 +311,10 @@ impl Store for CassandraStore {
         self.engine.answer_at(self.level, |look| Ok(look.known.head())).await
     }
 
+    fn timelines(&self) -> Arc<Timelines> {
+        self.timelines.clone()
+    }
+
     async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
         let limit = limit.min(PAGE_ITEMS_MAX);
         let head = self.revision().await?;
@@ -318,6 +334,12 @@ impl Store for CassandraStore {
         changes.retain(|change| change.revision <= head);
         let up_to = changes.last().map_or(head.min(after), |change| change.revision);
         Ok(ChangePage { changes, up_to, oldest })
+    }
+
+    /// The tables have no traces: what is gone is found in the log.
+    async fn traces(&self, of: &[Trace]) -> Result<Traces> {
+        within_batch(of.len())?;
+        Ok(Traces { found: vec![None; of.len()], since: self.revision().await? })
     }
 
     async fn changed(&self, after: Revision) -> Result<()> {
@@ -389,10 +411,19 @@ impl Store for CassandraStore {
             running: self.running.clone(),
             preparing: self.preparing.clone(),
             level,
+            timelines: self.timelines.clone(),
         }))
     }
 
     fn records_seen(&self) -> u64 {
+        self.engine.records_seen()
+    }
+
+    fn seen_revision(&self) -> Revision {
+        self.engine.known(Known::head)
+    }
+
+    fn credentials_seen(&self) -> u64 {
         self.engine.records_seen()
     }
 

@@ -2,17 +2,15 @@
 
 use exacat_model::codec::{Decode, Encode};
 use exacat_model::{
-    At, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, GroupId, Guid, Lfn, Location, Name,
-    OperationId, Pfn, RecordKey, Result, Revision, SeNumber, TimeMs, TrashId, Usage, UserId,
+    At, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Fingerprint, GroupId, Guid, Lfn,
+    Location, Name, OperationId, Pfn, RecordKey, Result, Revision, SeNumber, TimeMs, TrashId, Usage, UserId,
 };
 use exacat_store::UsageOf;
 use exacat_store::rules::Trashed;
 use scylla::value::{CqlTimestamp, CqlValue, CqlVarint};
 use uuid::Uuid;
 
-use crate::layout::{
-    self, REVISION_BITS, RUN_BITS, epochs_remembered, shard_of_booking, shard_of_object, shard_of_operation,
-};
+use crate::layout::{self, REVISION_BITS, RUN_BITS, shard_of_booking, shard_of_object, shard_of_operation};
 use crate::preparing::{Text, cql};
 use crate::rows::{Key, Remembered, Row, Totals, Where};
 
@@ -108,15 +106,19 @@ fn account_key(of: UsageOf) -> Values {
 }
 
 /// The values of an outcome's partition.
-fn epoch_values(epoch: u64, operation: OperationId) -> Values {
-    vec![big(epoch), int(shard_of_operation(operation) as u32), blob(operation.0.to_vec())]
+fn operation_values(operation: OperationId) -> Values {
+    vec![
+        big(layout::epoch_of(operation)),
+        int(shard_of_operation(operation) as u32),
+        blob(operation.0.to_vec()),
+    ]
 }
 
 fn se(se: SeNumber) -> CqlValue {
     int(u32::from(se.0))
 }
 
-/// The key's columns, in the order of its table's primary key; of an entry in its first partition, of an operation in its first epoch.
+/// The key's columns, in the order of its table's primary key; of an entry in its first partition.
 fn key_values(key: &Key) -> Values {
     match key {
         Key::Totals => vec![int(0)],
@@ -133,7 +135,7 @@ fn key_values(key: &Key) -> Values {
         }
         Key::Copy { se: number, copy } => vec![se(*number), text(copy)],
         Key::Account(of) => account_key(*of),
-        Key::Operation(id) => epoch_values(0, *id),
+        Key::Operation(id) => operation_values(*id),
         Key::OnSe { se: number, shard, guid } => {
             vec![se(*number), int(u32::from(*shard)), blob(guid.0.to_vec())]
         }
@@ -154,8 +156,8 @@ fn entry_key(at: &At, bucket: u32) -> Values {
 }
 
 /// What has to be read for one row: the first statement that gives a row has it. None for what is never read alone. A directory of this
-/// `level` has the entries, and so many `requests` were remembered.
-pub(crate) fn select(key: &Key, level: u8, requests: u64) -> Option<Vec<Bound>> {
+/// `level` has the entries.
+pub(crate) fn select(key: &Key, level: u8) -> Option<Vec<Bound>> {
     let text = match key {
         Key::Totals => {
             cql!(
@@ -190,12 +192,10 @@ pub(crate) fn select(key: &Key, level: u8, requests: u64) -> Option<Vec<Bound>> 
         Key::Account(_) => {
             cql!("SELECT kind, id, counted FROM accounts WHERE kind = ? AND run = ? AND id = ?")
         }
-        Key::Operation(id) => {
-            let text = cql!(
-                "SELECT operation, ordinal, outcomes FROM operations WHERE epoch = ? AND shard = ? AND operation = ?"
-            );
-            let bound = |epoch| Bound { text, values: epoch_values(epoch, *id) };
-            return Some(epochs_remembered(requests).rev().map(bound).collect());
+        Key::Operation(_) => {
+            cql!(
+                "SELECT operation, fingerprint, outcomes FROM operations WHERE epoch = ? AND shard = ? AND operation = ?"
+            )
         }
         Key::Layout(_) => cql!("SELECT directory, level FROM layouts WHERE id = ? AND directory = ?"),
         Key::Members(_) | Key::OnSe { .. } | Key::BookingDue { .. } | Key::Due { .. } => return None,
@@ -270,8 +270,8 @@ fn partition(key: &Key, row: Option<&Row>) -> Option<Partition> {
         Key::Place(EntryId::Directory(id)) => (2, id.0 >> RUN_BITS, 0),
         Key::Place(EntryId::Object(guid)) => (3, shard_of_object(*guid), 0),
         Key::Operation(id) => {
-            let Some(Row::Operation(remembered)) = row else { return None };
-            (4, layout::epoch_of(remembered.ordinal), shard_of_operation(*id))
+            row?;
+            (4, layout::epoch_of(*id), shard_of_operation(*id))
         }
         Key::OnSe { se, shard, .. } => (5, u64::from(se.0), u64::from(*shard)),
         Key::Booking(guid) => (6, u64::from(shard_of_booking(*guid)), 0),
@@ -396,9 +396,11 @@ pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Writt
             )
         }
         (Key::Operation(id), Row::Operation(remembered)) => {
-            values = epoch_values(layout::epoch_of(remembered.ordinal), *id);
-            values.extend([big(remembered.ordinal), blob(remembered.outcomes.to_bytes())]);
-            cql!("INSERT INTO operations (epoch, shard, operation, ordinal, outcomes) VALUES (?, ?, ?, ?, ?)")
+            values = operation_values(*id);
+            values.extend([big(remembered.fingerprint.0), blob(remembered.outcomes.to_bytes())]);
+            cql!(
+                "INSERT INTO operations (epoch, shard, operation, fingerprint, outcomes) VALUES (?, ?, ?, ?, ?)"
+            )
         }
         (Key::Layout(_), Row::Layout(level)) => {
             values.push(int(u32::from(*level)));
@@ -424,7 +426,7 @@ fn another_kind(key: &Key) -> Error {
     Error::new(ErrorKind::Corrupt, format!("a row of another kind under {key:?}"))
 }
 
-/// None for outcomes of requests: they go with their epoch.
+/// None for outcomes of requests: they go with their age.
 fn delete(key: &Key) -> Option<Bound> {
     let text = match key {
         Key::Totals => cql!("DELETE FROM totals WHERE id = ?"),
@@ -597,7 +599,7 @@ pub(crate) fn row_of(key: &Key, mut row: Columns) -> Result<Row> {
         Key::Account(_) => account_row_of(row)?.1,
         Key::Operation(_) => {
             row.blob()?;
-            Row::Operation(Remembered { ordinal: row.big()?, outcomes: row.decoded()? })
+            Row::Operation(Remembered { fingerprint: Fingerprint(row.big()?), outcomes: row.decoded()? })
         }
         Key::Layout(_) => layout_of(row)?.1,
         Key::Members(_) | Key::OnSe { .. } | Key::BookingDue { .. } | Key::Due { .. } => Row::There,

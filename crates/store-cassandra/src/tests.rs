@@ -3,15 +3,15 @@
 
 use exacat_model::{
     At, Body, BookedReplica, Booking, Checksum, Checksums, Deletion, DeletionId, DirId, Entry, EntryId, File,
-    GroupId, Guid, Lfn, Location, Mode, Name, Pfn, Replica, ReplicaState, Revision, SeNumber, Tag, TagKey,
-    TagValue, TimeMs, TrashId, Usage, UserId,
+    Fingerprint, GroupId, Guid, Lfn, Location, Mode, Name, Pfn, Replica, ReplicaState, Revision, SeNumber,
+    Tag, TagKey, TagValue, TimeMs, TrashId, Usage, UserId,
 };
 use exacat_store::UsageOf;
 use exacat_store::rules::{Trashed, View, new_records, new_root};
 use scylla::value::Row as CqlRow;
 
 use crate::cluster::moment;
-use crate::known::{Bounds, Group, Known};
+use crate::known::{Bounds, Group, Installed, Known};
 use crate::rows::{Counted, Image, Key, Remembered, Row, Totals, Where};
 use crate::tables::{self, Columns};
 use crate::working::{Look, Need, counted};
@@ -121,7 +121,10 @@ fn rows() -> Vec<(Key, Row)> {
         (Key::Layout(DirId(7)), Row::Layout(2)),
         (
             Key::Operation(exacat_model::OperationId([3; 16])),
-            Row::Operation(Remembered { ordinal: 4, outcomes: vec![(0, (Revision(1), None))] }),
+            Row::Operation(Remembered {
+                fingerprint: Fingerprint(4),
+                outcomes: vec![(0, (Revision(1), None))],
+            }),
         ),
     ]);
     rows
@@ -146,7 +149,7 @@ fn rows_become_columns_and_rows_again() {
         let write = &written.last().unwrap().bound;
         let names = columns(write.text.as_str());
         assert_eq!(names.len(), write.values.len(), "{:?}", write.text);
-        let select = &tables::select(&key, 0, 4).unwrap()[0];
+        let select = &tables::select(&key, 0).unwrap()[0];
         let value = |name: &String| {
             let place = names.iter().position(|other| other == name).unwrap();
             Some(write.values[place].clone())
@@ -178,7 +181,55 @@ fn account(files: u64) -> Row {
 
 fn group(first: u64, last: u64, images: Vec<(Key, Option<Row>)>) -> Group {
     let images = images.into_iter().map(|(key, row)| Image { key, row }).collect();
-    Group { first: Revision(first), last: Revision(last), by: 0, images, bytes: 10 }
+    Group { first: Revision(first), last: Revision(last), images, bytes: 10, ..Group::default() }
+}
+
+fn installs(known: &mut Known, group: &Group) -> bool {
+    known.install(group) == Installed::Yes
+}
+
+/// Goal: a server takes a group only if it follows the one that it has. Method: two branches that
+/// part after change 2, in the places where one replaces the other.
+#[test]
+fn group_of_another_branch_is_never_installed() {
+    let linked = |number: u64, id: u8, before: u8| Group {
+        id: [id; 16],
+        before: Some([before; 16]),
+        ..group(number, number, vec![])
+    };
+    let mut known = known_of(100);
+    for (number, id, before) in [(1, 1, 0), (2, 2, 1), (3, 3, 2)] {
+        assert_eq!(known.install(&linked(number, id, before)), Installed::Yes);
+    }
+    assert_eq!(known.end(), (Revision(3), Some(Some([3; 16]))));
+    // The other branch has a change 3 of its own, group 13, and a change 4 after that.
+    assert_eq!(known.install(&linked(4, 14, 13)), Installed::OtherBranch);
+    assert_eq!(known.head(), Revision(3));
+    let longer = Group { last: Revision(5), ..linked(3, 15, 2) };
+    assert_eq!(known.install(&longer), Installed::OtherBranch, "it begins within what is known");
+    assert_eq!(known.install(&linked(5, 5, 4)), Installed::Gap);
+    assert_eq!(known.install(&linked(4, 4, 3)), Installed::Yes);
+}
+
+/// Goal: groups that were appended before schema version 4 are taken as they are, and the first
+/// that names its predecessor goes on from them.
+#[test]
+fn groups_without_predecessor_are_installed_until_one_has_it() {
+    let mut known = known_of(100);
+    assert!(installs(&mut known, &group(1, 1, vec![])));
+    known.take_tail(Revision(1), None);
+    known.take_tail(Revision(1), Some([9; 16]));
+    assert_eq!(known.end(), (Revision(1), Some(None)), "what is known stays");
+    let first = Group { id: [2; 16], before: Some([0; 16]), ..group(2, 2, vec![]) };
+    assert!(installs(&mut known, &first));
+    assert_eq!(known.end().1, Some(Some([2; 16])));
+    // A server that was opened at the head learns the tail from the log.
+    let mut opened = Known::new(Revision(2), known.bounds());
+    assert_eq!(opened.end(), (Revision(2), None));
+    opened.take_tail(Revision(1), Some([7; 16]));
+    opened.take_tail(Revision(2), Some([2; 16]));
+    let other = Group { id: [4; 16], before: Some([3; 16]), ..group(3, 3, vec![]) };
+    assert_eq!(opened.install(&other), Installed::OtherBranch);
 }
 
 /// Goal: what is known is what the groups made of it, whatever is fetched meanwhile.
@@ -193,14 +244,14 @@ fn what_is_known_stays_exact() {
     let mut known = known_of(100);
     assert_eq!(files(&known), (0, vec![Need::Row(key.clone())]));
     let epoch = known.epoch();
-    assert!(known.install(&group(1, 3, vec![(key.clone(), Some(account(5)))])));
+    assert!(installs(&mut known, &group(1, 3, vec![(key.clone(), Some(account(5)))])));
     // What was fetched before the group was known is older.
     known.fetched(epoch, vec![(key.clone(), Some(account(4)))]);
     assert_eq!(files(&known), (5, vec![]));
-    assert!(known.install(&group(1, 3, vec![(key.clone(), None)])), "known already");
+    assert!(installs(&mut known, &group(1, 3, vec![(key.clone(), None)])), "known already");
     assert_eq!(files(&known), (5, vec![]));
-    assert!(!known.install(&group(5, 5, vec![])), "one is missing");
-    assert!(known.install(&group(4, 4, vec![(key.clone(), None)])));
+    assert!(!installs(&mut known, &group(5, 5, vec![])), "one is missing");
+    assert!(installs(&mut known, &group(4, 4, vec![(key.clone(), None)])));
     assert_eq!(files(&known), (0, vec![]));
     assert_eq!(known.head(), Revision(4));
 }
@@ -214,14 +265,14 @@ fn what_is_forgotten_is_fetched_again() {
     known.insert_always(Key::Record(user.key()), Row::Record { record: user.clone(), revision: Revision(0) });
     let epoch = known.epoch();
     known.fetched(epoch, (0..9).map(|number| (key(number), Some(account(number)))).collect());
-    assert!(known.install(&group(1, 1, vec![(key(100), Some(account(1)))])));
+    assert!(installs(&mut known, &group(1, 1, vec![(key(100), Some(account(1)))])));
     assert_eq!(
         (known.len(), known.epoch()),
         (11, epoch),
         "what is in the log alone is beside what is allowed"
     );
     known.settle(Revision(1));
-    assert!(known.install(&group(2, 2, vec![(key(101), Some(account(1)))])));
+    assert!(installs(&mut known, &group(2, 2, vec![(key(101), Some(account(1)))])));
     assert_ne!(known.epoch(), epoch);
     assert_eq!(known.len(), 2);
     assert!(known.get(&key(101)).is_some() && known.get(&key(100)).is_none() && known.get(&key(1)).is_none());
@@ -238,13 +289,16 @@ fn what_is_frozen_is_of_one_moment() {
     let member = |number| Key::Member { collection: guid(1), guid: guid(number) };
     let mut known = known_of(1000);
     assert!(known.freeze().is_none());
-    assert!(known.install(&group(1, 2, vec![(key(1), Some(account(1))), (member(1), Some(Row::There))])));
-    assert!(known.install(&group(3, 3, vec![(key(1), Some(account(2))), (key(2), Some(account(1)))])));
+    assert!(installs(
+        &mut known,
+        &group(1, 2, vec![(key(1), Some(account(1))), (member(1), Some(Row::There))])
+    ));
+    assert!(installs(&mut known, &group(3, 3, vec![(key(1), Some(account(2))), (key(2), Some(account(1)))])));
     let first = known.freeze().unwrap();
     assert_eq!((first.up_to, first.rows.len()), (Revision(3), 3));
     assert!(first.rows.iter().any(|(of, row, _)| *of == key(1) && row.as_deref() == Some(&account(2))));
     // It comes while that is written, and that fails.
-    assert!(known.install(&group(4, 4, vec![(key(2), None), (Key::Members(guid(1)), None)])));
+    assert!(installs(&mut known, &group(4, 4, vec![(key(2), None), (Key::Members(guid(1)), None)])));
     let again = known.freeze().unwrap();
     let keys: Vec<Key> = again.rows.iter().map(|(key, ..)| key.clone()).collect();
     assert_eq!(again.up_to, Revision(4));
@@ -273,7 +327,7 @@ fn what_is_not_there_is_known() {
     assert!(known.get(&place(1)).is_none(), "it may be there");
     assert!(matches!(known.get(&place(2)), Some(None)));
     let where_it_is = Row::Place(Where::At(at(1, "x")));
-    assert!(known.install(&group(1, 1, vec![(place(2), Some(where_it_is)), (place(3), None)])));
+    assert!(installs(&mut known, &group(1, 1, vec![(place(2), Some(where_it_is)), (place(3), None)])));
     assert!(matches!(known.get(&place(2)), Some(Some(_))));
     known.settle(Revision(1));
     // It is forgotten with much else, and the filter still has it.
@@ -302,7 +356,7 @@ fn a_name_is_in_one_partition_of_each_level() {
     let key = Key::Entry(at(7, "f"));
     let row = Row::Entry(entry("f", file(None, None, Vec::new())));
     for level in 0..=crate::layout::LEVEL_MAX {
-        let reads = tables::select(&key, level, 0).unwrap();
+        let reads = tables::select(&key, level).unwrap();
         let writes = tables::write(&key, Some(&row), level).unwrap();
         assert_eq!((reads.len(), writes.len()), (usize::from(level) + 1, usize::from(level) + 1));
         for (place, (read, write)) in reads.iter().zip(&writes).enumerate() {
@@ -321,7 +375,7 @@ fn members_go_together() {
     let mut known = known_of(100);
     known.fetched(known.epoch(), vec![(member(2), Some(Row::There))]);
     let images = vec![(Key::Members(guid(1)), None), (member(3), Some(Row::There))];
-    assert!(known.install(&group(1, 2, images)));
+    assert!(installs(&mut known, &group(1, 2, images)));
     let look = Look::new(&known, None);
     let is = |number| look.is_member(guid(1), guid(number));
     assert_eq!((is(2), is(3), is(4)), (false, true, false));
@@ -351,7 +405,7 @@ fn a_path_that_was_known_is_asked_for_at_once() {
     assert_eq!(needs(&known, "/a/b/c/d"), [need(4, "d")]);
     // Too many: all is forgotten.
     let account = |number| (Key::Account(UsageOf::Directory(DirId(number))), Some(account(1)));
-    assert!(known.install(&group(1, 1, (100..120).map(account).collect())));
+    assert!(installs(&mut known, &group(1, 1, (100..120).map(account).collect())));
     known.settle(Revision(1));
     known.fetched(known.epoch(), Vec::new());
     let all = [Need::Row(Key::root()), need(1, "a"), need(2, "b"), need(3, "c"), need(4, "d")];
@@ -359,6 +413,6 @@ fn a_path_that_was_known_is_asked_for_at_once() {
     wanted.sort();
     assert_eq!(needs(&known, "/a/b/c/d"), wanted);
     // It is another directory by now: what was asked for below is not looked at.
-    assert!(known.install(&group(2, 2, vec![root, directory(1, "a", 9)])));
+    assert!(installs(&mut known, &group(2, 2, vec![root, directory(1, "a", 9)])));
     assert_eq!(needs(&known, "/a/b/c/d"), [need(9, "b")]);
 }

@@ -3,8 +3,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use parking_lot::Mutex;
@@ -49,6 +48,13 @@ pub trait Disk: Send + Sync + 'static {
     /// Takes the directory for this process alone until the guard is dropped;
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) if another has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
+
+    /// Takes all rights of group and others from a file or directory, and from everything in it if
+    /// wanted. Returns how many had any. What is not there has none.
+    fn make_private(&self, path: &Path, everything_in_it: bool) -> io::Result<u64> {
+        let _nothing_to_do = (path, everything_in_it);
+        Ok(0)
+    }
 
     /// Bytes that can still be written.
     fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
@@ -154,7 +160,7 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(path)
+        std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
@@ -176,8 +182,9 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-        Ok(Box::new(RealFile(file)))
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(PRIVATE_FILE);
+        Ok(Box::new(RealFile(options.open(path)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -205,7 +212,9 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut options = OpenOptions::new();
+        let file =
+            options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE).open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(file)),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
@@ -213,11 +222,41 @@ impl Disk for RealDisk {
         }
     }
 
+    fn make_private(&self, path: &Path, everything_in_it: bool) -> io::Result<u64> {
+        let found = match std::fs::symlink_metadata(path) {
+            // Another thread may be removing it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            other => other?,
+        };
+        let mode = found.permissions().mode();
+        // A symbolic link has no rights of its own.
+        if found.is_symlink() {
+            return Ok(0);
+        }
+        let mut changed = 0;
+        if mode & OTHERS != 0 {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode & 0o7700))?;
+            changed += 1;
+        }
+        if everything_in_it && found.is_dir() {
+            for item in std::fs::read_dir(path)? {
+                changed += self.make_private(&item?.path(), true)?;
+            }
+        }
+        Ok(changed)
+    }
+
     fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
         let figures = rustix::fs::statvfs(directory)?;
         Ok(figures.f_bavail.saturating_mul(figures.f_frsize))
     }
 }
+
+/// Modes of what the engine makes: nobody but the owner reads names, modes and token hashes.
+const PRIVATE_DIRECTORY: u32 = 0o700;
+const PRIVATE_FILE: u32 = 0o600;
+/// Rights of group and others.
+const OTHERS: u32 = 0o077;
 
 /// A file of the machine's disk.
 struct RealFile(File);

@@ -51,6 +51,15 @@ impl Durability {
         self.sender.borrow().ended.clone()
     }
 
+    /// Returns once it will not go further, with the reason.
+    pub async fn end_reached(&self) -> String {
+        let mut receiver = self.sender.subscribe();
+        match receiver.wait_for(|durable| durable.ended.is_some()).await {
+            Ok(durable) => durable.ended.as_deref().unwrap_or_default().to_owned(),
+            Err(_) => "the store is gone".to_owned(),
+        }
+    }
+
     /// Returns once this revision is durable; an error if it never will be.
     pub async fn reached(&self, revision: Revision) -> Result<()> {
         if self.revision() >= revision {

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exacat_model::{Change, Error, ErrorKind, Revision};
+use exacat_model::{Change, EntryId, Error, ErrorKind, Revision};
+use exacat_store::{Trail, TrailEnd};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::archive::{self, Archive, Bell};
 use crate::disk::Disk;
-use crate::record;
+use crate::record::{self, Head};
 use crate::segment::{self, CatalogueId, HEADER_BYTES, corrupt};
 use crate::segment_reader::SegmentReader;
 use crate::settings::{CHANGES_PAGE_BYTES_MAX, INDEX_EVERY_BYTES};
@@ -177,6 +178,7 @@ impl History {
         self.bell.ring();
     }
 
+    #[cfg(test)]
     pub fn segments(&self) -> usize {
         self.segments.read().len()
     }
@@ -286,6 +288,67 @@ impl History {
         }
     }
 
+    /// The changes of an entry, the newest first, from its change `from` on, each found by the one
+    /// after it: at most `limit` and a bounded number of bytes, but one at least if there is one.
+    pub fn trail(&self, id: EntryId, from: Revision, limit: usize) -> Result<Trail, Error> {
+        let mut trail = Trail { changes: Vec::new(), end: TrailEnd::More(from) };
+        let (mut bytes, mut open) = (0, None);
+        while let TrailEnd::More(revision) = trail.end
+            && trail.changes.len() < limit
+            && bytes < CHANGES_PAGE_BYTES_MAX
+        {
+            match self.change(revision, &mut open)? {
+                Some((change, effect_bytes)) if change.effect.changed_entry() == Some(id) => {
+                    bytes += effect_bytes;
+                    trail.end = TrailEnd::before(&change, self.oldest());
+                    trail.changes.push(change);
+                }
+                _ => trail.end = TrailEnd::NotKept,
+            }
+        }
+        Ok(trail)
+    }
+
+    /// One change, and bytes of the record it is in; none if it is not kept. The segment that is `open`
+    /// is read on if it has the change: the next one asked for is often near.
+    fn change(
+        &self,
+        revision: Revision,
+        open: &mut Option<(Arc<Segment>, SegmentReader)>,
+    ) -> Result<Option<(Change, usize)>, Error> {
+        let Some(segment) = self.segment_of(revision) else { return Ok(None) };
+        if open.as_ref().is_none_or(|(before, _)| before.first_revision != segment.first_revision) {
+            let reader = SegmentReader::open(&*self.disk, &segment, self.catalogue)?;
+            *open = reader.map(|reader| (segment, reader));
+        }
+        let Some((segment, reader)) = open else { return Ok(None) };
+        let mut offset = reader.start_for(segment, revision);
+        while let Some((at, head)) = reader.next_head(offset)? {
+            offset = at;
+            if head.first_revision > revision {
+                break;
+            }
+            if reader.archive().is_none() {
+                segment.note(head.first_revision, offset);
+            }
+            if head.last_revision() >= revision {
+                let name = reader.name().to_owned();
+                let body = reader.body(offset)?;
+                let (mut found, bytes) = (None, body.len());
+                record::read_changes(body, revision, |change| {
+                    found = Some((change, bytes));
+                    Ok(false)
+                })
+                .map_err(|Undecodable(what)| corrupt(&name, offset, what))?;
+                return Ok(found);
+            }
+            offset += reader.stride(offset)?;
+        }
+        let damage = reader.archive().and_then(Archive::index_damage).cloned();
+        let what = || format!("the log has no change {}, but a later one", revision.0);
+        Err(damage.unwrap_or_else(|| Error::new(ErrorKind::Corrupt, what())))
+    }
+
     /// The changes of the record that begins with this revision; none if they are not kept any more.
     pub fn record(&self, first_revision: Revision) -> Result<Option<Vec<Change>>, Error> {
         let mut changes = Vec::new();
@@ -298,6 +361,21 @@ impl History {
             Ok(false)
         })?;
         Ok(is_kept.then_some(changes))
+    }
+
+    /// Gives the heads of the records from the one that begins with revision `from` to the one with
+    /// `up_to`, until `give` says no; each record is checked. False if it comes to one that is not kept
+    /// any more.
+    pub fn heads(
+        &self,
+        from: Revision,
+        up_to: Revision,
+        mut give: impl FnMut(Head) -> bool,
+    ) -> Result<bool, Error> {
+        self.read_records(from, up_to, |name, offset, body| {
+            let head = record::read_head(body);
+            Ok(give(head.map_err(|error| corrupt(name, offset, Undecodable::from(error).0))?))
+        })
     }
 
     /// Gives the bodies of the records from the one with revision `from` to the one with `up_to`, which must be
@@ -323,7 +401,8 @@ impl History {
                 return Ok(false);
             };
             let mut offset = reader.start_for(&segment, wanted);
-            while let Some(head) = reader.head(offset)? {
+            while let Some((at, head)) = reader.next_head(offset)? {
+                offset = at;
                 let last = head.last_revision();
                 if head.first_revision > wanted || last < head.first_revision {
                     return Err(corrupt(reader.name(), offset, format!("change {} is missing", wanted.0)));

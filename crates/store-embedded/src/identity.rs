@@ -3,28 +3,34 @@
 //! The file is text, for a person who wonders what is in the directory:
 //! ```text
 //! exacat catalogue
-//! version 1
+//! version 2
 //! id 0123456789abcdef0123456789abcdef
 //! origin fedcba9876543210fedcba9876543210
+//! timeline 3f9a1c00112233445566778899aabbcc
+//! timeline d07be200112233445566778899aabbcc of 3f9a1c00112233445566778899aabbcc after 2265
 //! checksum 01234567
 //! ```
-//! A clone has an `origin` line for the catalogue it was made of, and for each that one was made of: it has runs of theirs.
-//! The first stage wrote it without a checksum.
+//! A clone has an `origin` line for the catalogue it was made of, and for each that one was made
+//! of: it has runs of theirs. The `timeline` lines are all timelines that are remembered, the
+//! current one last. Version 1 has none: its timeline follows from the id. The first stage wrote
+//! version 1 without a checksum.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use exacat_model::{Error, ErrorKind};
+use exacat_model::{Error, ErrorKind, Revision, Timeline, TimelineId, Timelines};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, read_text, replace_small};
 use crate::history::cannot_read;
 use crate::log::{cannot_write, random_u64};
-use crate::segment::CatalogueId;
+use crate::segment::{BegunFor, CatalogueId};
 use crate::settings::ORIGINS_MAX;
 
 /// The version of the directory's layout this release makes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The last version without timelines.
+const VERSION_WITHOUT_TIMELINES: u32 = 1;
 pub(crate) const FILE: &str = "CATALOGUE";
 const LOCK: &str = "LOCK";
 
@@ -35,6 +41,16 @@ pub(crate) struct Identity {
     pub id: CatalogueId,
     /// What it is a clone of, the nearest first.
     pub origins: Vec<CatalogueId>,
+    /// Its timelines.
+    pub timelines: Timelines,
+}
+
+/// Sixteen random bytes.
+fn random_id() -> Result<[u8; 16], Error> {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&random_u64()?.to_le_bytes());
+    id[8..].copy_from_slice(&random_u64()?.to_le_bytes());
+    Ok(id)
 }
 
 impl Identity {
@@ -47,10 +63,19 @@ impl Identity {
                 ORIGINS_MAX,
             ));
         }
-        let mut id = [0; 16];
-        id[..8].copy_from_slice(&random_u64()?.to_le_bytes());
-        id[8..].copy_from_slice(&random_u64()?.to_le_bytes());
-        Ok(Identity { id, origins })
+        let timelines = Timelines::new(TimelineId(random_id()?));
+        Ok(Identity { id: random_id()?, origins, timelines })
+    }
+
+    /// The catalogue and timeline of new segments.
+    pub fn begun_for(&self) -> BegunFor {
+        BegunFor { catalogue: self.id, timeline: self.timelines.current() }
+    }
+
+    /// Begins a timeline after a revision of `before`: what `before` has after that is replaced.
+    pub fn begin_timeline(&mut self, before: TimelineId, after: Revision) -> Result<(), Error> {
+        self.timelines.begin(TimelineId(random_id()?), before, after);
+        Ok(())
     }
 
     /// Whose runs its runs are written as: those of the first catalogue it goes back to. All runs that are read together hash
@@ -65,9 +90,23 @@ impl Identity {
     }
 
     fn encode(&self) -> String {
-        let mut text = format!("exacat catalogue\nversion {VERSION}\nid {}\n", hex(self.id));
+        self.encode_as(VERSION)
+    }
+
+    fn encode_as(&self, version: u32) -> String {
+        let mut text = format!("exacat catalogue\nversion {version}\nid {}\n", hex(self.id));
         for origin in &self.origins {
             text.push_str(&format!("origin {}\n", hex(*origin)));
+        }
+        if version > VERSION_WITHOUT_TIMELINES {
+            for Timeline { id, parted } in self.timelines.all() {
+                match parted {
+                    None => text.push_str(&format!("timeline {id}\n")),
+                    Some((before, after)) => {
+                        text.push_str(&format!("timeline {id} of {before} after {}\n", after.0));
+                    }
+                }
+            }
         }
         with_checksum(text)
     }
@@ -76,7 +115,7 @@ impl Identity {
 impl From<CatalogueId> for Identity {
     /// Of a catalogue that is no clone.
     fn from(id: CatalogueId) -> Self {
-        Identity { id, origins: Vec::new() }
+        Identity { id, origins: Vec::new(), timelines: Timelines::new(TimelineId::of_catalogue(id)) }
     }
 }
 
@@ -136,6 +175,11 @@ impl Layout {
         self.root.join("load")
     }
 
+    /// Directory of sorted operation ids of the log. Each process that needs it makes it anew.
+    pub fn operations(&self) -> PathBuf {
+        self.root.join("operations")
+    }
+
     /// Where the engine's first stage kept checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")
@@ -152,6 +196,51 @@ impl Layout {
             disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         }
         disk.sync_directory(&self.root).map_err(|error| cannot_write(&self.root, &error))
+    }
+
+    /// Takes all rights of group and others from what the engine keeps, and warns if there were
+    /// any. The directory itself is left as it is if it has other things in it and no catalogue.
+    pub fn make_private(&self, disk: &dyn Disk) -> Result<(), Error> {
+        let make = || -> io::Result<u64> {
+            let names = disk.list(&self.root)?;
+            let own = [
+                "log",
+                "runs",
+                "snapshots",
+                "set-aside",
+                "load",
+                "operations",
+                "checkpoints",
+                "restore.prepared",
+                FILE,
+                LOCK,
+            ];
+            let mut changed = 0;
+            if names.iter().all(|name| own.contains(&name.as_str())) || names.iter().any(|name| name == FILE)
+            {
+                changed += disk.make_private(&self.root, false)?;
+            }
+            for name in own {
+                changed += disk.make_private(&self.root.join(name), true)?;
+            }
+            Ok(changed)
+        };
+        let shown = self.root.display();
+        let count = make().map_err(|error| {
+            let what = format!(
+                "others may read the catalogue in {shown}, and it cannot be made private: {error}; as its owner, run: \
+                 chmod -R go= {shown}"
+            );
+            Error::new(ErrorKind::Unavailable, what)
+        })?;
+        if count > 0 {
+            tracing::warn!(
+                directory = %shown,
+                count,
+                "others could read the catalogue, its private names and the hashes of its tokens; now only the owner can"
+            );
+        }
+        Ok(())
     }
 
     /// Takes the directory for this process.
@@ -185,15 +274,19 @@ impl Layout {
     }
 }
 
-/// Would all be well if its version were this release's? Then nothing but the version is damaged.
-pub(crate) fn is_of_this_version_but_for_its_number(text: &str) -> bool {
+/// Would all be well if its version were one that this release reads? Then nothing but the version
+/// is damaged.
+pub(crate) fn is_of_a_known_version_but_for_its_number(text: &str) -> bool {
     let Some(second) = text.lines().nth(1).filter(|_| text.contains("\nchecksum ")) else { return false };
-    parse(&text.replacen(second, &format!("version {VERSION}"), 1)).is_ok()
+    let mut known = VERSION_WITHOUT_TIMELINES..=VERSION;
+    known.any(|version| parse(&text.replacen(second, &format!("version {version}"), 1)).is_ok())
 }
 
-/// What a text says, written again.
+/// Text that a parsed text prints as.
 pub(crate) fn read_again(text: &str) -> Result<String, Error> {
-    parse(text).map(|identity| identity.encode()).map_err(|(kind, what)| Error::new(kind, what))
+    let is_old = text.lines().nth(1) == Some("version 1");
+    let version = if is_old { VERSION_WITHOUT_TIMELINES } else { VERSION };
+    parse(text).map(|identity| identity.encode_as(version)).map_err(|(kind, what)| Error::new(kind, what))
 }
 
 fn parse(text: &str) -> Result<Identity, (ErrorKind, String)> {
@@ -209,11 +302,37 @@ fn parse(text: &str) -> Result<Identity, (ErrorKind, String)> {
     }
     let id = lines.next().and_then(|line| parse_hex(line.strip_prefix("id ")?));
     let id = id.ok_or_else(|| damaged("the id"))?;
-    let lines = lines.take_while(|line| !(is_checked && line.starts_with("checksum ")));
-    let origins = lines.map(|line| parse_hex(line.strip_prefix("origin ")?)).collect::<Option<Vec<_>>>();
+    let lines: Vec<&str> = lines.take_while(|line| !(is_checked && line.starts_with("checksum "))).collect();
+    let origins_end = lines.iter().take_while(|line| !line.starts_with("timeline ")).count();
+    let (origins, timelines) = lines.split_at(origins_end);
+    let origins =
+        origins.iter().map(|line| parse_hex(line.strip_prefix("origin ")?)).collect::<Option<Vec<_>>>();
     let origins =
         origins.filter(|origins| origins.len() <= ORIGINS_MAX).ok_or_else(|| damaged("an origin"))?;
-    Ok(Identity { id, origins })
+    let timelines = match text.lines().nth(1) {
+        Some("version 1") if timelines.is_empty() => Timelines::new(TimelineId::of_catalogue(id)),
+        // A version with timelines has a checksum.
+        Some("version 1") => return Err(damaged("the version")),
+        _ if !is_checked => return Err(damaged("the checksum")),
+        _ => {
+            let timelines = timelines.iter().map(|line| timeline(line)).collect::<Option<Vec<_>>>();
+            timelines.and_then(Timelines::from_parts).ok_or_else(|| damaged("a timeline"))?
+        }
+    };
+    Ok(Identity { id, origins, timelines })
+}
+
+/// A `timeline` line.
+fn timeline(line: &str) -> Option<Timeline> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let id = |text: &str| parse_hex(text).map(TimelineId);
+    match words[..] {
+        ["timeline", own] => Some(Timeline { id: id(own)?, parted: None }),
+        ["timeline", own, "of", before, "after", after] => {
+            Some(Timeline { id: id(own)?, parted: Some((id(before)?, Revision(after.parse().ok()?))) })
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -224,13 +343,15 @@ mod tests {
     fn a_newer_version_is_refused_and_damage_is_seen() {
         let good = "exacat catalogue\nversion 1\nid 00112233445566778899aabbccddeeff\n";
         assert_eq!(parse(good).unwrap().id[1], 0x11);
-        assert_eq!(parse(&good.replace("version 1", "version 2")).unwrap_err().0, ErrorKind::Invalid);
+        assert_eq!(parse(&good.replace("version 1", "version 3")).unwrap_err().0, ErrorKind::Invalid);
+        assert_eq!(parse(&good.replace("version 1", "version 2")).unwrap_err().0, ErrorKind::Corrupt);
         for bad in ["", "exacat", &good[..40], &good.replace("00", "zz"), &good.replace("ff\n", "\n")] {
             assert_eq!(parse(bad).unwrap_err().0, ErrorKind::Corrupt, "{bad:?}");
         }
         let clone = with_checksum(format!("{good}origin {0}\norigin {0}\n", "ab".repeat(16)));
         assert!(parse(&clone).unwrap().has_runs_of([0xab; 16]));
-        assert_eq!(parse(&clone).unwrap().encode(), clone);
+        assert_eq!(parse(&clone).unwrap().encode_as(1), clone);
+        assert_eq!(read_again(&clone).unwrap(), clone);
         assert!(!parse(good).unwrap().has_runs_of([0xab; 16]));
         assert_eq!(parse(&format!("{good}origin ab\n")).unwrap_err().0, ErrorKind::Corrupt);
         for at in 0..clone.len() {
@@ -240,9 +361,28 @@ mod tests {
             assert!(parse(&flipped).is_err(), "byte {at}");
             // Its line is that from byte 17 on.
             let is_version = (17..26).contains(&at);
-            assert_eq!(is_of_this_version_but_for_its_number(&flipped), is_version, "byte {at}");
+            assert_eq!(is_of_a_known_version_but_for_its_number(&flipped), is_version, "byte {at}");
         }
-        assert!(!is_of_this_version_but_for_its_number(&good.replace("version 1", "version 2")));
+        assert!(!is_of_a_known_version_but_for_its_number(&good.replace("version 1", "version 3")));
+    }
+
+    /// Goal: timelines are read as written or not at all, and version 1 has one that follows from its id.
+    #[test]
+    fn timelines_are_read_as_written() {
+        let mut identity = Identity::from([7; 16]);
+        identity.timelines.begin(TimelineId([3; 16]), identity.timelines.current(), Revision(2265));
+        let text = identity.encode();
+        assert_eq!(parse(&text).unwrap(), identity);
+        assert_eq!(read_again(&text).unwrap(), text);
+        assert_eq!(text, include_str!("tests/golden/catalogue-v2.txt"));
+        for at in 0..text.len() {
+            let mut flipped = text.clone().into_bytes();
+            flipped[at] ^= 1;
+            assert!(parse(&String::from_utf8_lossy(&flipped)).is_err(), "byte {at}");
+        }
+        let first = parse(&identity.encode_as(1)).unwrap();
+        assert_eq!(first.timelines.current(), TimelineId::of_catalogue([7; 16]));
+        assert_eq!(Identity::from([7; 16]), first);
     }
 
     /// Goal: the limit on clones of clones of clones, at its edge.

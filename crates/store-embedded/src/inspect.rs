@@ -41,8 +41,8 @@ pub struct Inspection {
     pub record_bytes: u64,
     /// The last change that could be replayed.
     pub revision: Revision,
-    /// The end of the log is torn: what was being written when the machine stopped, and was not answered. Opening
-    /// cuts it off. Not a problem.
+    /// The end of the log forms no whole commit group, and no mark follows it: a write that a power
+    /// cut tore, as far as anybody can say. Opening cuts it off. Not a problem.
     pub torn: bool,
     /// Runs, and rows in them.
     pub runs: u64,
@@ -343,7 +343,7 @@ impl Scan {
             self.record_bytes += body.len() as u64;
         }
         let ending = records.ending(&name, is_last)?;
-        self.torn |= ending == Ending::Torn;
+        self.torn |= matches!(ending, Ending::Torn(_));
         Ok(())
     }
 

@@ -6,7 +6,9 @@
 //! ```text
 //! directory            name                                  row
 //! 0                    "/"                                   the root's entry
-//! 1 … 2^63             name                                  an entry: file, directory, collection, link
+//! 1 … 2^63 - 2         name                                  an entry: file, directory, collection, link
+//! TRACES               directory u64 · name                  - (the row's revision: the change that took what stood there)
+//! TRACES               0 u64 · entry                         - (the row's revision: the change that purged it)
 //! TRASH                item u64                              the entry, with where it stood, who removed it, and when
 //! EXPIRY               time u64 · entry                      -
 //! MEMBERS              collection 16 · member 16             -
@@ -25,10 +27,14 @@
 
 use exacat_model::codec::Encode;
 use exacat_model::{At, DeletionId, DirId, EntryId, Guid, Name, Revision, SeNumber, TimeMs, TrashId};
+use exacat_store::Trace;
 
 /// Directories have numbers below this.
 const TABLES: u64 = 1 << 63;
 
+/// Before all others: what stands behind `DELETION_PLACES` is written with a memtable or read at
+/// opening.
+pub(crate) const TRACES: DirId = DirId(TABLES - 1);
 pub(crate) const TRASH: DirId = DirId(TABLES);
 pub(crate) const EXPIRY: DirId = DirId(TABLES + 1);
 pub(crate) const MEMBERS: DirId = DirId(TABLES + 2);
@@ -47,7 +53,7 @@ pub(crate) const ROOT_IN: DirId = DirId(0);
 
 /// Can a directory have this number?
 pub(crate) fn is_directory(number: DirId) -> bool {
-    number.0 != 0 && number.0 < TABLES
+    number.0 != 0 && number.0 < TRACES.0
 }
 
 /// The directory part of the key of what stands there. (Its name part is the name.)
@@ -95,6 +101,32 @@ pub(crate) fn expiring(key: &[u8]) -> Option<(TimeMs, EntryId)> {
         _ => EntryId::Object(Guid(*id.first_chunk()?)),
     };
     Some((expires, id))
+}
+
+/// Bytes of a key that a row can have.
+const KEY_BYTES_MAX: usize = 255;
+
+/// Key of a trace. A digest replaces the end of a name that is too long for a key.
+pub(crate) fn trace_key(trace: &Trace) -> Vec<u8> {
+    match trace {
+        Trace::Left(at) => {
+            let mut key = at.parent.0.to_be_bytes().to_vec();
+            let name = at.name.as_str().as_bytes();
+            // Shorter than the longest key, which is always one with a digest.
+            if key.len() + name.len() < KEY_BYTES_MAX {
+                key.extend_from_slice(name);
+            } else {
+                let digest = xxhash_rust::xxh3::xxh3_128(name).to_be_bytes();
+                let kept = KEY_BYTES_MAX - key.len() - digest.len();
+                key.extend_from_slice(name.get(..kept).unwrap_or(name));
+                key.extend_from_slice(&digest);
+            }
+            key
+        }
+        // No directory has the number 0.
+        Trace::Ended(EntryId::Directory(directory)) => [0u64, directory.0].map(u64::to_be_bytes).concat(),
+        Trace::Ended(EntryId::Object(guid)) => [&0u64.to_be_bytes()[..], &guid.0].concat(),
+    }
 }
 
 /// Of a member of a collection.
@@ -200,5 +232,25 @@ mod tests {
         assert_eq!(member(&member_key(one, two)), Some((one, two)));
         assert!(expiring(&[0; 8]).is_none() && placed(&[0; 21]).is_none() && number(&[1]).is_none());
         assert!(!is_directory(ROOT_IN) && is_directory(DirId::ROOT) && !is_directory(TRASH));
+        assert!(!is_directory(TRACES) && TRACES < TRASH);
+    }
+
+    /// Goal: every name has a trace of its own, and every key fits into a row.
+    #[test]
+    fn traces_of_names_of_any_length_have_keys_of_their_own() {
+        let mut keys = std::collections::BTreeSet::new();
+        for length in [1, 2, 245, 246, 247, 248, 254, 255] {
+            for end in ["a", "b"] {
+                let name = Name::parse(&format!("{}{end}", "n".repeat(length - 1))).unwrap();
+                for parent in [DirId(1), DirId(2)] {
+                    let key = trace_key(&Trace::Left(At { parent, name: name.clone() }));
+                    assert!(key.len() <= KEY_BYTES_MAX && key.starts_with(&parent.0.to_be_bytes()));
+                    assert!(keys.insert(key), "{length} {end}");
+                }
+            }
+        }
+        for id in [EntryId::Directory(DirId(7)), EntryId::Object(Guid([7; 16]))] {
+            assert!(keys.insert(trace_key(&Trace::Ended(id))));
+        }
     }
 }

@@ -25,10 +25,13 @@
 //! DIRECTORY/LOCK                      one process at a time
 //! DIRECTORY/log/REVISION.log          segments, named by their first revision
 //! DIRECTORY/log/REVISION.logz         segments that are sealed and compressed
+//! DIRECTORY/log/END                   how far the log was durable, a moment ago
+//! DIRECTORY/log/cut-…                 ends of the log that formed no whole commit group
 //! DIRECTORY/runs/NUMBER.run           runs
 //! DIRECTORY/runs/manifest             which of them count, and up to which revision they have everything
 //! DIRECTORY/snapshots/NAME/           hard links of both, as they were
 //! DIRECTORY/load/                     files that wait to be loaded, while they are being sorted
+//! DIRECTORY/operations/               sorted operation ids of the log, while the process that needed them lives
 //! DIRECTORY/set-aside/NUMBER/         what a restore took the place of
 //! ```
 #![forbid(unsafe_code)]
@@ -50,9 +53,11 @@ mod inspect;
 mod keyspace;
 mod load;
 mod log;
+mod log_end;
 mod manifest;
 mod memtable;
 mod merger;
+mod older;
 mod open;
 mod page;
 mod prepared;
@@ -63,6 +68,7 @@ mod segment;
 mod segment_reader;
 mod settings;
 mod snapshot;
+mod standby;
 mod state;
 mod store;
 mod table;

@@ -4,15 +4,19 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use exacat_model::{Change, Error, ErrorKind, Revision, TimeMs};
 
 use crate::archive::{self, Archive};
 use crate::disk::{Disk, DiskFile, read_whole};
 use crate::history::{Form, Segment, cannot_read};
+use crate::log_end::{self, EndFile, Witness};
 use crate::prepared::{Blank, Preparer};
-use crate::record::{self, Head, Salt};
-use crate::segment::{self, CatalogueId, Ending, HEADER_BYTES, Header, Records, SEAL_ROOM, corrupt, seal_at};
+use crate::record::{self, Head, MARK_BYTES, Salt};
+use crate::segment::{
+    self, BegunFor, CatalogueId, Ending, HEADER_BYTES, Header, Records, TAIL_ROOM, VERSION, corrupt, seal_at,
+};
 
 /// A place in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +71,12 @@ pub(crate) fn list_segments(
 pub(crate) struct End {
     pub position: Position,
     pub ending: Ending,
-    /// Of the last segment.
-    pub salt: Salt,
+    /// Header of the last segment.
+    pub header: Header,
+    /// A mark stands behind the last record, or there is no record.
+    pub is_marked: bool,
+    /// Bytes of the last segment's file.
+    pub bytes: u64,
 }
 
 /// What wants to know what a log holds.
@@ -109,7 +117,12 @@ pub(crate) fn replay(
         (Some(last), Some(end)) if last < after => Err(corrupt(
             &segment::file_name(end.position.segment),
             end.position.offset,
-            format!("the log ends with change {}, before change {} that the state has", last.0, after.0),
+            format!(
+                "the log ends with change {}, before change {} that the state has: its end is missing or damaged; {}",
+                last.0,
+                after.0,
+                log_end::HELP
+            ),
         )),
         _ => Ok(end),
     }
@@ -189,7 +202,8 @@ impl<R: Replay> Pass<'_, R> {
         }
         let ending = records.ending(&name, is_last)?;
         let position = Position { segment: segment.first_revision, offset: records.offset() as u64 };
-        Ok(End { position, ending, salt: header.salt })
+        let is_marked = records.is_marked() || position.offset == HEADER_BYTES as u64;
+        Ok(End { position, ending, header, is_marked, bytes: bytes.len() as u64 })
     }
 
     fn archived(
@@ -222,7 +236,7 @@ impl<R: Replay> Pass<'_, R> {
         }
         self.last = self.last.max(Some(Revision(next.0 - 1)));
         let position = Position { segment: segment.first_revision, offset: end };
-        Ok(End { position, ending: Ending::Clean, salt: header.salt })
+        Ok(End { position, ending: Ending::Clean, header, is_marked: true, bytes: 0 })
     }
 
     fn first_told(&self) -> Revision {
@@ -283,7 +297,7 @@ type Begun = (Arc<Segment>, Arc<dyn DiskFile>);
 
 /// Bytes of a segment: its own size, or room for `bytes` of records if that is more.
 fn length(segment_bytes: u64, bytes: usize) -> u64 {
-    segment_bytes.max((HEADER_BYTES + bytes + SEAL_ROOM) as u64)
+    segment_bytes.max((HEADER_BYTES + bytes + TAIL_ROOM) as u64)
 }
 
 /// A segment could not be begun.
@@ -297,7 +311,9 @@ struct BeginError {
 pub(crate) struct Place {
     file: Arc<dyn DiskFile>,
     segment: Arc<Segment>,
+    salt: Salt,
     offset: u64,
+    end: Arc<EndFile>,
 }
 
 impl Place {
@@ -308,13 +324,20 @@ impl Place {
         self.segment.note(first_revision, self.offset);
         Ok(())
     }
+
+    /// Notes outside of the log that a group of so many bytes, up to this change, is durable; not
+    /// more often than `every`.
+    pub fn note_durable(&self, bytes: usize, revision: Revision, every: Duration) {
+        let (segment, salt, offset) = (self.segment.first_revision, self.salt, self.offset + bytes as u64);
+        self.end.note(Witness { segment, salt, offset, revision }, every);
+    }
 }
 
 /// The end of the log, where one writer appends.
 pub(crate) struct Log {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
-    catalogue: CatalogueId,
+    begun_for: BegunFor,
     segment_bytes: u64,
     segment: Arc<Segment>,
     file: Arc<dyn DiskFile>,
@@ -323,46 +346,74 @@ pub(crate) struct Log {
     offset: u64,
     /// Up to where space is reserved.
     reserved: u64,
+    /// The segment is of an older format or timeline: nothing is appended to it, the next is begun instead.
+    is_old: bool,
+    /// A mark stands behind the last group, or the segment has no group.
+    is_marked: bool,
     /// Makes the next segment ready, once this one is half full.
     preparer: Preparer,
+    /// Evidence of how far the log goes.
+    end: Arc<EndFile>,
 }
 
 impl Log {
-    /// Opens the last segment to append to. A torn end is cut off and its bytes made zeros again: a record of
-    /// it, left lying behind new ones, would one day pass for one of theirs.
+    /// Opens the last segment, which ends with change `last`, to append to. An end that forms no
+    /// whole commit group is cut off; then this gives the name of the file that has it.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
-        catalogue: CatalogueId,
+        begun_for: BegunFor,
         segment_bytes: u64,
         segment: Arc<Segment>,
         end: End,
-    ) -> Result<Self, Error> {
+        last: Revision,
+    ) -> Result<(Self, Option<String>), Error> {
         let wrong = |error: &io::Error| cannot_write(&segment.path, error);
-        let file: Arc<dyn DiskFile> =
-            Arc::from(disk.open_to_write(&segment.path).map_err(|error| wrong(&error))?);
-        if end.ending == Ending::Torn {
-            file.set_length(end.position.offset).map_err(|error| wrong(&error))?;
-            file.sync().map_err(|error| wrong(&error))?;
-        }
+        let (file, kept_as) = match log_end::cut_off(&*disk, directory, &segment, &end)? {
+            Some(cut) => (cut.file, Some(cut.kept_as)),
+            None => (disk.open_to_write(&segment.path).map_err(|error| wrong(&error))?, None),
+        };
+        let file: Arc<dyn DiskFile> = Arc::from(file);
         // If the disk is full this fails, and the segment just ends here.
         if let Err(error) = file.preallocate(segment_bytes).and_then(|()| file.sync()) {
             tracing::warn!(file = segment.name(), %error, "cannot reserve space for the log");
         }
         let reserved = file.length().map_err(|error| wrong(&error))?;
         let preparer = Preparer::new(Arc::clone(&disk), directory, segment_bytes);
-        Ok(Log {
+        let witness = Arc::new(EndFile::open(&*disk, directory, begun_for.catalogue));
+        let log = Log {
             disk,
             preparer,
+            end: witness,
             directory: directory.to_owned(),
-            catalogue,
+            begun_for,
             segment_bytes,
-            salt: end.salt,
+            salt: end.header.salt,
             offset: end.position.offset,
             reserved,
+            is_old: end.header.version < VERSION,
+            is_marked: end.is_marked,
             segment,
             file,
-        })
+        };
+        log.write_end(last);
+        Ok((log, kept_as))
+    }
+
+    /// Writes outside of the log that all up to this change is durable.
+    fn write_end(&self, revision: Revision) {
+        let (segment, salt, offset) = (self.segment.first_revision, self.salt, self.offset);
+        self.end.write(Witness { segment, salt, offset, revision });
+    }
+
+    /// Has the segment no record?
+    pub fn is_empty(&self) -> bool {
+        self.offset == HEADER_BYTES as u64
+    }
+
+    /// End of the records.
+    pub fn position(&self) -> Position {
+        Position { segment: self.segment.first_revision, offset: self.offset }
     }
 
     /// Makes a segment of `length` durable, of a `blank` one if there is one.
@@ -410,21 +461,45 @@ impl Log {
     pub fn create(
         disk: Arc<dyn Disk>,
         directory: &Path,
-        catalogue: CatalogueId,
+        begun_for: BegunFor,
         segment_bytes: u64,
         first_revision: Revision,
         created: TimeMs,
         digest: u128,
     ) -> Result<Self, Error> {
         let salt = random_u64()?;
-        let header = Header { catalogue, first_revision, created, salt, digest };
+        let BegunFor { catalogue, timeline } = begun_for;
         let reserved = length(segment_bytes, 0);
+        let version = VERSION;
+        let header = Header { version, catalogue, timeline, first_revision, created, salt, digest, reserved };
         let begun = Self::begin_segment(&*disk, directory, header, reserved, None);
         let (segment, file) = begun.map_err(|begin| begin.error)?;
         let preparer = Preparer::new(Arc::clone(&disk), directory, segment_bytes);
+        let end = Arc::new(EndFile::open(&*disk, directory, begun_for.catalogue));
         let directory = directory.to_owned();
         let offset = HEADER_BYTES as u64;
-        Ok(Log { disk, directory, catalogue, segment_bytes, segment, file, salt, offset, reserved, preparer })
+        let log = Log {
+            disk,
+            end,
+            directory,
+            begun_for,
+            segment_bytes,
+            segment,
+            file,
+            salt,
+            offset,
+            reserved,
+            is_old: false,
+            is_marked: true,
+            preparer,
+        };
+        log.write_end(Revision(first_revision.0.saturating_sub(1)));
+        Ok(log)
+    }
+
+    /// Appends nothing to the last segment: the next begins on another timeline.
+    pub fn begin_anew(&mut self) {
+        self.is_old = true;
     }
 
     /// Seals the segment and begins the next, whose first record will have this revision, with space for `bytes`. If
@@ -436,7 +511,8 @@ impl Log {
         digest: u128,
         bytes: usize,
     ) -> Result<(), Error> {
-        if first_revision == self.segment.first_revision {
+        let is_empty = first_revision == self.segment.first_revision;
+        if is_empty && !self.is_old {
             // Nothing is in this segment: it has no room because it never got any. More may be had by now.
             let length = length(self.segment_bytes, bytes);
             let more = self.file.preallocate(length).and_then(|()| self.file.sync());
@@ -445,8 +521,10 @@ impl Log {
             return Ok(());
         }
         let salt = random_u64()?;
-        let header = Header { catalogue: self.catalogue, first_revision, created, salt, digest };
+        let BegunFor { catalogue, timeline } = self.begun_for;
         let reserved = length(self.segment_bytes, bytes);
+        let version = VERSION;
+        let header = Header { version, catalogue, timeline, first_revision, created, salt, digest, reserved };
         let blank = self.preparer.take(reserved);
         let begun = Self::begin_segment(&*self.disk, &self.directory, header, reserved, blank);
         let (segment, file) = begun.map_err(|begin| {
@@ -456,9 +534,22 @@ impl Log {
             }
             begin.error
         })?;
-        // From now on nothing may be written to the new one before this one says that there is another.
+        // An empty segment of an older format has no name any more: the new one took it.
+        if !is_empty {
+            self.seal(first_revision)?;
+            self.segment = segment;
+        }
+        (self.file, self.salt) = (file, salt);
+        (self.offset, self.reserved) = (HEADER_BYTES as u64, reserved);
+        (self.is_old, self.is_marked) = (false, true);
+        self.write_end(Revision(first_revision.0.saturating_sub(1)));
+        Ok(())
+    }
+
+    /// Says in the segment that there is another after it, before anything is written to that.
+    fn seal(&mut self, next: Revision) -> Result<(), Error> {
         let end = seal_at(self.offset as usize) as u64;
-        let seal = segment::seal(self.salt, first_revision);
+        let seal = segment::seal(self.salt, next);
         if let Err(error) = self.file.write_at(&seal, end).and_then(|()| self.file.sync()) {
             self.reserved = self.offset;
             return Err(cannot_write(&self.segment.path, &error));
@@ -467,14 +558,17 @@ impl Log {
         if let Err(error) = self.file.set_length(end + seal.len() as u64) {
             tracing::debug!(file = self.segment.name(), %error, "cannot trim a sealed segment");
         }
-        (self.segment, self.file, self.salt) = (segment, file, salt);
-        (self.offset, self.reserved) = (HEADER_BYTES as u64, reserved);
         Ok(())
     }
 
     /// Is space reserved for a group of so many bytes?
     pub fn fits(&self, bytes: usize) -> bool {
-        self.offset + (bytes + SEAL_ROOM) as u64 <= self.reserved
+        !self.is_old && self.offset + (bytes + TAIL_ROOM) as u64 <= self.reserved
+    }
+
+    /// Is the segment of an older format, so that the next is to be begun?
+    pub fn is_old(&self) -> bool {
+        self.is_old
     }
 
     /// What records written now are salted with.
@@ -484,13 +578,31 @@ impl Log {
 
     /// The place of the next group, of so many bytes. What was placed before must be durable before it is written.
     pub fn place(&mut self, bytes: usize) -> Place {
-        let place =
-            Place { file: Arc::clone(&self.file), segment: Arc::clone(&self.segment), offset: self.offset };
+        let (file, segment) = (Arc::clone(&self.file), Arc::clone(&self.segment));
+        let end = Arc::clone(&self.end);
+        let place = Place { file, segment, salt: self.salt, offset: self.offset, end };
         self.offset += bytes as u64;
+        self.is_marked &= bytes == 0;
         if self.offset > self.segment_bytes / 2 {
             self.preparer.begin();
         }
         place
+    }
+
+    /// Writes a mark behind the last group, whose last change has this revision, and makes it
+    /// durable; false if none is needed or there is no room. All groups must be durable. After an
+    /// error nothing is known of the end of the file.
+    pub fn mark(&mut self, last: Revision) -> io::Result<bool> {
+        // `fits` leaves room for it, except where the segment was given up.
+        if self.is_marked || self.is_old || self.offset + TAIL_ROOM as u64 > self.reserved {
+            return Ok(false);
+        }
+        self.file.write_at(&record::mark(self.salt, last), self.offset)?;
+        self.file.sync()?;
+        self.offset += MARK_BYTES as u64;
+        self.is_marked = true;
+        self.write_end(last);
+        Ok(true)
     }
 
     /// The segment being written.

@@ -259,6 +259,13 @@ impl Pending {
 
 impl Drop for Merger {
     fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Merger {
+    /// Ends the thread. What waits to be a run stays in the log.
+    pub fn stop(&mut self) {
         self.desk.ended.store(true, Ordering::Release);
         {
             // Whoever looks at it under the lock sees it before it waits.
@@ -478,7 +485,13 @@ impl Work {
         let numbers: Vec<u64> = runs.iter().map(|run| run.number()).collect();
         self.merging.extend(&numbers);
         let from = self.shared.figures.operations_from();
-        let kept = |row: &Row<'_>| row.parent != keyspace::OPERATIONS || is_remembered(row, from);
+        let oldest = self.shared.history.oldest();
+        let kept = |row: &Row<'_>| match row.parent {
+            keyspace::OPERATIONS => is_remembered(row, from),
+            // A trace leads to its change, and goes with it.
+            keyspace::TRACES => row.revision >= oldest.0,
+            _ => true,
+        };
         let desk = Arc::clone(&self.desk);
         let mut given_up = false;
         let merged = merge_runs(&runs, below, kept, begun.writer, |_| {

@@ -2,24 +2,25 @@
 
 use std::sync::Arc;
 
-use exacat_model::limits::OPERATIONS_REMEMBERED;
-use exacat_model::{Change, Error, ErrorKind, Result, Revision};
+use exacat_model::{Change, Error, ErrorKind, Result, Revision, TimeMs};
 use exacat_store::Clock;
 use tokio::sync::mpsc;
 
 use crate::archive::Archivist;
 use crate::checkpoint;
-use crate::committer::{Committer, Group};
+use crate::committer::{Committer, Group, Marking};
 use crate::disk::{Disk, RealDisk};
 use crate::history::{History, Segment};
 use crate::identity::{Identity, Layout};
 use crate::load;
 use crate::log::{self, End, Log, Replay};
+use crate::log_end;
 use crate::merger::Merger;
+use crate::older::{self, Older};
 use crate::record::Head;
 use crate::run::Cache;
 use crate::segment::{CatalogueId, Ending, Header, corrupt};
-use crate::settings::EmbeddedSettings;
+use crate::settings::{EmbeddedSettings, MARK_IDLE};
 use crate::snapshot::{self, Keeper};
 use crate::state::{Operations, State};
 use crate::store::{EmbeddedStore, Shared};
@@ -43,32 +44,49 @@ impl EmbeddedStore {
         let layout = Layout::new(&settings.directory);
         layout.create_root(&*disk)?;
         let lock = layout.lock(&*disk)?;
+        layout.make_private(&*disk)?;
         snapshot::switch::settle(&*disk, &layout)?;
         layout.create(&*disk)?;
         snapshot::sweep(&*disk, &layout);
         load::sweep(&*disk, &layout);
-        let identity = identify(&*disk, &layout)?;
+        older::sweep(&*disk, &layout);
+        let mut identity = identify(&*disk, &layout)?;
         let catalogue = identity.id;
         let shelf = Shelf::look_at(Arc::clone(&disk), &layout.runs(), identity.clone())?;
         let mut recovered = recover(&disk, &layout, catalogue, shelf, &settings, true)?;
         // What no manifest names goes only now: if the manifest were lost, it would be all there is.
         recovered.shelf.sweep()?;
+        let is_torn = recovered.end.is_some_and(|end| matches!(end.ending, Ending::Torn(_)));
+        if is_torn {
+            // Before anything is cut: revisions after this one may be given a second time.
+            let revision = recovered.state.revision;
+            identity.begin_timeline(identity.timelines.current(), revision)?;
+            layout.write_identity(&*disk, &identity)?;
+        }
+        let is_marked = recovered.end.is_none_or(|end| end.is_marked);
+        let (bytes, begun_for) = (settings.segment_bytes, identity.begun_for());
+        if recovered.state.revision > Revision(0) {
+            // Before anything is dated.
+            clock.opened(recovered.state.time);
+        }
         let log = match (recovered.end, recovered.segments.last()) {
             (Some(end), Some(last)) => {
-                let bytes = settings.segment_bytes;
-                Log::open(Arc::clone(&disk), &layout.log(), catalogue, bytes, Arc::clone(last), end)?
+                let revision = recovered.state.revision;
+                let (disk, last) = (Arc::clone(&disk), Arc::clone(last));
+                let (mut log, kept_as) =
+                    Log::open(disk, &layout.log(), begun_for, bytes, last, end, revision)?;
+                if let Some(kept_as) = kept_as {
+                    recovered.notes.push(torn_note(&end, revision, &kept_as));
+                }
+                if is_torn {
+                    log.begin_anew();
+                }
+                log
             }
             _ => {
-                let (bytes, digest) = (settings.segment_bytes, recovered.state.digest());
-                Log::create(
-                    Arc::clone(&disk),
-                    &layout.log(),
-                    catalogue,
-                    bytes,
-                    Revision(1),
-                    clock.now(),
-                    digest,
-                )?
+                let (first, digest) = (Revision(1), recovered.state.digest());
+                let created = clock.trusted();
+                Log::create(Arc::clone(&disk), &layout.log(), begun_for, bytes, first, created, digest)?
             }
         };
         if recovered.carried_over {
@@ -78,19 +96,25 @@ impl EmbeddedStore {
         if !recovered.shelf.version().runs.is_empty() {
             checkpoint::forget(&*disk, &layout.checkpoints());
         }
-        let Recovered { state, operations, shelf, segments, notes, .. } = recovered;
+        let Recovered { state, mut operations, shelf, mut segments, notes, .. } = recovered;
+        if segments.is_empty() {
+            segments.push(Arc::clone(log.segment()));
+        }
         let frozen = shelf.revision().0;
         let history = History::new(Arc::clone(&disk), catalogue, segments);
-        if history.segments() == 0 {
-            history.push(Arc::clone(log.segment()));
-        }
         history.set_floor(frozen);
-        let shared = Arc::new(Shared::new(state, history, disk));
+        if !operations.are_all(state.revision) {
+            operations.forgot_until(applied_by(&history, operations.oldest(), &state));
+        }
+        let older = Older::new(Arc::clone(&disk), layout.operations());
+        let shared = Arc::new(Shared::new(state, history, older, disk));
+        shared.set_forgotten(operations.forgotten());
         for (topic, what) in notes {
             shared.figures.warn(topic, &what);
         }
         shared.figures.set_operations_from(operations.oldest().unwrap_or_default());
         let (sender, commands) = mpsc::channel(settings.queue_requests_max);
+        let marking = Marking { idle: settings.mark_idle, writer: sender.downgrade() };
         let mut writer = Writer {
             shared: Arc::clone(&shared),
             commands,
@@ -102,11 +126,14 @@ impl EmbeddedStore {
             merger: Merger::start(Arc::clone(&shared), shelf, &settings)?,
             group: Group::default(),
             effect: Vec::new(),
-            committer: Committer::start(Arc::clone(&shared), settings.commit_at_once_bytes)?,
+            committer: Committer::start(Arc::clone(&shared), settings.commit_at_once_bytes, marking)?,
             short_of_space: false,
-            _archivist: Archivist::start(&shared, &clock, &settings)?,
+            archivist: Archivist::start(&shared, &clock, &settings)?,
+            is_standing_by: false,
             _lock: lock,
         };
+        writer.renew_log();
+        writer.committer.set_marked(is_marked);
         let thread = std::thread::Builder::new().name("exacat-writer".to_owned()).spawn(move || {
             let closing = writer.run();
             // The directory is free before the closing is answered.
@@ -121,6 +148,40 @@ impl EmbeddedStore {
         let keeper = Keeper::new(layout, identity, clock);
         Ok(Arc::new(EmbeddedStore::new(shared, settings, sender, thread, keeper)))
     }
+}
+
+/// A time by which all requests were applied that memory has not, the oldest that it has being that
+/// of this change.
+fn applied_by(history: &History, first: Option<Revision>, state: &State) -> TimeMs {
+    let mut applied = state.time;
+    let Some(first) = first else { return applied };
+    let from = first.max(history.oldest());
+    if from <= state.revision {
+        let read = history.heads(from, from, |head| {
+            applied = head.time;
+            false
+        });
+        if let Err(error) = read {
+            // Then more ids are looked for in the log than need be.
+            tracing::warn!(%error, "the oldest remembered request cannot be read");
+        }
+    }
+    applied
+}
+
+/// Tells an operator that an end of the log was cut off.
+fn torn_note(end: &End, last: Revision, kept_as: &str) -> (&'static str, String) {
+    let Ending::Torn(bytes) = end.ending else { return ("torn log", kept_as.to_owned()) };
+    let what = format!(
+        "{}: {bytes} bytes at byte {}, after change {}, form no whole commit group, by a torn write or by damage; they were \
+         copied to log/{kept_as} and cut off. Operations answered in the last {} ms before the stop may be among them",
+        crate::segment::file_name(end.position.segment),
+        end.position.offset,
+        last.0,
+        MARK_IDLE.as_millis(),
+    );
+    tracing::warn!("{what}");
+    ("torn log", what)
 }
 
 /// Which catalogue it is; a new one if the directory holds nothing.
@@ -187,7 +248,7 @@ pub(crate) fn recover(
     let mut notes = Vec::new();
     let (seed, cache) = (log::random_u64()?, Arc::new(Cache::new(settings.cache_bytes)));
     let segments = log::list_segments(&**disk, &layout.log(), clean)?;
-    let mut operations = Operations::new(OPERATIONS_REMEMBERED);
+    let mut operations = Operations::new(settings.operations_remembered);
     let mut carried_over = false;
     let state = if shelf.version().runs.is_empty() {
         let carried = carry_over(&**disk, layout, catalogue, seed, &cache, &mut notes)?;
@@ -195,10 +256,9 @@ pub(crate) fn recover(
         match carried {
             None => State::new(seed, cache)?,
             Some(loaded) => {
-                loaded
-                    .operations
-                    .iter()
-                    .for_each(|(operation, first)| operations.remember(*operation, *first));
+                loaded.operations.iter().for_each(|(operation, first)| {
+                    operations.remember(*operation, *first, loaded.state.time)
+                });
                 loaded.state
             }
         }
@@ -218,7 +278,7 @@ pub(crate) fn recover(
     if into.state.revision < from {
         return Err(Error::new(
             ErrorKind::Corrupt,
-            "the log ends before the runs do: a part of it is missing",
+            format!("the log ends before the runs do: a part of it is missing; {}", log_end::HELP),
         ));
     }
     if let Some(End { position, ending: Ending::Sealed, .. }) = end {
@@ -231,16 +291,7 @@ pub(crate) fn recover(
             ),
         ));
     }
-    if let Some(End { position, ending: Ending::Torn, .. }) = end {
-        let what = format!(
-            "the end of {} was torn at byte {} and cut off there: it was being written when the machine stopped, \
-             and was not answered",
-            crate::segment::file_name(position.segment),
-            position.offset
-        );
-        tracing::warn!("{what}");
-        notes.push(("torn log", what));
-    }
+    log_end::check(&**disk, layout, catalogue, end.as_ref(), into.state.revision)?;
     let Builder { state, operations, shelf, .. } = into;
     Ok(Recovered { state, operations, shelf, end, segments, carried_over, notes })
 }
@@ -298,7 +349,7 @@ impl Replay for Builder {
             flush(&mut self.state, &self.operations, &mut self.shelf)?;
         }
         check_record(&self.state, file, offset, head)?;
-        self.operations.remember(head.operation, head.first_revision);
+        self.operations.remember(head.operation, head.first_revision, head.time);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! Pure functions; where records lie is the segment's matter (`segment.rs`).
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_bytes, put_varint};
-use exacat_model::{Change, Effect, OperationId, Revision, TimeMs, UserId};
+use exacat_model::{Change, Effect, Fingerprint, OperationId, Revision, TimeMs, UserId};
 
 use crate::settings::RECORD_BYTES_MAX;
 
@@ -11,10 +11,21 @@ use crate::settings::RECORD_BYTES_MAX;
 pub(crate) const ALIGNMENT: usize = 8;
 /// Bytes before a record's body.
 pub(crate) const FRAME_BYTES: usize = 16;
-/// Bytes of a body of changes before the changes.
+/// Bytes of a body of changes before the changes, without a fingerprint.
 const HEAD_BYTES: usize = 40;
-/// A record of changes; the only type so far. Others may come: a reader that does not know one must stop.
+/// Bytes of a body of changes before the changes, at most.
+pub(crate) const HEAD_BYTES_MAX: usize = HEAD_BYTES + size_of::<u64>();
+/// In the number of changes: a fingerprint follows it.
+const FINGERPRINTED: u32 = 1 << 31;
+/// A record of changes.
 const TYPE_CHANGES: u8 = 1;
+/// A mark: everything before it in its segment was durable when it was written. Segments have marks
+/// from version 2 on.
+const TYPE_MARK: u8 = 2;
+/// Bytes of a mark's body: the revision of the last change before it.
+const MARK_BODY_BYTES: usize = 8;
+/// Bytes of a mark.
+pub(crate) const MARK_BYTES: usize = FRAME_BYTES + MARK_BODY_BYTES;
 
 /// What makes a valid record one of this segment: mixed into every checksum. Random per segment, so that nobody can
 /// send bytes that would pass for a record, and none of another file's does.
@@ -27,6 +38,8 @@ pub(crate) struct Head {
     pub first_revision: Revision,
     pub time: TimeMs,
     pub operation: OperationId,
+    /// Unknown of a request that came without one, and in logs of the first format.
+    pub fingerprint: Fingerprint,
     pub who: UserId,
     /// How many changes.
     pub count: u32,
@@ -46,6 +59,8 @@ pub(crate) struct Frame {
     pub body_bytes: usize,
     /// Bytes from the start of the group it was written with.
     pub group_bytes: u32,
+    /// It is a mark, and has no changes.
+    pub is_mark: bool,
 }
 
 impl Frame {
@@ -84,10 +99,28 @@ fn checksum(salt: Salt, record: &[u8]) -> u32 {
 pub(crate) fn read_frame(bytes: &[u8]) -> Option<Frame> {
     let frame = bytes.get(..FRAME_BYTES)?;
     let body_bytes = u32_at(frame, 0) as usize;
-    let plausible = (HEAD_BYTES..=RECORD_BYTES_MAX).contains(&body_bytes)
-        && frame[12] == TYPE_CHANGES
-        && frame[13..16] == [0; 3];
-    plausible.then(|| Frame { body_bytes, group_bytes: u32_at(frame, 8) })
+    let is_mark = frame[12] == TYPE_MARK;
+    let plausible = match frame[12] {
+        TYPE_CHANGES => (HEAD_BYTES..=RECORD_BYTES_MAX).contains(&body_bytes),
+        TYPE_MARK => body_bytes == MARK_BODY_BYTES,
+        _ => false,
+    };
+    (plausible && frame[13..16] == [0; 3]).then(|| Frame {
+        body_bytes,
+        group_bytes: u32_at(frame, 8),
+        is_mark,
+    })
+}
+
+/// A mark behind the change of this revision.
+pub(crate) fn mark(salt: Salt, last: Revision) -> [u8; MARK_BYTES] {
+    let mut record = [0; MARK_BYTES];
+    record[0..4].copy_from_slice(&(MARK_BODY_BYTES as u32).to_le_bytes());
+    record[12] = TYPE_MARK;
+    record[FRAME_BYTES..].copy_from_slice(&last.0.to_le_bytes());
+    let crc = checksum(salt, &record);
+    record[4..8].copy_from_slice(&crc.to_le_bytes());
+    record
 }
 
 /// Reads and checks the record at the start of `bytes`: its frame and its body. None if there is no valid one.
@@ -114,13 +147,16 @@ fn fixed_u32(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
 }
 
 fn head_of(reader: &mut Reader<'_>) -> Result<Head, DecodeError> {
-    Ok(Head {
-        first_revision: Revision(fixed_u64(reader)?),
-        time: TimeMs(fixed_u64(reader)?),
-        operation: OperationId::decode(reader)?,
-        who: UserId(fixed_u32(reader)?),
-        count: fixed_u32(reader)?,
-    })
+    let first_revision = Revision(fixed_u64(reader)?);
+    let time = TimeMs(fixed_u64(reader)?);
+    let operation = OperationId::decode(reader)?;
+    let who = UserId(fixed_u32(reader)?);
+    let count = fixed_u32(reader)?;
+    let fingerprint = match count & FINGERPRINTED {
+        0 => Fingerprint::UNKNOWN,
+        _ => Fingerprint(fixed_u64(reader)?),
+    };
+    Ok(Head { first_revision, time, operation, fingerprint, who, count: count & !FINGERPRINTED })
 }
 
 /// Reads the changes of a record, from that of revision `from` on, and gives each to `give` until it says no.
@@ -153,6 +189,8 @@ pub(crate) struct RecordWriter {
     /// Where in the group's bytes the record begins.
     start: usize,
     count: u32,
+    /// Added to the number of changes.
+    flags: u32,
 }
 
 impl RecordWriter {
@@ -165,7 +203,14 @@ impl RecordWriter {
         group.extend_from_slice(&head.operation.0);
         group.extend_from_slice(&head.who.0.to_le_bytes());
         group.extend_from_slice(&[0; 4]);
-        RecordWriter { start, count: 0 }
+        let flags = match head.fingerprint {
+            Fingerprint::UNKNOWN => 0,
+            Fingerprint(fingerprint) => {
+                group.extend_from_slice(&fingerprint.to_le_bytes());
+                FINGERPRINTED
+            }
+        };
+        RecordWriter { start, count: 0, flags }
     }
 
     /// Adds a change: which mutation of the request it is of, and its encoded effect.
@@ -188,7 +233,8 @@ impl RecordWriter {
         record[0..4].copy_from_slice(&(body_bytes as u32).to_le_bytes());
         record[8..12].copy_from_slice(&(self.start as u32).to_le_bytes());
         record[12] = TYPE_CHANGES;
-        record[FRAME_BYTES + 36..FRAME_BYTES + 40].copy_from_slice(&self.count.to_le_bytes());
+        let count = self.count | self.flags;
+        record[FRAME_BYTES + 36..FRAME_BYTES + 40].copy_from_slice(&count.to_le_bytes());
         let crc = checksum(salt, record);
         record[4..8].copy_from_slice(&crc.to_le_bytes());
         group.resize(group.len().next_multiple_of(ALIGNMENT), 0);
@@ -200,7 +246,7 @@ impl RecordWriter {
     }
 
     /// Bytes of a record with nothing in it.
-    pub const EMPTY_BYTES: usize = FRAME_BYTES + HEAD_BYTES;
+    pub const EMPTY_BYTES: usize = FRAME_BYTES + HEAD_BYTES_MAX;
 }
 
 /// Encodes an effect alone.

@@ -3,23 +3,31 @@
 //! A segment is a header and records, then zeros: its space is reserved when it is begun. Reading one tells apart
 //! what a power cut leaves (the last group torn: cut it, nobody was told) from damage (anything else: refuse).
 
-use exacat_model::{Error, ErrorKind, Revision, TimeMs};
+use exacat_model::{Error, ErrorKind, Revision, TimeMs, TimelineId};
 
 use crate::header;
-use crate::record::{self, ALIGNMENT, FRAME_BYTES, Frame, Salt, part};
+use crate::record::{self, ALIGNMENT, FRAME_BYTES, Frame, MARK_BYTES, Salt, part, u32_at};
+use crate::settings::GROUP_WRITTEN_BYTES_MAX;
 
 /// Bytes before a segment's first record.
 pub(crate) const HEADER_BYTES: usize = 96;
 const MAGIC: [u8; 8] = *b"exacatLG";
-/// The version of the format this release writes.
-pub(crate) const VERSION: u16 = 1;
+/// The version of the format this release writes. From version 2 on there are marks, and the header
+/// has the timeline and the reserved space; version 1 has zeros in their place.
+pub(crate) const VERSION: u16 = 2;
+/// The first version whose header has the timeline.
+const VERSION_WITH_TIMELINE: u16 = 2;
+/// The header gives the reserved space in units of so many bytes, rounded down.
+pub(crate) const RESERVED_UNIT: u64 = 4096;
 
 /// A catalogue's own number, random.
 pub(crate) type CatalogueId = [u8; 16];
 
-/// What stands at the start of a segment.
+/// Header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
+    /// Version of the format that the segment is written in.
+    pub version: u16,
     pub catalogue: CatalogueId,
     /// Of its first record.
     pub first_revision: Revision,
@@ -28,6 +36,18 @@ pub(crate) struct Header {
     pub salt: Salt,
     /// Of the state before its first record.
     pub digest: u128,
+    /// Bytes that its file has at least until it is sealed, a multiple of [`RESERVED_UNIT`]; 0 in
+    /// version 1.
+    pub reserved: u64,
+    /// The timeline it was begun on.
+    pub timeline: TimelineId,
+}
+
+/// The catalogue and the timeline that segments are begun for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BegunFor {
+    pub catalogue: CatalogueId,
+    pub timeline: TimelineId,
 }
 
 /// An error that names the place in a file.
@@ -39,13 +59,18 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&MAGIC);
-        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
         bytes[10..12].copy_from_slice(&(HEADER_BYTES as u16).to_le_bytes());
         bytes[16..32].copy_from_slice(&self.catalogue);
         bytes[32..40].copy_from_slice(&self.first_revision.0.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.created.0.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.salt.to_le_bytes());
         bytes[56..72].copy_from_slice(&self.digest.to_le_bytes());
+        if self.version >= VERSION_WITH_TIMELINE {
+            bytes[72..88].copy_from_slice(&self.timeline.0);
+        }
+        let units = u32::try_from(self.reserved / RESERVED_UNIT).unwrap_or(u32::MAX);
+        bytes[88..92].copy_from_slice(&units.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
         bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -62,12 +87,21 @@ impl Header {
         if usize::from(u16::from_le_bytes(part(bytes, 10))) != HEADER_BYTES || flags != 0 {
             return Err(corrupt(file, 8, "the segment's header is of an unknown shape"));
         }
+        let catalogue = part(bytes, 16);
+        let version = u16::from_le_bytes(part(bytes, 8));
+        let timeline = match version {
+            VERSION_WITH_TIMELINE.. => TimelineId(part(bytes, 72)),
+            _ => TimelineId::of_catalogue(catalogue),
+        };
         Ok(Header {
-            catalogue: part(bytes, 16),
+            version,
+            catalogue,
+            timeline,
             first_revision: Revision(u64::from_le_bytes(part(bytes, 32))),
             created: TimeMs(u64::from_le_bytes(part(bytes, 40))),
             salt: u64::from_le_bytes(part(bytes, 48)),
             digest: u128::from_le_bytes(part(bytes, 56)),
+            reserved: u64::from(u32_at(bytes, 88)) * RESERVED_UNIT,
         })
     }
 }
@@ -92,8 +126,10 @@ pub(crate) fn parse_file_name(name: &str, ending: &str) -> Option<Revision> {
 pub(crate) enum Ending {
     /// With the segment, or in zeros.
     Clean,
-    /// In a group that was not wholly written: it was never answered.
-    Torn,
+    /// In bytes that form no whole commit group, so many up to the last that is not zero. A power
+    /// cut leaves them of a group that was never answered; damage to the last group looks the same,
+    /// unless a mark follows it.
+    Torn(u64),
     /// With a seal: another segment was begun after it.
     Sealed,
 }
@@ -111,6 +147,9 @@ const SEAL_BYTES: usize = 24;
 const SECTOR_BYTES: usize = 512;
 /// Bytes that a seal takes at most, with the zeros before it.
 pub(crate) const SEAL_ROOM: usize = 2 * SEAL_BYTES;
+
+/// Bytes kept free behind each group: those of a mark and of a seal.
+pub(crate) const TAIL_ROOM: usize = MARK_BYTES + SEAL_ROOM;
 
 /// Where the seal of a segment stands whose records end there: behind them, within one sector.
 pub(crate) fn seal_at(records_end: usize) -> usize {
@@ -174,12 +213,14 @@ pub(crate) struct Records<'a> {
     bytes: &'a [u8],
     salt: Salt,
     at: usize,
+    /// A mark was read last.
+    is_marked: bool,
 }
 
 impl<'a> Records<'a> {
     /// Reads from `offset` of a segment's bytes.
     pub fn new(bytes: &'a [u8], salt: Salt, offset: usize) -> Self {
-        Records { bytes, salt, at: offset }
+        Records { bytes, salt, at: offset, is_marked: false }
     }
 
     /// Where the next record begins, or the records end.
@@ -187,20 +228,32 @@ impl<'a> Records<'a> {
         self.at
     }
 
-    /// The next valid record: where it begins, and its body. None where there is none: at the end, or at damage.
+    /// Did reading end with a mark?
+    pub fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    /// The next valid record of changes: its offset and its body. None at the end, or at damage.
+    /// Marks are passed over.
     pub fn next_record(&mut self) -> Option<(usize, &'a [u8])> {
-        let at = self.at;
-        let (frame, body) = record::read(self.salt, self.bytes.get(at..)?)?;
-        self.at = at + frame.stride();
-        Some((at, body))
+        loop {
+            let at = self.at;
+            let (frame, body) = record::read(self.salt, self.bytes.get(at..)?)?;
+            self.at = at + frame.stride();
+            self.is_marked = frame.is_mark;
+            if !frame.is_mark {
+                return Some((at, body));
+            }
+        }
     }
 
     /// Says how the records end, after the last valid one.
     ///
-    /// Zeros to the end are a clean end, and so is a seal. Otherwise, in the last segment, a power cut may have left any part of the
-    /// last group: then no valid record follows, or only ones of that same group, which was written by one call and
-    /// never answered. A valid record of a *later* group proves that the bytes here were synced once, and
-    /// are damaged now. So they are in an earlier segment in any case.
+    /// Zeros to the end are a clean end, and so is a seal. Otherwise, in the last segment, a power
+    /// cut may have left any part of the last group: then no valid record follows, or only ones of
+    /// that same group, which was written by one call and never answered. A valid record of a
+    /// *later* group, or a mark, proves that the bytes here were synced once, and are damaged now.
+    /// So they are in an earlier segment in any case.
     pub fn ending(&self, file: &str, is_last: bool) -> Result<Ending, Error> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         if rest.iter().all(|byte| *byte == 0) {
@@ -230,7 +283,14 @@ impl<'a> Records<'a> {
             }
             from = distance + frame.stride();
         }
-        Ok(Ending::Torn)
+        let torn = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        if torn > GROUP_WRITTEN_BYTES_MAX {
+            let what = format!(
+                "{torn} bytes form no whole commit group, and one has {GROUP_WRITTEN_BYTES_MAX} at most: they are damaged"
+            );
+            return Err(corrupt(file, self.at as u64, what));
+        }
+        Ok(Ending::Torn(torn as u64))
     }
 
     /// The first valid record in `rest` at or after `from`: its distance from the start.
@@ -251,6 +311,20 @@ impl<'a> Records<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: no more is taken for a torn write than one commit group can be. Method: the limit, and
+    /// a byte more.
+    #[test]
+    fn torn_end_longer_than_a_group_is_corrupt() {
+        let mut bytes = vec![0; HEADER_BYTES + GROUP_WRITTEN_BYTES_MAX + ALIGNMENT];
+        bytes[HEADER_BYTES] = 1;
+        let last = HEADER_BYTES + GROUP_WRITTEN_BYTES_MAX - 1;
+        bytes[last] = 1;
+        let ending = |bytes: &[u8]| Records::new(bytes, 7, HEADER_BYTES).ending("test", true);
+        assert_eq!(ending(&bytes), Ok(Ending::Torn(GROUP_WRITTEN_BYTES_MAX as u64)));
+        bytes[last + 1] = 1;
+        assert_eq!(ending(&bytes).unwrap_err().kind, ErrorKind::Corrupt);
+    }
 
     /// Goal: a seal is read as written, any beginning of it is no damage where another segment follows, and no seal where none
     /// does. Method: records that end anywhere in a sector; each beginning of the seal behind them, each bit of it changed.
@@ -275,7 +349,7 @@ mod tests {
                 let mut begun = sealed[..length].to_vec();
                 begun.resize(sealed.len() + 100, 0);
                 assert_eq!(ending(&begun, SALT, false), Ok(Ending::Clean), "{length}");
-                assert_eq!(ending(&begun, SALT, true), Ok(Ending::Torn), "{length}");
+                assert!(matches!(ending(&begun, SALT, true), Ok(Ending::Torn(_))), "{length}");
                 *begun.last_mut().unwrap() = 1;
                 assert!(ending(&begun, SALT, false).is_err(), "something lies behind it");
             }

@@ -5,13 +5,13 @@ use exacat_model::{Error, Revision};
 use crate::archive::Archive;
 use crate::disk::{Disk, DiskFile};
 use crate::history::{Form, Segment, cannot_read};
-use crate::record::{self, FRAME_BYTES, Head, Salt};
+use crate::record::{self, FRAME_BYTES, HEAD_BYTES_MAX, Head, Salt};
 use crate::segment::{CatalogueId, HEADER_BYTES, Header, SEAL_ROOM, begun_seal_in, corrupt, seal_in};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
 /// Bytes of a record that say which changes are in it.
-const FRONT_BYTES: usize = FRAME_BYTES + 40;
+const FRONT_BYTES: usize = FRAME_BYTES + HEAD_BYTES_MAX;
 
 /// What says that there are no more records is seen as well.
 const _: () = assert!(FRONT_BYTES >= SEAL_ROOM);
@@ -140,11 +140,29 @@ impl SegmentReader {
         }
     }
 
-    /// What is in the record there; none at the end.
-    pub fn head(&mut self, offset: u64) -> Result<Option<Head>, Error> {
-        if self.frame(offset)?.is_none() {
-            return Ok(None);
+    /// The record of changes there, or behind marks there: its offset and its head. None at the
+    /// end.
+    pub fn next_head(&mut self, offset: u64) -> Result<Option<(u64, Head)>, Error> {
+        let mut at = offset;
+        while let Some(frame) = self.frame(at)? {
+            if !frame.is_mark {
+                return Ok(self.head(at)?.map(|head| (at, head)));
+            }
+            at += frame.stride() as u64;
         }
+        Ok(None)
+    }
+
+    /// Checked bytes of a mark there; none if there is something else.
+    pub fn mark(&mut self, offset: u64) -> Result<Option<&[u8]>, Error> {
+        match self.frame(offset)? {
+            Some(frame) if frame.is_mark => self.record(offset).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Head of the record of changes there.
+    fn head(&mut self, offset: u64) -> Result<Option<Head>, Error> {
         let front = self.bytes(offset, FRONT_BYTES)?;
         match front.get(FRAME_BYTES..).map(record::read_head) {
             Some(Ok(head)) => Ok(Some(head)),

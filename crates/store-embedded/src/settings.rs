@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{Error, Result};
 
 /// Mutations applied under one taking of the write lock: bounds how long a reader waits for the writer.
@@ -17,8 +18,19 @@ pub(crate) const RECORD_SPLIT_BYTES: usize = 8 << 20;
 pub(crate) const RESERVE_BYTES_MAX: usize = 64 << 20;
 /// Log bytes written and synced together, at most (one more request may begin below it).
 pub(crate) const GROUP_BYTES_MAX: usize = 8 << 20;
+/// Log bytes of one commit group, at most: one record of a further request may come to it, and its
+/// last effect may be large. A longer end that forms no whole group is damage.
+pub(crate) const GROUP_WRITTEN_BYTES_MAX: usize = GROUP_BYTES_MAX + RECORD_SPLIT_BYTES + (32 << 20);
+/// Files with ends of the log that were cut off, at most; the oldest goes, and the server logs
+/// that.
+pub(crate) const CUTS_KEPT_MAX: usize = 16;
+/// Bytes of a segment copied at once.
+pub(crate) const COPY_PIECE_BYTES: usize = 1 << 20;
 /// Requests answered by one sync, at most.
 pub(crate) const GROUP_REQUESTS_MAX: usize = 4096;
+/// Idle time after which the end of the log is marked: from then on damage to the last group is
+/// told from a power cut.
+pub(crate) const MARK_IDLE: Duration = Duration::from_millis(100);
 /// The smallest segment there may be; small ones are for tests.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
 /// The largest: recovery holds the last one in memory.
@@ -73,6 +85,8 @@ pub(crate) const LOAD_BLOCK_BYTES: usize = 256 << 10;
 pub(crate) const LOAD_BLOCKS_MAX: usize = 16;
 /// What is answered meanwhile.
 pub(crate) const LOAD_SWITCHED_OFF: &str = "files are being loaded: nothing is answered until that is done";
+/// Ids of one sorted run of those that only the log knows: it is made when one of them is asked for.
+pub(crate) const OLDER_RUN_IDS: usize = 1 << 17;
 /// Bytes a block of a checkpoint may claim: a block's last item may be an entry of the largest kind.
 pub(crate) const CHECKPOINT_BLOCK_BYTES_MAX: usize = 64 << 20;
 
@@ -91,9 +105,15 @@ pub struct EmbeddedSettings {
     pub queue_requests_max: usize,
     /// Bytes of requests that may wait for the writer or be worked on.
     pub queue_bytes_max: usize,
+    /// Applied requests whose ids are in memory. Older ones are found in the log, as long as the
+    /// catalogue takes them.
+    pub operations_remembered: usize,
     /// A group of records shorter than this is committed by the writer itself, if nothing else is being committed: its
     /// sync takes no longer than waking another thread would.
     pub commit_at_once_bytes: usize,
+    /// Idle time after which the end of the log is marked, with one write and one sync.
+    /// `Duration::MAX`: only at closing.
+    pub mark_idle: Duration,
     /// How much of the history is kept.
     pub history: HistoryKept,
     /// Are sealed segments of the log archived, and removed as `history` says, in the background? If not they stay as
@@ -113,7 +133,9 @@ impl Default for EmbeddedSettings {
             cache_bytes: 1 << 30,
             queue_requests_max: 4096,
             queue_bytes_max: 64 << 20,
+            operations_remembered: OPERATIONS_REMEMBERED,
             commit_at_once_bytes: 64 << 10,
+            mark_idle: MARK_IDLE,
             history: HistoryKept::All,
             archive: true,
             #[cfg(test)]
@@ -171,6 +193,9 @@ impl EmbeddedSettings {
                 "a cache of {} bytes is too small: give {CACHE_BYTES_MIN} at least",
                 self.cache_bytes
             )));
+        }
+        if self.operations_remembered == 0 {
+            return Err(Error::invalid("0 requests are remembered: remember 1 at least"));
         }
         if self.queue_requests_max == 0 || self.queue_bytes_max == 0 {
             return Err(Error::invalid("the queue of requests has no place"));

@@ -2,18 +2,19 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use exacat_model::limits::{OPERATIONS_REMEMBERED, PAGE_ITEMS_MAX};
 use exacat_model::{
-    Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Record,
-    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    At, Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name,
+    OperationId, Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, Timelines, TrashId,
+    TrashItem,
 };
 use exacat_store::{
     Account, ApplyError, ChangePage, Due, Files, Located, Page, RecordEntry, Request, Snapshots, Store,
-    StoreStatus, UsageOf, Walk, within_batch,
+    StoreStatus, Trace, Traces, Trail, UsageOf, Walk, within_batch,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -26,6 +27,7 @@ use crate::figures::Figures;
 use crate::history::{History, Kept};
 use crate::log::random_u64;
 use crate::merger::Pending;
+use crate::older::Older;
 use crate::run::{Cache, Held};
 use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::snapshot::Keeper;
@@ -43,12 +45,21 @@ pub(crate) struct Shared {
     pub durability: Durability,
     pub figures: Figures,
     pub disk: Arc<dyn Disk>,
+    /// Changes of accounts and tokens since the store was opened.
+    credentials: Arc<AtomicU64>,
+    /// Requests that only the log knows.
+    pub older: Mutex<Older>,
+    /// Every request that memory has forgotten has an id that was made before this.
+    forgotten: AtomicU64,
     closed: AtomicBool,
+    /// The log, or the state, failed.
+    has_failed: AtomicBool,
 }
 
 impl Shared {
-    pub fn new(state: State, history: History, disk: Arc<dyn Disk>) -> Self {
+    pub fn new(state: State, history: History, older: Older, disk: Arc<dyn Disk>) -> Self {
         let durability = Durability::new(state.revision);
+        let credentials = Arc::clone(&state.credentials);
         let cache = Arc::clone(state.table.cache());
         Shared {
             state: RwLock::new(state),
@@ -58,14 +69,36 @@ impl Shared {
             durability,
             figures: Figures::new(),
             disk,
+            credentials,
+            older: Mutex::new(older),
+            forgotten: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
         }
     }
 
-    /// Nothing more is written: the store must be opened again.
+    /// Why the log failed, if it did.
+    pub fn failure(&self) -> Option<String> {
+        let has_failed = self.has_failed.load(Ordering::Acquire);
+        has_failed.then(|| self.durability.ended().as_deref().unwrap_or("the log failed").to_owned())
+    }
+
+    /// Every request that memory has forgotten has an id that was made before this.
+    pub fn set_forgotten(&self, made: TimeMs) {
+        self.forgotten.store(made.0, Ordering::Relaxed);
+    }
+
+    /// May a request of this id have been applied, and forgotten by memory?
+    fn may_have_forgotten(&self, id: OperationId) -> bool {
+        id.made().0 < self.forgotten.load(Ordering::Relaxed)
+    }
+
+    /// Nothing more is written: the store must be opened again. Reads are answered from what is
+    /// durable (`standby`).
     pub fn fail(&self, why: &str) {
         tracing::error!(why, "the store stops: nothing more is written until it is opened again");
         self.figures.warn("stopped", why);
+        self.has_failed.store(true, Ordering::Release);
         self.durability.end(why);
     }
 
@@ -134,6 +167,7 @@ pub struct EmbeddedStore {
     permits: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
     keeper: Arc<Keeper>,
+    timelines: Arc<Timelines>,
     /// Why nothing can be changed, if this is a snapshot.
     read_only: Option<&'static str>,
 }
@@ -147,9 +181,11 @@ impl EmbeddedStore {
         keeper: Keeper,
     ) -> Self {
         let permits = (settings.queue_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(1 << 30));
+        let timelines = Arc::new(keeper.timelines().clone());
         EmbeddedStore {
             shared,
             settings,
+            timelines,
             commands: Some(commands),
             bytes: Arc::new(Semaphore::new(permits)),
             permits,
@@ -161,9 +197,11 @@ impl EmbeddedStore {
 
     /// One that answers from a snapshot, and cannot be changed.
     pub(crate) fn of_snapshot(shared: Arc<Shared>, settings: EmbeddedSettings, keeper: Keeper) -> Self {
+        let timelines = Arc::new(keeper.timelines().clone());
         EmbeddedStore {
             shared,
             settings,
+            timelines,
             commands: None,
             bytes: Arc::new(Semaphore::new(1)),
             permits: 1,
@@ -335,12 +373,32 @@ impl EmbeddedStore {
         let closed = || ApplyError::Unavailable(self.read_only.unwrap_or("the store is closed").to_owned());
         self.shared.check_open().map_err(|error| ApplyError::Unavailable(error.message))?;
         let commands = self.commands.as_ref().ok_or_else(closed)?;
+        for Weighed { request, .. } in &requests {
+            if self.shared.may_have_forgotten(request.operation) {
+                self.sort_older(request.operation).await;
+            }
+        }
         let permits = bytes.div_ceil(PERMIT_BYTES).clamp(1, self.permits);
         let permits = u32::try_from(permits).unwrap_or(u32::MAX);
         let permit = Arc::clone(&self.bytes).acquire_many_owned(permits).await.map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
         commands.send(Command::Apply { requests, reply, permit }).await.map_err(|_| closed())?;
         answer.await.map_err(|_| lost())
+    }
+}
+
+impl EmbeddedStore {
+    /// Sorts the ids that the writer will need, so that it does not have to.
+    async fn sort_older(&self, id: OperationId) {
+        let shared = Arc::clone(&self.shared);
+        let sorted = aside(move || {
+            let durable = shared.durability.revision();
+            Older::prepare(&shared.older, &shared.history, id, durable)
+        });
+        if let Err(error) = sorted.await.and_then(|sorted| sorted) {
+            // The writer comes upon it again, and says so.
+            tracing::debug!(%error, "the ids of older requests cannot be sorted");
+        }
     }
 }
 
@@ -383,6 +441,11 @@ impl Store for EmbeddedStore {
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         within_batch(ids.len())?;
         self.look_as_of(|look| look.locate_all(ids)).await
+    }
+
+    async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>> {
+        within_batch(places.len())?;
+        self.look(|look| look.standing(places)).await
     }
 
     async fn list(
@@ -474,9 +537,21 @@ impl Store for EmbeddedStore {
         self.read(|state| Ok(state.records_page(kind, after, page(limit)))).await
     }
 
+    fn seen_revision(&self) -> Revision {
+        self.shared.durability.revision()
+    }
+
+    fn credentials_seen(&self) -> u64 {
+        self.shared.credentials.load(Ordering::Acquire)
+    }
+
     async fn revision(&self) -> Result<Revision> {
         self.shared.check_open()?;
         Ok(self.shared.durability.revision())
+    }
+
+    fn timelines(&self) -> Arc<Timelines> {
+        Arc::clone(&self.timelines)
     }
 
     async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
@@ -490,6 +565,18 @@ impl Store for EmbeddedStore {
             None => up_to,
         };
         Ok(ChangePage { changes, up_to, oldest })
+    }
+
+    async fn trail(&self, id: EntryId, from: Revision, limit: usize) -> Result<Trail> {
+        self.shared.check_open()?;
+        let up_to = self.shared.durability.revision();
+        let (history, limit) = (Arc::clone(&self.shared.history), page(limit));
+        aside(move || history.trail(id, from.min(up_to), limit)).await?
+    }
+
+    async fn traces(&self, of: &[Trace]) -> Result<Traces> {
+        within_batch(of.len())?;
+        self.look(|look| look.traces(of)).await
     }
 
     async fn changed(&self, after: Revision) -> Result<()> {
@@ -557,6 +644,19 @@ impl Store for EmbeddedStore {
 
     fn read_only(&self) -> Option<&'static str> {
         self.read_only
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.shared.failure()
+    }
+
+    async fn failed(&self) -> String {
+        let why = self.shared.durability.end_reached().await;
+        if self.shared.failure().is_none() {
+            // It was closed, which is no failure.
+            std::future::pending::<()>().await;
+        }
+        why
     }
 
     fn as_snapshots(&self) -> Option<&dyn Snapshots> {

@@ -1,7 +1,7 @@
 //! The history of another catalogue taken over, change by change: so a catalogue comes here from another store, with everything in it as it
 //! was. What the changes are is not decided again; that each follows the one before, and fits what is there, is looked at.
 
-use exacat_model::{Change, Error, ErrorKind, Result};
+use exacat_model::{Change, Error, ErrorKind, Fingerprint, Result};
 
 use crate::defect::Defect;
 use crate::record::{Head, RecordWriter, encode_effect};
@@ -85,11 +85,12 @@ impl Writer {
         if self.group.bytes.is_empty() {
             self.group.first_revision = change.revision;
         }
-        self.operations.remember(change.operation, change.revision);
+        self.operations.remember(change.operation, change.revision, change.time);
         let head = Head {
             first_revision: change.revision,
             time: change.time,
             operation: change.operation,
+            fingerprint: Fingerprint::UNKNOWN,
             who: change.who,
             count: 0,
         };

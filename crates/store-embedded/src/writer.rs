@@ -15,19 +15,20 @@ use std::sync::atomic::Ordering;
 
 use exacat_model::limits::BATCH_MUTATIONS_MAX;
 use exacat_model::{
-    Audit, Change, Effect, Error, ErrorKind, Mutation, OperationId, Revision, TimeMs, UserId,
+    Audit, Change, Effect, Error, ErrorKind, Fingerprint, Mutation, OperationId, Revision, TimeMs, UserId,
 };
-use exacat_store::{ApplyError, Clock, Outcome, Request};
+use exacat_store::{ApplyError, Clock, Judged, Outcome, Refusal, Request};
 use parking_lot::RwLockWriteGuard;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::archive::Archivist;
 use crate::committer::{Answered, Committer, Group, Waiting};
-use crate::decide::{Context, Declined, bytes_at_most, decide};
+use crate::decide::{Context, Declined, bytes_at_most, decide, judged_the_same};
 use crate::defect::Defect;
 use crate::load::LoadWork;
-use crate::log::Log;
+use crate::log::{Log, Position};
 use crate::merger::{Merger, Pending};
+use crate::older::{self, Found};
 use crate::record::{Head, RecordWriter, encode_effect};
 use crate::run::Held;
 use crate::settings::{
@@ -58,8 +59,15 @@ pub(crate) enum Command {
     Freeze { reply: oneshot::Sender<Result<Pending, Error>> },
     /// Write what is in memory only into a run.
     Flush { reply: oneshot::Sender<Result<(), Error>> },
-    /// Do something while all that was done is durable, and nothing more is being done.
-    Settled { work: Box<dyn FnOnce(Result<(), Error>) + Send> },
+    /// Mark the end of the log, if no mark is there; says whether one was written.
+    Mark { reply: Option<oneshot::Sender<Result<bool, Error>>> },
+    /// Do something while all that was done is durable and marked, up to this place of the log, and
+    /// nothing more is being done.
+    Settled {
+        /// Begin a segment first, so that what is there is not written to any more.
+        seal: bool,
+        work: Box<dyn FnOnce(Result<Position, Error>) + Send>,
+    },
     /// Take over changes that were made elsewhere.
     TakeOver { changes: Vec<Change>, reply: oneshot::Sender<Result<(), Error>> },
     /// Load files that were gathered.
@@ -87,7 +95,9 @@ pub(crate) struct Writer {
     /// The last request was refused for lack of it.
     pub short_of_space: bool,
     /// Ends before the lock is given back.
-    pub _archivist: Option<Archivist>,
+    pub archivist: Option<Archivist>,
+    /// The log failed, and readers are shown what is durable.
+    pub is_standing_by: bool,
     /// Held while the thread lives.
     pub _lock: Box<dyn Send + Sync>,
 }
@@ -95,6 +105,7 @@ pub(crate) struct Writer {
 /// A request being worked on.
 struct Work {
     operation: OperationId,
+    fingerprint: Fingerprint,
     who: UserId,
     time: TimeMs,
     mutations: std::vec::IntoIter<Mutation>,
@@ -158,6 +169,10 @@ impl Writer {
                         let mut answers = Vec::with_capacity(requests.len());
                         for Weighed { request, bytes } in requests {
                             answers.push(self.process(request, bytes));
+                            // One commit group never has more than GROUP_WRITTEN_BYTES_MAX.
+                            if self.group.bytes.len() >= GROUP_BYTES_MAX {
+                                self.flush();
+                            }
                         }
                         self.group.requests += answers.len();
                         self.group.waiting.push(Waiting { reply, answers, _permit: permit });
@@ -176,10 +191,18 @@ impl Writer {
                         let written = self.flush_all();
                         let _gone = reply.send(written);
                     }
-                    Command::Settled { work } => {
-                        self.settle();
-                        let ended = |why: Arc<str>| Error::new(ErrorKind::Unavailable, why.to_string());
-                        work(self.failure().map_or(Ok(()), |why| Err(ended(why))));
+                    Command::Mark { reply } => {
+                        let marked = self.mark();
+                        if let Some(reply) = reply {
+                            let _gone = reply.send(marked);
+                        }
+                    }
+                    Command::Settled { seal, work } => {
+                        let settled = self.mark().and_then(|_| match seal {
+                            true => self.seal(),
+                            false => Ok(()),
+                        });
+                        work(settled.map(|()| self.log.position()));
                     }
                     Command::TakeOver { changes, reply } => {
                         let taken = self.take_over(&changes);
@@ -191,6 +214,9 @@ impl Writer {
                         if let Err(error) = self.flush_all() {
                             tracing::warn!(%error, "not all is in runs at closing, the next opening takes longer");
                         }
+                        if let Err(error) = self.mark() {
+                            tracing::warn!(%error, "the end of the log is not marked at closing");
+                        }
                         self.refuse_waiting();
                         return Some(reply);
                     }
@@ -200,6 +226,7 @@ impl Writer {
                 next = if full { None } else { self.commands.try_recv().ok() };
             }
             self.flush();
+            self.stand_by();
             self.freeze_if_due();
             self.merger.pace();
         }
@@ -227,10 +254,14 @@ impl Writer {
 
     fn process(&mut self, request: Request, request_bytes: usize) -> Answered {
         if let Some(why) = self.failure() {
-            return Err(ApplyError::Unavailable(why.to_string()));
+            // Of an earlier asking nobody knows whether it is durable.
+            return Err(match self.operations.records_of(request.operation).is_empty() {
+                true => ApplyError::Unavailable(why.to_string()),
+                false => ApplyError::Unknown(why.to_string()),
+            });
         }
         let count = request.mutations.len();
-        let remembered = self.remembered(request.operation, count)?;
+        let remembered = self.remembered(&request, count)?;
         let unless_applied = |error: String| {
             // An earlier asking may have done some of it: then it cannot be said that nothing was done.
             match remembered.iter().any(Option::is_some) {
@@ -244,10 +275,17 @@ impl Writer {
         if count > 0 {
             self.reserve(&request.mutations, request_bytes).map_err(unless_applied)?;
         }
+        if let Some(judged) = &request.judged
+            && !self.judged_the_same(judged, &request.mutations, &remembered).map_err(unless_applied)?
+        {
+            let outdated = || Outcome::Refused(Refusal::Outdated);
+            return Ok(remembered.into_iter().map(|outcome| outcome.unwrap_or_else(outdated)).collect());
+        }
         let mut work = Work {
             operation: request.operation,
+            fingerprint: request.fingerprint,
             who: request.who,
-            time: self.clock.now().max(self.shared.state.read().time),
+            time: self.clock.trusted().max(self.shared.state.read().time),
             mutations: request.mutations.into_iter(),
             position: 0,
             held: None,
@@ -297,6 +335,24 @@ impl Writer {
         Ok(work.outcomes)
     }
 
+    /// Would the permission of a request be judged the same on the state it is decided on?
+    fn judged_the_same(
+        &self,
+        judged: &Judged,
+        mutations: &[Mutation],
+        remembered: &[Option<Outcome>],
+    ) -> Result<bool, String> {
+        let own: Vec<Revision> = remembered
+            .iter()
+            .filter_map(|outcome| match outcome {
+                Some(Outcome::Applied { revision, .. }) => Some(*revision),
+                _ => None,
+            })
+            .collect();
+        let state = self.shared.state.read();
+        judged_the_same(&state, judged, mutations, &own).map_err(|defect| defect.to_string())
+    }
+
     /// Has the pages that deciding will need read, so that the disk is not waited for under the lock that keeps readers
     /// out.
     fn rehearse(&self, soon: &[Mutation]) -> Result<(), String> {
@@ -320,18 +376,21 @@ impl Writer {
     }
 
     /// The outcomes that mutations of this request had when it was asked before (clause A6).
-    fn remembered(
-        &mut self,
-        operation: OperationId,
-        count: usize,
-    ) -> Result<Vec<Option<Outcome>>, ApplyError> {
+    fn remembered(&mut self, request: &Request, count: usize) -> Result<Vec<Option<Outcome>>, ApplyError> {
         let mut outcomes = vec![None; count];
-        let records = self.operations.records_of(operation);
+        let operation = request.operation;
+        let mut records = self.operations.records_of(operation);
+        if operation.made() < self.operations.forgotten() {
+            records = self.records_in_log(operation)?;
+        }
         if records.iter().any(|first| *first > self.shared.durability.revision()) {
             // They are in this very group or the one before, and not in the log yet.
             self.settle();
         }
-        for first_revision in records {
+        for (number, first_revision) in records.into_iter().enumerate() {
+            if number == 0 && self.is_another(request, first_revision)? {
+                return Err(ApplyError::conflict(operation));
+            }
             let changes = self.shared.history.record(first_revision).map_err(|error| {
                 ApplyError::Unknown(format!("what the request did before cannot be read: {error}"))
             })?;
@@ -344,6 +403,37 @@ impl Writer {
             }
         }
         Ok(outcomes)
+    }
+
+    /// The first revisions of the records of a request that memory may have forgotten.
+    fn records_in_log(&mut self, operation: OperationId) -> Result<Vec<Revision>, ApplyError> {
+        // Whatever was applied is in the log then.
+        self.settle();
+        if let Some(why) = self.failure() {
+            return Err(ApplyError::Unknown(why.to_string()));
+        }
+        let durable = self.shared.durability.revision();
+        let found = self.shared.older.lock().find(&self.shared.history, operation, durable);
+        match found {
+            Ok(Found::Records(records)) => Ok(records),
+            Ok(Found::NotKept) => Err(ApplyError::Unknown(older::not_kept(operation).message)),
+            Err(error) => Err(ApplyError::Unknown(format!(
+                "whether operation id {operation:?} was applied before cannot be read from the log: {error}"
+            ))),
+        }
+    }
+
+    /// Is this record, which has the request's id, that of another request?
+    fn is_another(&self, request: &Request, first_revision: Revision) -> Result<bool, ApplyError> {
+        let mut differs = false;
+        let read = self.shared.history.heads(first_revision, first_revision, |head| {
+            differs = head.fingerprint.differs(request.fingerprint);
+            false
+        });
+        let is_kept = read.map_err(|error| {
+            ApplyError::Unknown(format!("what the request did before cannot be read: {error}"))
+        })?;
+        if is_kept { Ok(differs) } else { Err(not_kept(first_revision)) }
     }
 
     /// Makes sure that log and memory have room for what a request may need, before any of it is done.
@@ -361,7 +451,7 @@ impl Writer {
         if rows > self.settings.memtable_rows.saturating_mul(MEMTABLE_STRETCH).max(2 * BATCH_MUTATIONS_MAX)
             && let Err(error) = self.merger.wait_for_room()
         {
-            return Err(format!("changes cannot be put into runs, nothing was done: {error}"));
+            return Err(format!("changes cannot be put into runs, free some space: {error}"));
         }
         if !self.log.fits(self.group.bytes.len() + needed) {
             self.make_space(needed)?;
@@ -378,15 +468,25 @@ impl Writer {
         if let Some(why) = self.failure() {
             return Err(why.to_string());
         }
-        if self.log.fits(bytes) {
+        if self.log.fits(bytes) { Ok(()) } else { self.roll(bytes) }
+    }
+
+    /// Seals the segment, unless nothing is in it: then it is as good as a new one.
+    fn seal(&mut self) -> Result<(), Error> {
+        if self.log.is_empty() {
             return Ok(());
         }
+        self.roll(0).map_err(|why| Error::new(ErrorKind::Unavailable, why))
+    }
+
+    /// Begins a segment with room for so many bytes. All that was done must be durable.
+    fn roll(&mut self, bytes: usize) -> Result<(), String> {
         let (next, digest, time) = {
             let state = self.shared.state.read();
             (Revision(state.revision.0 + 1), state.digest(), state.time)
         };
         let before = self.log.segment().first_revision;
-        match self.log.roll(next, self.clock.now().max(time), digest, bytes) {
+        match self.log.roll(next, self.clock.trusted().max(time), digest, bytes) {
             Ok(()) => {
                 if self.log.segment().first_revision != before {
                     self.shared.history.push(Arc::clone(self.log.segment()));
@@ -396,7 +496,7 @@ impl Writer {
             Err(error) => {
                 self.short_of_space = true;
                 self.shared.figures.warn(LOG_SPACE, &error.message);
-                Err(format!("no space for the log, nothing was done: {error}"))
+                Err(format!("no space for the log, free some: {error}"))
             }
         }
     }
@@ -419,6 +519,7 @@ impl Writer {
         let (count, memory) = (self.operations.len() as u64, self.operations.bytes());
         self.shared.figures.operations.store(count, Ordering::Relaxed);
         self.shared.figures.operations_bytes.store(memory, Ordering::Relaxed);
+        self.shared.set_forgotten(self.operations.forgotten());
         let place = self.log.place(bytes);
         self.group = self.committer.commit(std::mem::take(&mut self.group), place);
     }
@@ -427,6 +528,37 @@ impl Writer {
     pub(crate) fn settle(&mut self) {
         self.flush();
         self.committer.settle();
+    }
+
+    /// Writes a mark behind the last group, unless there is one.
+    fn mark(&mut self) -> Result<bool, Error> {
+        self.settle();
+        let unavailable = |why: &str| Error::new(ErrorKind::Unavailable, why.to_owned());
+        if let Some(why) = self.failure() {
+            return Err(unavailable(&why));
+        }
+        let last = self.shared.durability.revision();
+        let marked = self.log.mark(last);
+        self.committer.set_marked(true);
+        marked.map_err(|error| {
+            // What is there now nobody knows, so nothing may be appended.
+            let why = format!("the log could not be written: {error}");
+            self.shared.fail(&why);
+            unavailable(&why)
+        })
+    }
+
+    /// Begins a segment of this release's format, if the last one is of an older: nothing is
+    /// appended to that.
+    pub(crate) fn renew_log(&mut self) {
+        if self.log.is_old()
+            && let Err(why) = self.make_space(0)
+        {
+            tracing::warn!(
+                why,
+                "no segment of the current format could be begun; the first change tries again"
+            );
+        }
     }
 
     // ---- memtables ----
@@ -539,11 +671,12 @@ fn step(
                 if group.bytes.is_empty() {
                     group.first_revision = stamp.revision;
                 }
-                operations.remember(work.operation, stamp.revision);
+                operations.remember(work.operation, stamp.revision, work.time);
                 let head = Head {
                     first_revision: stamp.revision,
                     time: work.time,
                     operation: work.operation,
+                    fingerprint: work.fingerprint,
                     who: work.who,
                     count: 0,
                 };

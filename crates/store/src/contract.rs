@@ -17,14 +17,18 @@
 //!   applied in that order.
 //! * **A5 durable.** What was answered survives the end of the process and of the machine. (The memory store
 //!   has nothing to survive in.)
-//! * **A6 asked again.** A request whose operation id was seen gets, for each mutation that was applied, the
-//!   outcome it had; mutations that were refused or changed nothing are decided anew. What was applied is known by
-//!   the id and the position in the request alone: what stands at that position the second time, and who asks, does
-//!   not matter, so that a caller who finds the first request's work done can ask what came of it. The last
-//!   `OPERATIONS_REMEMBERED` requests with an applied mutation are remembered, across restarts. If the history that has
-//!   their outcomes is not kept any more they are `Unknown`, and still not decided anew.
-//! * **A7 unavailable means not done.** After `ApplyError::Unavailable` or `TooLarge` nothing of the request was
-//!   or will be done. Anything else that is not an outcome is `Unknown`.
+//! * **A6 asked again.** A request whose operation id was seen gets, for each mutation that was
+//!   applied, the outcome it had; mutations that were refused or changed nothing are decided anew.
+//!   The fingerprint tells whether it is the same request: with another one than that of the first
+//!   applied mutation the answer is `Conflict`, and nothing is done. An unknown fingerprint differs
+//!   from none. What was applied is known by the id and the position in the request: what stands at
+//!   that position the second time does not matter, so that a caller who finds the first request's
+//!   work done can ask what came of it. A store knows every id that was made at most
+//!   `OPERATION_AGE_MAX_MS` ago, across restarts, as long as no id is applied that is further ahead
+//!   of the clock than `OPERATION_AHEAD_MAX_MS`; the catalogue refuses others. Where the history
+//!   that would tell is not kept the answer is `Unknown`, and nothing is done.
+//! * **A7 unavailable means not done.** After `ApplyError::Unavailable`, `TooLarge` or `Conflict`
+//!   nothing of the request was or will be done. Anything else that is not an outcome is `Unknown`.
 //! * **A8 limits.** A request with more than `BATCH_MUTATIONS_MAX` mutations, or whose encoded bytes exceed
 //!   `BATCH_BYTES_MAX`, is `TooLarge`. Limits of entries are refused by mutation, with `Limit`; so is a mutation whose
 //!   change is larger than the store's log takes in one piece, which is 3 MiB or more.
@@ -37,6 +41,14 @@
 //!   the change. A change of an SE's prefix takes off what is in use by that. Two files of different GUIDs at one
 //!   explicit PFN are not told of each other: the copy of both is queued when one of them gives it up. Nor does a store
 //!   know what a deleter was told before.
+//!
+//! * **A11 judged as committed.** A request may carry what its caller's permission was judged by
+//!   ([`Judged`](crate::Judged)). It is compared with the state that the request's first mutation
+//!   is decided on; on a store that decides a request in parts, with that of each part, but for
+//!   what the request changed itself. If a record has another revision, if a directory above a
+//!   place that is changed has another owner, group or mode than was judged, or was not judged at
+//!   all, or if an entry that is changed has another than was judged, all mutations are refused
+//!   with `Outdated`, but for those that were applied before (A6).
 //!
 //! # Reading
 //!
@@ -54,7 +66,8 @@
 //! * **R5 usage.** Counters equal what a full scan adds up, at every revision.
 //! * **R6 walk.** Gates are the directories passed, root first; a path ends `Found`, `Missing` or `Stopped`. `files`
 //!   gives the same of the paths that end at a file, and nothing of others.
-//! * **R7 locate.** An entry is found by its id wherever it was moved, and in the trash.
+//! * **R7 locate.** An entry is found by its id wherever it was moved, and in the trash; and by its
+//!   place (`standing`), also below an item of the trash.
 //! * **R8 due.** What has expired comes longest ago first, at most `limit` bookings and as many entries; what is in
 //!   the trash is not due.
 //! * **R9 bounds.** A `limit` above `PAGE_ITEMS_MAX` is taken as that; more keys than `READ_BATCH_MAX` are refused with
@@ -68,6 +81,16 @@
 //!   on it gives those that are kept.
 //! * **H3 replayable.** The state is a function of the changes: applied to an empty store they give it again.
 //! * **H4 time.** The times of changes never go back, whatever the clock does.
+//! * **H5 timelines.** A store whose revisions may be given a second time, as after a restore, has
+//!   another current timeline after each time, and says where it parted from those before. A
+//!   revision with a timeline names one change for ever.
+//! * **H6 trail.** A change of an entry names the change of that entry before it; `trail` follows
+//!   these names back to the change that made the entry, through moves, trash and purge, or to the
+//!   oldest change that is kept. It reads the entry's changes and no others. Bookings are no
+//!   changes of an entry.
+//! * **H7 traces.** `traces` gives the last change that took an entry from a name (`Move`,
+//!   `Remove`, `Purge` of `Below`), and the last `Purge` of an identity, for as long as the history
+//!   has the change.
 //!
 //! # A new store
 //!
@@ -77,15 +100,16 @@
 //!
 //! # Mutations
 //!
-//! *Alive*: a directory is alive if the way up from it leads to the root; otherwise it is in the trash.
-//! *Counted*: usage of the entry is added to (taken from) its owner, its group, every directory above it, and
-//! each replica's SE. Every entry created, changed, moved, removed or restored gets the change's revision as
-//! its own. *Commit's time*: the clock's, but never before the last change's. *Depth*: an entry's number of
-//! components is at most `DEPTH_MAX`; what lies below a moved directory is not looked at. *Expired*: its time is
-//! the commit's time or before. *Outcome's id*: that of the entry the effect names (a booking's: its GUID).
-//! The root is at `(1, "/")`: it can be updated there; no other entry can have that name. A collection's members
-//! are GUIDs: one stays a member when its file is purged. Well-formedness is checked in the order written;
-//! the texts in refusals are each store's own.
+//! *Alive*: a directory is alive if the way up from it leads to the root; otherwise it is in the
+//! trash. *Counted*: usage of the entry is added to (taken from) its owner, its group, every
+//! directory above it, and each replica's SE. Every entry created, changed, moved, removed or
+//! restored gets the change's revision as its own. *Commit's time*: the one the clock trusts, but
+//! never before the last change's. *Depth*: an entry's number of components is at most `DEPTH_MAX`;
+//! what lies below a moved directory is not looked at. *Expired*: its time is the commit's time or
+//! before. *Outcome's id*: that of the entry the effect names (a booking's: its GUID). The root is
+//! at `(1, "/")`: it can be updated there; no other entry can have that name. A collection's
+//! members are GUIDs: one stays a member when its file is purged. Well-formedness is checked in the
+//! order written; the texts in refusals are each store's own.
 //!
 //! | mutation | preconditions, in order: refusal | effects |
 //! |---|---|---|

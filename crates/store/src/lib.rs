@@ -7,17 +7,23 @@
 //! A store knows entries, not paths' meaning, sessions, faces or wire formats. What must hold at the instant of
 //! commit is decided here; what may be judged a moment before (permission, policy) in the catalogue.
 
+mod clock;
 pub mod contract;
+mod judged;
 pub mod memory;
 mod outcome;
 mod read;
 pub mod rules;
 mod snapshots;
 
+pub use clock::{
+    CLOCK_JUMP, CLOCK_JUMP_RANGE, Clock, ClockJump, SystemClock, SystemUptime, Uptime, WatchedClock,
+};
+pub use judged::{Judged, JudgedEntry};
 pub use outcome::{ApplyError, Outcome, Refusal, Request};
 pub use read::{
     Account, ChangePage, Due, Files, FoundFile, Gate, Gates, Located, Page, Place, RecordEntry, StoreStatus,
-    UsageOf, Walk, WalkEnd, within_batch,
+    Trace, Traces, Trail, TrailEnd, UsageOf, Walk, WalkEnd, within_batch,
 };
 
 pub use snapshots::Snapshots;
@@ -25,28 +31,11 @@ pub use snapshots::Snapshots;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
-    Audit, Booking, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record,
-    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    At, Audit, Booking, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record,
+    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, Timelines, TrashId, TrashItem,
 };
-
-/// A clock. Time enters the catalogue through one of these, so that a test can turn it.
-pub trait Clock: Send + Sync + 'static {
-    /// Now.
-    fn now(&self) -> TimeMs;
-}
-
-/// The machine's clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods, reason = "the one place where real time enters")]
-    fn now(&self) -> TimeMs {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        TimeMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-    }
-}
 
 /// A catalogue's state: reads, and [`apply`](Store::apply) for batches of mutations.
 ///
@@ -80,6 +69,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Finds entries by what stays the same; in the tree or in the trash; none if there is no such entry.
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>>;
+
+    /// Finds entries by where they stand, in the tree or below an item of the trash; none where nothing
+    /// stands.
+    async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>>;
 
     /// Children of a directory in the order of their names' bytes, after `after`. None if there is no such
     /// directory. Directories in the trash can be listed.
@@ -136,11 +129,39 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Page<RecordEntry>>;
 
+    /// The timelines of the catalogue, which stay the same as long as the store is open: which of
+    /// several histories its revisions are of (H5).
+    fn timelines(&self) -> Arc<Timelines>;
+
     /// The last committed revision.
     async fn revision(&self) -> Result<Revision>;
 
     /// Changes after `after`, in order, at most `limit`.
     async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage>;
+
+    /// Changes of one entry, the newest first, from its change `from` on, at most `limit`, each found
+    /// by the one after it.
+    async fn trail(&self, id: EntryId, from: Revision, limit: usize) -> Result<Trail> {
+        let limit = limit.min(PAGE_ITEMS_MAX);
+        let mut trail = Trail { changes: Vec::new(), end: TrailEnd::More(from) };
+        while let TrailEnd::More(revision) = trail.end
+            && trail.changes.len() < limit
+        {
+            let page = self.changes(Revision(revision.0.saturating_sub(1)), 1).await?;
+            let change = page.changes.into_iter().next();
+            match change.filter(|one| one.revision == revision && one.effect.changed_entry() == Some(id)) {
+                Some(change) => {
+                    trail.end = TrailEnd::before(&change, page.oldest);
+                    trail.changes.push(change);
+                }
+                None => trail.end = TrailEnd::NotKept,
+            }
+        }
+        Ok(trail)
+    }
+
+    /// The changes that these traces lead to.
+    async fn traces(&self, of: &[Trace]) -> Result<Traces>;
 
     /// Returns once there is a change after `after`. May return early; then ask again.
     async fn changed(&self, after: Revision) -> Result<()>;
@@ -167,9 +188,31 @@ pub trait Store: Send + Sync + 'static {
         0
     }
 
+    /// A revision that no state is older than that a read which begins after this shows; as late as is
+    /// known without waiting. Permission that is judged by such reads is judged by facts of that
+    /// revision or a later one ([`Judged::since`]).
+    fn seen_revision(&self) -> Revision {
+        Revision(0)
+    }
+
+    /// Number of changes of accounts and tokens, as far as is known without a read. As
+    /// long as it is the same, whoever was known by them still is.
+    fn credentials_seen(&self) -> u64;
+
     /// Why nothing in it can be changed, if that is so: [`apply`](Store::apply) refuses whatever is asked.
     fn read_only(&self) -> Option<&'static str> {
         None
+    }
+
+    /// Why nothing more can be changed until the store is opened again, if its log failed. Reads
+    /// are answered from what is durable.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns when [`failure`](Store::failure) says why; never, as long as all is well.
+    async fn failed(&self) -> String {
+        std::future::pending().await
     }
 
     /// Its snapshots and backups, if it can have any: what is kept on a disk of its own.

@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::fmt;
 
+use crate::Judged;
 use exacat_model::codec::Encode;
 use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX};
 use exacat_model::{
-    EntryId, Error, ErrorKind, Mutation, OperationId, Revision, UserId, canonical_enum, canonical_struct,
+    EntryId, Error, ErrorKind, Fingerprint, Mutation, OperationId, QuotaOf, Record, Revision, UserId,
+    canonical_enum, canonical_struct,
 };
 
 /// Mutations to apply in order, each on its own: a refused one does not stop the others.
@@ -14,13 +16,33 @@ use exacat_model::{
 pub struct Request {
     /// Names the request; sent again, it gets the first answer.
     pub operation: OperationId,
+    /// Tells the same request sent again from another one under its id; unknown: nothing is compared.
+    pub fingerprint: Fingerprint,
     /// Who asks; kept in the history.
     pub who: UserId,
     /// What to do; at most [`BATCH_MUTATIONS_MAX`](exacat_model::limits::BATCH_MUTATIONS_MAX).
     pub mutations: Vec<Mutation>,
+    /// Facts that permission was judged by; none if nobody's permission matters.
+    pub judged: Option<Box<Judged>>,
 }
 
 impl Request {
+    /// A request without a fingerprint, for which nobody's permission matters: of a caller that never
+    /// uses an id twice.
+    pub fn new(operation: OperationId, who: UserId, mutations: Vec<Mutation>) -> Self {
+        Request { operation, fingerprint: Fingerprint::UNKNOWN, who, mutations, judged: None }
+    }
+
+    /// The same request with its fingerprint.
+    pub fn with(self, fingerprint: Fingerprint) -> Self {
+        Request { fingerprint, ..self }
+    }
+
+    /// The same request, with what its caller's permission was judged by.
+    pub fn judged(self, judged: Option<Judged>) -> Self {
+        Request { judged: judged.map(Box::new), ..self }
+    }
+
     /// Its bytes in canonical form; refused if it has more of them, or more mutations, than a request may (clause A8).
     pub fn weigh(&self) -> Result<usize, ApplyError> {
         let count = self.mutations.len();
@@ -108,6 +130,8 @@ pub enum Refusal {
     Expired,
     /// Another record has the name, or the record is in use.
     InUse(String),
+    /// The facts that permission was judged by have changed since: judge again.
+    Outdated,
 }
 
 canonical_enum!(Refusal {
@@ -127,9 +151,23 @@ canonical_enum!(Refusal {
     14 => Quota(what),
     15 => Expired,
     16 => InUse(what),
+    17 => Outdated,
 });
 
 impl Refusal {
+    /// A quota would be exceeded. `owner` is the record of the user or group that has the quota.
+    pub fn quota(of: QuotaOf, owner: Option<&Record>, figure: &str, limit: u64, would_be: u128) -> Self {
+        let whose = match (owner, of) {
+            (Some(Record::User(user)), _) => format!("user {}", user.name),
+            (Some(Record::Group(group)), _) => format!("group {}", group.name),
+            (_, QuotaOf::User(user)) => format!("user number {}", user.0),
+            (_, QuotaOf::Group(group)) => format!("group number {}", group.0),
+        };
+        Refusal::Quota(format!(
+            "the quota of {whose} is {limit} {figure}, and {would_be} would be used or reserved"
+        ))
+    }
+
     /// The kind of error a caller sees.
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -145,6 +183,7 @@ impl Refusal {
             Refusal::WrongKind => ErrorKind::NotFile,
             Refusal::NotEmpty => ErrorKind::NotEmpty,
             Refusal::Quota(_) => ErrorKind::Quota,
+            Refusal::Outdated => ErrorKind::Busy,
         }
     }
 }
@@ -167,6 +206,10 @@ impl fmt::Display for Refusal {
             Refusal::Loop => f.write_str("a directory cannot be moved below itself"),
             Refusal::NoSuchSe => f.write_str("no such storage element, or it may not be written now"),
             Refusal::ReplicaExists => f.write_str("the storage element holds a replica already"),
+            Refusal::Outdated => f.write_str(
+                "owners, groups or modes on the way, or the account, kept changing meanwhile: nothing was done, send it \
+                 again",
+            ),
             Refusal::Expired => f.write_str("the booking has expired"),
         }
     }
@@ -190,6 +233,19 @@ pub enum ApplyError {
     /// Some, all or none of it was done: ask again with the same operation id.
     #[error("{0}")]
     Unknown(String),
+    /// The operation id is that of another request, which was applied; nothing of this one was done.
+    #[error("{0}")]
+    Conflict(String),
+}
+
+impl ApplyError {
+    /// The refusal of a request whose id another one has.
+    pub fn conflict(operation: OperationId) -> Self {
+        ApplyError::Conflict(format!(
+            "operation id {operation:?} was used for another operation: nothing was done, send this one under an id \
+             of its own"
+        ))
+    }
 }
 
 impl From<ApplyError> for Error {
@@ -198,9 +254,10 @@ impl From<ApplyError> for Error {
             ApplyError::TooLarge(_) => ErrorKind::Limit,
             ApplyError::Unavailable(_) => ErrorKind::Unavailable,
             ApplyError::Unknown(_) => ErrorKind::Unknown,
+            ApplyError::Conflict(_) => ErrorKind::Conflict,
         };
         Error::new(kind, error.to_string())
     }
 }
 
-canonical_struct!(Request { operation, who, mutations });
+canonical_struct!(Request { operation, fingerprint, who, mutations, judged });

@@ -2,8 +2,8 @@
 
 use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{
-    Body, Booking, Change, DirId, Entry, Error, File, GroupId, Lfn, Mode, Record, RecordKey, Revision,
-    SeNumber, TrashId, Usage, UserId, canonical_enum, canonical_struct,
+    At, Body, Booking, Change, DirId, Effect, Entry, EntryId, Error, File, GroupId, Lfn, Mode, Previous,
+    Record, RecordKey, Revision, SeNumber, TrashId, Usage, UserId, canonical_enum, canonical_struct,
 };
 use smallvec::SmallVec;
 
@@ -201,6 +201,73 @@ pub struct ChangePage {
     /// The oldest change that is still kept, or the next one if none is; a reader whose cursor is before `oldest - 1` has
     /// missed changes, and gets those from `oldest` on.
     pub oldest: Revision,
+}
+
+/// A trace of an entry that went from a name or ended: it leads to the change that did this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// The last change that took an entry from this name.
+    Left(At),
+    /// The last purge of an entry of this identity.
+    Ended(EntryId),
+}
+
+impl Trace {
+    /// The traces that a change leaves.
+    pub fn of(effect: &Effect) -> impl Iterator<Item = Trace> {
+        let ended = match effect {
+            Effect::Purged { entry, .. } => Some(Trace::Ended(entry.id())),
+            _ => None,
+        };
+        effect.vacated().cloned().map(Trace::Left).into_iter().chain(ended)
+    }
+}
+
+/// Known traces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traces {
+    /// For each trace asked for, the change it leads to; none if there is no such trace.
+    pub found: Vec<Option<Revision>>,
+    /// Traces of changes after this one are complete. Those of earlier changes, which an older release
+    /// made, may be missing.
+    pub since: Revision,
+}
+
+/// Changes of one entry, the newest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trail {
+    /// The changes.
+    pub changes: Vec<Change>,
+    /// Continuation of the trail.
+    pub end: TrailEnd,
+}
+
+/// Continuation of a trail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrailEnd {
+    /// The entry came to be with the last change given, or with the catalogue.
+    Beginning,
+    /// With this change of the entry: the limit was reached.
+    More(Revision),
+    /// The log does not keep the entry's earlier changes.
+    NotKept,
+    /// The last change given, of an older release, does not name the one before it: earlier changes are
+    /// found by reading the log before this revision.
+    Unlinked(Revision),
+}
+
+impl TrailEnd {
+    /// Returns how the trail goes on before this change, if `oldest` is the oldest that is kept.
+    pub fn before(change: &Change, oldest: Revision) -> Self {
+        match change.effect.previous() {
+            Previous::None | Previous::At(Revision(0)) => TrailEnd::Beginning,
+            Previous::At(previous) if previous >= oldest && previous < change.revision => {
+                TrailEnd::More(previous)
+            }
+            Previous::At(_) => TrailEnd::NotKept,
+            Previous::Unknown => TrailEnd::Unlinked(change.revision),
+        }
+    }
 }
 
 /// Figures of a store for an operator.

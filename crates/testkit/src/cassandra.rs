@@ -188,6 +188,13 @@ impl Servers {
         store
     }
 
+    /// Ends all its servers.
+    pub async fn end(&mut self) {
+        for store in self.used.as_mut().expect("it is in use").stores.drain(..) {
+            store.close().await.expect("a store closes");
+        }
+    }
+
     /// Keeps a server of it that was opened elsewhere, to see it ended before the keyspace is used again.
     pub fn keep(&mut self, store: Arc<CassandraStore>) {
         self.used.as_mut().expect("it is in use").stores.push(store);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::TimeMs;
-use exacat_store::Clock;
+use exacat_store::{CLOCK_JUMP, Clock, Uptime, WatchedClock};
 
 /// A clock that stands until it is turned; clones are the same clock.
 #[derive(Clone, Debug)]
@@ -29,6 +29,11 @@ impl TestClock {
         self.0.store(time.0, Ordering::SeqCst);
     }
 
+    /// Watched by `passed`, a clock that counts the time that really passes.
+    pub fn watched(&self, passed: &TestClock) -> Arc<dyn Clock> {
+        Arc::new(WatchedClock::new(self.shared(), Arc::new(passed.clone()), CLOCK_JUMP))
+    }
+
     /// As a store takes it.
     pub fn shared(&self) -> Arc<dyn Clock> {
         Arc::new(self.clone())
@@ -44,5 +49,11 @@ impl Default for TestClock {
 impl Clock for TestClock {
     fn now(&self) -> TimeMs {
         TimeMs(self.0.load(Ordering::SeqCst))
+    }
+}
+
+impl Uptime for TestClock {
+    fn elapsed_ms(&self) -> u64 {
+        self.now().0
     }
 }

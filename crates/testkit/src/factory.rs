@@ -36,6 +36,12 @@ pub trait UnderTest: Send + Sync {
 
     /// Ends the store and opens it again on what it left.
     async fn reopen(&mut self, end: End);
+
+    /// Says whether the fingerprints of requests survive [`reopen`](Self::reopen). Those of the memory store do
+    /// not: it is replayed from its changes, which have none, and an unknown fingerprint differs from none.
+    fn keeps_fingerprints(&self) -> bool {
+        true
+    }
 }
 
 /// Memory stores. What survives of one are its changes: opened again, it is replayed from them (clause H3).
@@ -68,6 +74,10 @@ impl UnderTest for Memory {
         }
         let again = MemoryStore::replay(changes, self.clock.shared()).expect("changes can be replayed");
         self.store = Arc::new(again);
+    }
+
+    fn keeps_fingerprints(&self) -> bool {
+        false
     }
 }
 

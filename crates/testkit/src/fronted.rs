@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use exacat_model::{
-    Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record, RecordKey,
-    RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    At, Audit, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record,
+    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, Timelines, TrashId, TrashItem,
 };
 use exacat_store::{
     Account, ApplyError, ChangePage, Due, Located, Outcome, Page, RecordEntry, Request, Store, StoreStatus,
-    UsageOf, Walk,
+    Trace, Traces, Trail, UsageOf, Walk,
 };
 
 /// What stands before a store. What is not said here goes straight through.
@@ -76,6 +76,9 @@ pub trait Before: Send + Sync + 'static {
         store.records(kind, after, limit).await
     }
 
+    /// Sees the changes that the store gave.
+    fn gave(&self, _changes: &[Change]) {}
+
     /// Does something when the store is to be closed, and mostly lets it.
     async fn close(&self, store: &dyn Store) -> Result<()> {
         store.close().await
@@ -123,6 +126,14 @@ impl<B: Before> Store for Fronted<B> {
         limit: usize,
     ) -> Result<Option<Page<Entry>>> {
         self.before.list(directory, after, limit, &*self.store).await
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.store.failure()
+    }
+
+    async fn failed(&self) -> String {
+        self.store.failed().await
     }
 
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
@@ -188,8 +199,28 @@ impl<B: Before> Store for Fronted<B> {
         self.store.revision().await
     }
 
+    fn timelines(&self) -> Arc<Timelines> {
+        self.store.timelines()
+    }
+
     async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
-        self.store.changes(after, limit).await
+        let page = self.store.changes(after, limit).await?;
+        self.before.gave(&page.changes);
+        Ok(page)
+    }
+
+    async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>> {
+        self.store.standing(places).await
+    }
+
+    async fn trail(&self, id: EntryId, from: Revision, limit: usize) -> Result<Trail> {
+        let trail = self.store.trail(id, from, limit).await?;
+        self.before.gave(&trail.changes);
+        Ok(trail)
+    }
+
+    async fn traces(&self, of: &[Trace]) -> Result<Traces> {
+        self.store.traces(of).await
     }
 
     async fn changed(&self, after: Revision) -> Result<()> {
@@ -206,5 +237,13 @@ impl<B: Before> Store for Fronted<B> {
 
     async fn close(&self) -> Result<()> {
         self.before.close(&*self.store).await
+    }
+
+    fn seen_revision(&self) -> Revision {
+        self.store.seen_revision()
+    }
+
+    fn credentials_seen(&self) -> u64 {
+        self.store.credentials_seen()
     }
 }

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::{
     AccountName, At, BookedReplica, Booking, Checksum, Checksums, DirId, Edit, Entry, EntryId, Expect,
-    ExpectRecord, File, Group, GroupId, Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry, Pfn,
-    PurgeTarget, Quota, QuotaOf, Record, Replica, ReplicaState, Revision, Se, SeName, SeNumber, SeStatus,
-    Tag, TagKey, TagValue, TimeMs, TrashId, Usage, User, UserId,
+    ExpectRecord, File, Group, GroupId, Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry,
+    OperationId, Pfn, PurgeTarget, Quota, QuotaOf, Record, Replica, ReplicaState, Revision, Se, SeName,
+    SeNumber, SeStatus, Tag, TagKey, TagValue, TimeMs, TrashId, Usage, User, UserId,
 };
 use exacat_store::{Account, Clock, Outcome, Request, Store, UsageOf};
 
 use crate::clock::TestClock;
 use crate::dump::Dump;
 use crate::factory::{End, StoreFactory, UnderTest};
-use crate::random::{outcome_name, request};
+use crate::random::outcome_name;
 
 /// Users and groups 1 and 2, and online storage elements 1 to 3, are there in a [`Scene::new`].
 pub const SES: [u16; 3] = [1, 2, 3];
@@ -59,9 +59,16 @@ impl Scene {
         self.under_test.reopen(end).await;
     }
 
+    /// Says whether the store knows the fingerprints of requests after it was opened again.
+    pub fn keeps_fingerprints(&self) -> bool {
+        self.under_test.keeps_fingerprints()
+    }
+
     /// A request of its own.
     pub fn request(&self, mutations: Vec<Mutation>) -> Request {
-        request(self.operations.fetch_add(1, Ordering::SeqCst), UserId::ADMIN, mutations)
+        let mut random = [0; 10];
+        random[..8].copy_from_slice(&self.operations.fetch_add(1, Ordering::SeqCst).to_le_bytes());
+        Request::new(OperationId::new(self.clock.now(), random), UserId::ADMIN, mutations)
     }
 
     /// Applies mutations in one request.

@@ -30,11 +30,8 @@ pub async fn run(store: Arc<dyn Store>, directory: DirId, names: usize) {
                 for name in 0..names {
                     let place = at(directory, &format!("wanted{name:06}"));
                     let new = new_file(place, Guid(bytes(name, creator)), Some(1), &[]);
-                    let request = Request {
-                        operation: OperationId(bytes(name, creator)),
-                        who: UserId::ADMIN,
-                        mutations: vec![create(new)],
-                    };
+                    let id = OperationId(bytes(name, creator));
+                    let request = Request::new(id, UserId::ADMIN, vec![create(new)]);
                     start.wait().await;
                     let outcome = store.apply(request).await.expect("answered").remove(0);
                     seen.push(match outcome {

@@ -139,3 +139,50 @@ fn nothing_is_named_after_nothing() {
         }
     }
 }
+
+/// Names of the dependencies that a lock file gives a package.
+fn locked(lock: &str, package: &str) -> Option<Vec<String>> {
+    let block = lock
+        .split("[[package]]")
+        .find(|block| block.lines().any(|line| line == format!("name = \"{package}\"")))?;
+    let list =
+        block.split("dependencies = [").nth(1).and_then(|rest| rest.split(']').next()).unwrap_or_default();
+    let names = list.split('"').skip(1).step_by(2).filter_map(|text| text.split(' ').next());
+    Some(names.map(str::to_owned).collect())
+}
+
+/// Names of the dependencies in a manifest that are not for tests.
+fn declared(manifest: &str) -> Vec<String> {
+    let (mut inside, mut names) = (false, Vec::new());
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line.ends_with("dependencies]") && !line.contains("dev-dependencies");
+        } else if inside && line.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            names.extend(line.split(['.', ' ', '=']).next().map(str::to_owned));
+        }
+    }
+    names
+}
+
+/// `make bench-peers` and `make fuzz` build with `--locked`: a new dependency of a crate belongs
+/// into their lock files, too.
+#[test]
+fn lock_files_of_other_workspaces_know_every_dependency_of_the_crates() {
+    for workspace in ["bench/peers", "fuzz"] {
+        let lock = read(&root().join(workspace).join("Cargo.lock"));
+        let mut known = 0;
+        for member in members() {
+            let Some(locked) = locked(&lock, &format!("exacat-{member}")) else { continue };
+            known += 1;
+            let manifest = read(&root().join("crates").join(&member).join("Cargo.toml"));
+            for name in declared(&manifest) {
+                assert!(
+                    locked.contains(&name),
+                    "{workspace}/Cargo.lock does not know that exacat-{member} needs {name}: \
+                     cargo update --workspace --manifest-path {workspace}/Cargo.toml"
+                );
+            }
+        }
+        assert!(known > 2, "{workspace}/Cargo.lock has the crates");
+    }
+}

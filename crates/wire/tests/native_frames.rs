@@ -12,8 +12,8 @@
 use exacat_model::answer::{ReplicaAt, Stat, Whereis};
 use exacat_model::operation::{Cursor, Existing, FileRef, NewFile};
 use exacat_model::{
-    AccountName, Answer, Checksum, Checksums, Consistency, Error, ErrorKind, Guid, Lfn, Operation,
-    OperationId, ReplicaState, Revision, SeName,
+    AccountName, Answer, Checksum, Checksums, Consistency, Error, ErrorKind, Guid, HasRevision, Lfn,
+    Operation, OperationId, ReplicaState, Revision, SeName, TimelineId,
 };
 use exacat_wire::native::limits::{
     BATCH_OPERATIONS_MAX, COUNTED_HEADER_BYTES, CREDIT_MAX, FRAME_BYTES_MAX, FRAME_BYTES_MAX_LEAST,
@@ -84,13 +84,13 @@ impl Random {
                 existing: Existing::Merge,
             },
             7 => Operation::Changes {
-                after: Revision(self.next()),
+                after: Revision(self.next()).into(),
                 under: self.some(Random::lfn),
                 limit: 10,
                 wait: true,
             },
             8 => Operation::TrashPurge {
-                id: exacat_model::TrashId(Revision(self.next())),
+                id: exacat_model::TrashId(Revision(self.next())).on(TimelineId(self.bytes16()).tag()),
                 cursor: self.cursor(),
             },
             _ => Operation::Status,
@@ -162,7 +162,9 @@ impl Random {
                     },
                     server: self.text(),
                     catalogue: Guid(self.bytes16()),
+                    timeline: TimelineId(self.bytes16()),
                     authentication_required: self.below(2) == 0,
+                    time: exacat_model::TimeMs(self.below(1 << 48)),
                 }),
             ),
             FrameType::Authenticate => (

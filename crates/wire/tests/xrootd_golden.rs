@@ -161,7 +161,7 @@ fn a_locate_is_for_a_path_or_for_servers() {
             bytes: i32::try_from(carried.len()).unwrap(),
         };
         match Request::parse(&header, carried).unwrap() {
-            Request::Locate { any, asked } => (any, asked.path.to_owned()),
+            Request::Locate { any, asked, .. } => (any, asked.path.to_owned()),
             other => panic!("{other:?}"),
         }
     };

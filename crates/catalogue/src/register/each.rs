@@ -4,15 +4,16 @@
 //! a new file in a directory that is there, is done together; the others go their own way, one by one.
 
 use exacat_model::operation::{Existing, NewFile, Registered};
-use exacat_model::{Answer, EntryId, Mutation, Operation, OperationId, Result};
+use exacat_model::{Answer, EntryId, Fingerprint, Mutation, Operation, OperationId, Result};
 use exacat_store::{Outcome, Refusal, Request};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
 use super::{Call, PartIds, Plan};
 use crate::Catalogue;
 use crate::caller::Caller;
 use crate::execute::apart;
-use crate::repeat::refused;
+use crate::repeat::{check_id, fingerprint};
 
 impl Catalogue {
     /// Carries out as many operations as there are files, each to register one under its own id; gives what each came to.
@@ -33,13 +34,26 @@ impl Catalogue {
         parents: bool,
         existing: Existing,
     ) -> Vec<Result<Answer>> {
-        let (ids, files): (Vec<OperationId>, Vec<NewFile>) = files.into_iter().unzip();
+        let (mut ids, mut asks) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
+        let mut new = Vec::with_capacity(files.len());
+        for (id, file) in files {
+            let operation = Operation::Register { files: vec![file], parents, existing };
+            ids.push(id);
+            asks.push(fingerprint(caller, &operation));
+            if let Operation::Register { files, .. } = operation {
+                new.extend(files);
+            }
+        }
+        let files: Vec<NewFile> = new;
         let admitted = match self.admit_writer(caller) {
             Ok(()) => self.look_for_names().await,
             refused => refused,
         };
         let together = match admitted {
-            Ok(()) => self.create_together(caller, &ids, &files, existing).await,
+            Ok(()) => {
+                let judging = caller.judging(self.store.seen_revision());
+                self.create_together(&judging, &ids, &asks, &files, existing).await
+            }
             Err(error) => return ids.iter().map(|_| Err(error.clone())).collect(),
         };
         let mut answers = Vec::with_capacity(files.len());
@@ -61,22 +75,28 @@ impl Catalogue {
         &self,
         caller: &Caller,
         ids: &[OperationId],
+        asks: &[Fingerprint],
         files: &[NewFile],
         existing: Existing,
     ) -> Vec<Option<Result<Answer>>> {
         let mut settled: Vec<Option<Result<Answer>>> = files.iter().map(|_| None).collect();
-        let call = Call { caller, files, parents: false, existing, names: self.names(), known: None };
+        let ways = Mutex::default();
+        let names = self.names();
+        let call = Call { caller, files, parents: false, existing, names, known: None, ways: Some(&ways) };
         let Some(first) = ids.first() else { return settled };
         // No directory is made and nothing merged, so these are not used.
         let unused = PartIds { create: *first, merge: *first, parents: *first };
-        let part: Vec<usize> = (0..files.len()).collect();
+        // An id that is refused is refused by the ordinary way.
+        let now = self.clock.trusted();
+        let part: Vec<usize> = (0..files.len()).filter(|place| check_id(ids[*place], now).is_ok()).collect();
         // If the plan as a whole fails, each finds out by itself why.
         let Ok(plans) = self.plan(&call, &unused, &part).await else { return settled };
         let (mut places, mut requests) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
-        for (place, plan) in plans.into_iter().enumerate() {
+        for (place, plan) in part.into_iter().zip(plans) {
             if let Plan::Create(new) = plan {
-                let mutations = vec![Mutation::Create(new)];
-                requests.push(Request { operation: ids[place], who: caller.acting_user(), mutations });
+                let gates = ways.lock().get(&new.at.parent).cloned().unwrap_or_default();
+                let request = Request::new(ids[place], caller.acting_user(), vec![Mutation::Create(new)]);
+                requests.push(request.with(asks[place]).judged(caller.judged_for(&gates)));
                 places.push(place);
             }
         }
@@ -86,7 +106,11 @@ impl Catalogue {
                     Ok(Registered::Created(guid))
                 }
                 Ok(Some(Outcome::Refused(Refusal::Exists(_)))) if existing != Existing::Refuse => continue,
-                Ok(Some(Outcome::Refused(refusal))) => Err(refused(&files[place].lfn, refusal)),
+                // Judged again the ordinary way.
+                Ok(Some(Outcome::Refused(Refusal::Outdated))) => continue,
+                Ok(Some(Outcome::Refused(refusal))) => {
+                    Err(self.not_created(caller, &files[place], refusal).await)
+                }
                 // The ordinary way says what is wrong.
                 Ok(_) => continue,
                 Err(error) => {

@@ -13,10 +13,11 @@ use std::sync::Arc;
 use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX};
 use exacat_model::operation::{Existing, NewFile, Registered};
 use exacat_model::{
-    AccountName, Answer, At, EntryId, Error, ErrorKind, File, FileRef, GroupId, Guid, Lfn, Location, Mode,
-    Mutation, NewBody, NewEntry, OperationId, Pfn, Replica, ReplicaState, Result, Se, SeNumber, UserId,
+    AccountName, Answer, At, DirId, EntryId, Error, ErrorKind, File, FileRef, GroupId, Guid, Lfn, Location,
+    Mode, Mutation, NewBody, NewEntry, OperationId, Pfn, Replica, ReplicaState, Result, Se, SeNumber, UserId,
 };
-use exacat_store::{Gate, Outcome, Refusal};
+use exacat_store::{Gate, Gates, Outcome, Place, Refusal};
+use parking_lot::Mutex;
 
 mod each;
 mod merging;
@@ -28,6 +29,7 @@ use crate::loading::KnownDirectories;
 use crate::registry::Names;
 use crate::repeat::{nothing, refused};
 use crate::resolve::{Resolved, Spot};
+use crate::trailing::check_new_name;
 use crate::{Catalogue, fill_random, step_id};
 
 /// Bytes of one part's request by a generous estimate: half of what the store accepts.
@@ -45,6 +47,8 @@ pub(crate) struct Call<'a> {
     pub names: Arc<Names>,
     /// Directories that were found before and cannot have gone.
     pub known: Option<&'a KnownDirectories>,
+    /// Takes down the directories that lead to each, itself last, if they are wanted.
+    pub ways: Option<&'a Mutex<HashMap<DirId, Gates>>>,
 }
 
 /// The operation ids of one part.
@@ -76,7 +80,7 @@ impl Catalogue {
         &self,
         caller: &Caller,
         id: OperationId,
-        files: Vec<NewFile>,
+        files: &[NewFile],
         parents: bool,
         existing: Existing,
     ) -> Result<Answer> {
@@ -84,17 +88,16 @@ impl Catalogue {
         if files.len() > BATCH_MUTATIONS_MAX {
             return Err(Error::limit("the number of files in one request", files.len(), BATCH_MUTATIONS_MAX));
         }
-        let call = Call { caller, files: &files, parents, existing, names: self.names(), known: None };
+        let call = Call { caller, files, parents, existing, names: self.names(), known: None, ways: None };
         let mut answers: Vec<Option<Result<Registered>>> = files.iter().map(|_| None).collect();
-        for (number, part) in parts(&files).into_iter().enumerate() {
+        for (number, part) in parts(files).into_iter().enumerate() {
             let step = number as u64 * 3;
             let ids = PartIds {
                 create: if number == 0 { id } else { step_id(id, step) },
                 merge: step_id(id, step + 1),
                 parents: step_id(id, step + 2),
             };
-            let found = self.register_part(&call, &ids, &part).await;
-            let found = if number == 0 { found? } else { found.map_err(partly_done)? };
+            let found = self.register_part(&call, &ids, &part).await?;
             for (index, answer) in part.iter().zip(found) {
                 answers[*index] = Some(answer);
             }
@@ -163,13 +166,13 @@ impl Catalogue {
                     found.push(Found::Again);
                     continue;
                 }
-                (Outcome::Refused(refusal), None) => Err(refused(&file.lfn, refusal)),
+                (Outcome::Refused(refusal), None) => Err(self.not_created(call.caller, file, refusal).await),
                 (_, None) => Err(Error::new(ErrorKind::Internal, "a file was created without a GUID")),
             };
             found.push(Found::Settled(answer));
         }
         if !there.is_empty() {
-            self.compare(call, ids, part, there, &mut found).await.map_err(partly_done)?;
+            self.compare(call, ids, part, there, &mut found).await?;
         }
         Ok(found)
     }
@@ -251,6 +254,13 @@ impl Catalogue {
         for (number, spot) in self.spots(call.caller, &lfns, true).await?.into_iter().enumerate() {
             if call.parents && matches!(spot, Ok(Spot::Vacant(_))) {
                 missing.push(number);
+            }
+            if let (Some(ways), Ok(Spot::Taken(resolved))) = (call.ways, &spot)
+                && let Some(gate) = Gate::of(&resolved.entry)
+            {
+                let mut way = resolved.gates.clone();
+                way.push(gate);
+                ways.lock().insert(gate.id, way);
             }
             found.push(gate_at(spot, &lfns[number]));
         }
@@ -361,6 +371,34 @@ impl Catalogue {
     }
 }
 
+impl Catalogue {
+    /// Returns the reason why a file was not created. Names the trash, if a removed file of the
+    /// caller's has the GUID.
+    async fn not_created(&self, caller: &Caller, file: &NewFile, refusal: Refusal) -> Error {
+        if refusal == Refusal::GuidInUse
+            && let Some(guid) = file.guid
+            && self.is_own_in_trash(caller, guid).await
+        {
+            return Error::new(
+                ErrorKind::Exists,
+                format!(
+                    "{}: the GUID {guid} is that of a file in the trash: restore or purge that first (exacat \
+                     trash ls names it)",
+                    file.lfn
+                ),
+            );
+        }
+        refused(&file.lfn, refusal)
+    }
+
+    /// Is it the GUID of an entry in the trash that the caller owns? Others learn nothing of it.
+    async fn is_own_in_trash(&self, caller: &Caller, guid: Guid) -> bool {
+        let found = self.store.locate(&[EntryId::Object(guid)]).await;
+        let located = found.ok().and_then(|mut found| found.pop().flatten());
+        located.is_some_and(|found| matches!(found.place, Place::Trash(_)) && caller.owns(&found.entry))
+    }
+}
+
 /// The directories of a part.
 struct Directories {
     /// By place: which of `found`; none for a file that goes nowhere.
@@ -378,6 +416,7 @@ struct Facts {
 
 impl Facts {
     fn of(call: &Call<'_>, file: &NewFile, guid: Guid, archive: Option<Guid>) -> Result<Facts> {
+        check_new_name(&file.lfn)?;
         let (owner, group) = owner_and_group(call, file.owner.as_ref(), file.group.as_ref())
             .map_err(|error| about(&file.lfn, error))?;
         let replicas =
@@ -540,7 +579,7 @@ fn fresh_guids(catalogue: &Catalogue, call: &Call<'_>, part: &[usize]) -> Result
     let count = part.iter().filter(|index| call.files[**index].guid.is_none()).count();
     let mut random = vec![[0u8; 10]; count];
     fill_random(random.as_flattened_mut())?;
-    let now = catalogue.clock.now();
+    let now = catalogue.clock.trusted();
     Ok(random.into_iter().map(move |random| Guid::v7(now, random)))
 }
 
@@ -572,15 +611,4 @@ fn is_root() -> Error {
 
 fn about(lfn: &Lfn, error: Error) -> Error {
     Error::new(error.kind, format!("{lfn}: {}", error.message))
-}
-
-/// What an error of a later part of a call means for the whole of it: an earlier part was done, so "certainly not
-/// done" would be a lie.
-fn partly_done(error: Error) -> Error {
-    match error.kind {
-        ErrorKind::Unavailable | ErrorKind::Busy => {
-            Error::new(ErrorKind::Unknown, format!("a part of it was done, ask again: {}", error.message))
-        }
-        _ => error,
-    }
 }

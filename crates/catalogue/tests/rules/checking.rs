@@ -44,7 +44,7 @@ impl Meanwhile {
         }
         let mutations = std::mem::take(&mut *self.mutations.lock());
         if !mutations.is_empty() {
-            let request = Request { operation: OperationId([0xee; 16]), who: UserId::ADMIN, mutations };
+            let request = Request::new(OperationId([0xee; 16]), UserId::ADMIN, mutations);
             for outcome in store.apply(request).await.unwrap() {
                 assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
             }

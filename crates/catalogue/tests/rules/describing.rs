@@ -20,6 +20,23 @@ async fn kind(f: &Fixture, caller: &Caller, operation: Operation) -> Option<Erro
 }
 
 #[tokio::test]
+async fn owner_who_sets_owner_and_group_to_what_they_are_succeeds() {
+    let f = Fixture::new().await;
+    f.plant_file("/open/f", 1, 0o664, 1, vec![]).await;
+    // A group that alice is not in.
+    f.ask(&f.admin, set("/open/f", vec![Attribute::Group(account("bob"))])).await.unwrap();
+    let before = f.entry("/open/f").await.unwrap();
+    let same = vec![Attribute::Owner(account("alice")), Attribute::Group(account("bob"))];
+    for (caller, expected) in
+        [(&f.bob, Some(ErrorKind::Denied)), (&f.op, Some(ErrorKind::Denied)), (&f.alice, None)]
+    {
+        assert_eq!(kind(&f, caller, set("/open/f", same.clone())).await, expected, "{:?}", caller.name());
+    }
+    let after = f.entry("/open/f").await.unwrap();
+    assert_eq!((after.owner, after.group), (before.owner, before.group));
+}
+
+#[tokio::test]
 async fn who_may_set_what() {
     let f = Fixture::new().await;
     // Carol is in the group `physics` with alice; bob is nobody here.
@@ -28,6 +45,8 @@ async fn who_may_set_what() {
     let denied = Some(ErrorKind::Denied);
     let checksum = Checksum::parse("md5:d41d8cd98f00b204e9800998ecf8427e").unwrap();
     for (attribute, admin, alice, carol, bob, op) in [
+        (Attribute::Owner(account("alice")), None, None, denied, denied, denied),
+        (Attribute::Owner(account("bob")), None, denied, denied, denied, denied),
         (Attribute::Owner(account("alice")), None, denied, denied, denied, denied),
         (Attribute::Group(account("physics")), None, None, denied, denied, denied),
         (Attribute::Group(account("bob")), None, denied, denied, denied, denied),

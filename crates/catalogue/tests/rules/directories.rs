@@ -7,7 +7,7 @@ use crate::fixture::{Fixture, guid, lfn, lfns, mode};
 use exacat_catalogue::Caller;
 use exacat_model::limits::{DEPTH_MAX, READ_BATCH_MAX};
 use exacat_model::{Answer, ErrorKind, GroupId, Mode, NewBody, Operation, OperationId, UserId};
-use exacat_store::Store;
+use exacat_store::{Clock, Store};
 
 fn mkdir<const N: usize>(paths: [&str; N], parents: bool) -> Operation {
     Operation::Mkdir { lfns: lfns(paths), parents, mode: None }
@@ -193,7 +193,11 @@ async fn makers_of_overlapping_paths_all_succeed() {
             let paths = (0..20).map(|k| lfn(&format!("/open/a/{}/{}/{k}", k % 3, k % 5))).collect();
             let operation = Operation::Mkdir { lfns: paths, parents: true, mode: Some(mode(0o777)) };
             // Intermediate directories are their maker's, so all are made by one user.
-            let answer = f.catalogue.execute(&f.alice, OperationId([n; 16]), operation).await.unwrap();
+            let answer = f
+                .catalogue
+                .execute(&f.alice, OperationId::new(f.clock.now(), [n; 10]), operation)
+                .await
+                .unwrap();
             assert!(kinds_of(answer).iter().all(Option::is_none));
         }));
     }

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use exacat_catalogue::{Caller, Catalogue, Settings};
 use exacat_model::{
     AccountName, Answer, Cursor, Edit, Entry, EntryId, ErrorKind, Expect, ExpectRecord, File, Group, GroupId,
-    Guid, Lfn, Location, Mode, Mutation, NewBody, NewEntry, Operation, OperationId, Pfn, Record, Replica,
-    ReplicaState, Result, Role, Se, SeName, SeNumber, SeStatus, SnapshotName, TrashId, User, UserId,
+    Guid, Lfn, Location, Mode, Mutation, NewBody, NewEntry, OnTimeline, Operation, OperationId, Pfn, Record,
+    Replica, ReplicaState, Result, Role, Se, SeName, SeNumber, SeStatus, SnapshotName, TrashId, User, UserId,
 };
 use exacat_model::{At, Checksums, DirId};
 use exacat_store::memory::MemoryStore;
-use exacat_store::{Outcome, Request, Store, WalkEnd};
+use exacat_store::{Clock, Outcome, Request, Store, WalkEnd};
 use exacat_testkit::TestClock;
 
 pub fn lfn(text: &str) -> Lfn {
@@ -158,7 +158,7 @@ impl Fixture {
             .into_iter()
             .map(|record| Mutation::SetRecord { record: Box::new(record), expect: ExpectRecord::Absent })
             .collect();
-        let request = Request { operation: OperationId([0xff; 16]), who: UserId::ADMIN, mutations };
+        let request = Request::new(OperationId([0xff; 16]), UserId::ADMIN, mutations);
         for outcome in store.apply(request).await.unwrap() {
             assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
         }
@@ -201,9 +201,10 @@ impl Fixture {
 
     /// An operation id not used before.
     pub fn operation_id(&self) -> OperationId {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.number().to_le_bytes());
-        OperationId(bytes)
+        // The first bytes hold the version and the variant of the id's form.
+        let mut random = [0; 10];
+        random[3..].copy_from_slice(&self.number().to_be_bytes()[1..]);
+        OperationId::new(self.clock.now(), random)
     }
 
     /// Asks, under a new operation id.
@@ -236,7 +237,7 @@ impl Fixture {
 
     /// Mutations straight to the store, past all rules; all must be applied.
     pub async fn apply(&self, who: u32, mutations: Vec<Mutation>) -> Vec<Outcome> {
-        let request = Request { operation: self.operation_id(), who: UserId(who), mutations };
+        let request = Request::new(self.operation_id(), UserId(who), mutations);
         let outcomes = self.store.apply(request).await.unwrap();
         for outcome in &outcomes {
             assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
@@ -348,7 +349,7 @@ impl Fixture {
     }
 
     /// Removes an entry, with all that is below it.
-    pub async fn remove(&self, caller: &Caller, path: &str) -> Result<TrashId> {
+    pub async fn remove(&self, caller: &Caller, path: &str) -> Result<OnTimeline<TrashId>> {
         let operation = Operation::Remove { lfn: lfn(path), recursive: true, directory: false };
         match self.ask(caller, operation).await? {
             Answer::Removed { id } => Ok(id),

@@ -8,6 +8,7 @@ use exacat_model::{
     AccountName, Answer, Cursor, ErrorKind, FileRef, Guid, Location, NewBody, Operation, Replica,
     ReplicaState, Result, SeNumber, Usage,
 };
+use exacat_store::Store;
 
 async fn stat(f: &Fixture, caller: &exacat_catalogue::Caller, path: &str, follow: bool) -> Result<Stat> {
     match f.get(caller, Operation::Stat { lfns: lfns([path]), follow }).await {
@@ -398,7 +399,7 @@ async fn cursors_that_were_not_given_are_refused() {
         for operation in [
             Operation::TrashList { cursor: cursor.clone(), limit: 1 },
             Operation::TrashPurge {
-                id: exacat_model::TrashId(exacat_model::Revision(1)),
+                id: f.store.timelines().name(exacat_model::TrashId(exacat_model::Revision(1))),
                 cursor: cursor.clone(),
             },
             Operation::Log { lfn: lfn("/alice"), cursor: cursor.clone(), limit: 1 },

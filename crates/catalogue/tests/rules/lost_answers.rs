@@ -12,10 +12,10 @@ use async_trait::async_trait;
 use exacat_catalogue::{Catalogue, Settings};
 use exacat_model::operation::{Attribute, Existing, NewFile, NewReplica, ReplicaEdit};
 use exacat_model::{
-    Answer, Checksum, Checksums, Cursor, ErrorKind, FileRef, Lfn, NewBody, Operation, OperationId,
-    ReplicaState, Result, Revision, Tag, TagKey, TagValue, TimeMs, TrashId,
+    Answer, Checksum, Checksums, Cursor, ErrorKind, FileRef, Lfn, NewBody, OnTimeline, Operation,
+    OperationId, ReplicaState, Result, Revision, Tag, TagKey, TagValue, TimeMs, TrashId,
 };
-use exacat_store::{ApplyError, Outcome, Request, Store};
+use exacat_store::{ApplyError, Clock, Outcome, Request, Store};
 use exacat_testkit::{Before, Fronted};
 use parking_lot::Mutex;
 
@@ -119,15 +119,22 @@ async fn run(asked: Asked, fault: Option<(usize, Fault)>) -> Run {
     let store = lossy(f.store.clone(), fault);
     let catalogue = Catalogue::open(store.clone(), f.clock.shared(), settings).await.unwrap();
     let caller = if admin { &f.admin } else { &f.alice };
-    let id = OperationId([0x55; 16]);
+    let id = OperationId::new(f.clock.now(), [0x55; 10]);
     let mut failures = 0;
     let answer = loop {
+        let begun = f.store.revision().await.unwrap();
         match catalogue.execute(caller, id, operation.clone()).await {
             Ok(answer) => match answer.next() {
                 Some(cursor) => operation = operation.resumed(cursor.clone()).unwrap(),
                 None => break Ok(answer),
             },
-            Err(error) if matches!(error.kind, ErrorKind::Unknown | ErrorKind::Unavailable) => failures += 1,
+            Err(error) if matches!(error.kind, ErrorKind::Unknown | ErrorKind::Unavailable) => {
+                failures += 1;
+                // Certainly not done: then nothing was, not even a directory on the way.
+                if error.kind == ErrorKind::Unavailable {
+                    assert_eq!(f.store.revision().await.unwrap(), begun, "{operation:?}: {error}");
+                }
+            }
             Err(error) => break Err(error),
         }
         assert!(failures < FAILURES_MAX, "{operation:?}");
@@ -284,12 +291,12 @@ async fn registering_with_parents_members_and_merges_survives_every_fault() {
 // ---- of several requests, or in half ----
 
 /// An operation, given the item of the trash.
-type Make = Box<dyn Fn(TrashId) -> Operation>;
+type Make = Box<dyn Fn(OnTimeline<TrashId>) -> Operation>;
 
 const SETTINGS: fn() -> Settings = || Settings { purge_step_entries: 3, ..Settings::default() };
 
 /// A small tree, a collection, an item of the trash with things in it.
-async fn world() -> (Fixture, TrashId) {
+async fn world() -> (Fixture, OnTimeline<TrashId>) {
     let f = Fixture::with(SETTINGS()).await;
     for path in ["/alice/d", "/alice/d/e", "/alice/gone", "/alice/gone/x", "/alice/gone/y"] {
         f.plant_directory(path, 1, 0o755).await;

@@ -7,6 +7,7 @@ mod describing;
 mod directories;
 mod finding;
 mod fixture;
+mod judging;
 mod looking_up;
 mod lost_answers;
 mod moving;

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use crate::fixture::{Fixture, guid, lfn, mode};
 use exacat_catalogue::{Caller, Settings};
+use exacat_model::codec::{Decode, Encode};
 use exacat_model::limits::LFN_BYTES_MAX;
+use exacat_model::operation::{Attribute, Existing, NewFile, SeChoice};
 use exacat_model::{
-    Answer, Cursor, Edit, EntryId, ErrorKind, GroupId, NewBody, Operation, Revision, TrashId,
+    Answer, Checksums, Cursor, Edit, EntryId, ErrorKind, FileRef, GroupId, NewBody, OnTimeline, Operation,
+    Revision, TrashId,
 };
 use exacat_store::Store;
 
@@ -19,7 +22,7 @@ fn rm(path: &str, recursive: bool, directory: bool) -> Operation {
     Operation::Remove { lfn: lfn(path), recursive, directory }
 }
 
-fn restore(id: TrashId, to: Option<&str>) -> Operation {
+fn restore(id: OnTimeline<TrashId>, to: Option<&str>) -> Operation {
     Operation::TrashRestore { id, to: to.map(lfn) }
 }
 
@@ -61,6 +64,92 @@ async fn a_name_is_given_or_a_directory_to_go_into() {
     f.get(&f.alice, mv("/alice/link", "/alice/e/other")).await;
     assert_eq!(t.id("/alice/e/other").await, Some(EntryId::Object(guid(9000))));
     f.audit().await;
+}
+
+/// A slash at the end of a path means a directory, whatever the operation.
+#[tokio::test]
+async fn trailing_slash_on_what_is_no_directory_is_refused() {
+    let f = Fixture::new().await;
+    let t = tree(&f).await;
+    f.plant("/alice/file-link", 1, 0o777, NewBody::Link { guid: guid(9000), target: lfn("/alice/g") }).await;
+    f.plant("/alice/dir-link", 1, 0o777, NewBody::Link { guid: guid(9001), target: lfn("/alice/d") }).await;
+    f.plant("/alice/lost-link", 1, 0o777, NewBody::Link { guid: guid(9002), target: lfn("/alice/no") }).await;
+    let before = f.store.revision().await.unwrap();
+    let register = |path: &str| Operation::Register {
+        files: vec![NewFile::named(lfn(path))],
+        parents: true,
+        existing: Existing::Refuse,
+    };
+    let attributes = vec![Attribute::Mode(mode(0o700))];
+    let (not_directory, not_found) = (ErrorKind::NotDirectory, ErrorKind::NotFound);
+    for (operation, kind) in [
+        (mv("/alice/g", "/alice/d/nosuch/"), not_found),
+        (mv("/alice/g", "/alice/d/f/"), not_directory),
+        (mv("/alice/g", "/alice/lost-link/"), not_found),
+        (mv("/alice/d", "/alice/lost-link/"), ErrorKind::Exists),
+        (mv("/alice/g/", "/alice/h"), not_directory),
+        (mv("/alice/dir-link/", "/alice/h"), not_directory),
+        (rm("/alice/g/", true, false), not_directory),
+        (rm("/alice/dir-link/", true, false), not_directory),
+        (Operation::List { lfn: lfn("/alice/g/"), cursor: Cursor::default(), limit: 0 }, not_directory),
+        (
+            Operation::List { lfn: lfn("/alice/file-link/"), cursor: Cursor::default(), limit: 0 },
+            not_directory,
+        ),
+        (Operation::Link { lfn: lfn("/alice/l/"), target: lfn("/alice/g") }, not_directory),
+        (Operation::CollectionCreate { lfn: lfn("/alice/c/"), tags: vec![] }, not_directory),
+        (
+            Operation::UploadBook {
+                lfn: lfn("/alice/u/"),
+                guid: None,
+                size: 1,
+                checksums: Checksums::none(),
+                job: None,
+                choice: SeChoice::default(),
+                lifetime_seconds: None,
+            },
+            not_directory,
+        ),
+    ] {
+        let text = format!("{operation:?}");
+        assert_eq!(f.refusal(&f.alice, operation).await, kind, "{text}");
+    }
+    let (follow, site) = (false, None);
+    let stat = Operation::Stat { lfns: vec![lfn("/alice/g/"), lfn("/alice/file-link/")], follow };
+    let whereis = Operation::Whereis { files: vec![FileRef::Lfn(lfn("/alice/g/"))], site };
+    let kinds: Vec<ErrorKind> = match (f.get(&f.alice, stat).await, f.get(&f.alice, whereis).await) {
+        (Answer::Stats(stats), Answer::Whereis(places)) => {
+            let stats = stats.into_iter().map(|stat| stat.unwrap_err().kind);
+            stats.chain(places.into_iter().map(|place| place.unwrap_err().kind)).collect()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(kinds, [not_directory; 3]);
+    let Answer::Registered(made) = f.get(&f.alice, register("/alice/d/new/")).await else { panic!() };
+    assert_eq!(made[0].as_ref().unwrap_err().kind, not_directory);
+    let chmod = Operation::SetAttributes { lfns: vec![lfn("/alice/g/")], attributes: attributes.clone() };
+    assert_eq!(f.one(&f.alice, chmod).await.unwrap_err().kind, not_directory);
+    assert_eq!(f.store.revision().await.unwrap(), before, "what was refused changed nothing");
+
+    // Where a directory is, or is made, the slash changes nothing.
+    let (g, d) = (t.id("/alice/g").await, t.id("/alice/d").await);
+    f.get(&f.alice, mv("/alice/g", "/alice/dir-link/")).await;
+    assert_eq!(t.id("/alice/d/g").await, g);
+    f.get(&f.alice, mv("/alice/d/", "/alice/dd/")).await;
+    assert_eq!(t.id("/alice/dd").await, d, "a directory may get a name that ends in a slash");
+    let mkdir = |path: &str| Operation::Mkdir { lfns: vec![lfn(path)], parents: false, mode: None };
+    f.one(&f.alice, mkdir("/alice/new/")).await.unwrap();
+    f.one(&f.alice, Operation::SetAttributes { lfns: vec![lfn("/alice/new/")], attributes }).await.unwrap();
+    let target = lfn("/alice/dd/");
+    f.get(&f.alice, Operation::Link { lfn: lfn("/alice/other"), target }).await;
+    let removed = f.get(&f.alice, rm("/alice/new/", false, false)).await;
+    let Answer::Removed { id } = removed else { panic!("{removed:?}") };
+    f.get(&f.alice, restore(id, Some("/alice/again/"))).await;
+    f.audit().await;
+    // No slash is stored: changes can be read back.
+    for change in f.store.history() {
+        exacat_model::Change::from_bytes(&change.to_bytes()).unwrap();
+    }
 }
 
 #[tokio::test]
@@ -191,7 +280,8 @@ async fn removing() {
     f.get(&f.alice, rm("/alice/g", false, false)).await;
     let before = f.store.revision().await.unwrap();
     let removed = f.get(&f.alice, rm("/alice/d", true, false)).await;
-    assert_eq!(removed, Answer::Removed { id: TrashId(Revision(before.0 + 1)) });
+    let id = f.store.timelines().name(TrashId(Revision(before.0 + 1)));
+    assert_eq!(removed, Answer::Removed { id });
     assert_eq!(f.store.revision().await.unwrap().0, before.0 + 1, "one change, whatever lies below");
     assert_eq!(t.id("/alice/d").await, None);
     // A link is removed itself.
@@ -260,13 +350,13 @@ async fn the_trash_shows_ones_own_and_operators_all() {
         };
         let path = format!("/open/{n}");
         f.plant_file(&path, owner, 0o644, 1, vec![]).await;
-        let id = f.remove(remover, &path).await.unwrap().0.0;
+        let id = f.remove(remover, &path).await.unwrap().id.0.0;
         of.entry(name).or_default().push(id);
         of.entry("all").or_default().push(id);
     }
     // What one removed of another's is shown to both.
     f.plant_file("/open/both", 1, 0o644, 1, vec![]).await;
-    let both = f.remove(&f.bob, "/open/both").await.unwrap().0.0;
+    let both = f.remove(&f.bob, "/open/both").await.unwrap().id.0.0;
     for name in ["alice", "bob", "all"] {
         of.get_mut(name).unwrap().push(both);
     }
@@ -292,7 +382,7 @@ async fn restoring() {
     for stranger in [&f.bob, &f.carol, &f.op] {
         assert_eq!(f.refusal(stranger, restore(id, None)).await, ErrorKind::NotFound);
     }
-    let nothing = TrashId(Revision(1));
+    let nothing = f.store.timelines().name(TrashId(Revision(1)));
     assert_eq!(f.refusal(&f.admin, restore(nothing, None)).await, ErrorKind::NotFound);
     f.get(&f.alice, restore(id, None)).await;
     assert_eq!(t.id("/alice/d").await, d);

@@ -7,8 +7,8 @@ use exacat_model::operation::{
     Attribute, Existing, NewFile, NewReplica, Owner, ReplicaEdit, SeChoice, SeSettings, UserSettings,
 };
 use exacat_model::{
-    Answer, Checksums, Cursor, DeletionId, Edit, FileRef, Filter, GroupId, Guid, Lfn, NewBody, Operation,
-    ReplicaState, Result, Revision, SeName, Tag, TagKey, TagValue, TokenId, TrashId,
+    Answer, Checksums, Cursor, DeletionId, Edit, FileRef, Filter, GroupId, Guid, Lfn, NewBody, OnTimeline,
+    Operation, ReplicaState, Result, Revision, SeName, Tag, TagKey, TagValue, TokenId, TrashId,
 };
 use exacat_testkit::settings;
 
@@ -27,9 +27,9 @@ pub struct World {
     pub file: Guid,
     pub archive: Guid,
     pub uploaded: Guid,
-    pub trashed: TrashId,
+    pub trashed: OnTimeline<TrashId>,
     pub token: TokenId,
-    pub deletion: DeletionId,
+    pub deletion: OnTimeline<DeletionId>,
 }
 
 /// Where the target's directory is.
@@ -219,10 +219,11 @@ pub fn operation(world: &World, name: &str) -> Operation {
         "quota-get" => Operation::QuotaGet { owners: vec![Owner::User(account("alice"))] },
         "log" => Operation::Log { lfn: file(), cursor: cursor(), limit: 0 },
         "changes" => {
-            Operation::Changes { after: Revision(0), under: Some(directory()), limit: 0, wait: false }
+            Operation::Changes { after: Revision(0).into(), under: Some(directory()), limit: 0, wait: false }
         }
         "fsck" => Operation::Fsck,
         "status" => Operation::Status,
+        "clock-confirm" => Operation::ClockConfirm,
         "snapshot-create" => Operation::SnapshotCreate { name: snapshot_name("new") },
         "snapshot-list" => Operation::SnapshotList,
         "snapshot-drop" => Operation::SnapshotDrop { name: snapshot_name("old") },

@@ -20,7 +20,7 @@ const TARGETS: [Target; 5] = [
 ];
 
 /// Operations that have nothing to do with the target: asked on the first only.
-const WITHOUT_TARGET: [&str; 30] = [
+const WITHOUT_TARGET: [&str; 31] = [
     "whoami",
     "trash-list",
     "upload-list",
@@ -42,6 +42,7 @@ const WITHOUT_TARGET: [&str; 30] = [
     "quota-get",
     "fsck",
     "status",
+    "clock-confirm",
     "snapshot-create",
     "snapshot-list",
     "snapshot-drop",

@@ -4,11 +4,12 @@
 use crate::fixture::{Fixture, derived, guid, lfn};
 use exacat_catalogue::Settings;
 use exacat_model::{
-    Answer, Cursor, ErrorKind, NewBody, Operation, OperationId, ReplicaState, SeNumber, TrashId, UserId,
+    Answer, Cursor, EntryId, ErrorKind, NewBody, OnTimeline, Operation, ReplicaState, SeNumber, TrashId,
+    UserId,
 };
-use exacat_store::{Store, UsageOf};
+use exacat_store::{Place, Store, UsageOf};
 
-fn purge(id: TrashId) -> Operation {
+fn purge(id: OnTimeline<TrashId>) -> Operation {
     Operation::TrashPurge { id, cursor: Cursor::default() }
 }
 
@@ -35,6 +36,55 @@ async fn plant_tree(f: &Fixture) -> u64 {
     f.plant("/alice/t/w/col", 1, 0o644, NewBody::Collection { guid: guid(f.number()) }).await;
     f.plant("/alice/t/w/link", 1, 0o777, NewBody::Link { guid: guid(f.number()), target: lfn("/bob") }).await;
     count + 2
+}
+
+/// The owner of a directory removes it in one step, whatever others keep below. Before the end of the
+/// retention only what the owner might have removed piece by piece ends for good.
+#[tokio::test]
+async fn purge_by_owner_keeps_what_others_have_in_closed_directories() {
+    for step in [1, 2, 1000] {
+        let f = small_steps(step).await;
+        f.plant_directory("/alice/m", 1, 0o777).await;
+        f.plant_directory("/alice/m/own", 1, 0o755).await;
+        f.plant_file("/alice/m/own/f", 1, 0o644, 1, vec![]).await;
+        f.plant_directory("/alice/m/a-private", 2, 0o700).await;
+        let kept = EntryId::Object(f.plant_file("/alice/m/a-private/f", 2, 0o600, 1, vec![]).await);
+        f.plant_directory("/alice/m/own/deep", 2, 0o755).await;
+        let deep = EntryId::Object(f.plant_file("/alice/m/own/deep/f", 2, 0o644, 1, vec![]).await);
+        f.plant_directory("/alice/m/empty", 2, 0o700).await;
+        f.plant_directory("/alice/m/shared", 2, 0o777).await;
+        f.plant_file("/alice/m/shared/f", 2, 0o600, 1, vec![]).await;
+        f.plant_file("/alice/m/z", 2, 0o600, 1, vec![]).await;
+        assert_eq!(f.remove(&f.alice, "/alice/m/a-private").await.unwrap_err().kind, ErrorKind::Denied);
+        let item = f.remove(&f.alice, "/alice/m").await.unwrap();
+        let mut ended = 0;
+        let (mut cursor, mut refused) = (Cursor::default(), None);
+        while refused.is_none() {
+            match f.ask(&f.alice, Operation::TrashPurge { id: item, cursor: cursor.clone() }).await {
+                Ok(Answer::Purged { entries, next }) => {
+                    ended += entries;
+                    cursor = next.expect("the item stays");
+                }
+                Ok(answer) => panic!("{answer:?}"),
+                Err(error) => refused = Some(error),
+            }
+        }
+        assert_eq!(refused.unwrap().kind, ErrorKind::Denied, "step {step}");
+        assert_eq!(ended, 5, "own/f, empty, shared, shared/f and z; step {step}");
+        let found = f.store.locate(&[kept, deep]).await.unwrap();
+        assert!(
+            found
+                .iter()
+                .all(|found| matches!(&found.as_ref().unwrap().place, Place::Trash(id) if *id == item.id))
+        );
+        // What stays can be restored whole, and an operator ends it.
+        f.get(&f.alice, Operation::TrashRestore { id: item, to: None }).await;
+        let item = f.remove(&f.alice, "/alice/m").await.unwrap();
+        f.pages(&f.op, purge(item), |_| {}).await;
+        assert!(f.store.trash_item(item.id).await.unwrap().is_none());
+        assert_eq!(f.store.locate(&[kept, deep]).await.unwrap(), [None, None]);
+        f.audit().await;
+    }
 }
 
 #[tokio::test]
@@ -89,7 +139,7 @@ async fn steps_asked_again_end_nothing_twice() {
     let before = f.store.status().await.unwrap().entries;
     let count = plant_tree(&f).await;
     let item = f.remove(&f.alice, "/alice/t").await.unwrap();
-    let id = OperationId([0x77; 16]);
+    let id = f.operation_id();
     let mut next = Some(purge(item));
     let mut ended = 0;
     while let Some(operation) = next.take() {

@@ -544,3 +544,24 @@ async fn of_many_calls_at_once_one_creates() {
     assert_eq!(created, vec![1; 50]);
     f.audit().await;
 }
+
+#[tokio::test]
+async fn guid_of_a_removed_file_is_refused_and_names_the_trash_to_its_owner() {
+    let f = Fixture::new().await;
+    let with_guid = |path: &str| NewFile { guid: Some(guid(77)), ..file(path) };
+    let made = ask(&f, &f.alice, vec![with_guid("/open/removed")], false, Existing::Refuse).await;
+    assert_eq!(word(&made[0]), "created");
+    let remove = Operation::Remove { lfn: lfn("/open/removed"), recursive: false, directory: false };
+    f.get(&f.alice, remove).await;
+    for (caller, names_trash) in [(&f.alice, true), (&f.admin, true), (&f.bob, false)] {
+        let told = ask(&f, caller, vec![with_guid("/open/again")], false, Existing::Refuse).await;
+        let error = told[0].as_ref().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Exists, "{error}");
+        assert_eq!(error.message.contains("in the trash"), names_trash, "{error}");
+        // The same for a file that comes with others.
+        let one = (f.operation_id(), with_guid("/open/again"));
+        let told = f.catalogue.register_each(caller, vec![one], false, Existing::Refuse).await;
+        let Ok(Answer::Registered(told)) = &told[0] else { panic!("{told:?}") };
+        assert_eq!(told[0].as_ref().unwrap_err().message.contains("in the trash"), names_trash);
+    }
+}

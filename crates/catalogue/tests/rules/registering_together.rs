@@ -4,11 +4,12 @@ use crate::fixture::{Fixture, derived, guid, lfn, se_name};
 use exacat_catalogue::Caller;
 use exacat_model::operation::{Existing, NewFile, NewReplica};
 use exacat_model::{Answer, ErrorKind, FileRef, NewBody, Operation, OperationId, ReplicaState, Result};
+use exacat_testkit::TestClock;
 
 fn id(number: u64) -> OperationId {
-    let mut bytes = [0x77; 16];
-    bytes[..8].copy_from_slice(&number.to_le_bytes());
-    OperationId(bytes)
+    let mut random = [0x77; 10];
+    random[..8].copy_from_slice(&number.to_le_bytes());
+    OperationId::new(TestClock::START, random)
 }
 
 /// A file with its own GUID, so that two catalogues can be compared.

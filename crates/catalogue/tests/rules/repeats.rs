@@ -1,9 +1,12 @@
 //! Every operation that changes something is asked again under the same operation id: it gets the same answer, and
 //! nothing changes a second time. So a lost answer costs nothing.
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, lfn};
 use crate::operations::{Target, World, operation, outcome};
-use exacat_model::{Answer, Operation};
+use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS};
+use exacat_model::operation::{Existing, NewFile};
+use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId, Result, TimeMs};
+use exacat_store::{Clock, Store};
 
 const TARGET: Target = Target { directory_mode: 0o755, file_mode: 0o644 };
 
@@ -81,4 +84,109 @@ async fn a_repeat_gets_its_answer_whatever_happened_since() {
         assert!(!f.is_there("/place/here/new").await, "{name} was done twice");
     }
     f.audit().await;
+}
+
+fn kind(answer: &Result<Answer>) -> ErrorKind {
+    match answer {
+        Ok(Answer::EachDone(items)) => items[0].as_ref().unwrap_err().kind,
+        Ok(Answer::Registered(items)) => items[0].as_ref().unwrap_err().kind,
+        other => other.as_ref().unwrap_err().kind,
+    }
+}
+
+fn mkdir(path: &str) -> Operation {
+    Operation::Mkdir { lfns: vec![lfn(path)], parents: false, mode: None }
+}
+
+fn register(path: &str) -> Operation {
+    let files = vec![NewFile::named(lfn(path))];
+    Operation::Register { files, parents: false, existing: Existing::Refuse }
+}
+
+/// Goal: an id that comes again with another operation is a conflict, never "done", and nothing is
+/// done. Method: pairs of operations under one id, and the same operation from another user.
+#[tokio::test]
+async fn id_of_another_operation_is_a_conflict() {
+    let f = Fixture::new().await;
+    let pairs = [
+        (mkdir("/open/a"), mkdir("/open/b")),
+        (register("/open/c"), register("/open/b")),
+        (register("/open/d"), Operation::Link { lfn: lfn("/open/b"), target: lfn("/open/c") }),
+        (
+            Operation::Move { from: lfn("/open/a"), to: lfn("/open/e") },
+            Operation::Move { from: lfn("/open/c"), to: lfn("/open/b") },
+        ),
+        (
+            Operation::Remove { lfn: lfn("/open/e"), recursive: true, directory: false },
+            Operation::Remove { lfn: lfn("/open/c"), recursive: true, directory: false },
+        ),
+    ];
+    for (first, other) in pairs {
+        let id = f.operation_id();
+        let answer = f.catalogue.execute(&f.alice, id, first.clone()).await;
+        assert_eq!(outcome(&answer), "ok", "{first:?}");
+        let revision = f.store.revision().await.unwrap();
+        for (caller, operation) in [(&f.alice, &other), (&f.admin, &first), (&f.admin, &other)] {
+            let answer = f.catalogue.execute(caller, id, operation.clone()).await;
+            assert_eq!(kind(&answer), ErrorKind::Conflict, "{operation:?}: {answer:?}");
+        }
+        assert_eq!(f.catalogue.execute(&f.alice, id, first.clone()).await, answer, "{first:?}");
+        assert_eq!(f.store.revision().await.unwrap(), revision, "nothing was done");
+        assert!(!f.is_there("/open/b").await, "{other:?}");
+    }
+    // Registrations that come together.
+    let id = f.operation_id();
+    let together = async |path: &str| {
+        let files = vec![(id, NewFile::named(lfn(path)))];
+        f.catalogue.register_each(&f.alice, files, false, Existing::Refuse).await.remove(0)
+    };
+    let first = together("/open/x").await;
+    assert_eq!(outcome(&first), "ok");
+    assert_eq!(kind(&together("/open/y").await), ErrorKind::Conflict);
+    assert_eq!(together("/open/x").await, first);
+    // The same operation is the same, whichever way it goes.
+    assert_eq!(f.catalogue.execute(&f.alice, id, register("/open/x")).await, first);
+    assert!(!f.is_there("/open/y").await);
+    f.audit().await;
+}
+
+/// Goal: an id is taken as long as a store knows it, and no longer; and one from the future is
+/// refused. Method: each limit, and one millisecond more.
+#[tokio::test]
+async fn ids_are_taken_up_to_their_age_and_the_clocks_difference() {
+    let f = Fixture::new().await;
+    let mut number = 0;
+    let ids = |made: u64| OperationId::new(TimeMs(made), [7; 10]);
+    for (ahead, refusal) in [
+        (OPERATION_AHEAD_MAX_MS as i64, None),
+        (OPERATION_AHEAD_MAX_MS as i64 + 1, Some((ErrorKind::Invalid, "server's time"))),
+        (-(OPERATION_AGE_MAX_MS as i64), None),
+        (-(OPERATION_AGE_MAX_MS as i64) - 1, Some((ErrorKind::Unknown, "too old to be known"))),
+    ] {
+        let made = f.clock.now().0.checked_add_signed(ahead).unwrap();
+        let check = |answer: Result<Answer>, path: String| {
+            match &refusal {
+                None => assert_eq!(outcome(&answer), "ok", "{path}"),
+                Some((kind, text)) => {
+                    let Error { kind: got, message, .. } = answer.unwrap_err();
+                    assert_eq!(got, *kind, "{message}");
+                    assert!(message.contains(text), "{message}");
+                }
+            }
+            (path, refusal.is_none())
+        };
+        number += 1;
+        let path = format!("/open/a{number}");
+        let answer = f.catalogue.execute(&f.alice, ids(made), register(&path)).await;
+        let (path, is_there) = check(answer, path);
+        assert_eq!(f.is_there(&path).await, is_there);
+        f.clock.turn(1_000_000);
+        let path = format!("/open/b{number}");
+        let id = ids(made + 1_000_000);
+        let files = vec![(id, NewFile::named(lfn(&path)))];
+        let answer = f.catalogue.register_each(&f.alice, files, false, Existing::Refuse).await.remove(0);
+        let (path, is_there) = check(answer, path);
+        assert_eq!(f.is_there(&path).await, is_there);
+        f.clock.turn(1_000_000);
+    }
 }

@@ -6,9 +6,10 @@ use crate::fixture::{Fixture, account, derived, guid, lfn, se_name};
 use exacat_model::limits::{QOS_PER_SE_MAX, REPLICAS_PER_BOOKING_MAX};
 use exacat_model::operation::{Existing, NewFile, NewReplica, SeChoice, SeSettings};
 use exacat_model::{
-    Answer, Checksums, Cursor, DeletionId, Edit, ErrorKind, Operation, Record, RecordKey, ReplicaState,
-    Revision, SeNumber, SeStatus,
+    Answer, Checksums, Cursor, DeletionId, Edit, ErrorKind, HasRevision, Operation, Record, RecordKey,
+    ReplicaState, Revision, SeNumber, SeStatus,
 };
+use exacat_store::Store;
 use exacat_testkit::settings;
 
 async fn ses(f: &Fixture) -> Vec<exacat_model::answer::SeUsage> {
@@ -179,16 +180,22 @@ async fn files_and_deletions_are_listed_in_pages() {
     assert_eq!(items.len(), 7);
     assert!(items.iter().all(|item| item.pfn.starts_with("root://cern//d/") && item.size == Some(10)));
     assert_eq!(ses(&f).await[0].deletions.replica_bytes, 70);
-    let done: Vec<DeletionId> = items.iter().take(6).map(|item| item.id).collect();
+    let done: Vec<_> = items.iter().take(6).map(|item| item.id).collect();
     let name = || se_name("X::CERN::DISK");
     f.get(&f.op, Operation::SeDeleted { name: name(), done: done.clone() }).await;
     assert_eq!(deletions(&f, "X::CERN::DISK").await.len(), 1);
     assert_eq!(f.refusal(&f.op, Operation::SeDeleted { name: name(), done }).await, ErrorKind::NotFound);
-    let unknown = vec![DeletionId { revision: Revision(1), index: 9 }];
+    let unknown = DeletionId { revision: Revision(1), index: 9 };
+    let unknown = vec![f.store.timelines().name(unknown)];
     assert_eq!(
         f.refusal(&f.op, Operation::SeDeleted { name: name(), done: unknown }).await,
         ErrorKind::NotFound
     );
+    // One of a timeline that was replaced may be another deletion's by now.
+    let replaced = vec![items[6].id.id.on(exacat_model::TimelineId([9; 16]).tag())];
+    let done = Operation::SeDeleted { name: name(), done: replaced };
+    assert_eq!(f.refusal(&f.op, done).await, ErrorKind::Conflict);
+    assert_eq!(deletions(&f, "X::CERN::DISK").await.len(), 1);
     let foreign = Operation::SeDeletions { name: name(), cursor: Cursor(vec![1, 2, 3]), limit: 1 };
     assert_eq!(f.refusal(&f.op, foreign).await, ErrorKind::Invalid);
     f.audit().await;

@@ -89,7 +89,7 @@ pub struct ListingArgs {
 Listings are TSV, CSV or JSON lines, plain or compressed with gzip or zstd. Bad rows do not stop the others:
 they are counted, and with --rejects written to a file with line and reason. A second run of the same import
 changes nothing and says so. An interrupted one goes on where it stopped (what is done is noted beside the
-listing, or where --state says). Exit status 18 (invalid) if rows were rejected.
+listing, or where --state says). Exit status 18 if rows were rejected.
 
 With --offline the listing goes into a data directory on this machine whose server is stopped, with the same checks and
 to the same end, for less work; it may be larger than memory. Interrupted, it begins with the first row
@@ -97,6 +97,7 @@ again, and finds what is there already.
 
 Examples:
   exacat import files.tsv.zst --columns lfn,size,checksum,pfn --se MY::SITE::DISK
+  exacat import --dry-run files.tsv --se MY::SITE::DISK    counts what would be rejected without asking
   exacat import files.csv --columns path=lfn,bytes=size --prefix /imported --rejects bad.tsv
   exacat import transfers.tsv --columns name=lfn,dst=se --se-auto --repeats --existing merge --prefix /dune
   exacat import datasets.jsonl --kind collection --columns id=lfn --rest-as-tags --prefix /sets
@@ -123,6 +124,9 @@ pub struct ImportArgs {
     /// Of an export: make the storage elements, users and groups it needs, where they are not there
     #[arg(long)]
     pub restore: bool,
+    /// Read and judge every row without asking the catalogue for anything but its storage elements
+    #[arg(long, conflicts_with_all = ["offline", "rejects", "restore"])]
+    pub dry_run: bool,
     /// Into the data directory itself, in bulk; no server may be running on it
     #[arg(long)]
     pub offline: bool,
@@ -169,7 +173,8 @@ impl Place {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 An export has everything about every entry, storage elements and accounts included, and can be imported again.
-With --columns it is a plain listing of what was asked for. A file appears under its name when it is whole.
+With --columns it is a plain listing of what was asked for; without the column kind directories end with a slash.
+A file appears under its name when it is whole; a device or a FIFO is written as it is.
 
 On the machine of the data directory --snapshot and --offline read it there, which is several times as fast and takes nothing
 from a server; a snapshot is of one moment, however long the export takes.

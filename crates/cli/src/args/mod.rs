@@ -38,9 +38,9 @@ LFNs are absolute: they begin with '/'. Where a command takes LFNs, '-' reads th
 per line (with -0: each ended by NUL).
 
 Exit status: 0 done, 1 wrong use or a local error, 10 and above by kind of error: 11 not found, 12 exists,
-13 not a directory, 14 not a file, 15 not empty, 16 denied, 17 unauthenticated, 18 invalid, 19 conflict,
-20 quota, 21 limit, 22 busy, 23 unavailable, 24 unknown (it may have been done), 25 corrupt, 26 internal,
-130 interrupted. If some of several names fail, each failure is on standard error and the last one's status
+13 not a directory, 14 not a file, 15 not empty, 16 denied, 17 unauthenticated, 18 rows of a listing were
+rejected, 19 conflict, 20 quota, 21 limit, 22 busy, 23 unavailable, 24 unknown (it may have been done), 25
+corrupt, 26 internal, 130 interrupted, 143 terminated. If some of several names fail, each failure is on standard error and the last one's status
 is given.
 
 Examples:
@@ -251,6 +251,9 @@ pub enum Command {
     Fsck(FsckArgs),
     /// Show figures of the running service
     Status(StatusArgs),
+    /// Show whether the server believes its machine's clock, and confirm it
+    #[command(subcommand)]
+    Clock(ClockCommand),
     /// Keep the catalogue as it is under a name, list, compare and check what was kept
     #[command(subcommand)]
     Snapshot(SnapshotCommand),

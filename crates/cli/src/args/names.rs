@@ -171,11 +171,12 @@ pub struct FindArgs {
     disable_help_flag = true,
     after_help = "\
 Shows logical bytes, files and the LFN. The figures are counters kept exact at every change, not a scan: they
-come at once whatever is below.
+come at once whatever is below. Only --by-se reads the files.
 
 Examples:
   exacat du -h /demo
   exacat du -l /demo/data /demo/sim                 all figures
+  exacat du --by-se -h /demo                        by storage element
   exacat --json du / | jq .usage.replica_bytes"
 )]
 pub struct DuArgs {
@@ -185,6 +186,9 @@ pub struct DuArgs {
     /// All figures, with headings
     #[arg(short, long)]
     pub long: bool,
+    /// Files and bytes of replicas by storage element; reads every file below that you may see
+    #[arg(long, conflicts_with = "long")]
+    pub by_se: bool,
     /// Sizes with a unit, as -H
     #[arg(short = 'h')]
     pub short_units: bool,
@@ -217,10 +221,11 @@ pub struct LogArgs {
 Examples:
   exacat changes --limit 20
   exacat changes --after 1000 --under /demo
+  exacat changes --after 1000.3f9a1c                refused with 'conflict' if a restore replaced 1000
   exacat --json changes --after last --follow       from now on, as they happen")]
 pub struct ChangesArgs {
-    /// After this revision; 'last' for those to come
-    #[arg(long, value_name = "REVISION", default_value = "0")]
+    /// After this revision, with its timeline if it is to be checked; 'last' for those to come
+    #[arg(long, value_name = "REVISION[.TIMELINE]", default_value = "0")]
     pub after: String,
     /// From this revision on
     #[arg(long, value_name = "REVISION", conflicts_with = "after")]

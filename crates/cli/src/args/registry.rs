@@ -82,7 +82,7 @@ Examples:
     },
     /// List the physical copies a storage element is to delete
     #[command(after_help = "\
-Shows the deletion's number, the size and the URL.
+Shows the deletion's id, the size and the URL.
 
 Examples:
   exacat se deletions VO::SITE::DISK")]
@@ -104,9 +104,12 @@ Examples:
     Deleted {
         /// On which
         name: String,
-        /// Numbers of deletions; '-' reads them from standard input
+        /// Ids of deletions; '-' reads them from standard input
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
+        /// Show which of them wait, and take none off
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 

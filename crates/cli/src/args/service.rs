@@ -270,6 +270,10 @@ pub struct ServeArgs {
     /// A network whose clients are believed there when they say which account they run as (unix:ACCOUNT); may be repeated
     #[arg(long, value_name = "NETWORK", requires = "xrootd")]
     pub xrootd_trust: Vec<String>,
+    /// Second server of a storage element, asked for checksums of uploads in place of the first; may be
+    /// repeated
+    #[arg(long, value_name = "HOST:PORT=HOST:PORT", requires = "xrootd")]
+    pub xrootd_checksums: Vec<String>,
     /// The URL under which storage elements find the public keys of envelopes, if not the address
     #[arg(long, value_name = "URL", alias = "jalien-issuer")]
     pub envelope_issuer: Option<String>,
@@ -297,6 +301,11 @@ pub struct ServeArgs {
     /// Permissions of the socket: 666 lets in other accounts of this machine that are users (uid:NUMBER)
     #[arg(long, value_name = "MODE", default_value = "600")]
     pub socket_mode: String,
+    /// End with an error when the log of the embedded store fails, so that a supervisor starts the
+    /// server again; otherwise it refuses changes and answers reads. The default is true under
+    /// systemd, and false elsewhere
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub exit_on_log_failure: Option<bool>,
     /// A certificate to use instead of the self-signed one: its chain in PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     pub certificate: Option<PathBuf>,
@@ -309,6 +318,13 @@ pub struct ServeArgs {
     /// How long what was removed stays in the trash before it is purged by itself; never to keep it
     #[arg(long, value_name = "DURATION|never", default_value = "30d")]
     pub trash_keep: String,
+    /// Maximum lead of the machine's clock over the time that has really passed
+    ///
+    /// A clock that is further ahead, when the catalogue is opened or later, dates no change and ends
+    /// nothing: purge, expiry and the removal of old history wait until the clock is right again or an
+    /// operator says that it is: exacat clock confirm.
+    #[arg(long, value_name = "DURATION", default_value = "1d")]
+    pub clock_jump: String,
     /// How much of the history of changes is kept: all, a number of days or weeks, or a size of log files
     ///
     /// Older changes are removed a whole log file at a time, the oldest first; what opening the catalogue needs, and the
@@ -344,9 +360,22 @@ pub struct ServeArgs {
     pub token_lifetime_max: String,
     /// Connections at once, over all protocols: 4096, if the system allows 4608 open files, or else as many as there are files for
     ///
-    /// Each takes up to 40 KB while nothing is asked. One more is closed at once; clients of the native protocol are told why.
+    /// Each takes up to 40 KB while nothing is asked. One more is told that the server is busy. Clients
+    /// that have shown no credentials get 1024 of them, and 256 by address. The local socket has slots
+    /// of its own.
     #[arg(long, value_name = "NUMBER")]
     pub connections: Option<usize>,
+    /// Connections of clients that have shown no credentials, anonymous ones included
+    ///
+    /// At most three quarters of all connections, so that clients with credentials find room.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
+    pub unauthenticated: usize,
+    /// The same, of one address (of one /64 network with IPv6)
+    ///
+    /// Many clients behind one address that connect at the same moment, or read without credentials,
+    /// need more.
+    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
+    pub unauthenticated_per_address: usize,
     /// How long a client may take from connecting to having shown who it is
     ///
     /// When many come at once, as after a restart, each waits for the others: on a machine that is short of processors, take more.
@@ -425,6 +454,25 @@ Examples:
   exacat status
   exacat --json status | jq 'select(.part == \"store\").figures'")]
 pub struct StatusArgs {}
+
+/// `exacat clock`
+#[derive(Subcommand, Debug)]
+pub enum ClockCommand {
+    /// Show the machine's clock, and the time that changes are dated with
+    #[command(after_help = "\
+Examples:
+  exacat clock show
+  exacat --json clock show")]
+    Show,
+    /// Say that the machine's clock is right, although it is far ahead of the last change
+    ///
+    /// Purge, expiry and the removal of old history go on with the machine's clock. On a cluster this
+    /// is said to one server; the others follow with the first change that it dates.
+    #[command(after_help = "\
+Examples:
+  exacat clock confirm")]
+    Confirm,
+}
 
 /// `exacat completions`
 #[derive(Args, Debug)]

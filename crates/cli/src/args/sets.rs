@@ -157,7 +157,7 @@ Examples:
 pub enum TrashCommand {
     /// List what is in the trash: yours, for an operator all
     #[command(after_help = "\
-Shows the item's number, when and by whom it was removed, what it counts, and the LFN it had.
+Shows the item's id (its revision and the timeline), when and by whom it was removed, what it counts, and the LFN it had.
 
 Examples:
   exacat trash ls
@@ -166,11 +166,11 @@ Examples:
     /// Bring items back
     #[command(after_help = "\
 Examples:
-  exacat trash restore 1234
+  exacat trash restore 1234.3f9a1c
   exacat trash restore /demo/x.root                 what was removed there last
-  exacat trash restore 1234 --to /demo/elsewhere")]
+  exacat trash restore 1234.3f9a1c --to /demo/elsewhere")]
     Restore {
-        /// Numbers of items, or LFNs they had; '-' reads them from standard input
+        /// Ids of items, or LFNs they had; '-' reads them from standard input
         #[arg(value_name = "ID|LFN", required = true)]
         items: Vec<String>,
         /// To where, if not to where it was; of one item only
@@ -180,17 +180,20 @@ Examples:
     /// End items for good: their physical copies are queued for deletion
     #[command(after_help = "\
 Examples:
-  exacat trash purge 1234
+  exacat trash purge 1234.3f9a1c
   exacat trash purge --all --yes")]
     Purge {
-        /// Numbers of items; '-' reads them from standard input
+        /// Ids of items; '-' reads them from standard input
         #[arg(value_name = "ID", required_unless_present = "all")]
         items: Vec<String>,
         /// Everything that 'trash ls' shows
-        #[arg(long, conflicts_with = "items", requires = "yes")]
+        #[arg(long, conflicts_with = "items")]
         all: bool,
         /// Yes, all of it
         #[arg(long)]
         yes: bool,
+        /// Show what would end, and change nothing; permissions are not judged
+        #[arg(long)]
+        dry_run: bool,
     },
 }

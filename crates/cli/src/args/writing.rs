@@ -46,6 +46,7 @@ below it in one atomic change.
 Examples:
   exacat rm /demo/x.root
   exacat rm -r -v /demo/old                         says the number in the trash
+  exacat rm -r --dry-run /demo/old                  shows what would go
   exacat find /demo 'tmp*' -0 | exacat rm -0 -")]
 pub struct RmArgs {
     /// Which entries; '-' reads LFNs from standard input
@@ -57,6 +58,9 @@ pub struct RmArgs {
     /// What is not there is not an error
     #[arg(short, long)]
     pub force: bool,
+    /// Show what would go, and change nothing; permissions are not judged
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// `exacat rmdir`

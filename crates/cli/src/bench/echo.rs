@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn};
+use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, TimelineId};
+use exacat_store::{Clock, SystemClock};
 use exacat_wire::native::limits::{FRAME_BYTES_MAX, HEADER_BYTES};
 use exacat_wire::native::{
     FrameDecoder, FrameType, HelloAck, Identity, Limits, PROTOCOL_VERSION, RawFrame, encode_answer,
@@ -128,7 +129,9 @@ fn reply(frame: &RawFrame, answer: &[u8], out: &mut Vec<u8>) -> Result<(), Error
                 limits: LIMITS,
                 server: "exacat-echo".to_owned(),
                 catalogue: Guid([0; 16]),
+                timeline: TimelineId([0; 16]),
                 authentication_required: false,
+                time: SystemClock.now(),
             },
         ),
         FrameType::Authenticate => encode_authenticated(

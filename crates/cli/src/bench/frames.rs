@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId};
+use exacat_store::{Clock, SystemClock};
 use exacat_wire::native::limits::{FRAME_BYTES_MAX, HEADER_BYTES};
 use exacat_wire::native::{
     Authenticate, Credentials, Frame, FrameDecoder, FrameType, Hello, RawFrame, RequestOptions,
@@ -127,9 +128,9 @@ pub async fn drive(
 fn encoded(question: &Operation) -> Result<Vec<u8>, Error> {
     let mut options = RequestOptions::default();
     if question.writes() {
-        let mut id = [0u8; 16];
-        getrandom::fill(&mut id).map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
-        options.operation_id = Some(OperationId(id));
+        let mut random = [0; 10];
+        getrandom::fill(&mut random).map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+        options.operation_id = Some(OperationId::new(SystemClock.now(), random));
     }
     let mut frame = Vec::new();
     encode_request(&mut frame, FRAME_BYTES_MAX, 1, &options, question)?;

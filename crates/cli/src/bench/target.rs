@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use exacat_catalogue::{Caller, Catalogue, Settings};
 use exacat_client::{Client, ClientSettings, Credentials, Endpoint};
-use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId};
+use exacat_model::{Answer, Error, ErrorKind, Operation};
 use exacat_store::{Store, SystemClock};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 
@@ -47,10 +47,7 @@ impl Target {
     pub async fn call(&self, lane: usize, operation: Operation) -> Result<Answer, Error> {
         match self {
             Target::InProcess { catalogue, caller } => {
-                let mut id = [0u8; 16];
-                getrandom::fill(&mut id)
-                    .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
-                catalogue.execute(caller, OperationId(id), operation).await
+                catalogue.execute(caller, catalogue.new_operation_id()?, operation).await
             }
             Target::Network { clients, .. } => clients[lane % clients.len()].call(operation).await,
         }

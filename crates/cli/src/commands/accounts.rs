@@ -1,15 +1,15 @@
 //! `quota`, `user`, `group`, `token`, `whoami`: who may do what, and how much.
 
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 
+use exacat_exchange::output::OutputFile;
 use exacat_model::answer::{QuotaInfo, UserInfo};
 use exacat_model::operation::UserSettings;
 use exacat_model::{AccountName, Answer, Error, Lfn, Operation, Role};
 
 use crate::args::{GroupCommand, QuotaCommand, TokenCommand, UserCommand, UserOptions};
 use crate::context::Context;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, OnInterrupt, say};
 use crate::output::human::{UNKNOWN, minute};
 use crate::output::{Align, Table, json};
 use crate::parse;
@@ -48,7 +48,7 @@ pub async fn quota(context: &mut Context, command: QuotaCommand) -> Result<(), F
                 bytes: bytes.unwrap_or_else(|| known.and_then(|info| info.bytes)),
                 replica_bytes: replica_bytes.unwrap_or_else(|| known.and_then(|info| info.replica_bytes)),
             };
-            context.call_about(&text, set).await?;
+            context.change(&text, set).await?;
             Ok(())
         }
     }
@@ -151,7 +151,7 @@ pub async fn user(context: &mut Context, command: UserCommand) -> Result<(), Fai
     match command {
         UserCommand::Add { name, options } => {
             let settings = user_settings(&name, &options, None, true)?;
-            context.call_about(&name, Operation::UserSet(settings)).await?;
+            context.change(&name, Operation::UserSet(settings)).await?;
         }
         UserCommand::Set { name, options, disable, enable } => {
             let disabled = if disable { Some(true) } else { enable.then_some(false) };
@@ -162,10 +162,10 @@ pub async fn user(context: &mut Context, command: UserCommand) -> Result<(), Fai
                 let error = Error::not_found("there is no such user; 'exacat user add' makes one");
                 return Err(Failure::about(&name, error));
             }
-            context.call_about(&name, Operation::UserSet(settings)).await?;
+            context.change(&name, Operation::UserSet(settings)).await?;
         }
         UserCommand::Rm { name } => {
-            context.call_about(&name, Operation::UserDrop { name: AccountName::parse(&name)? }).await?;
+            context.change(&name, Operation::UserDrop { name: AccountName::parse(&name)? }).await?;
         }
         UserCommand::Ls => {
             let (users, _) = accounts(context).await?;
@@ -207,10 +207,10 @@ fn user_row(context: &Context, user: &UserInfo) -> Vec<String> {
 pub async fn group(context: &mut Context, command: GroupCommand) -> Result<(), Failure> {
     match command {
         GroupCommand::Add { name } => {
-            context.call_about(&name, Operation::GroupAdd { name: AccountName::parse(&name)? }).await?;
+            context.change(&name, Operation::GroupAdd { name: AccountName::parse(&name)? }).await?;
         }
         GroupCommand::Rm { name } => {
-            context.call_about(&name, Operation::GroupDrop { name: AccountName::parse(&name)? }).await?;
+            context.change(&name, Operation::GroupDrop { name: AccountName::parse(&name)? }).await?;
         }
         GroupCommand::Ls => {
             let (users, groups) = accounts(context).await?;
@@ -257,8 +257,9 @@ pub async fn token(context: &mut Context, command: TokenCommand) -> Result<(), F
                     Ok(id) => context.call(Operation::TokenRevoke { id }).await,
                     Err(error) => Err(error),
                 };
-                if let Err(error) = revoked {
-                    context.fail(&text, &error);
+                match revoked {
+                    Ok(_) => context.show_done(&text)?,
+                    Err(error) => context.fail(&text, &error),
                 }
             }
         }
@@ -304,29 +305,26 @@ async fn issue_token(
     // The file first: a secret that cannot be written would be lost.
     let file = match file {
         Some(path) => {
-            let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-            Some((
-                path,
-                opened.map_err(|error| Failure::local(format!("cannot make {}: {error}", path.display())))?,
-            ))
+            let opening = path.to_owned();
+            let opened = tokio::task::spawn_blocking(move || OutputFile::create_secret(&opening)).await;
+            let opened = opened.map_err(|error| Failure::local(error.to_string()))?;
+            Some((path, opened.map_err(super::exchange::failure)?))
         }
         None => None,
     };
-    let answer = match context.call(issue).await {
-        Ok(answer) => answer,
-        Err(error) => {
-            if let Some((path, _)) = file {
-                // Nothing is in it.
-                let _ = std::fs::remove_file(path);
-            }
-            return Err(error.into());
-        }
-    };
+    let interrupted = OnInterrupt::say(
+        "the token may have been issued: 'exacat token ls' shows it, 'exacat token revoke' ends it",
+    );
+    let answer = context.call(issue).await;
+    interrupted.over();
+    // Without an answer the file is removed again: nothing is in it.
+    let answer = answer?;
     let Answer::TokenIssued { token, secret } = answer else { return Err(Failure::unexpected(&answer)) };
-    if let Some((path, mut file)) = file {
-        writeln!(file, "{secret}")
-            .and_then(|()| file.sync_all())
-            .map_err(|error| Failure::local(format!("cannot write {}: {error}", path.display())))?;
+    if let Some((path, file)) = file {
+        let mut writer = file.writer().map_err(super::exchange::failure)?;
+        let written =
+            writeln!(writer, "{secret}").map_err(|error| exacat_exchange::Error::file("write", path, error));
+        written.and_then(|()| file.finish()).map_err(|error| super::exchange::of_output(error, path))?;
         if context.out.style.json {
             return context.out.json(&json::token(&token));
         }

@@ -93,7 +93,7 @@ async fn set(
     recursive: bool,
     change: Change,
 ) -> Result<(), Failure> {
-    let mut names = context.names(names);
+    let mut names = context.names_expanded(names).await?;
     let mut total = 0;
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);
@@ -115,12 +115,10 @@ async fn set(
             }
         }
     }
-    if recursive && !context.out.style.quiet {
-        if context.out.style.json {
-            context.out.json(&serde_json::json!({"set": total}))?;
-        } else {
-            context.out.line(format!("{} set", plural(total, "entry")))?;
-        }
+    if context.out.style.json {
+        context.out.json(&serde_json::json!({"set": total}))?;
+    } else if recursive && !context.out.style.quiet {
+        context.out.line(format!("{} set", plural(total, "entry")))?;
     }
     Ok(())
 }
@@ -175,5 +173,5 @@ async fn set_same(context: &mut Context, lfns: Vec<Lfn>, attributes: Vec<Attribu
         return Ok(0);
     }
     let answer = context.call(Operation::SetAttributes { lfns: lfns.clone(), attributes }).await?;
-    context.done(&lfns, answer, Lfn::to_string)
+    context.count_done(&lfns, answer, Lfn::to_string)
 }

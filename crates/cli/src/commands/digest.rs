@@ -9,9 +9,9 @@ use exacat_exchange::digest::{self, Comparison, Difference, Subtree, file};
 use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation};
 use serde_json::json;
 
-use super::exchange::{failure, rate};
+use super::exchange::{failure, of_output, open_output, rate};
 use crate::args::{DigestArgs, Global};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, OnInterrupt, say};
 use crate::output::Out;
 use crate::output::human::plural;
 use crate::parse;
@@ -38,17 +38,21 @@ pub async fn digest(
     let under = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
     // Whether it can be compared is seen before the work and not after it.
     let theirs = args.against.as_deref().map(|path| open(path, &under)).transpose()?;
-    // Beside where it will be, so that it can be given its name at once.
-    let spool = match (&args.output, theirs.is_some()) {
-        (Some(path), _) => Some(Spool::beside(path)?),
-        (None, true) => Some(Spool::somewhere()?),
-        (None, false) => None,
+    let output = match &args.output {
+        Some(path) => Some((path, open_output(path).await?)),
+        None => None,
     };
+    let spool = theirs.is_some().then(Spool::somewhere).transpose()?;
     let before = revision(source).await?;
-    let mut writing = spool.as_ref().map(Spool::writer).transpose()?;
-    if let Some(writing) = &mut writing {
-        file::write_head(writing, &under)
-            .map_err(cannot("write", &args.output.clone().unwrap_or_default()))?;
+    let mut writing = Vec::new();
+    if let Some(spool) = &spool {
+        writing.push((Path::new("a temporary file"), spool.writer()?));
+    }
+    if let Some((path, file)) = &output {
+        writing.push((path.as_path(), BufWriter::with_capacity(1 << 20, file.writer().map_err(failure)?)));
+    }
+    for (path, out) in &mut writing {
+        file::write_head(out, &under).map_err(cannot("write", path))?;
     }
     let level = under.components().count();
     let mut shown: Vec<Subtree> = Vec::new();
@@ -57,14 +61,20 @@ pub async fn digest(
         if subtree.lfn.components().count() - level <= args.depth {
             if shown.len() < SHOWN_MAX { shown.push(subtree.clone()) } else { left_out += 1 }
         }
-        writing.as_mut().map_or(Ok(()), |out| file::write_subtree(out, subtree))
+        writing.iter_mut().try_for_each(|(_, out)| file::write_subtree(out, subtree))
     };
     let mut bar = Bar::new(global, "entries");
+    let interrupted = OnInterrupt::maybe(output.as_ref().map(|(_, file)| file.if_interrupted()).as_deref());
     let digested = digest::digest(source, &under, each, |progress| bar.show(progress)).await;
     bar.end();
-    let report = digested.map_err(failure)?;
-    if let Some(writing) = &mut writing {
-        writing.flush().map_err(cannot("write", &args.output.clone().unwrap_or_default()))?;
+    interrupted.over();
+    let named = |error| match &args.output {
+        Some(path) => of_output(error, path),
+        None => failure(error),
+    };
+    let report = digested.map_err(named)?;
+    for (path, mut out) in writing {
+        out.flush().map_err(cannot("write", path))?;
     }
     let after = revision(source).await?;
     if before != after {
@@ -80,8 +90,8 @@ pub async fn digest(
         }
         _ => None,
     };
-    if let (Some(path), Some(spool)) = (&args.output, spool) {
-        spool.keep_as(path)?;
+    if let Some((path, file)) = output {
+        file.finish().map_err(|error| of_output(error, path))?;
     }
     if let Some(comparison) = comparison {
         let there = args.against.unwrap_or_default();
@@ -105,19 +115,10 @@ pub async fn digest(
     Ok(None)
 }
 
-/// Where digests go until all of them are there.
+/// Temporary place of digests until they are compared.
 struct Spool(tempfile::NamedTempFile);
 
 impl Spool {
-    fn beside(path: &Path) -> Result<Self, Failure> {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        tempfile::Builder::new()
-            .prefix(".digests")
-            .tempfile_in(directory.unwrap_or(Path::new(".")))
-            .map(Spool)
-            .map_err(cannot("write", path))
-    }
-
     fn somewhere() -> Result<Self, Failure> {
         tempfile::NamedTempFile::new().map(Spool).map_err(cannot("write", Path::new("a temporary file")))
     }
@@ -129,12 +130,6 @@ impl Spool {
 
     fn reader(&self) -> Result<BufReader<File>, Failure> {
         self.0.reopen().map(BufReader::new).map_err(cannot("read", self.0.path()))
-    }
-
-    fn keep_as(self, path: &Path) -> Result<(), Failure> {
-        self.0.as_file().sync_all().map_err(cannot("write", path))?;
-        self.0.persist(path).map_err(|error| cannot("write", path)(error.error))?;
-        Ok(())
     }
 }
 

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use exacat_exchange::columns::{Columns, Role};
-use exacat_exchange::export::{ExportOptions, ExportReport, export as export_to, export_file};
+use exacat_exchange::export::{ExportOptions, ExportReport, export as export_into, export_to};
 use exacat_exchange::generate::Generated;
 use exacat_exchange::input::Compression;
-use exacat_exchange::listing::{Repeats, Rest, RowKind};
+use exacat_exchange::listing::{Examined, Repeats, Rest, RowKind};
 use exacat_exchange::local::Local;
+use exacat_exchange::output::OutputFile;
 use exacat_exchange::records::Format;
 use exacat_exchange::reject::Reason;
 use exacat_exchange::resume::StateAt;
@@ -26,7 +27,7 @@ use crate::args::{
     ExistingArg, ExportArgs, FormatArg, GenerateArgs, Global, ImportArgs, ListingArgs, VerifyArgs,
 };
 use crate::context::Context;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, OnInterrupt, STATUS_REJECTED, say};
 use crate::offline::Offline;
 use crate::output::human::plural;
 use crate::output::{Out, Style, harmless, quoted};
@@ -144,17 +145,24 @@ fn listing_options(args: &ListingArgs, options: &mut ListingOptions) -> Result<(
     Ok(())
 }
 
-/// Says what to do, if the work ends before its end: nothing is lost.
-struct Resumable {
-    /// None if nothing was noted.
-    how: Option<&'static str>,
+/// Opens an output file on a thread that may wait: a FIFO opens when its reader comes.
+pub(super) async fn open_output(path: &Path) -> Result<OutputFile, Failure> {
+    let opening = path.to_owned();
+    let opened = tokio::task::spawn_blocking(move || OutputFile::create(&opening)).await;
+    opened.map_err(|error| Failure::local(error.to_string()))?.map_err(|error| of_output(error, path))
 }
 
-impl Drop for Resumable {
-    fn drop(&mut self) {
-        if let Some(how) = self.how {
-            say(&format!("exacat: interrupted; the same import {how}"));
+/// The failure of writing an output file. Unlike standard output, it was asked for whole.
+pub(super) fn of_output(error: exacat_exchange::Error, path: &Path) -> Failure {
+    let named = match error {
+        exacat_exchange::Error::File { what, source, .. } => exacat_exchange::Error::file(what, path, source),
+        error => error,
+    };
+    match failure(named) {
+        Failure::OutputClosed => {
+            Failure::local(format!("cannot write {}: its reader closed it before the end", path.display()))
         }
+        failure => failure,
     }
 }
 
@@ -184,20 +192,28 @@ fn options_to_import(args: &ImportArgs) -> Result<ImportOptions, Failure> {
 pub async fn import(context: &mut Context, args: ImportArgs, global: &Global) -> Result<(), Failure> {
     let options = options_to_import(&args)?;
     let catalogue = Arc::new(context.session.client().clone());
+    if args.dry_run {
+        for path in &args.files {
+            let examined = exacat_exchange::import::examine(&*catalogue, path, &options.listing).await;
+            show_examined(context, path, &examined.map_err(failure)?)?;
+        }
+        return Ok(());
+    }
     for path in &args.files {
         let mut bar = Bar::new(global, "rows");
-        let goes_on = (options.state != StateAt::Nowhere).then_some("goes on where this one stopped");
-        let mut resumable = Resumable { how: goes_on };
+        let goes_on =
+            (options.state != StateAt::Nowhere).then_some("the same import goes on where this one stopped");
+        let interrupted = OnInterrupt::maybe(goes_on);
         let imported =
             exacat_exchange::import(Arc::clone(&catalogue), path, &options, |progress| bar.show(progress))
                 .await;
-        resumable.how = None;
+        interrupted.over();
         bar.end();
         let report = imported.map_err(failure)?;
         show_import(&mut context.out, path, &report, args.rejects.as_deref())?;
         context.out.flush()?;
         if let Some(error) = rejected(&report) {
-            context.fail(&path.to_string_lossy(), &error);
+            context.rejected(&path.to_string_lossy(), &error);
         }
     }
     Ok(())
@@ -230,30 +246,87 @@ async fn import_into(
     let mut status = 0;
     for path in &args.files {
         let mut bar = Bar::new(global, "rows");
-        let mut resumable =
-            Resumable { how: Some("begins with its first row, and finds what is there already") };
+        let interrupted =
+            OnInterrupt::say("the same import begins with its first row, and finds what is there already");
         let (catalogue, bulk) = (Arc::clone(&local), Arc::clone(&local));
         let imported = exacat_exchange::import_in_bulk(catalogue, bulk, path, options, |progress| {
             bar.show(progress);
         })
         .await;
-        resumable.how = None;
+        interrupted.over();
         bar.end();
         let report = imported.map_err(failure)?;
         show_import(&mut out, path, &report, args.rejects.as_deref())?;
         out.flush()?;
         if let Some(error) = rejected(&report) {
-            crate::failure::report(Some(&path.to_string_lossy()), &error);
-            status = error.kind.exit_status();
+            crate::failure::report(Some(&path.to_string_lossy()), &error, None);
+            status = STATUS_REJECTED;
         }
     }
     Ok(status)
+}
+
+/// `exacat import --dry-run`
+fn show_examined(context: &mut Context, path: &Path, examined: &Examined) -> Result<(), Failure> {
+    let rejected = examined.rows - examined.accepted;
+    let out = &mut context.out;
+    if out.style.json {
+        out.json(&serde_json::json!({
+            "file": path.to_string_lossy(),
+            "dry_run": true,
+            "rows": examined.rows,
+            "accepted": examined.accepted,
+            "rejected": rejected,
+            "reasons": by_reason(&examined.rejects),
+        }))?;
+    } else if !out.style.quiet {
+        let name = out.name(&path.to_string_lossy()).to_string();
+        let rows = plural(examined.rows, "row");
+        out.line(format!(
+            "{name}: {rows}: {} could go in, {rejected} rejected without asking; nothing was changed",
+            examined.accepted
+        ))?;
+        show_reasons(out, &examined.rejects)?;
+    }
+    if rejected > 0 {
+        let message = format!("{} rejected", plural(rejected, "row"));
+        context.rejected(&path.to_string_lossy(), &Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(())
 }
 
 /// What is to be said of rows that were rejected.
 fn rejected(report: &ImportReport) -> Option<Error> {
     let message = || format!("{} rejected", plural(report.rejected, "row"));
     (report.rejected > 0).then(|| Error::new(ErrorKind::Invalid, message()))
+}
+
+/// Why an import changed nothing, if it did not.
+fn nothing_changed(report: &ImportReport) -> Option<String> {
+    if !report.changed_nothing() {
+        return None;
+    }
+    let there = report.counts.unchanged.max(report.counts.members_unchanged);
+    Some(match (report.rows, there, report.rejected) {
+        (0, ..) => "nothing to import: the listing has no rows".to_owned(),
+        (_, 0, rejected) if rejected > 0 => {
+            format!("nothing imported: {}", rejected_of(rejected, report.rows))
+        }
+        (_, _, 0) => "nothing changed: everything was there already, just so".to_owned(),
+        (rows, _, rejected) => {
+            format!(
+                "nothing changed: {}, the others were there already, just so",
+                rejected_of(rejected, rows)
+            )
+        }
+    })
+}
+
+fn rejected_of(rejected: u64, rows: u64) -> String {
+    if rejected >= rows {
+        return "every row was rejected".to_owned();
+    }
+    format!("{} of {} rejected", rejected, plural(rows, "row"))
 }
 
 fn by_reason(rejects: &[(Reason, u64)]) -> BTreeMap<&'static str, u64> {
@@ -312,7 +385,7 @@ fn show_import(
         (counts.collections_made, "collections made"),
         (counts.ses_registered, "storage elements registered"),
         (counts.accounts_made, "accounts made"),
-        (report.partial, "taken without a tag"),
+        (report.partial, "taken without a part"),
     ];
     parts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
     parts.push(format!("{} rejected", report.rejected));
@@ -322,8 +395,8 @@ fn show_import(
     if let Some(row) = report.resumed_from {
         out.line(format!("  went on with row {row}, where an interrupted import stopped"))?;
     }
-    if report.changed_nothing() {
-        out.line("  nothing changed: everything that could go in was there already, just so")?;
+    if let Some(why) = nothing_changed(report) {
+        out.line(format!("  {why}"))?;
     }
     show_reasons(out, &report.rejects)?;
     for reject in &report.rejects_shown {
@@ -460,19 +533,32 @@ pub async fn export(
         pfn_same: args.pfn_same.clone(),
     };
     let mut bar = Bar::new(global, "entries");
-    let exported = match &args.output {
-        Some(path) => export_file(source, path, &options, |progress| bar.show(progress)).await,
+    let report = match &args.output {
+        Some(path) => {
+            let output = open_output(path).await?;
+            let interrupted = OnInterrupt::say(output.if_interrupted());
+            let exported = export_to(source, &output, path, &options, |progress| bar.show(progress)).await;
+            bar.end();
+            interrupted.over();
+            let exported = exported.and_then(|report| output.finish().map(|()| report));
+            exported.map_err(|error| of_output(error, path))?
+        }
         None => {
             let to = Box::new(std::io::stdout());
-            export_to(source, to, &options, |progress| bar.show(progress)).await
+            let exported = export_into(source, to, &options, |progress| bar.show(progress)).await;
+            bar.end();
+            exported.map_err(failure)?
         }
     };
-    bar.end();
-    let report = exported.map_err(failure)?;
-    if let Some(path) = &args.output {
-        show_export(out, path, &report)?;
+    if !out.style.quiet {
+        for note in &report.notes {
+            say(&format!("exacat: {note}"));
+        }
     }
-    Ok(())
+    match &args.output {
+        Some(path) => show_export(out, path, &report),
+        None => Ok(()),
+    }
 }
 
 /// What a name such as `data.csv.gz` says about how rows are written.
@@ -497,6 +583,7 @@ fn show_export(out: &mut Out, path: &Path, report: &ExportReport) -> Result<(), 
             "files": report.files,
             "members": report.members,
             "bytes": report.bytes,
+            "notes": report.notes,
             "seconds": report.elapsed.as_secs_f64(),
         }));
     }
@@ -529,33 +616,26 @@ pub async fn generate(context: &mut Context, args: GenerateArgs, global: &Global
 }
 
 /// `exacat generate --listing`
-pub fn generate_listing(
-    args: &GenerateArgs,
-    path: &Path,
-    global: &Global,
-    style: Style,
-) -> Result<u8, Failure> {
-    let settings = tree(args)?;
-    let failed = |error: std::io::Error| Failure::local(format!("cannot write {}: {error}", path.display()));
-    // As an export: it appears under its name when it is whole and on disk, and what was there stays until then.
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let file = std::fs::File::create(&partial).map_err(failed)?;
+pub async fn generate_listing(args: GenerateArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+    let settings = tree(&args)?;
+    let path = args.listing.unwrap_or_default();
+    let output = open_output(&path).await?;
+    let mut file = std::io::BufWriter::new(output.writer().map_err(failure)?);
     let mut bar = Bar::new(global, "entries");
-    let mut file = std::io::BufWriter::new(file);
-    let made =
-        exacat_exchange::generate::generate_listing(&settings, &mut file, |progress| bar.show(progress));
-    bar.end();
-    let finished = made.map_err(failure).and_then(|made| {
-        file.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
-        std::fs::rename(&partial, path).map_err(failed)?;
-        Ok(made)
+    let interrupted = OnInterrupt::say(output.if_interrupted());
+    let ended = tokio::task::spawn_blocking(move || {
+        let made =
+            exacat_exchange::generate::generate_listing(&settings, &mut file, |progress| bar.show(progress));
+        bar.end();
+        let written = file.into_inner().map_err(std::io::IntoInnerError::into_error);
+        (made, written.map(drop))
     });
-    if finished.is_err() {
-        // Half a listing is worth nothing; that it stays is no reason to hide why it is half.
-        let _stays = std::fs::remove_file(&partial);
-    }
-    let made = finished?;
+    let ended = ended.await;
+    interrupted.over();
+    let (made, written) = ended.map_err(|error| Failure::local(error.to_string()))?;
+    let made = made.map_err(|error| of_output(error, &path))?;
+    let written = written.map_err(|error| exacat_exchange::Error::file("write", &path, error));
+    written.and_then(|()| output.finish()).map_err(|error| of_output(error, &path))?;
     let mut out = Out::new(style);
     show_generated(&mut out, &path.to_string_lossy(), &made)?;
     out.flush()?;
@@ -603,6 +683,28 @@ mod tests {
             assert_eq!(format_of_name(Some(Path::new(name))), format, "{name}");
         }
         assert_eq!(format_of_name(None), Format::Tsv);
+    }
+
+    #[test]
+    fn import_that_changed_nothing_says_why() {
+        let report = |rows, unchanged, rejected, created| ImportReport {
+            rows,
+            rejected,
+            counts: exacat_exchange::import::Counts { unchanged, created, ..Default::default() },
+            ..ImportReport::default()
+        };
+        for (given, wanted) in [
+            (report(5, 0, 5, 0), "nothing imported: every row was rejected"),
+            (report(0, 0, 0, 0), "nothing to import: the listing has no rows"),
+            (report(5, 5, 0, 0), "nothing changed: everything was there already, just so"),
+            (
+                report(5, 3, 2, 0),
+                "nothing changed: 2 of 5 rows rejected, the others were there already, just so",
+            ),
+        ] {
+            assert_eq!(nothing_changed(&given).as_deref(), Some(wanted));
+        }
+        assert_eq!(nothing_changed(&report(5, 0, 4, 1)), None);
     }
 
     #[test]

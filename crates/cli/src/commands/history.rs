@@ -1,11 +1,14 @@
 //! `log` and `changes`: what happened.
 
 use exacat_model::answer::ChangeInfo;
-use exacat_model::{Answer, Cursor, Effect, FieldChange, Operation, Replica, Revision};
+use exacat_model::{
+    Answer, At, Cursor, Effect, FieldChange, GroupId, Lfn, LogPosition, Operation, Replica, Revision,
+    TimelineId, UserId,
+};
 
 use crate::args::{ChangesArgs, LogArgs};
 use crate::context::{Context, PAGE_ITEMS};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::names_of_ses::SeNames;
 use crate::output::human::{self, plural};
 use crate::output::{Align, Out, Table, json};
@@ -17,7 +20,12 @@ pub async fn log(context: &mut Context, args: LogArgs) -> Result<(), Failure> {
     let mut pages = context.pages(Operation::Log { lfn, cursor: Cursor::default(), limit: PAGE_ITEMS });
     loop {
         match pages.next().await.map_err(|error| Failure::about(&args.lfn, error))? {
-            Some(Answer::Changes { items, .. }) => show(context, &items, false).await?,
+            Some(Answer::Changes { items, timeline, cut, .. }) => {
+                if cut {
+                    say("exacat: earlier changes of it are not kept in the history");
+                }
+                show(context, &items, timeline, false).await?;
+            }
             Some(other) => return Err(Failure::unexpected(&other)),
             None => return Ok(()),
         }
@@ -32,9 +40,9 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
         .map(|text| parse::lfn(text).map_err(|error| Failure::about(text, error)))
         .transpose()?;
     let mut after = match (args.from, args.after.as_str()) {
-        (Some(from), _) => Revision(from.saturating_sub(1)),
+        (Some(from), _) => Revision(from.saturating_sub(1)).into(),
         (None, "last") => last(context).await?,
-        (None, text) => parse::revision(text)?,
+        (None, text) => text.parse::<LogPosition>()?,
     };
     let mut left = args.limit.unwrap_or(u64::MAX);
     let mut at_end = false;
@@ -42,9 +50,11 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
         let limit = u32::try_from(left.min(u64::from(PAGE_ITEMS))).unwrap_or(PAGE_ITEMS);
         let ask = Operation::Changes { after, under: under.clone(), limit, wait: args.follow && at_end };
         let answer = context.call(ask).await?;
-        let Answer::Changes { items, next, up_to } = answer else { return Err(Failure::unexpected(&answer)) };
+        let Answer::Changes { items, next, up_to, timeline, .. } = answer else {
+            return Err(Failure::unexpected(&answer));
+        };
         left -= (items.len() as u64).min(left);
-        show(context, &items, true).await?;
+        show(context, &items, timeline, true).await?;
         at_end = next.is_none();
         if at_end && !args.follow {
             break;
@@ -52,25 +62,34 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
         if at_end {
             context.out.flush()?;
         }
-        after = after.max(up_to).max(items.last().map_or(Revision(0), |item| item.change.revision));
+        let last = items.last().map_or(Revision(0), |item| item.change.revision);
+        let revision = after.revision.max(up_to).max(last);
+        after = LogPosition { revision, timeline: Some(timeline.whole()) };
     }
     Ok(())
 }
 
-/// The revision of the last change.
-async fn last(context: &Context) -> Result<Revision, Failure> {
-    let ask = Operation::Changes { after: Revision(u64::MAX), under: None, limit: 1, wait: false };
+/// The place after the last change.
+async fn last(context: &Context) -> Result<LogPosition, Failure> {
+    let ask = Operation::Changes { after: Revision(u64::MAX).into(), under: None, limit: 1, wait: false };
     match context.call(ask).await? {
-        Answer::Changes { up_to, .. } => Ok(up_to),
+        Answer::Changes { up_to, timeline, .. } => {
+            Ok(LogPosition { revision: up_to, timeline: Some(timeline.whole()) })
+        }
         other => Err(Failure::unexpected(&other)),
     }
 }
 
-async fn show(context: &mut Context, items: &[ChangeInfo], paths: bool) -> Result<(), Failure> {
+async fn show(
+    context: &mut Context,
+    items: &[ChangeInfo],
+    timeline: TimelineId,
+    paths: bool,
+) -> Result<(), Failure> {
     let ses = context.ses().await?;
     let out = &mut context.out;
     if out.style.json {
-        return items.iter().try_for_each(|item| out.json(&json::change(item, &ses)));
+        return items.iter().try_for_each(|item| out.json(&json::change(item, timeline, &ses)));
     }
     let mut table = Table::new([Align::Right, Align::Left, Align::Left, Align::Left, Align::Left]);
     for item in items {
@@ -84,33 +103,33 @@ async fn show(context: &mut Context, items: &[ChangeInfo], paths: bool) -> Resul
             change.time.to_string(),
             item.who.clone(),
             change.effect.name().to_owned(),
-            format!("{path}{}", detail(out, &change.effect, &ses)),
+            format!("{path}{}", detail(out, item, &ses)),
         ]);
     }
     out.table(&table)
 }
 
 /// What an effect was, in a few words.
-fn detail(out: &Out, effect: &Effect, ses: &SeNames) -> String {
-    match effect {
+fn detail(out: &Out, item: &ChangeInfo, ses: &SeNames) -> String {
+    match &item.change.effect {
         Effect::Created { entry } | Effect::Purged { entry, .. } => {
-            format!("{} ({})", out.name(entry.at.name.as_str()), human::brief(out, entry))
+            format!("{} ({})", bare(out, &entry.at), human::brief(out, entry))
         }
         Effect::Updated { fields, .. } => {
-            let fields: Vec<String> = fields.iter().map(|change| field(out, change, ses)).collect();
+            let fields: Vec<String> = fields.iter().map(|change| field(out, change, item, ses)).collect();
             fields.join(", ")
         }
         Effect::Moved { from, to, .. } => {
-            let (old, new) = (out.name(from.name.as_str()), out.name(to.name.as_str()));
-            if from.parent == to.parent {
-                format!("{old} -> {new}")
+            if from.parent == to.parent && !from.is_withheld() {
+                format!("{} -> {}", out.name(from.name.as_str()), out.name(to.name.as_str()))
             } else {
-                format!("directory:{}/{old} -> directory:{}/{new}", from.parent.0, to.parent.0)
+                format!("{} -> {}", place(out, from, item), place(out, to, item))
             }
         }
+        Effect::Removed { lfn, .. } if lfn.is_root() => format!("from {WITHHELD}"),
         Effect::Removed { lfn, .. } => format!("from {}", out.name(lfn.as_str())),
         Effect::Restored { trash, to, .. } => {
-            format!("{} from the trash, item {}", out.name(to.name.as_str()), trash.0.0)
+            format!("{} from the trash, item {}", place(out, to, item), trash.0.0)
         }
         Effect::Booked { booking, .. } => format!(
             "{} ({}, {})",
@@ -119,7 +138,7 @@ fn detail(out: &Out, effect: &Effect, ses: &SeNames) -> String {
             plural(booking.pending.len() as u64, "replica")
         ),
         Effect::Committed { at, replica, .. } => {
-            format!("{} on {}", out.name(at.name.as_str()), ses.name(replica.se))
+            format!("{} on {}", bare(out, at), ses.name(replica.se))
         }
         Effect::Released { booking, .. } => out.name(booking.lfn.as_str()).to_string(),
         Effect::Dequeued { se, done } => {
@@ -139,11 +158,33 @@ fn detail(out: &Out, effect: &Effect, ses: &SeNames) -> String {
     }
 }
 
-fn field(out: &Out, change: &FieldChange, ses: &SeNames) -> String {
+/// Stands for a place in a directory that the caller may not read.
+const WITHHELD: &str = "(a directory you may not read)";
+
+/// A name in a directory, with the directory's path as it is now.
+fn place(out: &Out, at: &At, item: &ChangeInfo) -> String {
+    match item.directories.iter().find(|(id, _)| *id == at.parent) {
+        _ if at.is_withheld() => WITHHELD.to_owned(),
+        Some((_, path)) => {
+            let whole = Lfn::from_names(path.components().chain([at.name.as_str()]));
+            out.name(whole.as_str()).to_string()
+        }
+        None => format!("{} (in a directory that is gone)", out.name(at.name.as_str())),
+    }
+}
+
+/// A name alone.
+fn bare(out: &Out, at: &At) -> String {
+    if at.is_withheld() { WITHHELD.to_owned() } else { out.name(at.name.as_str()).to_string() }
+}
+
+fn field(out: &Out, change: &FieldChange, item: &ChangeInfo, ses: &SeNames) -> String {
+    let user = |id: UserId| named(&item.users, id, id.0);
+    let group = |id: GroupId| named(&item.groups, id, id.0);
     let replica = |replica: &Replica| format!("{} ({})", ses.name(replica.se), replica.state.name());
     match change {
-        FieldChange::Owner { before, after } => format!("owner number {} -> {}", before.0, after.0),
-        FieldChange::Group { before, after } => format!("group number {} -> {}", before.0, after.0),
+        FieldChange::Owner { before, after } => format!("owner {} -> {}", user(*before), user(*after)),
+        FieldChange::Group { before, after } => format!("group {} -> {}", group(*before), group(*after)),
         FieldChange::Mode { before, after } => format!("mode {before} -> {after}"),
         FieldChange::Modified { before, after } => format!("modified {before} -> {after}"),
         FieldChange::Expires { before: _, after: None } => "expires never".to_owned(),
@@ -166,4 +207,12 @@ fn field(out: &Out, change: &FieldChange, ses: &SeNames) -> String {
         FieldChange::Member { guid, added: true } => format!("member {guid} added"),
         FieldChange::Member { guid, added: false } => format!("member {guid} taken out"),
     }
+}
+
+/// The name of an account, among those that came with a change.
+fn named<Id: PartialEq>(names: &[(Id, String)], id: Id, number: u32) -> String {
+    names
+        .iter()
+        .find(|(other, _)| *other == id)
+        .map_or_else(|| format!("number {number}"), |(_, name)| name.clone())
 }

@@ -16,7 +16,7 @@ pub type Named = (String, Stat);
 
 /// `exacat ls`
 pub async fn ls(context: &mut Context, args: LsArgs) -> Result<(), Failure> {
-    let mut names = context.names(&args.lfns);
+    let mut names = context.names_expanded(&args.lfns).await?;
     let mut sections = Sections { wanted: args.recursive || names.may_be_several(), shown: false };
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);
@@ -191,7 +191,7 @@ pub async fn stats(context: &mut Context, lfns: Vec<Lfn>, follow: bool) -> Resul
 
 /// `exacat stat`
 pub async fn stat(context: &mut Context, args: StatArgs) -> Result<(), Failure> {
-    let mut names = context.names(&args.lfns);
+    let mut names = context.names_expanded(&args.lfns).await?;
     let mut first = true;
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);

@@ -11,7 +11,7 @@ use crate::output::{Align, Table, json};
 /// `exacat whereis`
 pub async fn whereis(context: &mut Context, args: WhereisArgs) -> Result<(), Failure> {
     let site = args.site.as_deref().map(AccountName::parse).transpose()?;
-    let mut names = context.names(&args.files);
+    let mut names = context.names_expanded(&args.files).await?;
     let headings = names.may_be_several();
     while let Some(batch) = names.next_batch().await? {
         let files = context.files(batch);
@@ -25,7 +25,8 @@ pub async fn whereis(context: &mut Context, args: WhereisArgs) -> Result<(), Fai
                 return context.out.json(&json::whereis(asked, &found));
             }
             if args.best {
-                let best = found.replicas.first().map(|replica| replica.pfn.as_str());
+                let best =
+                    found.replicas.iter().map(|replica| replica.pfn.as_str()).find(|pfn| !pfn.is_empty());
                 return match best {
                     Some(pfn) => context.out.name_line(pfn),
                     None => {
@@ -79,11 +80,15 @@ pub async fn lfn(context: &mut Context, args: LfnArgs) -> Result<(), Failure> {
 
 /// `exacat du`
 pub async fn du(context: &mut Context, args: DuArgs) -> Result<(), Failure> {
-    let mut names = context.names(&args.lfns);
+    let mut names = context.names_expanded(&args.lfns).await?;
     let mut headed = args.long;
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);
         if lfns.is_empty() {
+            continue;
+        }
+        if args.by_se {
+            super::by_se::show(context, lfns).await?;
             continue;
         }
         let answer = context.call(Operation::Du { lfns: lfns.clone() }).await?;

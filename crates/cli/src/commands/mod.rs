@@ -2,6 +2,7 @@
 
 mod accounts;
 mod attributes;
+mod by_se;
 mod copy;
 mod cp;
 mod digest;
@@ -25,10 +26,11 @@ mod upload;
 
 use futures::future::LocalBoxFuture;
 
+use crate::advice::Advised;
 use crate::args::{Cli, Command, Global, SnapshotCommand};
 use crate::connect::Session;
 use crate::context::Context;
-use crate::failure::{Failure, report};
+use crate::failure::{Failure, report, status_of};
 use crate::output::{Out, Style};
 use crate::source::Source;
 
@@ -70,21 +72,22 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Digest(ref args) if args.place.is_here() => {
             return apart(whole(cli.command, cli.global, style)).await;
         }
-        Command::Generate(ref args) if let Some(path) = &args.listing => {
-            return exchange::generate_listing(args, path, global, style);
+        Command::Generate(args) if args.listing.is_some() => {
+            return apart(exchange::generate_listing(args, global, style)).await;
         }
         Command::Ls(ref args) => style.units |= args.short_units,
         Command::Du(ref args) => style.units |= args.short_units,
         _ => {}
     }
     let session = Session::open(&global.connection).await?;
-    let mut context = Context::new(session, Out::new(style));
+    let advised = Advised::of(&cli.command);
+    let mut context = Context::new(session, Out::new(style), advised);
     let ended = dispatch(&mut context, cli.command, &cli.global).await;
     // What was printed before an error comes before it.
     let flushed = context.out.flush();
     let status = context.status();
     context.session.close().await;
-    ended?;
+    ended.map_err(|failure| failure.advised(advised))?;
     flushed?;
     Ok(status)
 }
@@ -113,8 +116,8 @@ async fn whole(command: Command, global: Global, style: Style) -> Result<u8, Fai
     let differs = done?;
     closed?;
     Ok(differs.map_or(0, |(lfn, error)| {
-        report(Some(lfn.as_str()), &error);
-        error.kind.exit_status()
+        report(Some(lfn.as_str()), &error, None);
+        status_of(error.kind)
     }))
 }
 
@@ -168,6 +171,7 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Generate(args) => apart(exchange::generate(context, args, global)),
         Command::Fsck(_) => apart(service::fsck(context)),
         Command::Status(_) => apart(service::status(context)),
+        Command::Clock(command) => apart(service::clock(context, command)),
         Command::Snapshot(command) => apart(snapshots::snapshot(context, command)),
         Command::Backup(args) => apart(async move { snapshots::backup(context, &args, global).await }),
         Command::Serve(_)

@@ -6,7 +6,8 @@ use futures::stream::{self, StreamExt};
 use crate::args::{LnArgs, MkdirArgs, MvArgs, RmArgs, RmdirArgs};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::parse;
+use crate::output::{human, json};
+use crate::{parse, wildcards};
 
 /// Removals asked for at once, where their order does not matter.
 const REMOVALS_AT_ONCE: usize = 64;
@@ -33,12 +34,13 @@ pub async fn mv(context: &mut Context, args: MvArgs) -> Result<(), Failure> {
     // What moves into a directory that is there is the catalogue's decision, at the moment it moves. Here it is
     // looked at for what that cannot know: that several names need a directory, and what to print.
     let shows = context.out.style.json || context.out.style.verbose;
-    let into = (args.from.len() > 1 || shows) && is_directory(context, &to).await?;
-    if args.from.len() > 1 && !into {
+    let from = wildcards::expand(context, &args.from).await?;
+    let into = (from.len() > 1 || shows) && is_directory(context, &to).await?;
+    if from.len() > 1 && !into {
         let message = "several names move into a directory, and this is none";
         return Err(Failure::about(to.as_str(), Error::new(ErrorKind::NotDirectory, message)));
     }
-    for from in context.lfns(args.from) {
+    for from in context.lfns(from) {
         match context.call(Operation::Move { from: from.clone(), to: to.clone() }).await {
             Ok(Answer::Done { revision }) => {
                 let stands =
@@ -74,17 +76,64 @@ async fn is_directory(context: &Context, lfn: &Lfn) -> Result<bool, Failure> {
 
 /// `exacat rm`
 pub async fn rm(context: &mut Context, args: RmArgs) -> Result<(), Failure> {
-    let mut names = context.names(&args.lfns);
+    let mut names = context.names_expanded(&args.lfns).await?;
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);
+        if args.dry_run {
+            would_remove(context, &lfns, &args).await?;
+            continue;
+        }
         remove(context, lfns, args.recursive, false, args.force).await?;
+    }
+    Ok(())
+}
+
+/// Shows what would be removed.
+async fn would_remove(context: &mut Context, lfns: &[Lfn], args: &RmArgs) -> Result<(), Failure> {
+    if lfns.is_empty() {
+        return Ok(());
+    }
+    let stats = match context.call(Operation::Stat { lfns: lfns.to_vec(), follow: false }).await? {
+        Answer::Stats(stats) if stats.len() == lfns.len() => stats,
+        other => return Err(Failure::unexpected(&other)),
+    };
+    let usages = match context.call(Operation::Du { lfns: lfns.to_vec() }).await? {
+        Answer::Usages(usages) if usages.len() == lfns.len() => usages,
+        other => return Err(Failure::unexpected(&other)),
+    };
+    for ((lfn, stat), usage) in lfns.iter().zip(stats).zip(usages) {
+        let stat = match stat {
+            Ok(stat) => stat,
+            Err(error) if args.force && error.kind == ErrorKind::NotFound => continue,
+            Err(error) => {
+                context.fail(lfn.as_str(), &error);
+                continue;
+            }
+        };
+        if stat.entry.kind() == Kind::Directory && !args.recursive {
+            let error =
+                Error::new(ErrorKind::NotEmpty, "it is a directory: -r removes it with all that is below");
+            context.fail(lfn.as_str(), &error);
+            continue;
+        }
+        match usage {
+            Err(error) => context.fail(lfn.as_str(), &error),
+            Ok(usage) if context.out.style.json => context.out.json(&serde_json::json!({
+                "lfn": lfn.as_str(), "dry_run": true, "usage": json::usage(&usage)
+            }))?,
+            Ok(usage) => {
+                let what = human::usage(&context.out, &usage);
+                let line = format!("would remove {}: {what}", context.out.name(lfn.as_str()));
+                context.out.line(line)?;
+            }
+        }
     }
     Ok(())
 }
 
 /// `exacat rmdir`
 pub async fn rmdir(context: &mut Context, args: RmdirArgs) -> Result<(), Failure> {
-    let mut names = context.names(&args.lfns);
+    let mut names = context.names_expanded(&args.lfns).await?;
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);
         remove(context, lfns, false, true, false).await?;
@@ -111,9 +160,9 @@ async fn remove(
         match answer {
             Ok(Answer::Removed { id }) => {
                 if context.out.style.json {
-                    context.out.json(&serde_json::json!({"lfn": lfn.as_str(), "trash": id.0.0}))?;
+                    context.out.json(&serde_json::json!({"lfn": lfn.as_str(), "trash": id.to_string()}))?;
                 } else if context.out.style.verbose {
-                    let line = format!("{} is item {} of the trash", context.out.name(lfn.as_str()), id.0.0);
+                    let line = format!("{} is item {id} of the trash", context.out.name(lfn.as_str()));
                     context.out.line(line)?;
                 }
             }
@@ -137,7 +186,7 @@ fn independent(lfns: &[Lfn]) -> bool {
 pub async fn ln(context: &mut Context, args: LnArgs) -> Result<(), Failure> {
     let target = parse::lfn(&args.target).map_err(|error| Failure::about(&args.target, error))?;
     let lfn = parse::lfn(&args.lfn).map_err(|error| Failure::about(&args.lfn, error))?;
-    context.call_about(&args.lfn, Operation::Link { lfn, target }).await?;
+    context.change(&args.lfn, Operation::Link { lfn, target }).await?;
     Ok(())
 }
 

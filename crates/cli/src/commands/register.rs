@@ -256,8 +256,7 @@ pub async fn replica(context: &mut Context, command: ReplicaCommand) -> Result<(
     };
     let file = parse::file(file).map_err(|error| Failure::about(file, error))?;
     let answer = context.call(Operation::SetReplicas { edits: vec![(file.clone(), edits)] }).await?;
-    context.done(&[file], answer, file_text)?;
-    Ok(())
+    context.done(&[file], answer, file_text)
 }
 
 /// `exacat touch`
@@ -281,7 +280,7 @@ pub async fn touch(context: &mut Context, args: TouchArgs) -> Result<(), Failure
             there.clear();
             for (lfn, answer) in lfns.iter().zip(answers) {
                 match answer {
-                    Ok(_) => {}
+                    Ok(_) => context.show_done(lfn.as_str())?,
                     Err(error) if error.kind == ErrorKind::Exists => there.push(lfn.clone()),
                     Err(error) => context.fail(lfn.as_str(), &error),
                 }
@@ -296,14 +295,14 @@ pub async fn touch(context: &mut Context, args: TouchArgs) -> Result<(), Failure
             // With -c, what is not there is passed over.
             Answer::EachDone(answers) => {
                 for (lfn, answer) in there.iter().zip(answers) {
-                    if let Err(error) = answer
-                        && !(args.no_create && error.kind == ErrorKind::NotFound)
-                    {
-                        context.fail(lfn.as_str(), &error);
+                    match answer {
+                        Ok(()) => context.show_done(lfn.as_str())?,
+                        Err(error) if args.no_create && error.kind == ErrorKind::NotFound => {}
+                        Err(error) => context.fail(lfn.as_str(), &error),
                     }
                 }
             }
-            Answer::Done { .. } => {}
+            Answer::Done { .. } => there.iter().try_for_each(|lfn| context.show_done(lfn.as_str()))?,
             other => return Err(Failure::unexpected(&other)),
         }
     }

@@ -1,13 +1,15 @@
 //! `serve`: the service itself.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use exacat_model::{AccountName, Lfn, Mode, SnapshotName};
 use exacat_server::{
-    Addresses, CertificateFiles, JalienSettings, Network, Server, ServerSettings, StoreChoice,
-    XrootdSettings, connections_within, raise_open_files,
+    Addresses, CertificateFiles, ChecksumServer, JalienSettings, Network, Server, ServerSettings,
+    StoreChoice, XrootdSettings, connections_within, raise_open_files,
 };
+use exacat_store::{CLOCK_JUMP_RANGE, WatchedClock};
 use exacat_store_cassandra::CassandraSettings;
 use exacat_store_embedded::HistoryKept;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -133,6 +135,7 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     }
     settings.snapshot = args.snapshot.as_deref().map(SnapshotName::parse).transpose()?;
     settings.socket = !args.no_socket;
+    settings.exit_on_log_failure = args.exit_on_log_failure.unwrap_or_else(is_under_systemd);
     settings.socket_mode = u32::from(Mode::parse(&args.socket_mode)?.bits());
     if let (Some(chain), Some(key)) = (&args.certificate, &args.key) {
         settings.certificate = Some(CertificateFiles { chain: chain.clone(), key: key.clone() });
@@ -145,6 +148,11 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
         "never" => None,
         text => Some(seconds(text)?),
     };
+    let jump = parse::duration_ms(&args.clock_jump)?;
+    if !CLOCK_JUMP_RANGE.contains(&jump) {
+        return Err(Failure::local("--clock-jump: give a duration from 1m to 365d"));
+    }
+    settings.clock = Arc::new(WatchedClock::of_system(jump));
     settings.catalogue.booking_seconds = seconds(&args.booking_lifetime)?;
     settings.catalogue.booking_seconds_max =
         settings.catalogue.booking_seconds_max.max(settings.catalogue.booking_seconds);
@@ -155,6 +163,8 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
         None => args.connections.unwrap_or(settings.limits.connections_max),
     };
     settings.limits.connections_max = connections;
+    settings.limits.connections_unauthenticated_max = args.unauthenticated;
+    settings.limits.connections_unauthenticated_per_address_max = args.unauthenticated_per_address;
     settings.limits.handshake_time = Duration::from_millis(parse::duration_ms(&args.handshake_time)?);
     let unread = parse::bytes(&args.unread).map_err(|error| Failure::local(format!("--unread: {error}")))?;
     settings.limits.unread_bytes_max = usize::try_from(unread).unwrap_or(usize::MAX);
@@ -168,6 +178,11 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
         return Err(Failure::local("with --listen none and --no-socket nobody could connect"));
     }
     Ok(settings)
+}
+
+/// Was the process started by systemd, which starts it again if it ends with an error?
+fn is_under_systemd() -> bool {
+    ["INVOCATION_ID", "NOTIFY_SOCKET"].iter().any(|name| std::env::var_os(name).is_some())
 }
 
 fn jalien(args: &ServeArgs) -> Result<Option<JalienSettings>, Failure> {
@@ -195,7 +210,12 @@ fn xrootd(args: &ServeArgs) -> Result<Option<XrootdSettings>, Failure> {
         text.parse().map_err(|error| Failure::local(format!("--xrootd-trust: {error}")))
     };
     let trusted = args.xrootd_trust.iter().map(trusted).collect::<Result<_, _>>()?;
-    Ok(Some(XrootdSettings { name: args.xrootd_name.clone(), trusted, ..XrootdSettings::new(address) }))
+    let checksums = |text: &String| -> Result<ChecksumServer, Failure> {
+        text.parse().map_err(|error| Failure::local(format!("--xrootd-checksums: {error}")))
+    };
+    let checksums = args.xrootd_checksums.iter().map(checksums).collect::<Result<_, _>>()?;
+    let name = args.xrootd_name.clone();
+    Ok(Some(XrootdSettings { name, trusted, checksums, ..XrootdSettings::new(address) }))
 }
 
 fn log(args: &ServeArgs) -> Result<(), Failure> {

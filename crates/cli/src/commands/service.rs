@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use exacat_model::{Answer, Audit, ErrorKind, Finding, Operation};
 
-use crate::args::{BenchArgs, Cli, CompletionsArgs};
+use crate::args::{BenchArgs, Cli, ClockCommand, CompletionsArgs};
 use crate::bench::BenchSettings;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -91,6 +91,26 @@ pub async fn status(context: &mut Context) -> Result<(), Failure> {
         context.out.table(&table)?;
         for note in &part.notes {
             let line = format!("  {}", context.out.name(note));
+            context.out.line(line)?;
+        }
+    }
+    Ok(())
+}
+
+/// `exacat clock`
+pub async fn clock(context: &mut Context, command: ClockCommand) -> Result<(), Failure> {
+    if let ClockCommand::Confirm = command {
+        context.call(Operation::ClockConfirm).await?;
+    }
+    let answer = context.call(Operation::Status).await?;
+    let Answer::Status(parts) = answer else { return Err(Failure::unexpected(&answer)) };
+    for part in parts.iter().filter(|part| part.part == "clock") {
+        if context.out.style.json {
+            context.out.json(&json::status(part))?;
+            continue;
+        }
+        for note in &part.notes {
+            let line = context.out.name(note).to_string();
             context.out.line(line)?;
         }
     }

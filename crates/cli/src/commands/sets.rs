@@ -19,7 +19,7 @@ pub async fn collection(context: &mut Context, command: CollectionCommand) -> Re
                 lfn: parse::lfn(&lfn).map_err(|error| Failure::about(&lfn, error))?,
                 tags: tags.iter().map(|text| parse::tag(text)).collect::<Result<_, _>>()?,
             };
-            context.call_about(&lfn, create).await?;
+            context.change(&lfn, create).await?;
             Ok(())
         }
         CollectionCommand::Add { lfn, files } => edit(context, &lfn, &files, true).await,

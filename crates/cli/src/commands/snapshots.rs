@@ -4,8 +4,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use exacat_model::{
-    Answer, BackupProgress, Cursor, Difference, Entry, EntryAt, Error, ErrorKind, File, Operation, Snapshot,
-    SnapshotCheck, SnapshotName,
+    Answer, BackupProgress, Cursor, Difference, Entry, EntryAt, Error, ErrorKind, File, Operation, Revision,
+    Snapshot, SnapshotCheck, SnapshotName,
 };
 use exacat_store::SystemClock;
 use exacat_store_embedded::{
@@ -74,8 +74,8 @@ pub fn offline(command: &SnapshotCommand, connection: &Connection, style: Style)
                 };
                 if let Some(wrong) = wrong {
                     out.flush()?;
-                    report(Some(text), &wrong);
-                    status = wrong.kind.exit_status();
+                    report(Some(text), &wrong, None);
+                    status = crate::failure::status_of(wrong.kind);
                 }
             }
         }
@@ -95,6 +95,9 @@ fn json_of(snapshot: &Snapshot) -> Value {
         "bytes": snapshot.bytes,
         "own_bytes": snapshot.own_bytes,
     });
+    if let (Some(timeline), Some(fields)) = (snapshot.timeline, out.as_object_mut()) {
+        fields.insert("timeline".to_owned(), json!(timeline.to_string()));
+    }
     if let (Some(problem), Some(fields)) = (&snapshot.problem, out.as_object_mut()) {
         fields.insert("problem".to_owned(), json!(problem));
     }
@@ -376,7 +379,9 @@ fn point(until: Option<&str>) -> Result<RestorePoint, Failure> {
     Ok(match until {
         None => RestorePoint::AsTaken,
         Some(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
-            RestorePoint::Revision(parse::revision(text).map_err(|error| about(text, error))?)
+            let wrong = |_| Error::invalid(format!("not a revision (a number): {text:.40?}"));
+            let number = text.parse().map_err(wrong).map_err(|error| about(text, error))?;
+            RestorePoint::Revision(Revision(number))
         }
         Some(text) => {
             RestorePoint::Time(parse::time(text, Direction::Past).map_err(|error| about(text, error))?)
@@ -412,7 +417,7 @@ pub async fn restore(args: RestoreArgs, global: &Global, style: Style) -> Result
             let what = format!("--backup is for a directory of backups: write ./{from} if that is one");
             return Err(Failure::local(what));
         }
-        let name = SnapshotName::parse(&from)?;
+        let name = SnapshotName::parse(&from).map_err(|error| meant_directory(&from, error))?;
         let log = args.log.clone();
         aside(move || {
             let restored =
@@ -424,11 +429,23 @@ pub async fn restore(args: RestoreArgs, global: &Global, style: Style) -> Result
         })
         .await
     };
-    let restored = restored.map_err(|error| Failure::about(&args.from, error))?;
+    let restored =
+        restored.map_err(|error| Failure::about(&args.from, meant_directory(&args.from, error)))?;
     let mut out = Out::new(style);
     show_restored(&mut out, &restored)?;
     out.flush()?;
     Ok(0)
+}
+
+/// Says how to name a directory of backups, where one stands under the name of a snapshot that is
+/// not there.
+fn meant_directory(from: &str, error: Error) -> Error {
+    let is_name = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Invalid);
+    if !is_name || from.contains('/') || !Path::new(from).is_dir() {
+        return error;
+    }
+    let (kind, why) = (error.kind, error.message);
+    Error::new(kind, format!("{why}; to restore from the directory of backups here: exacat restore ./{from}"))
 }
 
 fn show_step(bar: &mut Bar, step: &RestoreProgress) {

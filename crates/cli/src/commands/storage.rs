@@ -1,5 +1,7 @@
 //! `se`: storage elements and what is on them.
 
+use std::collections::HashSet;
+
 use exacat_model::answer::SeUsage;
 use exacat_model::operation::SeSettings;
 use exacat_model::{AccountName, Answer, Cursor, Error, ErrorKind, Operation, SeName, SeStatus};
@@ -18,14 +20,15 @@ pub async fn se(context: &mut Context, command: SeCommand) -> Result<(), Failure
         SeCommand::Add { name, number, options } => set(context, &name, number, &options, true).await,
         SeCommand::Set { name, options } => set(context, &name, None, &options, false).await,
         SeCommand::Rm { name } => {
-            context.call_about(&name, Operation::SeDrop { name: SeName::parse(&name)? }).await?;
+            context.change(&name, Operation::SeDrop { name: SeName::parse(&name)? }).await?;
             Ok(())
         }
         SeCommand::Ls => list(context).await,
         SeCommand::Usage { names } => usage(context, &names).await,
         SeCommand::Files { name, long } => files(context, &name, long).await,
         SeCommand::Deletions { name, limit } => deletions(context, &name, limit).await,
-        SeCommand::Deleted { name, ids } => deleted(context, &name, &ids).await,
+        SeCommand::Deleted { name, ids, dry_run: true } => would_be_deleted(context, &name, &ids).await,
+        SeCommand::Deleted { name, ids, .. } => deleted(context, &name, &ids).await,
     }
 }
 
@@ -62,7 +65,7 @@ async fn set(
             .collect::<Result<_, _>>()?,
         only_new,
     };
-    context.call_about(text, Operation::SeSet(settings)).await?;
+    context.change(text, Operation::SeSet(settings)).await?;
     Ok(())
 }
 
@@ -165,12 +168,38 @@ async fn deletions(context: &mut Context, text: &str, limit: Option<u64>) -> Res
         let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
         for item in &items {
             table.row([
-                json::deletion_id(item.id),
+                item.id.to_string(),
                 item.size.map_or(UNKNOWN.into(), |bytes| context.out.size(u128::from(bytes))),
                 context.out.name(&item.pfn).to_string(),
             ]);
         }
         context.out.table(&table)?;
+    }
+    Ok(())
+}
+
+/// Shows which of these deletions wait.
+async fn would_be_deleted(context: &mut Context, text: &str, ids: &[String]) -> Result<(), Failure> {
+    let name = SeName::parse(text)?;
+    let mut wanted = HashSet::new();
+    let mut names = context.names(ids);
+    while let Some(batch) = names.next_batch().await? {
+        wanted.extend(context.parsed(batch, parse::deletion_id));
+    }
+    let mut pages =
+        context.pages(Operation::SeDeletions { name, cursor: Cursor::default(), limit: PAGE_ITEMS });
+    while !wanted.is_empty()
+        && let Some(answer) = pages.next().await.map_err(|error| Failure::about(text, error))?
+    {
+        let Answer::Deletions { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+        for item in items.into_iter().filter(|item| wanted.remove(&item.id)) {
+            if context.out.style.json {
+                context.out.json(&json::deletion(&item))?;
+                continue;
+            }
+            let line = format!("would take off {}: {}", item.id, context.out.name(&item.pfn));
+            context.out.line(line)?;
+        }
     }
     Ok(())
 }
@@ -184,8 +213,12 @@ async fn deleted(context: &mut Context, text: &str, ids: &[String]) -> Result<()
         if done.is_empty() {
             continue;
         }
+        let shown: Vec<String> = done.iter().map(ToString::to_string).collect();
         match context.call(Operation::SeDeleted { name: name.clone(), done }).await {
-            Ok(_) => taken_off = true,
+            Ok(_) => {
+                taken_off = true;
+                shown.iter().try_for_each(|id| context.show_done(id))?;
+            }
             // None of these is in the queue: they were acknowledged before, say by a run that was interrupted. Those
             // after them may be.
             Err(error) if error.kind == ErrorKind::NotFound => nothing = Some(error),

@@ -56,7 +56,7 @@ async fn change(
     lfns: &[String],
     operation: impl Fn(Vec<Lfn>) -> Operation,
 ) -> Result<(), Failure> {
-    let mut names = context.names(lfns);
+    let mut names = context.names_expanded(lfns).await?;
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);
         if lfns.is_empty() {
@@ -70,7 +70,7 @@ async fn change(
 
 async fn get(context: &mut Context, items: &[String], own: bool) -> Result<(), Failure> {
     let (lfns, keys) = split(items, TagKey::parse)?;
-    let mut names = context.names(&lfns);
+    let mut names = context.names_expanded(&lfns).await?;
     let headings = names.may_be_several();
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use exacat_model::{Answer, Cursor, Error, Lfn, Operation, TrashId, TrashItem};
+use exacat_model::{
+    Answer, Cursor, Error, HasRevision, Lfn, OnTimeline, Operation, TimelineTag, TrashId, TrashItem,
+};
 
 use crate::args::TrashCommand;
 use crate::context::{Context, PAGE_ITEMS};
@@ -16,6 +18,10 @@ pub async fn trash(context: &mut Context, command: TrashCommand) -> Result<(), F
     match command {
         TrashCommand::Ls => list(context).await,
         TrashCommand::Restore { items, to } => restore(context, &items, to.as_deref()).await,
+        TrashCommand::Purge { items, dry_run: true, .. } => would_purge(context, &items).await,
+        TrashCommand::Purge { all: true, yes: false, .. } => Err(Failure::local(
+            "everything in the trash ends for good: say --yes too, or look with --dry-run",
+        )),
         TrashCommand::Purge { items, all: false, .. } => purge(context, &items).await,
         TrashCommand::Purge { .. } => purge_all(context).await,
     }
@@ -24,15 +30,16 @@ pub async fn trash(context: &mut Context, command: TrashCommand) -> Result<(), F
 async fn list(context: &mut Context) -> Result<(), Failure> {
     let mut pages = context.pages(Operation::TrashList { cursor: Cursor::default(), limit: PAGE_ITEMS });
     while let Some(answer) = pages.next().await? {
-        let Answer::Trash { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+        let Answer::Trash { items, timeline, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+        let timeline = timeline.tag();
         if context.out.style.json {
-            items.iter().try_for_each(|(item, who)| context.out.json(&json::trash(item, who)))?;
+            items.iter().try_for_each(|(item, who)| context.out.json(&json::trash(item, who, timeline)))?;
             continue;
         }
         let mut table = Table::new([Align::Right, Align::Left, Align::Left, Align::Left, Align::Left]);
         for (item, who) in &items {
             table.row([
-                item.id.0.0.to_string(),
+                item.id.on(timeline).to_string(),
                 human::minute(item.removed),
                 who.clone(),
                 human::usage(&context.out, &item.usage),
@@ -45,11 +52,11 @@ async fn list(context: &mut Context) -> Result<(), Failure> {
 }
 
 /// Calls `look` for every item of the trash that may be seen.
-async fn every_item(context: &Context, mut look: impl FnMut(&TrashItem)) -> Result<(), Failure> {
+async fn every_item(context: &Context, mut look: impl FnMut(&TrashItem, TimelineTag)) -> Result<(), Failure> {
     let mut pages = context.pages(Operation::TrashList { cursor: Cursor::default(), limit: PAGE_ITEMS });
     while let Some(answer) = pages.next().await? {
-        let Answer::Trash { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
-        items.iter().for_each(|(item, _)| look(item));
+        let Answer::Trash { items, timeline, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+        items.iter().for_each(|(item, _)| look(item, timeline.tag()));
     }
     Ok(())
 }
@@ -68,9 +75,7 @@ async fn restore(context: &mut Context, items: &[String], to: Option<&str>) -> R
                 Ok(lfn) => latest.get(&lfn).copied().ok_or_else(|| {
                     Error::not_found("nothing of that name is in the trash, as far as you may see")
                 }),
-                Err(_) if text.starts_with('/') => {
-                    parse::lfn(&text).map(|_| TrashId(exacat_model::Revision(0)))
-                }
+                Err(error) if text.starts_with('/') => Err(error),
                 Err(_) => parse::trash_id(&text),
             };
             let restored = match id {
@@ -90,18 +95,19 @@ async fn restore(context: &mut Context, items: &[String], to: Option<&str>) -> R
 }
 
 /// Of each name, the item that was removed last.
-async fn latest(context: &Context, names: &[Lfn]) -> Result<HashMap<Lfn, TrashId>, Failure> {
+async fn latest(context: &Context, names: &[Lfn]) -> Result<HashMap<Lfn, OnTimeline<TrashId>>, Failure> {
     let mut latest = HashMap::new();
     let names: HashSet<&Lfn> = names.iter().collect();
     if names.is_empty() {
         return Ok(latest);
     }
-    every_item(context, |item| {
+    every_item(context, |item, timeline| {
+        let id = item.id.on(timeline);
         if names.contains(&item.lfn) {
             latest
                 .entry(item.lfn.clone())
-                .and_modify(|id: &mut TrashId| *id = item.id.max(*id))
-                .or_insert(item.id);
+                .and_modify(|latest: &mut OnTimeline<TrashId>| *latest = id.max(*latest))
+                .or_insert(id);
         }
     })
     .await?;
@@ -121,18 +127,60 @@ async fn purge(context: &mut Context, items: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Shows what would end; of no items, everything.
+async fn would_purge(context: &mut Context, items: &[String]) -> Result<(), Failure> {
+    let mut wanted: HashMap<OnTimeline<TrashId>, String> = HashMap::new();
+    let mut names = context.names(items);
+    while let Some(batch) = names.next_batch().await? {
+        for text in batch {
+            match parse::trash_id(&text) {
+                Ok(id) => drop(wanted.insert(id, text)),
+                Err(error) => context.fail(&text, &error),
+            }
+        }
+    }
+    let mut pages = context.pages(Operation::TrashList { cursor: Cursor::default(), limit: PAGE_ITEMS });
+    while let Some(answer) = pages.next().await? {
+        let Answer::Trash { items: page, timeline, .. } = answer else {
+            return Err(Failure::unexpected(&answer));
+        };
+        for (item, _) in page {
+            let id = item.id.on(timeline.tag());
+            if !items.is_empty() && wanted.remove(&id).is_none() {
+                continue;
+            }
+            if context.out.style.json {
+                let usage = json::usage(&item.usage);
+                context.out.json(&serde_json::json!({
+                    "id": id.to_string(), "lfn": item.lfn.as_str(), "dry_run": true, "usage": usage
+                }))?;
+                continue;
+            }
+            let what = human::usage(&context.out, &item.usage);
+            let line = format!("would purge item {id}, {}: {what}", context.out.name(item.lfn.as_str()));
+            context.out.line(line)?;
+        }
+    }
+    let mut missing: Vec<String> = wanted.into_values().collect();
+    missing.sort();
+    for text in missing {
+        context.fail(&text, &Error::not_found("no such item in the trash, as far as you may see"));
+    }
+    Ok(())
+}
+
 async fn purge_all(context: &mut Context) -> Result<(), Failure> {
     // What comes into the trash meanwhile was not meant.
     let mut ids = Vec::new();
-    every_item(context, |item| ids.push(item.id)).await?;
+    every_item(context, |item, timeline| ids.push(item.id.on(timeline))).await?;
     for id in ids {
-        purge_one(context, &id.0.0.to_string(), id).await?;
+        purge_one(context, &id.to_string(), id).await?;
     }
     Ok(())
 }
 
 /// Step by step until nothing of the item is left.
-async fn purge_one(context: &mut Context, text: &str, id: TrashId) -> Result<(), Failure> {
+async fn purge_one(context: &mut Context, text: &str, id: OnTimeline<TrashId>) -> Result<(), Failure> {
     let mut total = 0;
     let mut cursor = Cursor::default();
     loop {
@@ -152,7 +200,7 @@ async fn purge_one(context: &mut Context, text: &str, id: TrashId) -> Result<(),
         }
     }
     if context.out.style.json {
-        return context.out.json(&serde_json::json!({"id": id.0.0, "entries": total}));
+        return context.out.json(&serde_json::json!({"id": id.to_string(), "entries": total}));
     }
     if context.out.style.verbose {
         return context.out.line(format!("item {text}: {} purged", plural(total, "entry")));

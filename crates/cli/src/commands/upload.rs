@@ -50,12 +50,12 @@ pub async fn upload(context: &mut Context, command: UploadCommand) -> Result<(),
                 size: parse::bytes(&size)?,
                 checksums: all_checksums(&checksum)?,
             };
-            context.call_about(&guid, commit).await?;
+            context.change(&guid, commit).await?;
             Ok(())
         }
         UploadCommand::Abort { guid, se } => {
             let se = se.as_deref().map(SeName::parse).transpose()?;
-            context.call_about(&guid, Operation::UploadAbort { guid: Guid::parse(&guid)?, se }).await?;
+            context.change(&guid, Operation::UploadAbort { guid: Guid::parse(&guid)?, se }).await?;
             Ok(())
         }
     }

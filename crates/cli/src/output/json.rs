@@ -12,8 +12,8 @@ use exacat_model::answer::{
 };
 use exacat_model::operation::{FileRef, Owner};
 use exacat_model::{
-    Body, Checksums, DeletionId, Effect, Entry, FieldChange, Location, Record, Replica, Tag, TagValue,
-    TrashItem, Usage,
+    Body, Checksums, DeletionId, Effect, Entry, FieldChange, HasRevision, Location, Record, Replica, Tag,
+    TagValue, TimelineId, TimelineTag, TrashItem, Usage,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -226,8 +226,8 @@ pub struct DuOut<'a> {
 /// An item of the trash.
 #[derive(Debug, Serialize)]
 pub struct TrashOut {
-    /// Its number, for restore and purge.
-    pub id: u64,
+    /// Its id, for restore and purge: its revision and the timeline.
+    pub id: String,
     /// The path it had.
     pub lfn: String,
     /// What kind of entry.
@@ -243,9 +243,9 @@ pub struct TrashOut {
 }
 
 /// An item of the trash.
-pub fn trash(item: &TrashItem, who: &str) -> TrashOut {
+pub fn trash(item: &TrashItem, who: &str, timeline: TimelineTag) -> TrashOut {
     TrashOut {
-        id: item.id.0.0,
+        id: item.id.on(timeline).to_string(),
         lfn: item.lfn.to_string(),
         kind: item.entry.kind().name(),
         entry: super::human::entry_id(item.entry.id()),
@@ -312,7 +312,7 @@ pub fn se(item: &SeUsage) -> SeOut {
     }
 }
 
-/// The number of a deletion, as `se deleted` takes it.
+/// The number of a deletion in the history.
 pub fn deletion_id(id: DeletionId) -> String {
     format!("{}.{}", id.revision.0, id.index)
 }
@@ -320,7 +320,7 @@ pub fn deletion_id(id: DeletionId) -> String {
 /// A physical copy to delete.
 pub fn deletion(item: &DeletionAt) -> Value {
     let mut out = json!({
-        "id": deletion_id(item.id),
+        "id": item.id.to_string(),
         "guid": item.guid.to_string(),
         "pfn": item.pfn,
         "queued": item.queued.to_string(),
@@ -434,10 +434,11 @@ pub fn status(part: &StatusPart) -> Value {
 
 /// A change: `revision`, `time`, `who`, `operation`, `index`, `effect`, where it stands now as `lfn`, and what
 /// the effect was.
-pub fn change(info: &ChangeInfo, ses: &SeNames) -> Value {
+pub fn change(info: &ChangeInfo, timeline: TimelineId, ses: &SeNames) -> Value {
     let change = &info.change;
     let mut out = json!({
         "revision": change.revision.0,
+        "timeline": timeline.to_string(),
         "time": change.time.to_string(),
         "who": info.who,
         "operation": format!("{:?}", change.operation),
@@ -454,18 +455,20 @@ pub fn change(info: &ChangeInfo, ses: &SeNames) -> Value {
         set("entry", json!(super::human::entry_id(id)));
     }
     match &change.effect {
-        Effect::Created { entry } | Effect::Purged { entry, .. } => set("as", bare_entry(entry, ses)),
+        Effect::Created { entry } | Effect::Purged { entry, .. } => set("as", bare_entry(entry, info, ses)),
         Effect::Updated { fields, .. } => {
-            set("fields", fields.iter().map(|change| field(change, ses)).collect());
+            set("fields", fields.iter().map(|change| field(change, info, ses)).collect());
         }
         Effect::Moved { from, to, .. } => {
-            set("from", at(from));
-            set("to", at(to));
+            set("from", at(from, info));
+            set("to", at(to, info));
         }
+        // The root stands for a path that the caller may not see.
+        Effect::Removed { lfn, .. } if lfn.is_root() => {}
         Effect::Removed { lfn, .. } => set("removed_from", json!(lfn.as_str())),
         Effect::Restored { trash, to, .. } => {
             set("trash", json!(trash.0.0));
-            set("to", at(to));
+            set("to", at(to, info));
         }
         Effect::Booked { booking, .. } => {
             set("booked", json!({"lfn": booking.lfn.as_str(), "size": booking.size}));
@@ -508,18 +511,28 @@ pub fn record_name(record: &Record) -> Option<String> {
     }
 }
 
-fn at(at: &exacat_model::At) -> Value {
-    json!({"directory": at.parent.0, "name": at.name.as_str()})
+/// A place: the name, and the directory's path as it is now, if it is in the tree. Null if the
+/// caller may not see it.
+fn at(at: &exacat_model::At, info: &ChangeInfo) -> Value {
+    if at.is_withheld() {
+        return Value::Null;
+    }
+    let path = info.directories.iter().find(|(id, _)| *id == at.parent);
+    json!({"directory": path.map(|(_, path)| path.as_str()), "name": at.name.as_str()})
 }
 
-/// An entry as a change holds it: owner and group by number, its path not known.
-fn bare_entry(entry: &Entry, ses: &SeNames) -> Value {
+/// The name of an account, among those that came with a change.
+fn named<Id: PartialEq>(names: &[(Id, String)], id: Id) -> Option<&str> {
+    names.iter().find(|(other, _)| *other == id).map(|(_, name)| name.as_str())
+}
+
+/// An entry as a change holds it.
+fn bare_entry(entry: &Entry, info: &ChangeInfo, ses: &SeNames) -> Value {
     let mut out = json!({
         "kind": entry.kind().name(),
-        "directory": entry.at.parent.0,
-        "name": entry.at.name.as_str(),
-        "owner_number": entry.owner.0,
-        "group_number": entry.group.0,
+        "at": at(&entry.at, info),
+        "owner": named(&info.users, entry.owner),
+        "group": named(&info.groups, entry.group),
         "mode": entry.mode.to_string(),
     });
     if let Some(file) = entry.file() {
@@ -543,7 +556,7 @@ fn bare_entry(entry: &Entry, ses: &SeNames) -> Value {
 }
 
 /// One changed field: its name, before and after.
-pub fn field(change: &FieldChange, ses: &SeNames) -> Value {
+pub fn field(change: &FieldChange, info: &ChangeInfo, ses: &SeNames) -> Value {
     let pair =
         |field: &str, before: Value, after: Value| json!({"field": field, "before": before, "after": after});
     let replica = |replica: &Option<Replica>| {
@@ -556,8 +569,12 @@ pub fn field(change: &FieldChange, ses: &SeNames) -> Value {
         })
     };
     match change {
-        FieldChange::Owner { before, after } => pair("owner_number", json!(before.0), json!(after.0)),
-        FieldChange::Group { before, after } => pair("group_number", json!(before.0), json!(after.0)),
+        FieldChange::Owner { before, after } => {
+            pair("owner", json!(named(&info.users, *before)), json!(named(&info.users, *after)))
+        }
+        FieldChange::Group { before, after } => {
+            pair("group", json!(named(&info.groups, *before)), json!(named(&info.groups, *after)))
+        }
         FieldChange::Mode { before, after } => {
             pair("mode", json!(before.to_string()), json!(after.to_string()))
         }

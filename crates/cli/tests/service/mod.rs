@@ -108,7 +108,8 @@ impl Ran {
     #[track_caller]
     pub fn fails(self, status: i32) -> String {
         assert_eq!(self.status, Some(status), "{}: {}{}", self.asked, self.out, self.err);
-        assert!(self.err.lines().all(|line| line.starts_with("exacat: ")), "{}: {}", self.asked, self.err);
+        let said = |line: &str| line.starts_with("exacat: ") || line.starts_with("{\"error\":");
+        assert!(self.err.lines().all(said), "{}: {}", self.asked, self.err);
         assert!(!self.err.is_empty(), "{} failed without a word", self.asked);
         self.err
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use exacat_client::{Client, ClientSettings, Credentials, Endpoint, Target};
-use exacat_model::{Answer, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Revision};
+use exacat_model::{Answer, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Revision, TimelineId};
 use exacat_wire::native::limits::FRAME_BYTES_MAX;
 use exacat_wire::native::{
     AnswerBatch, Frame, FrameDecoder, HelloAck, Identity, Limits, PROTOCOL_VERSION, encode_frame,
@@ -37,6 +37,9 @@ pub fn limits() -> Limits {
     Limits { frame_bytes_max: 1 << 20, requests_in_flight_max: 100, batch_operations_max: 50, idle_ms_max: 0 }
 }
 
+/// The timeline of the fake catalogue.
+pub const TIMELINE: TimelineId = TimelineId([7; 16]);
+
 pub fn hello_ack(limits: Limits) -> HelloAck {
     HelloAck {
         version: PROTOCOL_VERSION,
@@ -44,7 +47,9 @@ pub fn hello_ack(limits: Limits) -> HelloAck {
         limits,
         server: "fake/1".to_owned(),
         catalogue: Guid([7; 16]),
+        timeline: TIMELINE,
         authentication_required: false,
+        time: exacat_model::TimeMs(1_790_000_000_000),
     }
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::fake::{Conn, Fake, PATIENCE, error, eventually, lfn, outcome, settings};
+use crate::fake::{Conn, Fake, PATIENCE, TIMELINE, error, eventually, lfn, outcome, settings};
 use exacat_client::ClientSettings;
 use exacat_model::{
-    Answer, Cursor, ErrorKind, Operation, OperationId, Revision, SeName, TrashId, codec::Decode,
+    Answer, Cursor, ErrorKind, HasRevision, Operation, OperationId, Revision, SeName, TrashId, codec::Decode,
     codec::Encode,
 };
 use exacat_wire::native::Frame;
@@ -81,7 +81,11 @@ fn asked_of(request: u64, frame: Frame) -> Asked {
     let Frame::Request(asked) = frame else { panic!("not expected: {frame:?}") };
     let cursor = match &asked.operation {
         Operation::List { cursor, .. } | Operation::TrashPurge { cursor, .. } => cursor.clone(),
-        Operation::Changes { after, .. } => Cursor(after.to_bytes()),
+        Operation::Changes { after, .. } => {
+            // Going on, it says of which timeline it is.
+            assert!(after.revision == Revision(5) || after.timeline == Some(TIMELINE.whole()), "{after}");
+            Cursor(after.revision.to_bytes())
+        }
         other => panic!("not expected: {other:?}"),
     };
     let from = if cursor.0.is_empty() { 0 } else { u64::from_bytes(&cursor.0).unwrap() };
@@ -311,7 +315,8 @@ async fn a_streamed_write_keeps_its_id_until_a_page_came() {
         }
     });
     let client = fake.client().await;
-    let purge = Operation::TrashPurge { id: TrashId(Revision(1)), cursor: Cursor::default() };
+    let purge =
+        Operation::TrashPurge { id: TrashId(Revision(1)).on(TIMELINE.tag()), cursor: Cursor::default() };
     let got: Vec<_> = client.stream(purge).map(Result::unwrap).collect().await;
     assert_eq!(got, (0..4).map(purged).collect::<Vec<_>>());
     let steps = steps.lock().clone();
@@ -330,7 +335,8 @@ async fn following_goes_on_behind_the_last_change() {
         conn.greet().await;
         while let Some(asked) = asked(&mut conn).await {
             let up_to = Revision(asked.from + 10);
-            conn.send(asked.request, Frame::Part(Answer::Changes { items: vec![], next: None, up_to })).await;
+            let page = Answer::Changes { items: vec![], next: None, up_to, timeline: TIMELINE, cut: false };
+            conn.send(asked.request, Frame::Part(page)).await;
             conn.send(asked.request, Frame::End { parts: 1 }).await;
         }
     });

@@ -196,7 +196,7 @@ async fn an_export_is_in_the_order_of_find_and_of_what_is_asked_for() {
     };
     // Depth first, names by their bytes: what is in /a comes before /a.x.
     let (text, report) = catalogue.export(&plain).await;
-    assert_eq!(text, "/a\n/a/b\n/a/b/c\n/a/z\n/a b\n/a.x\n/b\n/b/1\n");
+    assert_eq!(text, "/a/\n/a/b/\n/a/b/c\n/a/z\n/a b\n/a.x\n/b/\n/b/1\n");
     assert_eq!((report.entries, report.files, report.bytes), (8, 5, text.len() as u64));
     let files = ExportOptions {
         under: lfn("/a"),
@@ -363,4 +363,61 @@ async fn an_export_that_fails_leaves_nothing_behind() {
     });
     assert_eq!(desk.import(&copy, &options).await.counts.created, 1);
     assert_same_lines(&copy.dump().await, &catalogue.dump().await, &"plain");
+}
+
+#[tokio::test]
+async fn plain_export_comes_back_as_files_and_directories_and_says_what_it_leaves_out() {
+    let catalogue = Direct::with_ses(&["Z", "A"]).await;
+    let listing = "kind\tlfn\tsize\treplicas\ttarget\n\
+        directory\t/empty\t\t\t\nfile\t/d/f\t5\tZ=root://z//f|A=root://a//f|\t\n\
+        file\t/d/lost\t6\tA/lost=root://a//lost\t\nlink\t/link\t\t\t/d/f\ncollection\t/set\t\t\t\n";
+    Desk::new("in.tsv", listing).import(&catalogue, &ImportOptions::default()).await;
+    let plain = |columns: &str| ExportOptions {
+        full: false,
+        columns: Some(crate::support::columns_of(columns)),
+        ..ExportOptions::default()
+    };
+    let (text, report) = catalogue.export(&plain("lfn,size,checksum,pfn")).await;
+    assert_eq!(
+        text,
+        "lfn\tsize\tchecksum\tpfn\n/d/\t\t\t\n/d/f\t5\t\troot://a//f\n/d/lost\t6\t\t\n/empty/\t\t\t\n"
+    );
+    assert_eq!((report.entries, report.notes.len()), (4, 4), "{:?}", report.notes);
+    for (note, part) in report.notes.iter().zip(["1 link", "1 collection", "have more replicas", "lost"]) {
+        assert!(note.contains(part), "{note}");
+    }
+    let copy = Direct::with_ses(&["A"]).await;
+    let desk = Desk::new("out.tsv", &text);
+    let options = desk.options(|options| options.listing.se = Some(se_name("A")));
+    let imported = desk.import(&copy, &options).await;
+    assert_eq!((imported.counts.created, imported.rejected), (4, 0), "{:?}", imported.rejects_shown);
+    assert_eq!(copy.export(&plain("lfn,size,checksum,pfn")).await.0, text);
+    assert_eq!(copy.stat("/empty").await.unwrap().entry.kind(), Kind::Directory);
+
+    // Whoever says which kinds, or has the columns for them, gets them.
+    let (text, report) = catalogue.export(&plain("kind,lfn,replicas,target")).await;
+    assert!(text.contains("link\t/link\t\t/d/f\n") && text.contains("directory\t/d\t"), "{text}");
+    assert_eq!(report.notes, Vec::<String>::new());
+    let links =
+        ExportOptions { filter: Filter { kinds: vec![Kind::Link], ..Filter::default() }, ..plain("lfn") };
+    assert_eq!(catalogue.export(&links).await.0, "lfn\n/link\n");
+}
+
+/// The order in which storage elements were registered decides their numbers, and nothing in an
+/// export.
+#[tokio::test]
+async fn export_of_an_imported_export_is_the_same_whatever_order_ses_were_registered_in() {
+    let catalogue = Direct::with_ses(&["Z", "M", "A"]).await;
+    let listing = "lfn\treplicas\n/f\tZ|A=root://a//1|M/lost\n";
+    Desk::new("in.tsv", listing).import(&catalogue, &ImportOptions::default()).await;
+    for format in Format::ALL {
+        let options = ExportOptions { format, ..ExportOptions::default() };
+        let (text, _) = catalogue.export(&options).await;
+        let copy = Direct::new().await;
+        let desk = Desk::new(&format!("out.{}", format.name()), &text);
+        let restore = desk.options(|options| options.restore = true);
+        assert_eq!(desk.import(&copy, &restore).await.rejected, 0);
+        assert_same_lines(&copy.export(&options).await.0, &text, &format);
+    }
+    assert!(catalogue.dump().await.contains("A=root://a//1|M/lost|Z"));
 }

@@ -39,3 +39,17 @@ async fn a_sample_is_made_once_and_the_listing_of_it_is_the_same() {
     assert_eq!((report.rejected, report.partial), (0, 0), "{:?}", report.rejects_shown);
     assert_same_lines(&copy.dump_given().await, &catalogue.dump_given().await, &"by listing");
 }
+
+#[tokio::test]
+async fn second_sample_that_does_not_fit_the_first_says_which_options_help() {
+    let catalogue = Direct::new().await;
+    generate(Arc::clone(&catalogue), &settings(1500), |_| {}).await.unwrap();
+    for other in [
+        TreeSettings { seed: 4, ..settings(1500) },
+        // The same files, and so the same GUIDs, below another name.
+        TreeSettings { root: lfn("/other"), ..settings(1500) },
+    ] {
+        let error = generate(Arc::clone(&catalogue), &other, |_| {}).await.unwrap_err().to_string();
+        assert!(["--seed", "--prefix"].iter().all(|part| error.contains(part)), "{error}");
+    }
+}

@@ -92,7 +92,8 @@ async fn each_bad_row_is_rejected_with_its_line_and_reason_and_the_rest_goes_in(
         (format!("/in/{long_name}\t1\t\t\t\t"), "lfn-too-long"),
         (format!("{}\t1\t\t\t\t", "/d".repeat(513)), "lfn-too-long"),
         ("/in/good\t1\t\t\t\t".into(), "duplicate"),
-        ("/in//good/\t1\t\t\t\t".into(), "duplicate"),
+        ("/in//good\t1\t\t\t\t".into(), "duplicate"),
+        ("/in/good/\t1\t\t\t\t".into(), "bad-kind"),
         ("/in/good/below\t1\t\t\t\t".into(), "parent-is-file"),
         ("/in\t1\t\t\t\t".into(), "parent-is-file"),
         ("/in/s1\t-1\t\t\t\t".into(), "bad-size"),
@@ -140,11 +141,10 @@ async fn each_bad_row_is_rejected_with_its_line_and_reason_and_the_rest_goes_in(
     let report = desk.import(&catalogue, &options).await;
     // What the catalogue refused stands with what was bad before it, by line.
     assert_eq!(desk.rejected(), wanted);
-    let good = rows.iter().filter(|(_, reasons)| reasons.is_empty() || reasons.starts_with("tag")).count()
-        as u64
-        + 1;
+    let went_in = |reasons: &str| reasons.is_empty() || reasons.starts_with("tag") || reasons == "se-twice";
+    let good = rows.iter().filter(|(_, reasons)| went_in(reasons)).count() as u64 + 1;
     assert_eq!(report.counts.created, good);
-    assert_eq!((report.rejected + good, report.partial), (report.rows, 2));
+    assert_eq!((report.rejected + good, report.partial), (report.rows, 3));
     assert_eq!(report.rejects.iter().map(|(_, count)| count).sum::<u64>() as usize, wanted.len());
     catalogue.check().await;
 
@@ -465,4 +465,129 @@ async fn what_cannot_be_understood_at_all_is_an_error_that_says_what_to_do() {
     let whole = zstd::encode_all("/a\n/b\n".as_bytes(), 1).unwrap();
     let desk = Desk::new("cut.zst", &whole[..whole.len() - 3]);
     assert!(desk.try_import(&catalogue, &desk.options(|_| {})).await.is_err());
+}
+
+#[tokio::test]
+async fn row_with_two_pfns_on_one_se_goes_in_with_the_better_one_and_reports_the_other() {
+    let catalogue = Direct::with_ses(&["A", "B"]).await;
+    let cases = [
+        ("A=root://a//1|A=root://a//2", "A=root://a//1"),
+        ("A=gsiftp://a/1|A=srm://a/2|A=root://a//3|B", "A=root://a//3|B"),
+        ("A/lost=root://a//1|A=davs://a/2", "A=davs://a/2"),
+        ("A=root://a//1|A=root://a//1", "A=root://a//1"),
+        ("A|A=root://a//1", "A=root://a//1"),
+    ];
+    let rows = cases.iter().enumerate().map(|(row, (given, _))| format!("/f{row}\t{given}\n"));
+    let desk = Desk::new("listing.tsv", format!("lfn\treplicas\n{}", rows.collect::<String>()));
+    let options = desk.options(|_| {});
+    let report = desk.import(&catalogue, &options).await;
+    assert_eq!((report.counts.created, report.rejected, report.partial), (5, 0, 3));
+    assert_eq!(desk.rejected(), ["2 se-twice", "3 se-twice", "4 se-twice"]);
+    let rejects = std::fs::read_to_string(&desk.rejects).unwrap();
+    assert!(rejects.contains("kept on A: root://a//1; left out: root://a//2\t"), "{rejects}");
+    assert!(rejects.contains("kept on A: root://a//3; left out:"), "{rejects}");
+    let wanted: Vec<String> =
+        cases.iter().enumerate().map(|(row, (_, kept))| format!("/f{row}   {kept} ")).collect();
+    assert_eq!(files(&catalogue).await, wanted);
+    assert!(desk.import(&catalogue, &options).await.changed_nothing());
+    assert!(desk.verify(&catalogue, &options).await.holds());
+    // As many as a row can hold are one report of bounded length.
+    let many: String = (0..10_000).map(|pfn| format!("|A=root://a//{pfn}")).collect();
+    let desk = Desk::new("listing.tsv", format!("lfn\treplicas\n/many\t{}\n", &many[1..]));
+    let report = desk.import(&catalogue, &desk.options(|_| {})).await;
+    assert_eq!((report.counts.created, report.partial), (1, 1));
+    assert!(report.rejects_shown[0].detail.ends_with("and 9991 more"), "{}", report.rejects_shown[0].detail);
+}
+
+#[tokio::test]
+async fn replica_on_an_se_of_unknown_place_is_told_last_and_without_a_pfn() {
+    let catalogue = Direct::new().await;
+    let listing = "lfn\treplicas\n/a\taaa|web=https://w.example/a\n/b\taaa|bbb\n";
+    let desk = Desk::new("listing.tsv", listing);
+    let options = desk.options(|options| options.listing.se_auto = true);
+    assert_eq!(desk.import(&catalogue, &options).await.counts.created, 2);
+    let whereis = async |path: &str| {
+        let files = vec![exacat_model::FileRef::Lfn(lfn(path))];
+        let answer = catalogue.ask(exacat_model::Operation::Whereis { files, site: None }).await;
+        let exacat_model::Answer::Whereis(mut found) = answer else { panic!("{answer:?}") };
+        let found = found.remove(0).unwrap();
+        let shown = |replica: exacat_model::answer::ReplicaAt| (replica.se.unwrap().to_string(), replica.pfn);
+        found.replicas.into_iter().map(shown).collect::<Vec<_>>()
+    };
+    let text = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        pairs.iter().map(|(se, pfn)| ((*se).to_owned(), (*pfn).to_owned())).collect()
+    };
+    assert_eq!(whereis("/a").await, text(&[("web", "https://w.example/a"), ("aaa", "")]));
+    assert_eq!(whereis("/b").await, text(&[("aaa", ""), ("bbb", "")]));
+    // An operator who knows the place sets it, and PFNs follow from it.
+    let settings = exacat_model::operation::SeSettings {
+        prefix: Some("root://aaa//store".to_owned()),
+        ..exacat_testkit::settings::se("aaa")
+    };
+    catalogue.ask(exacat_model::Operation::SeSet(settings)).await;
+    let found = whereis("/b").await;
+    assert!(found[0].1.starts_with("root://aaa//store/") && found[1] == ("bbb".into(), String::new()));
+}
+
+#[tokio::test]
+async fn unregistered_se_in_the_options_stops_an_import_before_its_first_row() {
+    let catalogue = Direct::with_ses(&["VO::SITE::DISK"]).await;
+    let desk = Desk::new("listing", "/a\n/b\n");
+    for change in [
+        (|options: &mut ImportOptions| options.listing.se = Some(se_name("VO::SITE::DISC"))) as fn(&mut _),
+        |options| options.listing.se_map.add_rule("host=VO::SITE::DISC").unwrap(),
+    ] {
+        let options = desk.options(change);
+        let error = desk.try_import(&catalogue, &options).await.unwrap_err().to_string();
+        assert!(error.contains("VO::SITE::DISC") && error.contains("is VO::SITE::DISK meant"), "{error}");
+        assert!(!desk.rejects.exists() && !desk.state().exists());
+    }
+    assert_eq!(files(&catalogue).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn tags_above_the_limit_are_dropped_by_importance() {
+    let relations: Vec<_> =
+        (0..200).map(|number| serde_json::json!({ "recid": number, "type": "isChildOf" })).collect();
+    let row = serde_json::json!({
+        "lfn": "/set", "title": "Title", "type": { "primary": "Dataset" }, "zebra": 1, "relations": relations,
+    });
+    let desk = Desk::new("sets.jsonl", format!("{row}\n"));
+    let options = desk.options(|options| {
+        options.listing.kind = RowKind::Collection;
+        options.listing.rest = Rest::Tags;
+    });
+    let catalogue = Direct::new().await;
+    let report = desk.import(&catalogue, &options).await;
+    assert_eq!((report.counts.created, report.partial), (1, 1));
+    let tags = catalogue.stat("/set").await.unwrap().entry.tags;
+    assert_eq!(tags.len(), exacat_model::limits::TAGS_PER_ENTRY_MAX);
+    let has = |key: &str| tags.iter().any(|tag| tag.key.as_str() == key);
+    assert!(has("title") && has("type.primary") && has("zebra") && has("relations.0.recid"));
+    assert!(has("relations.61.type") && !has("relations.150.recid"));
+    let detail = &report.rejects_shown[0].detail;
+    assert!(detail.contains("relations.199.recid") && !detail.contains("title"), "{detail}");
+    assert!(desk.import(&catalogue, &options).await.changed_nothing());
+}
+
+#[tokio::test]
+async fn listing_in_a_form_that_is_not_read_is_refused_with_the_command_that_helps() {
+    let catalogue = Direct::new().await;
+    let utf16: Vec<u8> = "lfn\tsize\n/a\t1\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let big: Vec<u8> = "lfn\tsize\n/a\t1\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    for (content, parts) in [
+        (b"BZh91AY&SY".to_vec(), ["bzip2", "bunzip2 --keep '"]),
+        (b"\xfd7zXZ\0\0\x04".to_vec(), ["xz", "unxz --keep '"]),
+        (b"PK\x03\x04\x14\0".to_vec(), ["zip", "unzip '"]),
+        ([&[0xff, 0xfe], &utf16[..]].concat(), ["UTF-16", "iconv -f UTF-16 -t UTF-8 '"]),
+        (utf16.clone(), ["UTF-16", "iconv"]),
+        (big.clone(), ["UTF-16", "iconv"]),
+        (zstd::encode_all(&utf16[..], 1).unwrap(), ["UTF-16", "iconv"]),
+    ] {
+        let desk = Desk::new("a listing", content);
+        let options = desk.options(|_| {});
+        let error = desk.try_import(&catalogue, &options).await.unwrap_err().to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        assert!(!desk.state().exists());
+    }
 }

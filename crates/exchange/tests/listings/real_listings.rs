@@ -114,6 +114,16 @@ async fn there_and_again(desk: &Desk, catalogue: &std::sync::Arc<Direct>, option
     assert!(verified.holds() && verified.same == report.rows, "{:?}", verified.shown);
 }
 
+/// Export, import into an empty catalogue, export: the same bytes.
+async fn full_circle(catalogue: &Direct) {
+    let desk = Desk::new("export.tsv", catalogue.dump().await);
+    let copy = Direct::new().await;
+    let restore = desk.options(|options| options.restore = true);
+    let report = desk.import(&copy, &restore).await;
+    assert_eq!((report.rejected, report.partial), (0, 0), "{:?}", report.rejects_shown);
+    assert_same_lines(&copy.dump().await, &catalogue.dump().await, &"full circle");
+}
+
 #[tokio::test]
 async fn portal_files_go_in_and_come_back_as_they_were() {
     let Some(desk) = part("odp_files.tsv.zst", 600) else { return };
@@ -155,6 +165,7 @@ async fn portal_files_go_in_and_come_back_as_they_were() {
     if let Ok(stat) = stat {
         assert_eq!(stat.entry.tag("distribution.number_files"), Some(&TagValue::Integer(799)));
     }
+    full_circle(&catalogue).await;
     catalogue.check().await;
 }
 
@@ -168,6 +179,7 @@ async fn annex_files_transfers_and_bare_names_go_in() {
         let Some(desk) = part(file, every) else { continue };
         let catalogue = Direct::new().await;
         there_and_again(&desk, &catalogue, &preset(name)).await;
+        full_circle(&catalogue).await;
         catalogue.check().await;
     }
 }
@@ -191,5 +203,6 @@ async fn the_sample_of_rare_cases_goes_in() {
     assert_eq!(report.rejected, 0, "{:?}", report.rejects_shown);
     let verified = desk.verify(&catalogue, &options).await;
     assert!(verified.holds() && verified.same == report.rows, "{:?}", verified.shown);
+    full_circle(&catalogue).await;
     catalogue.check().await;
 }

@@ -188,3 +188,45 @@ async fn a_pipe_is_read_once() {
     assert_eq!((report.rows, report.counts.created, report.rejected, report.notes.len()), (3, 2, 1, 1));
     assert_eq!(desk.rejected(), ["3 needs-file"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn second_import_with_the_same_state_file_is_refused_and_disturbs_nothing() {
+    let catalogue = catalogue().await;
+    let desk = Desk::new("listing.tsv", listing());
+    let state = desk.path("shared.state");
+    let first = desk.options(|options| {
+        options.listing.se_auto = true;
+        options.state = StateAt::At(state.clone());
+    });
+    let other = Desk::new("other", "/other\n");
+    let second = other.options(|options| options.state = StateAt::At(state.clone()));
+    // While the first is under way the second begins.
+    let mut tried = false;
+    let import = exacat_exchange::import(std::sync::Arc::clone(&catalogue), &desk.listing, &first, |_| {
+        if !std::mem::replace(&mut tried, true) {
+            let begun = std::fs::read(&state).unwrap();
+            let refused = tokio::task::block_in_place(|| {
+                tokio::runtime::Handle::current().block_on(other.try_import(&catalogue, &second))
+            });
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("another import is using") && error.contains("--state"), "{error}");
+            assert_eq!(std::fs::read(&state).unwrap(), begun);
+        }
+    });
+    assert_eq!(import.await.unwrap().rejected, 16);
+    assert!(!state.exists() && std::fs::read_dir(desk.directory.path()).unwrap().count() == 2);
+    assert_eq!(other.import(&catalogue, &second).await.counts.created, 1);
+}
+
+#[tokio::test]
+async fn rejects_named_like_the_listing_are_refused() {
+    let desk = Desk::new("listing", "/a\nbad\n");
+    let catalogue = catalogue().await;
+    let options = ImportOptions { rejects: Some(desk.listing.clone()), ..ImportOptions::default() };
+    assert!(
+        desk.try_import(&catalogue, &options).await.unwrap_err().to_string().contains("over the listing")
+    );
+    assert_eq!(std::fs::read_to_string(&desk.listing).unwrap(), "/a\nbad\n");
+    let options = ImportOptions { rejects: Some("/dev/null".into()), ..ImportOptions::default() };
+    assert_eq!(desk.import(&catalogue, &options).await.rejected, 1);
+}

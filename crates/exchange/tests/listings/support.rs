@@ -18,9 +18,7 @@ use exacat_exchange::resume::StateAt;
 use exacat_exchange::verify::{VerifyReport, verify};
 use exacat_model::answer::Stat;
 use exacat_model::operation::{SeSettings, UserSettings};
-use exacat_model::{
-    Answer, Error, ErrorKind, Lfn, Operation, OperationId, Record, RecordKey, SeName, TimeMs, UserId,
-};
+use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation, Record, RecordKey, SeName, TimeMs, UserId};
 use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Store};
 use exacat_testkit::settings;
@@ -52,7 +50,6 @@ pub enum Fault {
 pub struct Direct {
     catalogue: Arc<Catalogue>,
     admin: Caller,
-    calls: AtomicU64,
     /// Calls that write so far.
     pub writes: AtomicU64,
     fault: parking_lot::Mutex<Fault>,
@@ -70,7 +67,6 @@ impl Direct {
         Arc::new(Direct {
             catalogue,
             admin: Caller::of(&admin, Lfn::root(), true),
-            calls: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             fault: parking_lot::Mutex::new(Fault::None),
         })
@@ -106,9 +102,8 @@ impl Direct {
     }
 
     async fn execute(&self, operation: Operation) -> Result<Answer, Error> {
-        let mut id = [7u8; 16];
-        id[..8].copy_from_slice(&self.calls.fetch_add(1, Ordering::SeqCst).to_le_bytes());
-        self.catalogue.execute(&self.admin, OperationId(id), operation).await
+        let id = self.catalogue.new_operation_id()?;
+        self.catalogue.execute(&self.admin, id, operation).await
     }
 
     /// Asks for what must be done.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exacat_model::operation::{Existing, NewFile, NewReplica, SeSettings};
-use exacat_model::{AccountName, Lfn, Operation, OperationId, ReplicaState, SeName};
+use exacat_model::{AccountName, Lfn, Operation, ReplicaState, SeName};
 use exacat_server::{JalienSettings, RunningServer, Server, ServerSettings, StoreChoice, XrootdSettings};
 use futures::{SinkExt, StreamExt};
 use hdrhistogram::Histogram;
@@ -110,13 +110,7 @@ async fn fill(server: &RunningServer, files: usize) {
         distances: Vec::new(),
         only_new: true,
     };
-    let mut number = 0u64;
-    let mut id = || {
-        number += 1;
-        let mut id = OperationId([7; 16]);
-        id.0[..8].copy_from_slice(&number.to_le_bytes());
-        id
-    };
+    let id = || catalogue.new_operation_id().unwrap();
     catalogue.execute(&admin, id(), Operation::SeSet(set)).await.unwrap();
     let file = |number: usize| NewFile {
         size: Some(1_000_000),

@@ -14,6 +14,7 @@
 //!   others need.
 
 mod bounded;
+mod connections;
 mod lane;
 mod unread;
 
@@ -24,6 +25,7 @@ use exacat_model::{AccountName, Error, ErrorKind, Operation};
 use parking_lot::Mutex;
 
 pub use bounded::{Bounded, Held};
+pub use connections::{ByAddress, ConnectionSlot, ConnectionSlots, Entrance, RefusalSlot};
 pub use lane::{Entered, Lane, Step, Turn, UserKey};
 pub(crate) use unread::{Room, Unread, limit_of};
 
@@ -59,7 +61,7 @@ impl Class {
             if items <= limits.write_items_per_request_max { Class::Write } else { Class::Bulk }
         };
         match operation {
-            Operation::Whoami | Operation::Status => lookup(1),
+            Operation::Whoami | Operation::Status | Operation::ClockConfirm => lookup(1),
             Operation::Stat { lfns, .. } | Operation::Du { lfns } | Operation::TagGet { lfns, .. } => {
                 lookup(lfns.len())
             }
@@ -118,8 +120,8 @@ impl Class {
 /// The bounds of a server.
 #[derive(Debug)]
 pub struct Admission {
-    /// Connections.
-    pub connections: Arc<Bounded>,
+    /// Slots of connections.
+    pub connections: ConnectionSlots,
     /// Requests not answered.
     pub requests: Arc<Bounded>,
     /// Bytes of requests not answered.
@@ -157,7 +159,7 @@ impl Admission {
     /// The bounds that `limits` say.
     pub fn new(limits: Arc<Limits>) -> Arc<Self> {
         Arc::new(Admission {
-            connections: Bounded::new(limits.connections_max),
+            connections: ConnectionSlots::new(&limits),
             requests: Bounded::new(limits.requests_max),
             request_bytes: Bounded::new(limits.request_bytes_max),
             lookup_items: Bounded::new(limits.lookup_items_max),

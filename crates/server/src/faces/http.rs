@@ -12,10 +12,12 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::admission::Bounded;
+use super::REFUSAL_TIME;
+use crate::admission::{Bounded, ByAddress};
 use crate::service::{Phase, Service};
 
 /// From one request to the next, headers included.
@@ -26,24 +28,36 @@ const CONNECTION_TIME: Duration = Duration::from_secs(120);
 const HEADER_BYTES_MAX: usize = 16 << 10;
 /// The store has to answer within this for the server to be ready.
 const READY_TIME: Duration = Duration::from_secs(2);
+/// Connections that are told at once that there is no slot for them.
+const REFUSALS_MAX: usize = 16;
 /// What Prometheus is told the metrics are.
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
 /// Serves until the server has ended: health is told while it stops, too.
 pub(crate) async fn serve(service: Arc<Service>, listener: TcpListener) {
-    let connections = Bounded::new(service.limits.metrics_connections_max);
+    let most = service.limits.metrics_connections_max;
+    let connections = Bounded::new(most);
+    // One host leaves slots for others.
+    let by_address = ByAddress::new(most - most / 4);
+    let refusals = Bounded::new(REFUSALS_MAX);
     let ended = service.reached(Phase::Ended);
     tokio::pin!(ended);
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    if let Some(held) = connections.take(1) {
+                Ok((stream, peer)) => {
+                    let held = by_address.take(peer.ip()).and_then(|held| Some((held, connections.take(1)?)));
+                    if let Some(held) = held {
                         let service = Arc::clone(&service);
                         tasks.spawn(async move {
                             converse(service, stream).await;
+                            drop(held);
+                        });
+                    } else if let Some(held) = refusals.take(1) {
+                        tasks.spawn(async move {
+                            refuse(stream).await;
                             drop(held);
                         });
                     }
@@ -53,6 +67,24 @@ pub(crate) async fn serve(service: Arc<Service>, listener: TcpListener) {
             Some(_) = tasks.join_next() => {}
             () = &mut ended => return,
         }
+    }
+}
+
+/// Says that there is no slot, whatever is asked.
+async fn refuse(mut stream: TcpStream) {
+    const BUSY: &[u8] =
+        b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 27\r\n\
+        Retry-After: 1\r\nConnection: close\r\n\r\nbusy: too many connections\n";
+    let said = tokio::time::timeout(REFUSAL_TIME, async {
+        stream.write_all(BUSY).await?;
+        stream.shutdown().await?;
+        // Closing with a request unread would make the system throw away the answer.
+        let mut rest = [0; 4096];
+        while stream.read(&mut rest).await? > 0 {}
+        Ok::<(), std::io::Error>(())
+    });
+    if !matches!(said.await, Ok(Ok(()))) {
+        tracing::debug!("a client of the metrics did not read that there is no slot for it");
     }
 }
 
@@ -87,14 +119,33 @@ async fn answer(service: &Service, request: &Request<Incoming>) -> Response<Full
                 text(StatusCode::INTERNAL_SERVER_ERROR, TEXT_TYPE, "metrics cannot be written\n".into())
             }
         },
+        "/healthz" => match healthy(service).await {
+            Ok(()) => text(StatusCode::OK, TEXT_TYPE, "healthy\n".into()),
+            Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, TEXT_TYPE, format!("not healthy: {why}\n")),
+        },
         "/health/live" => text(StatusCode::OK, TEXT_TYPE, "alive\n".into()),
         "/health/ready" => match ready(service).await {
             Ok(()) => text(StatusCode::OK, TEXT_TYPE, "ready\n".into()),
             Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, TEXT_TYPE, format!("not ready: {why}\n")),
         },
-        "/" => text(StatusCode::OK, TEXT_TYPE, "exacat: /metrics /health/live /health/ready\n".into()),
-        _ => text(StatusCode::NOT_FOUND, TEXT_TYPE, "not here: /metrics /health/live /health/ready\n".into()),
+        "/" => {
+            text(StatusCode::OK, TEXT_TYPE, "exacat: /metrics /healthz /health/live /health/ready\n".into())
+        }
+        _ => text(
+            StatusCode::NOT_FOUND,
+            TEXT_TYPE,
+            "not here: /metrics /healthz /health/live /health/ready\n".into(),
+        ),
     }
+}
+
+/// Is everything as it should be? A server whose log failed still reads, but has to be started
+/// again.
+async fn healthy(service: &Service) -> Result<(), &'static str> {
+    if service.catalogue.store().failure().is_some() {
+        return Err("the log failed: changes are refused and reads are answered; start the server again");
+    }
+    ready(service).await
 }
 
 /// Would a request be served now? If not, why; nothing that a stranger may not know.

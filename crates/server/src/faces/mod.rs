@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::admission::Held;
+use crate::admission::Entrance;
 use crate::instruments::count;
 use crate::service::{Phase, Service};
 
@@ -57,14 +57,17 @@ async fn serve<S, C: Future<Output = ()> + Send + 'static>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Takes a connection on if there are not too many, and counts it. None: of a protocol in which nothing can be said at its
-/// beginning that the client would understand, it is closed; the client takes it for a server that is down, and comes again.
-fn admitted(service: &Service) -> Option<Held> {
+/// Counts a connection, and gives it on with its slot, or with the one in which it is told that
+/// there is none. None: too many are being told so already, and it is closed at once.
+fn entered(service: &Service, entrance: Option<Entrance>) -> Option<Entrance> {
     let counts = &service.instruments.counts;
-    let held = service.admission.connections.take(1);
-    count(if held.is_some() { &counts.connections_accepted } else { &counts.connections_refused });
-    held
+    let taken = matches!(entrance, Some(Entrance::Taken(_)));
+    count(if taken { &counts.connections_accepted } else { &counts.connections_refused });
+    entrance
 }
+
+/// Time in which a client that is refused may read that.
+const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
 /// Answers are written whole; waiting to fill a packet only delays them.
 fn without_delay(stream: &TcpStream, peer: &impl Display) {

@@ -87,7 +87,15 @@ pub async fn secure(world: &World, pair: Option<&Pair>) -> TlsStream<TcpStream> 
 
 impl Alien {
     /// Connects, or is not let in.
+    /// As a program does that starts: it asks for the commands first.
     pub async fn connect(world: &World, pair: Option<&Pair>) -> Result<Self, NotLetIn> {
+        let mut alien = Alien::reconnect(world, pair).await?;
+        alien.done("commandlist", &["-nomsg"]).await;
+        Ok(alien)
+    }
+
+    /// As the client does whose connection broke: without a word.
+    pub async fn reconnect(world: &World, pair: Option<&Pair>) -> Result<Self, NotLetIn> {
         let stream = secure(world, pair).await;
         match tokio_tungstenite::client_async("wss://localhost/websocket/json", stream).await {
             Ok((websocket, _)) => Ok(Alien { websocket }),

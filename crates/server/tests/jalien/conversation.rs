@@ -121,13 +121,14 @@ async fn a_client_whose_connection_broke_comes_back_and_nothing_is_done_twice() 
     stream.set_zero_linger().unwrap();
     drop(alien);
     // It is noticed when the server looks: the client's next connection may be sooner, so it tries until then.
-    let mut again = connect().await;
+    let reconnect = || async { Alien::reconnect(&world, Some(&pair)).await.unwrap() };
+    let mut again = reconnect().await;
     world.hooks.hold_applies.send_replace(false);
     let mut answer = again.call("mv", &["x", "y"]).await;
     let mut tries = 0;
     while answer["metadata"]["exitcode"] != "0" && tries < 50 {
         tries += 1;
-        again = connect().await;
+        again = reconnect().await;
         answer = again.call("mv", &["x", "y"]).await;
     }
     assert_eq!(answer["metadata"]["exitcode"], "0", "{answer}");
@@ -141,6 +142,92 @@ async fn a_client_whose_connection_broke_comes_back_and_nothing_is_done_twice() 
         "/alice/cern.ch/user/j/jdoe/"
     );
     assert_eq!(other.fails("mv", &["x", "y"]).await, libc::ENOENT);
+}
+
+/// Goal: a relative path means nothing else than its user meant. Method: `rm x` in a directory,
+/// whose answer is lost because the server is restarted; the client sends it again on its new
+/// connection, which stands at home, where there is an `x` too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewed_connection_changes_nothing_by_a_relative_path() {
+    let world = world().await;
+    new_user(&world, "jdoe", |_| {}).await;
+    let pair = Alien::token(&world, "jdoe").await;
+    let home = "/alice/cern.ch/user/j/jdoe";
+    let mut alien = Alien::connect(&world, Some(&pair)).await.unwrap();
+    alien.done("touch", &["x", "y"]).await;
+    alien.done("mkdir", &["d"]).await;
+    alien.done("cd", &["d"]).await;
+    alien.done("touch", &["x"]).await;
+    alien.done("rm", &["x"]).await;
+    drop(alien);
+    let world = world.restarted().await;
+    let mut again = Alien::reconnect(&world, Some(&pair)).await.unwrap();
+    for _ in 0..2 {
+        let answer = again.call("rm", &["x"]).await;
+        assert_eq!(answer["metadata"]["exitcode"], libc::ESTALE.to_string(), "{answer}");
+        let error = answer["metadata"]["error"].as_str().unwrap();
+        assert!(error.contains("nothing was done") && error.contains(home), "{error}");
+    }
+    // A path from here is as wrong as before; reading harms nobody; and full paths are what they are.
+    again.done("cd", &["d"]).await;
+    again.done("cd", &[".."]).await;
+    assert_eq!(again.texts("ls", &["-nokeys"]).await, ["d", "x", "y"]);
+    for (command, options) in [("touch", ["z"].as_slice()), ("mv", &["x", "/tmp"]), ("mkdir", &["-p", "./e"])]
+    {
+        assert_eq!(again.fails(command, options).await, libc::ESTALE, "{command}");
+    }
+    again.done("rm", &["~/y"]).await;
+    again.done("touch", &[&format!("{home}/y")]).await;
+    assert_eq!(again.texts("ls", &["-nokeys"]).await, ["d", "x", "y"]);
+    // Whoever says where it is may go on.
+    again.done("cd", &[&format!("{home}/d")]).await;
+    assert_eq!(again.fails("rm", &["x"]).await, libc::ENOENT);
+    again.done("touch", &["x"]).await;
+    let mut third = Alien::reconnect(&world, Some(&pair)).await.unwrap();
+    assert_eq!(third.fails("rm", &["x"]).await, libc::ESTALE);
+    third.done("cd", &[]).await;
+    third.done("rm", &["x"]).await;
+    assert_eq!(third.texts("ls", &["-nokeys"]).await, ["d", "y"]);
+    // A program that starts stands at home, and knows it.
+    let mut other = Alien::connect(&world, Some(&pair)).await.unwrap();
+    other.done("rm", &["y"]).await;
+}
+
+/// Goal: a command with wildcards that comes again does what is left, and not less. Method: `rm` of
+/// three files whose connection breaks after the first of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeated_command_with_wildcards_does_the_rest() {
+    let world = world().await;
+    new_user(&world, "jdoe", |_| {}).await;
+    let pair = Alien::token(&world, "jdoe").await;
+    let mut alien = Alien::connect(&world, Some(&pair)).await.unwrap();
+    alien.done("mkdir", &["d"]).await;
+    alien.done("cd", &["d"]).await;
+    alien.done("touch", &["a.x", "b.x", "c.x", "d.x"]).await;
+    world.hooks.hold_applies.send_replace(true);
+    let begun = world.hooks.applies_begun.load(std::sync::atomic::Ordering::SeqCst);
+    alien.send(&Alien::request("rm", &["*.x"])).await;
+    while world.hooks.applies_begun.load(std::sync::atomic::Ordering::SeqCst) == begun {
+        tokio::task::yield_now().await;
+    }
+    let (stream, _) = alien.websocket.get_mut().get_mut();
+    stream.set_zero_linger().unwrap();
+    drop(alien);
+    world.hooks.hold_applies.send_replace(false);
+    let mut tries = 0;
+    loop {
+        let mut again = Alien::reconnect(&world, Some(&pair)).await.unwrap();
+        let answer = again.call("rm", &["*.x"]).await;
+        // Until the server has noticed that the connection broke.
+        if answer["metadata"]["exitcode"] == libc::ESTALE.to_string() && tries < 50 {
+            tries += 1;
+            continue;
+        }
+        let done = answer["metadata"]["exitcode"] == "0" || answer["metadata"]["exitcode"] == "2";
+        assert!(done, "{answer}");
+        assert_eq!(again.texts("ls", &["-nokeys"]).await, Vec::<String>::new());
+        break;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

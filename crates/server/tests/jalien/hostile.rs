@@ -152,6 +152,11 @@ async fn connections_are_bounded_and_those_that_say_nothing_end() {
     let read = tokio::io::AsyncReadExt::read(&mut more, &mut byte);
     let ended = tokio::time::timeout(crate::alien::PATIENCE, read).await.unwrap();
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+    let mut told = secure(&world, None).await;
+    told.write_all(b"GET /websocket/json HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut told, &mut answer).await.ok();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("limit of connections"), "{answer}");
     for alien in &mut kept {
         alien.done("pwd", &[]).await;
     }

@@ -11,7 +11,11 @@ mod alien;
 #[allow(dead_code, reason = "shared with the tests of the native protocol")]
 #[path = "../native/client.rs"]
 mod client;
+mod content;
 mod conversation;
+#[allow(dead_code, reason = "shared with the tests of the protocol of XRootD")]
+#[path = "../xrootd/element.rs"]
+mod element;
 mod hostile;
 mod identity;
 mod transcript;

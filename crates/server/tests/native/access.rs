@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use exacat_model::{Answer, ErrorKind, Operation};
+use exacat_model::{Answer, ErrorKind, Operation, Role, SeName};
 use exacat_wire::native::{Authenticate, Credentials, Frame, Secret};
 
 use crate::client::{Client, tls};
@@ -10,6 +10,10 @@ use crate::world::{World, account, lfn};
 
 fn token(secret: &str) -> Credentials {
     Credentials::Token(Secret::new(secret))
+}
+
+fn se(name: &str) -> SeName {
+    SeName::parse(name).unwrap()
 }
 
 async fn refused(world: &World, shown: Authenticate) -> ErrorKind {
@@ -116,17 +120,32 @@ async fn what_was_revoked_ends_open_connections_within_the_time_set() {
     assert_eq!(world.figure("server", "revalidations_refused").await, 3);
 }
 
+/// The time set is for what other servers of a cluster change: what this one changes acts at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn between_two_looks_at_the_credentials_they_are_believed() {
+async fn revoked_token_disabled_user_and_changed_role_act_at_once_on_open_connections() {
     let world = World::with_limits(|limits| limits.revalidate = Duration::from_secs(3600)).await;
-    world.user("alice", |_| {}).await;
+    world.user("alice", |user| user.roles = Some(vec![Role::Operator])).await;
+    world.user("bob", |_| {}).await;
     let (id, secret) = world.token("alice", 3600).await;
-    let mut client = Client::with_token(&world, &secret).await;
+    let (_, second) = world.token("alice", 3600).await;
+    let (_, third) = world.token("bob", 3600).await;
+    let mut revoked = Client::with_token(&world, &secret).await;
+    let mut demoted = Client::with_token(&world, &second).await;
+    let mut disabled = Client::with_token(&world, &third).await;
+    for client in [&mut revoked, &mut demoted, &mut disabled] {
+        client.call(Operation::Whoami).await.unwrap();
+    }
+    let snapshots = Operation::SeDeletions { name: se("X::Y::Z"), cursor: Default::default(), limit: 1 };
+    assert_eq!(demoted.call(snapshots.clone()).await.unwrap_err().kind, ErrorKind::NotFound);
     world.admin(Operation::TokenRevoke { id }).await;
-    client.call(Operation::Whoami).await.unwrap();
-    drop(client);
-    let shown = Authenticate { credentials: token(&secret), act_as: None };
-    assert_eq!(refused(&world, shown).await, ErrorKind::Unauthenticated);
+    revoked.ask(Operation::Whoami).await;
+    assert_eq!(revoked.expect_refusal().await.kind, ErrorKind::Unauthenticated);
+    world.user("bob", |user| user.disabled = Some(true)).await;
+    disabled.ask(Operation::Stat { lfns: vec![lfn("/")], follow: true }).await;
+    assert_eq!(disabled.expect_refusal().await.kind, ErrorKind::Unauthenticated);
+    world.user("alice", |user| user.roles = Some(Vec::new())).await;
+    assert_eq!(demoted.call(snapshots).await.unwrap_err().kind, ErrorKind::Denied);
+    demoted.call(Operation::Whoami).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use exacat_model::operation::{Existing, NewFile};
 use exacat_model::{Answer, ErrorKind, FileRef, Operation, Revision};
-use exacat_wire::native::{Frame, RequestOptions};
+use exacat_wire::native::{Credentials, Frame, RequestOptions, Secret};
 use tokio::io::AsyncWriteExt;
 
-use crate::client::{Client, eventually};
+use crate::client::{Client, eventually, from_host, soon, tls_from_host};
 use crate::world::{World, lfn};
 
 fn wait() -> Operation {
-    Operation::Changes { after: Revision(u64::MAX - 1), under: None, limit: 1, wait: true }
+    Operation::Changes { after: Revision(u64::MAX - 1).into(), under: None, limit: 1, wait: true }
 }
 
 fn list(limit: u32) -> Operation {
@@ -29,12 +29,57 @@ async fn expect_busy(client: &mut Client, request: u64) {
     assert_eq!(error.kind, ErrorKind::Busy, "{error}");
 }
 
+/// A host that shows no credentials fills its own share, and nobody else's.
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_host_leaves_slots_to_other_hosts_and_to_the_local_socket() {
+    let world = World::with_limits(|limits| {
+        limits.connections_max = 40;
+        limits.connections_unauthenticated_max = 10;
+        limits.connections_unauthenticated_per_address_max = 6;
+        limits.handshake_time = Duration::from_secs(600);
+    })
+    .await;
+    let secret = std::fs::read_to_string(&world.server.addresses.admin_token).unwrap();
+    let token = || Credentials::Token(Secret::new(secret.trim()));
+    let strangers = || world.figure("server", "held_connections-unauthenticated");
+    let mut silent = Vec::new();
+    for _ in 0..6 {
+        silent.push(from_host(&world, "127.0.0.1").await);
+    }
+    soon("the silent ones to be accepted", async { while strangers().await < 6 {} }).await;
+    let mut more = tls_from_host(&world, "127.0.0.1").await;
+    assert_eq!(more.expect_refusal().await.kind, ErrorKind::Busy);
+    // Another host comes in, and is no stranger once it has shown its token.
+    let mut known = Vec::new();
+    for _ in 0..8 {
+        let mut client = tls_from_host(&world, "127.0.0.2").await;
+        client.hello().await;
+        client.authenticate(token()).await.unwrap();
+        known.push(client);
+    }
+    assert_eq!(strangers().await, 6);
+    // Several silent hosts fill the slots of strangers, not those of the known and of the local socket.
+    for _ in 0..4 {
+        silent.push(from_host(&world, "127.0.0.3").await);
+    }
+    soon("the silent ones to be accepted", async { while strangers().await < 10 {} }).await;
+    let mut more = tls_from_host(&world, "127.0.0.4").await;
+    assert_eq!(more.expect_refusal().await.kind, ErrorKind::Busy);
+    for client in &mut known {
+        client.call(Operation::Whoami).await.unwrap();
+    }
+    Client::admin(&world).await.call(Operation::Whoami).await.unwrap();
+    drop(silent);
+    soon("the slots to be free", async { while strangers().await > 0 {} }).await;
+    tls_from_host(&world, "127.0.0.1").await.hello().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_of_a_connection_are_bounded() {
     let world = World::with_limits(|limits| limits.requests_per_connection_max = 3).await;
     let mut client = Client::connect(&world).await;
     assert_eq!(client.hello().await.limits.requests_in_flight_max, 3);
-    client.authenticate(exacat_wire::native::Credentials::Local).await.unwrap();
+    client.authenticate(Credentials::Local).await.unwrap();
     let first = client.ask(wait()).await;
     for _ in 0..2 {
         client.ask(wait()).await;
@@ -89,7 +134,7 @@ async fn requests_of_a_user_are_bounded_over_all_its_connections() {
     bob.call(stat("/")).await.unwrap();
     two.send(waiting, Frame::Cancel).await;
     assert_eq!(two.outcome(waiting).await.unwrap_err().kind, ErrorKind::Unavailable);
-    crate::client::soon("room", async { while two.call(stat("/")).await.is_err() {} }).await;
+    soon("room", async { while two.call(stat("/")).await.is_err() {} }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +150,7 @@ async fn requests_of_all_are_bounded() {
     assert_eq!(two.call(Operation::Whoami).await.unwrap_err().kind, ErrorKind::Busy);
     one.send(waiting, Frame::Cancel).await;
     one.outcome(waiting).await.unwrap_err();
-    crate::client::soon("room", async { while two.call(stat("/")).await.is_err() {} }).await;
+    soon("room", async { while two.call(stat("/")).await.is_err() {} }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,10 +282,8 @@ async fn the_heavy_lane_is_bounded_and_keeps_nobody_from_looking_up() {
 }
 
 async fn eventually_waiting(world: &World, count: u64) {
-    crate::client::soon("requests to wait", async {
-        while world.figure("server", "lane_waiting_heavy").await < count {}
-    })
-    .await;
+    soon("requests to wait", async { while world.figure("server", "lane_waiting_heavy").await < count {} })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -263,10 +306,8 @@ async fn bulk_writes_have_a_lane_of_their_own() {
     let first = client.ask(register("a", 3)).await;
     eventually("the first to run", || world.hooks.applies_begun.load(Ordering::SeqCst) > begun).await;
     let second = client.ask(register("b", 3)).await;
-    crate::client::soon("the second to wait", async {
-        while world.figure("server", "lane_waiting_bulk").await < 1 {}
-    })
-    .await;
+    soon("the second to wait", async { while world.figure("server", "lane_waiting_bulk").await < 1 {} })
+        .await;
     let third = client.ask(register("c", 3)).await;
     expect_busy(&mut client, third).await;
     // A small one does not wait for the bulk.
@@ -374,9 +415,9 @@ async fn a_client_that_never_reads_is_disconnected() {
     let mut client = Client::admin(&world).await;
     let operation = Operation::Stat { lfns: files, follow: true };
     let bytes = Client::pipelined(1, std::iter::repeat_n(operation, 100));
-    let refused = crate::client::soon("the disconnection", client.stream.write_all(&bytes)).await;
+    let refused = soon("the disconnection", client.stream.write_all(&bytes)).await;
     if refused.is_ok() {
-        crate::client::soon("the disconnection", async {
+        soon("the disconnection", async {
             while world.figure("server", "connections_stalled").await == 0 {}
         })
         .await;
@@ -393,7 +434,7 @@ async fn pages_on_their_way_to_a_slow_reader_are_bounded() {
         client.write(&Client::pipelined(request, [list(1000)])).await;
     }
     // As many as fit into the socket, the output and the rooms; then no more are made.
-    let settled = crate::client::soon("the listings to pause", async {
+    let settled = soon("the listings to pause", async {
         let mut before = u64::MAX;
         loop {
             let now = world.hooks.lists.load(Ordering::SeqCst);
@@ -473,7 +514,6 @@ async fn what_clients_leave_unread_is_bounded_for_all_together_and_the_others_go
     other.call(stats(100)).await.unwrap();
     assert_eq!(other.call(stats(1000)).await.unwrap_err().kind, ErrorKind::Busy);
     drop(slow);
-    crate::client::soon("room", async { while world.figure("server", "held_unread-bytes").await > 0 {} })
-        .await;
+    soon("room", async { while world.figure("server", "held_unread-bytes").await > 0 {} }).await;
     other.call(stats(1000)).await.unwrap();
 }

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exacat_model::{Answer, Error, Operation, OperationId};
+use exacat_model::{Answer, Error, Operation, OperationId, TimeMs};
+use exacat_testkit::TestClock;
 use exacat_wire::native::{
     Authenticate, Credentials, Frame, FrameDecoder, Hello, HelloAck, Identity, Request, RequestOptions,
     Secret, encode_frame, encode_request,
@@ -30,6 +31,8 @@ pub struct Client {
     pub stream: Box<dyn Stream>,
     decoder: FrameDecoder,
     next: u64,
+    /// The server's, as it said in the handshake.
+    time: TimeMs,
 }
 
 /// A wait that ends: what a test waits for comes, or the test fails.
@@ -50,11 +53,25 @@ pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     .await;
 }
 
-/// A fresh operation id.
+/// The same of what has to be waited for itself.
+pub async fn eventually_so(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    soon(what, async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+/// A fresh operation id, made when the tests' clock starts.
 pub fn new_id() -> OperationId {
-    let mut id = OperationId([0; 16]);
-    getrandom::fill(&mut id.0).unwrap();
-    id
+    id_made(TestClock::START)
+}
+
+fn id_made(time: TimeMs) -> OperationId {
+    let mut random = [0; 10];
+    getrandom::fill(&mut random).unwrap();
+    OperationId::new(time, random)
 }
 
 /// A client's TLS that trusts the certificates of a file, and shows a chain and its key, both in PEM, if it has them.
@@ -92,11 +109,25 @@ pub async fn tls(world: &World, certificate: &Path) -> std::io::Result<Client> {
     Ok(Client::new(trusting(certificate, None).connect(localhost(), stream).await?))
 }
 
+/// A connection from this address of the loopback network, nothing said.
+pub async fn from_host(world: &World, host: &str) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(std::net::SocketAddr::new(host.parse().unwrap(), 0)).unwrap();
+    socket.connect(world.server.addresses.native.unwrap()).await.unwrap()
+}
+
+/// The same, with TLS up.
+pub async fn tls_from_host(world: &World, host: &str) -> Client {
+    let stream = from_host(world, host).await;
+    let connector = trusting(&world.server.addresses.certificate, None);
+    Client::new(connector.connect(localhost(), stream).await.unwrap())
+}
+
 impl Client {
     pub fn new(stream: impl Stream + 'static) -> Self {
         let mut decoder = FrameDecoder::new();
         decoder.set_frame_bytes_max(FRAME_BYTES_MAX);
-        Client { stream: Box::new(stream), decoder, next: 1 }
+        Client { stream: Box::new(stream), decoder, next: 1, time: TestClock::START }
     }
 
     /// Connected to the local socket, nothing said.
@@ -174,7 +205,10 @@ impl Client {
     pub async fn hello(&mut self) -> HelloAck {
         self.send(0, Frame::Hello(Hello::new("test/1"))).await;
         match self.expect().await {
-            (0, Frame::HelloAck(ack)) => ack,
+            (0, Frame::HelloAck(ack)) => {
+                self.time = ack.time;
+                ack
+            }
             other => panic!("not an answer to hello: {other:?}"),
         }
     }
@@ -205,7 +239,7 @@ impl Client {
 
     /// Sends a request, with an operation id if it needs one, and gives its number.
     pub async fn ask(&mut self, operation: Operation) -> u64 {
-        let operation_id = operation.writes().then(new_id);
+        let operation_id = operation.writes().then(|| id_made(self.time));
         self.ask_with(RequestOptions { operation_id, ..RequestOptions::default() }, operation).await
     }
 

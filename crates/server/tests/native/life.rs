@@ -125,8 +125,12 @@ async fn a_stop_does_not_wait_for_what_only_waits() {
     let options = exacat_wire::native::RequestOptions { stream: Some(1), ..Default::default() };
     let stream = client.ask_with(options, list).await;
     assert!(matches!(client.expect().await, (id, Frame::Part(_)) if id == stream));
-    let wait =
-        Operation::Changes { after: exacat_model::Revision(u64::MAX - 1), under: None, limit: 1, wait: true };
+    let wait = Operation::Changes {
+        after: exacat_model::Revision(u64::MAX - 1).into(),
+        under: None,
+        limit: 1,
+        wait: true,
+    };
     client.ask(wait).await;
     client.send(0, Frame::Ping(1)).await;
     assert_eq!(client.expect().await, (0, Frame::Pong(1)));

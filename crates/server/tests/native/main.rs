@@ -10,8 +10,10 @@
 mod access;
 mod admission;
 mod client;
+mod clock_jump;
 mod handshake;
 mod life;
+mod log_failure;
 mod metrics;
 mod requests;
 mod streams;

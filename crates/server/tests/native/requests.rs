@@ -16,7 +16,7 @@ fn stat(name: &str) -> Operation {
 }
 
 fn wait() -> Operation {
-    Operation::Changes { after: Revision(u64::MAX - 1), under: None, limit: 1, wait: true }
+    Operation::Changes { after: Revision(u64::MAX - 1).into(), under: None, limit: 1, wait: true }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -287,7 +287,7 @@ async fn a_wait_is_woken_by_a_change() {
     let world = World::new().await;
     let mut client = Client::admin(&world).await;
     let revision = world.server.catalogue().store().revision().await.unwrap();
-    let changes = Operation::Changes { after: revision, under: None, limit: 10, wait: true };
+    let changes = Operation::Changes { after: revision.into(), under: None, limit: 10, wait: true };
     let request = client.ask(changes).await;
     world.directory("/new").await;
     match client.outcome(request).await.unwrap() {

@@ -111,6 +111,10 @@ pub struct World {
     pub hooks: Arc<Hooks>,
     pub clock: TestClock,
     pub directory: Arc<tempfile::TempDir>,
+    #[allow(dead_code, reason = "the tests of other protocols start it again")]
+    settings: ServerSettings,
+    #[allow(dead_code, reason = "the tests of other protocols start it again")]
+    store: Arc<MemoryStore>,
     _let_go: LetGo,
 }
 
@@ -162,10 +166,23 @@ impl World {
         settings.workers = WorkerSettings { enabled: false, ..WorkerSettings::default() };
         set(&mut settings);
         let store = Arc::new(MemoryStore::new(clock.shared()));
-        let store = Fronted::new(Hooked(Arc::clone(&hooks)), store);
-        let server = Server::start_over(settings, Arc::new(store)).await.unwrap();
+        let fronted = Fronted::new(Hooked(Arc::clone(&hooks)), store.clone());
+        let server = Server::start_over(settings.clone(), Arc::new(fronted)).await.unwrap();
         let let_go = LetGo(Arc::clone(&hooks));
-        World { server, hooks, clock, directory, _let_go: let_go }
+        World { server, hooks, clock, directory, settings, store, _let_go: let_go }
+    }
+
+    /// The same catalogue and data directory with another server: what the first one had in memory only
+    /// is gone.
+    #[allow(dead_code, reason = "the tests of other protocols start it again")]
+    pub async fn restarted(self) -> Self {
+        let World { server, hooks, clock, directory, settings, store, _let_go } = self;
+        server.shutdown();
+        server.wait().await.unwrap();
+        let store = Arc::new(MemoryStore::replay(store.history(), clock.shared()).unwrap());
+        let fronted = Fronted::new(Hooked(Arc::clone(&hooks)), store.clone());
+        let server = Server::start_over(settings.clone(), Arc::new(fronted)).await.unwrap();
+        World { server, hooks, clock, directory, settings, store, _let_go }
     }
 
     pub fn data(&self) -> PathBuf {

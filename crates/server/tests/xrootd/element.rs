@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use exacat_wire::xrootd::numbers::{error, flag, status};
-use exacat_wire::xrootd::{Decoder, Fields, Frame, Request, response};
+use exacat_wire::xrootd::numbers::{error, flag, open, request, status};
+use exacat_wire::xrootd::{Decoder, Fields, Frame, Request, RequestHeader, response};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,6 +34,8 @@ pub enum Manner {
     Gone,
     /// It makes a checksum while who asked for it waits, and keeps it for nobody else.
     Later,
+    /// It sends whoever asks for a checksum to another server.
+    ChecksumsElsewhere,
 }
 
 #[derive(Default)]
@@ -44,6 +46,8 @@ pub struct State {
     pub visits: u64,
     /// Fields that were shown, request by request.
     pub shown: Vec<String>,
+    /// Content of files that are read or were written whole.
+    pub contents: HashMap<String, Vec<u8>>,
 }
 
 pub struct Element {
@@ -70,6 +74,12 @@ impl Element {
         self.state.lock().files.insert(path.to_owned(), there);
     }
 
+    /// A file with content.
+    pub fn hold(&self, path: &str, content: &[u8]) {
+        self.put(path, There { size: content.len() as u64, modified: 5, ..There::default() });
+        self.state.lock().contents.insert(path.to_owned(), content.to_vec());
+    }
+
     pub fn behave(&self, manner: Manner) {
         self.state.lock().manner = manner;
     }
@@ -78,20 +88,34 @@ impl Element {
 async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let mut decoder = Decoder::new();
     decoder.known();
+    let mut opened = String::new();
     loop {
         let mut out = Vec::new();
         while let Ok(Some(frame)) = decoder.frame() {
             match frame {
                 Frame::Handshake => response::write_handshake(&mut out),
+                Frame::Request(header, carried)
+                    if matches!(header.request, request::READ | request::WRITE) =>
+                {
+                    content(&mut out, &header, &carried, &opened, &state);
+                }
                 Frame::Request(header, carried) => {
                     let request = Request::parse(&header, &carried).unwrap();
+                    if let Request::Open { options, asked } = &request {
+                        opened = asked.path.to_owned();
+                        let mut state = state.lock();
+                        if options & open::NEW != 0 && !state.files.contains_key(asked.path) {
+                            state.files.insert(opened.clone(), There::default());
+                            state.contents.insert(opened.clone(), Vec::new());
+                        }
+                    }
                     answer(&mut out, header.stream, request, &state);
                 }
             }
         }
         let manner = state.lock().manner;
         match manner {
-            Manner::Good | Manner::Later => {}
+            Manner::Good | Manner::Later | Manner::ChecksumsElsewhere => {}
             Manner::Endless => out = [vec![0, 1, 0, 0], vec![0xff; 4], vec![b'x'; 1000]].concat(),
             Manner::Nonsense => out = b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
             Manner::Gone => return,
@@ -104,6 +128,27 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
             _ => return,
         }
     }
+}
+
+/// A part of the open file, read or written.
+fn content(out: &mut Vec<u8>, header: &RequestHeader, carried: &[u8], opened: &str, state: &Mutex<State>) {
+    let mut state = state.lock();
+    let at = u64::from_be_bytes(header.body[4..12].try_into().unwrap()) as usize;
+    let content = state.contents.entry(opened.to_owned()).or_default();
+    if header.request == request::WRITE {
+        assert_eq!(at, content.len(), "a file is written in order");
+        content.extend_from_slice(carried);
+        let size = content.len() as u64;
+        state.files.insert(opened.to_owned(), There { size, ..There::default() });
+        return response::write_ok(out, header.stream, b"");
+    }
+    let bytes = u32::from_be_bytes(header.body[12..].try_into().unwrap()) as usize;
+    let end = (at + bytes).min(content.len());
+    let told = content.get(at..end).unwrap_or_default();
+    // In two parts, as a server may.
+    let (first, second) = told.split_at(told.len() / 2);
+    response::write(out, header.stream, status::OKSOFAR, first);
+    response::write_ok(out, header.stream, second);
 }
 
 fn answer(
@@ -134,6 +179,9 @@ fn answer(
             response::write_error(out, stream, error::FILE_LOCKED, "already opened by 1 writer");
         }
         Request::Open { .. } => response::write_ok(out, stream, &[7, 0, 0, 0]),
+        _ if state.manner == Manner::ChecksumsElsewhere => {
+            response::write_redirect_host(out, stream, "127.0.0.1", 1, "");
+        }
         _ => match there.checksum {
             Some(checksum) if state.manner == Manner::Later => {
                 let header = |status: u16, bytes: usize| {

@@ -11,10 +11,13 @@
 #[path = "../native/client.rs"]
 mod client;
 mod conversation;
+#[allow(dead_code, reason = "shared with the tests of the protocol of JAliEn")]
 mod element;
 mod hostile;
 mod identity;
 mod opening;
+mod outcomes;
+mod records;
 mod root;
 #[allow(dead_code, reason = "shared with the tests of the native protocol")]
 #[path = "../native/world.rs"]

@@ -5,7 +5,7 @@ use exacat_model::Operation;
 use exacat_model::operation::{Existing, FileRef, NewFile, SeSettings};
 use exacat_wire::xrootd::numbers::{error, request};
 
-use crate::root::{GUID, Root, file, se, storage, world, world_with};
+use crate::root::{GUID, Root, body_at, file, se, storage, world, world_with};
 use crate::world::{World, lfn};
 
 /// The host of the URL that a client is sent to, and the fields behind it.
@@ -179,4 +179,38 @@ async fn directories_are_to_be_asked_for_here() {
     }
     assert_eq!(root.fails(request::LOCATE, [0; 16], "/nope").await, error::NOT_FOUND);
     assert_eq!(root.fails(request::LOCATE, [0; 16], "/d/f000000").await, error::NO_REPLICAS);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_of_several_sources_is_sent_to_each_replica_by_its_user_name() {
+    let world = world().await;
+    storage(&world, 2).await;
+    file(&world, "/d/a", GUID, &[(1, None), (2, None)]).await;
+    let mut root = Root::anonymous(&world).await;
+    // As xrdcp --sources asks: each server once, by name.
+    let told = root.call(request::LOCATE, body_at(0, 0x101), b"/d/a").await.text();
+    let here = world.server.addresses.xrootd.unwrap();
+    let mut places: Vec<&str> = told.split(' ').collect();
+    places.sort_unstable();
+    assert_eq!(places, [format!("Srse.1@{here}"), format!("Srse.2@{here}")]);
+    for number in [1, 2] {
+        let mut source = Root::raw(&world).await;
+        source.greet(0).await;
+        source.login_as(&format!("se.{number}")).await;
+        let sent = source.open("/d/a").await.redirect().1;
+        assert!(sent.starts_with(&format!("root://se{number}.example:1095//data")), "{sent}");
+        // That replica or none: the client has the others.
+        let failed = format!("/d/a?tried=se{number}.example&exacat.ses={number}");
+        assert_eq!(source.open(&failed).await.error().0, error::NO_REPLICAS);
+    }
+    // What is under the LFN there is opened there.
+    file(
+        &world,
+        "/d/b",
+        "6d9a8f1e-5607-11ee-90f9-6c02e09897e9",
+        &[(1, Some("root://se1.example:1095//d/b"))],
+    )
+    .await;
+    let told = root.call(request::LOCATE, body_at(0, 0x101), b"/d/b").await.text();
+    assert_eq!(told, "Srse1.example:1095");
 }

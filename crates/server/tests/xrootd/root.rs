@@ -108,8 +108,13 @@ impl Root {
 
     /// Logs in; gives the protocols by which it may show who it is.
     pub async fn login(&mut self) -> Answer {
+        self.login_as("test").await
+    }
+
+    /// The same, under another user name.
+    pub async fn login_as(&mut self, user: &str) -> Answer {
         let mut body = [0; 16];
-        body[4..8].copy_from_slice(b"test");
+        body[4..4 + user.len()].copy_from_slice(user.as_bytes());
         self.call(request::LOGIN, body, b"xrd.appname=test&xrd.rn=v5.5.3").await
     }
 

@@ -9,22 +9,22 @@ use exacat_model::{Answer, Checksum, Cursor, Guid, Operation};
 use exacat_server::{Server, ServerSettings, XrootdSettings};
 use exacat_wire::xrootd::numbers::{error, request, status};
 
-use crate::client::{new_id, soon};
+use crate::client::soon;
 use crate::element::{Element, Manner, There};
 use crate::root::{Root, body_at, se, world_with};
 use crate::world::{World, account, lfn};
 
 /// As xrdcp opens: new, for reading and writing, with directories, and a stat.
-const NEW: u16 = 0x0568;
+pub const NEW: u16 = 0x0568;
 /// As `xrdcp -f` and gfal-copy do: written over.
 const OVER: u16 = 0x0562;
 
-async fn world() -> World {
+pub async fn world() -> World {
     world_with(|_| {}).await
 }
 
 /// Storage elements of a world, from 1 on.
-async fn elements(world: &World, count: u16) -> Vec<Element> {
+pub async fn elements(world: &World, count: u16) -> Vec<Element> {
     let mut all = Vec::new();
     for number in 1..=count {
         let element = Element::start().await;
@@ -34,7 +34,7 @@ async fn elements(world: &World, count: u16) -> Vec<Element> {
     all
 }
 
-fn settings_of(number: u16, element: &Element) -> SeSettings {
+pub fn settings_of(number: u16, element: &Element) -> SeSettings {
     SeSettings {
         name: se(number),
         number: Some(number),
@@ -48,24 +48,24 @@ fn settings_of(number: u16, element: &Element) -> SeSettings {
 
 /// Where somebody was sent to write.
 #[derive(Debug)]
-struct Sent {
-    port: u16,
-    path: String,
-    fields: String,
+pub struct Sent {
+    pub port: u16,
+    pub path: String,
+    pub fields: String,
 }
 
 impl Sent {
-    fn field(&self, name: &str) -> &str {
+    pub fn field(&self, name: &str) -> &str {
         let mut fields = self.fields.split('&');
         fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('=')).unwrap()
     }
 
-    fn guid(&self) -> Guid {
+    pub fn guid(&self) -> Guid {
         Guid::parse(self.field("exacat.guid")).unwrap()
     }
 }
 
-async fn write(root: &mut Root, how: u16, path: &str) -> Sent {
+pub async fn write(root: &mut Root, how: u16, path: &str) -> Sent {
     let (port, url) = root.call(request::OPEN, body_at(2, how), path.as_bytes()).await.redirect();
     assert_eq!(port, -1, "{url}");
     let (place, fields) = url.strip_prefix("root://127.0.0.1:").unwrap().split_once('?').unwrap();
@@ -81,10 +81,10 @@ fn at<'a>(all: &'a [Element], sent: &Sent) -> &'a Element {
     all.iter().find(|element| element.port == sent.port).unwrap()
 }
 
-const WHOLE: There = There { size: 11, modified: 5, open: false, checksum: Some("adler32 e222ea89") };
+pub const WHOLE: There = There { size: 11, modified: 5, open: false, checksum: Some("adler32 e222ea89") };
 
 /// Asks until a name is there.
-async fn visible(root: &mut Root, path: &str) {
+pub async fn visible(root: &mut Root, path: &str) {
     soon("the file to be visible", async {
         while root.stat(path).await.status != status::OK {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -106,14 +106,14 @@ async fn stays_invisible(root: &mut Root, element: &Element, path: &str) {
     assert_eq!(root.fails(request::STAT, [0; 16], path).await, error::NOT_FOUND, "{path}");
 }
 
-async fn bookings(world: &World) -> usize {
+pub async fn bookings(world: &World) -> usize {
     match world.admin(Operation::UploadList { cursor: Cursor::default(), limit: 100 }).await {
         Answer::Uploads { items, .. } => items.len(),
         other => panic!("{other:?}"),
     }
 }
 
-async fn deletions(world: &World, number: u16) -> usize {
+pub async fn deletions(world: &World, number: u16) -> usize {
     let deletions = Operation::SeDeletions { name: se(number), cursor: Cursor::default(), limit: 100 };
     match world.admin(deletions).await {
         Answer::Deletions { items, .. } => items.len(),
@@ -349,7 +349,8 @@ async fn what_was_being_written_is_known_after_a_restart() {
     let server = start().await;
     let admin = server.catalogue().caller_named(&account("admin")).await.unwrap();
     let se = Operation::SeSet(settings_of(1, &element));
-    server.catalogue().execute(&admin, new_id(), se).await.unwrap();
+    let id = server.catalogue().new_operation_id().unwrap();
+    server.catalogue().execute(&admin, id, se).await.unwrap();
     let token = std::fs::read_to_string(&server.addresses.admin_token).unwrap();
     let address = server.addresses.xrootd.unwrap();
     let mut root = Root::at(address, &server.addresses.certificate, token.trim()).await;
@@ -362,7 +363,12 @@ async fn what_was_being_written_is_known_after_a_restart() {
     let stat = || Operation::Stat { lfns: vec![lfn("/d/new")], follow: true };
     let checksum = soon("the file", async {
         loop {
-            match server.catalogue().execute(&admin, new_id(), stat()).await.unwrap() {
+            match server
+                .catalogue()
+                .execute(&admin, server.catalogue().new_operation_id().unwrap(), stat())
+                .await
+                .unwrap()
+            {
                 Answer::Stats(mut stats) => match stats.pop().unwrap() {
                     Ok(stat) => break stat.entry.file().unwrap().checksums.iter().next().copied(),
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,

@@ -66,6 +66,7 @@ fn answer_frame(answer: &Answer) -> Vec<u8> {
         Err(ApplyError::TooLarge(why)) => (1, why.clone().into_bytes()),
         Err(ApplyError::Unavailable(why)) => (2, why.clone().into_bytes()),
         Err(ApplyError::Unknown(why)) => (3, why.clone().into_bytes()),
+        Err(ApplyError::Conflict(why)) => (4, why.clone().into_bytes()),
     };
     [&[kind][..], &rest].concat()
 }
@@ -78,6 +79,7 @@ fn answer_of(frame: &[u8]) -> Result<Answer> {
         1 => Err(ApplyError::TooLarge(why())),
         2 => Err(ApplyError::Unavailable(why())),
         3 => Err(ApplyError::Unknown(why())),
+        4 => Err(ApplyError::Conflict(why())),
         other => return Err(broken(format!("an answer of kind {other}"))),
     })
 }
@@ -365,14 +367,15 @@ mod tests {
             Err(ApplyError::TooLarge("a".to_owned())),
             Err(ApplyError::Unavailable("b".to_owned())),
             Err(ApplyError::Unknown(String::new())),
+            Err(ApplyError::Conflict("c".to_owned())),
         ] {
             let frame = answer_frame(&answer);
             assert_eq!(answer_of(&frame).unwrap(), answer);
         }
-        for bad in [&b""[..], b"\x04", b"\x00", b"\x00\xff\xff\xff\xff\xff"] {
+        for bad in [&b""[..], b"\x05", b"\x00", b"\x00\xff\xff\xff\xff\xff"] {
             assert!(answer_of(bad).is_err(), "{bad:?}");
         }
-        let request = Request { operation: OperationId([7; 16]), who: UserId(3), mutations: Vec::new() };
+        let request = Request::new(OperationId([7; 16]), UserId(3), Vec::new());
         assert_eq!(Request::from_bytes(&request.to_bytes()).unwrap(), request);
     }
 }

@@ -4,7 +4,7 @@ use exacat_model::{Error, Revision, TimeMs};
 
 use super::BLOCK_BYTES;
 use crate::header;
-use crate::record::{ALIGNMENT, FRAME_BYTES, Salt, part, u32_at, u64_at};
+use crate::record::{ALIGNMENT, FRAME_BYTES, MARK_BYTES, Salt, part, u32_at, u64_at};
 use crate::segment::{self, Header, corrupt};
 use crate::settings::RECORD_BYTES_MAX;
 
@@ -23,8 +23,10 @@ pub(super) const ENTRY_BYTES: usize = 8 + FIELDS_BYTES;
 /// Bytes after the index.
 pub(super) const FOOTER_BYTES: usize = 40;
 const END_MAGIC: [u8; 8] = *b"exacatLE";
-/// Bytes of records in one block, at most: it ends with the record that fills it.
-pub(super) const PLAIN_BYTES_MAX: usize = BLOCK_BYTES + FRAME_BYTES + RECORD_BYTES_MAX + ALIGNMENT;
+/// Bytes of records in one block, at most: it ends with the record that fills it, and the mark
+/// behind that.
+pub(super) const PLAIN_BYTES_MAX: usize =
+    BLOCK_BYTES + FRAME_BYTES + RECORD_BYTES_MAX + ALIGNMENT + MARK_BYTES;
 
 /// Is this the start of an archived segment, and not of a plain one?
 pub(crate) fn is_archived(bytes: &[u8]) -> bool {

@@ -132,7 +132,7 @@ impl Packer {
         let (first_revision, offset) = (self.expected, self.offset);
         let mut records = 0;
         while self.records.len() < self.block_bytes {
-            let Some(head) = self.plain.head(self.offset)? else {
+            let Some((offset, head)) = self.plain.next_head(self.offset)? else {
                 self.stage = Stage::Zeros;
                 break;
             };
@@ -141,9 +141,17 @@ impl Packer {
                 let what = format!("change {got} follows where {expected} should");
                 return Err(corrupt(self.plain.name(), self.offset, what));
             }
+            if offset != self.offset {
+                // A mark stands behind a record, and was taken with it.
+                return Err(corrupt(self.plain.name(), self.offset, "a mark stands before all records"));
+            }
             let record = self.plain.record(self.offset)?;
             self.records.extend_from_slice(record);
             self.offset += record.len() as u64;
+            while let Some(mark) = self.plain.mark(self.offset)? {
+                self.records.extend_from_slice(mark);
+                self.offset += mark.len() as u64;
+            }
             self.expected = Revision(head.last_revision().0.saturating_add(1));
             self.last_time = self.last_time.max(head.time);
             records += 1;

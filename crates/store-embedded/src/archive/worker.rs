@@ -197,7 +197,7 @@ impl Work {
         self.sync_removed()?;
         let history = &self.shared.history;
         let waits = |segment: &Segment| self.waits(segment);
-        let Some(segment) = retention::next_to_go(history, self.kept, self.clock.now(), waits)? else {
+        let Some(segment) = retention::next_to_go(history, self.kept, self.clock.trusted(), waits)? else {
             return Ok(false);
         };
         self.unsynced = true;

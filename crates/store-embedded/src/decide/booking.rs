@@ -117,7 +117,8 @@ pub(super) fn commit(state: &State, context: Context, written: Written) -> Decis
             let in_tree = state.look().is_in_tree(&found);
             let gained = check_present(&found.entry, in_tree, &written.at, &replica, &checksums)?;
             let (guid, at) = (written.guid, written.at);
-            Ok(Effect::Committed { guid, at, created: None, replica, checksums: gained })
+            let previous = Some(found.entry.revision);
+            Ok(Effect::Committed { guid, at, created: None, replica, checksums: gained, previous })
         }
         None => {
             check_target(state, &written.at)?;
@@ -140,7 +141,8 @@ pub(super) fn commit(state: &State, context: Context, written: Written) -> Decis
                 }),
             });
             let (guid, at) = (written.guid, written.at);
-            Ok(Effect::Committed { guid, at, created: Some(created), replica, checksums: Checksums::none() })
+            let (created, checksums) = (Some(created), Checksums::none());
+            Ok(Effect::Committed { guid, at, created, replica, checksums, previous: None })
         }
     }
 }

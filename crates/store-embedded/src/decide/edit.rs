@@ -21,7 +21,7 @@ pub(super) fn update(state: &State, context: Context, at: At, expect: Expect, ed
         return Err(limit("the number of edits of an update", edits.len(), EDITS_PER_UPDATE_MAX).into());
     }
     let entry = found_in_tree(state, &at, expect)?;
-    let id = entry.id();
+    let (id, previous) = (entry.id(), Some(entry.revision));
     let start = counted(&entry);
     let mut work = Work { state, context, start, entry, members: HashMap::new(), deletions: 0 };
     let mut fields = Vec::with_capacity(edits.len());
@@ -31,7 +31,7 @@ pub(super) fn update(state: &State, context: Context, at: At, expect: Expect, ed
     if fields.is_empty() {
         return Err(Declined::Unchanged);
     }
-    Ok(Effect::Updated { at, id, fields })
+    Ok(Effect::Updated { at, id, fields, previous })
 }
 
 fn counted(entry: &Entry) -> Counted {

@@ -6,6 +6,7 @@
 mod booking;
 mod create;
 mod edit;
+mod judged;
 mod place;
 mod quota;
 mod registry;
@@ -55,6 +56,7 @@ impl From<Defect> for Declined {
 }
 
 pub(crate) use create::check_well_formed;
+pub(crate) use judged::judged_the_same;
 pub(crate) use quota::would_exceed;
 
 type Decision = Result<Effect, Declined>;

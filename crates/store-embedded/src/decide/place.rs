@@ -23,7 +23,7 @@ pub(super) fn relocate(state: &State, from: At, expect: Expect, to: At) -> Decis
         return Err(Refusal::Loop.into());
     }
     check_free(state, &to)?;
-    Ok(Effect::Moved { id: entry.id(), from, to })
+    Ok(Effect::Moved { id: entry.id(), from, to, previous: Some(entry.revision) })
 }
 
 pub(super) fn remove(state: &State, at: At, expect: Expect, only_empty: bool, lfn: Lfn) -> Decision {
@@ -38,13 +38,13 @@ pub(super) fn remove(state: &State, at: At, expect: Expect, only_empty: bool, lf
             return Err(Refusal::NotEmpty.into());
         }
     }
-    Ok(Effect::Removed { id: entry.id(), at, lfn })
+    Ok(Effect::Removed { id: entry.id(), at, lfn, previous: Some(entry.revision) })
 }
 
 pub(super) fn restore(state: &State, trash: TrashId, to: At) -> Decision {
     let (entry, _) = state.look().trashed(trash)?.ok_or(Refusal::NotFound)?;
     check_target(state, &to)?;
-    Ok(Effect::Restored { trash, id: entry.id(), to })
+    Ok(Effect::Restored { trash, id: entry.id(), to, previous: Some(entry.revision) })
 }
 
 pub(super) fn purge(state: &State, target: PurgeTarget) -> Decision {

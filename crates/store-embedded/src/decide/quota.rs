@@ -30,13 +30,8 @@ fn check(state: &State, of: QuotaOf, before: &Usage, after: &Usage) -> Result<()
             && after > before
             && after > u128::from(limit)
         {
-            let whose = match of {
-                QuotaOf::User(user) => format!("user {}", user.0),
-                QuotaOf::Group(group) => format!("group {}", group.0),
-            };
-            return Err(Refusal::Quota(format!(
-                "the quota of {whose} is {limit} {figure}, and {after} would be used or reserved"
-            )));
+            let owner = state.record(of.owner_key()).map(|(record, _)| record);
+            return Err(Refusal::quota(of, owner, figure, limit, after));
         }
     }
     Ok(())

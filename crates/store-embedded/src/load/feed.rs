@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 
 use exacat_model::limits::DEPTH_MAX;
 use exacat_model::{
-    DirId, Error, ErrorKind, GroupId, OperationId, QuotaOf, RecordKind, Result, Revision, SeNumber, UserId,
+    DirId, Error, ErrorKind, Fingerprint, GroupId, OperationId, QuotaOf, RecordKind, Result, Revision,
+    SeNumber, UserId,
 };
 use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -235,7 +236,10 @@ impl Writer {
             state.switched_off = Some(LOAD_SWITCHED_OFF);
             Judge::new(&state, repeated, &totals)
         };
-        let operation = u128::from(random_u64()?) << 64 | u128::from(random_u64()?);
+        // The next records' ids differ in their random part.
+        let mut random = [0; 10];
+        random[..8].copy_from_slice(&random_u64()?.to_le_bytes());
+        let operation = u128::from_be_bytes(OperationId::new(self.clock.trusted(), random).0);
         let run_rows = loader.settings.run_rows;
         let (block, run, rows) = (Vec::new(), None, 0);
         let mut feed = Feed { sorted, judge, who, left, operation, run_rows, to_come, block, run, rows };
@@ -276,7 +280,7 @@ impl Writer {
     fn feed_record(&mut self, feed: &mut Feed<'_>) -> Result<Pause> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state.write();
-        let time = self.clock.now().max(state.time);
+        let time = self.clock.trusted().max(state.time);
         let mut revision = state.revision;
         let mut record: Option<RecordWriter> = None;
         let (mut digest, mut count) = (0u128, 0u32);
@@ -308,12 +312,13 @@ impl Writer {
             file.effect(revision, time, &mut self.effect);
             let writer = record.get_or_insert_with(|| {
                 feed.operation = feed.operation.wrapping_add(1);
-                let operation = OperationId(feed.operation.to_le_bytes());
+                let operation = OperationId(feed.operation.to_be_bytes());
                 if self.group.bytes.is_empty() {
                     self.group.first_revision = revision;
                 }
-                self.operations.remember(operation, revision);
-                let head = Head { first_revision: revision, time, operation, who: feed.who, count: 0 };
+                self.operations.remember(operation, revision, time);
+                let (fingerprint, who) = (Fingerprint::UNKNOWN, feed.who);
+                let head = Head { first_revision: revision, time, operation, fingerprint, who, count: 0 };
                 RecordWriter::begin(&mut self.group.bytes, head)
             });
             writer.add(&mut self.group.bytes, count, &self.effect);

@@ -13,6 +13,7 @@ use super::{Ground, RepairProgress, Tell, names_in};
 use crate::archive::{Archive, ENDING as ARCHIVED, is_archived};
 use crate::disk::{Disk, read_whole};
 use crate::history::cannot_read;
+use crate::log_end;
 use crate::record::{read_changes, read_head};
 use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, VERSION};
 
@@ -63,8 +64,6 @@ struct Seen {
     damage: Option<String>,
     /// Another was begun after it.
     is_sealed: bool,
-    /// Its end is torn, as a power cut leaves it.
-    is_torn: bool,
 }
 
 impl MendedLog {
@@ -110,6 +109,7 @@ impl MendedLog {
             let after = own.get(at + 1).map(|(after, _)| *after);
             next = work.segment(*first, path, after)?;
         }
+        work.compare_with_end(&directory, next)?;
         Ok(work.log)
     }
 
@@ -188,6 +188,29 @@ struct Work<'w> {
 }
 
 impl Work<'_> {
+    /// Names what the log lacks at its end, as far as the file END knows; `next` is the change that
+    /// would come next.
+    fn compare_with_end(&mut self, directory: &Path, next: Revision) -> Result<()> {
+        let witness = match log_end::read(self.disk, directory, self.catalogue) {
+            Err(error) if error.kind != ErrorKind::Corrupt => return Err(error),
+            found => found.ok().flatten(),
+        };
+        let Some(known) = witness.map(|witness| witness.revision).filter(|known| *known >= next) else {
+            return Ok(());
+        };
+        let what = format!(
+            "{}: change {} was durable, but the log ends with change {}",
+            directory.join(log_end::FILE).display(),
+            known.0,
+            next.0.saturating_sub(1)
+        );
+        self.log.problems.push(what.clone());
+        if !self.log.holes.iter().any(|hole| hole.to.is_none()) {
+            self.log.holes.push(Hole { from: next, to: Some(known), why: what });
+        }
+        Ok(())
+    }
+
     /// Takes copies of what is missing from a change on, up to another; gives what comes next.
     fn fill(&mut self, from: Revision, to: Option<Revision>) -> Result<Revision> {
         let mut next = from;
@@ -253,7 +276,8 @@ impl Work<'_> {
             Err(error) => Err(cannot_read(&name, error)),
         };
         if let Ok(seen) = &mut seen
-            && seen.is_torn
+            && after.is_none()
+            && seen.damage.is_none()
         {
             let further = self.copies(first, Some(seen.header.salt))?.iter().map(|part| part.last).max();
             if let Some(further) = further.filter(|further| *further > seen.last) {
@@ -407,7 +431,6 @@ fn look(name: &str, bytes: &[u8], catalogue: CatalogueId, first: Revision, is_la
             last: before,
             damage: archive.index_damage().map(|damage| damage.message.clone()),
             is_sealed: true,
-            is_torn: false,
         };
         for number in 0..archive.blocks().len() {
             let mut reached = seen.last;
@@ -431,7 +454,6 @@ fn look(name: &str, bytes: &[u8], catalogue: CatalogueId, first: Revision, is_la
         damage: (Header::decode(name, bytes).is_err())
             .then(|| format!("{name} at byte 8: the version of the segment is damaged")),
         is_sealed: false,
-        is_torn: false,
     };
     let mut records = Records::new(bytes, header.salt, HEADER_BYTES);
     while let Some((at, body)) = records.next_record() {
@@ -442,9 +464,13 @@ fn look(name: &str, bytes: &[u8], catalogue: CatalogueId, first: Revision, is_la
     }
     match records.ending(name, is_last) {
         Ok(Ending::Sealed) => seen.is_sealed = true,
-        Ok(Ending::Torn) => seen.is_torn = true,
-        Ok(Ending::Clean) => {}
+        Ok(Ending::Torn(_) | Ending::Clean) => {}
         Err(error) => seen.damage = Some(error.message),
+    }
+    if is_last && !seen.is_sealed && seen.damage.is_none() && (bytes.len() as u64) < header.reserved {
+        let (bytes, reserved) = (bytes.len(), header.reserved);
+        seen.damage =
+            Some(format!("{name}: it has {bytes} bytes, but {reserved} were reserved: its end was cut off"));
     }
     Ok(seen)
 }
@@ -456,8 +482,11 @@ fn header_in(name: &str, bytes: &[u8]) -> Result<Header> {
             return Err(newer);
         }
         let mut other = bytes.get(..HEADER_BYTES).unwrap_or_default().to_vec();
-        other[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        Header::decode(name, &other).map_err(|_| newer)
+        let mut as_known = (1..=VERSION).filter_map(|version| {
+            other.get_mut(8..10)?.copy_from_slice(&version.to_le_bytes());
+            Header::decode(name, &other).ok()
+        });
+        as_known.next().ok_or(newer)
     })
 }
 

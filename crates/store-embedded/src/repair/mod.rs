@@ -203,7 +203,7 @@ pub(crate) fn repair(
     }
     let plan = Plan { ground: &ground, sources: &sources, log: &log, runs: &runs, clock };
     let made = plan.make(tell).inspect_err(|_| discard(&**disk, &data))?;
-    let Made { state, oldest, how, losses } = made;
+    let Made { state, identity, oldest, how, losses } = made;
     mended.extend(log.mended.iter().cloned());
     mended.extend(how);
     let mut repaired = Repaired {
@@ -223,8 +223,8 @@ pub(crate) fn repair(
         discard(&**disk, &data);
         return Ok(repaired);
     }
-    if !identity_is_good {
-        Layout::new(&data.prepared()).write_identity(&**disk, &ground.identity)?;
+    if !identity_is_good || identity != ground.identity {
+        Layout::new(&data.prepared()).write_identity(&**disk, &identity)?;
     }
     let number = switch::next_aside(&**disk, &data)?;
     switch::switch(&**disk, &data, number, identity_is_good.then_some(&ground.identity))?;

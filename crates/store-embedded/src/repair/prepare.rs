@@ -16,9 +16,11 @@ use super::{Ground, Losses, RepairProgress, Tell, segments_in};
 use crate::archive::ENDING as ARCHIVED;
 use crate::disk::{remove_tree, write_small};
 use crate::history::cannot_read;
+use crate::identity::Identity;
 use crate::log::{Log, cannot_write};
 use crate::manifest::{Manifest, RunNamed};
 use crate::open::Builder;
+use crate::run::Cache;
 use crate::segment::{self, put_seal};
 use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::snapshot::cut::cut;
@@ -51,6 +53,8 @@ impl Described {
 /// What was made.
 pub(super) struct Made {
     pub state: Described,
+    /// The catalogue as it is afterwards: on a new timeline if something is lost.
+    pub identity: Identity,
     /// The oldest change in its history.
     pub oldest: Revision,
     pub how: Vec<String>,
@@ -210,7 +214,7 @@ impl Plan<'_> {
         let shelf =
             Shelf::open(Arc::clone(self.ground.disk), &self.runs_place(), self.ground.identity.clone())?;
         let segments = segments_in(disk, &log)?;
-        let settings = (SNAPSHOT_CACHE_BYTES, self.ground.settings.memtable_rows);
+        let settings = (Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)), self.ground.settings.memtable_rows);
         let mut told = |revision: Revision| tell(&RepairProgress::Reading { revision });
         let id = self.ground.catalogue();
         let end = End::Revision(end.max(revision));
@@ -225,8 +229,18 @@ impl Plan<'_> {
         self.audit(&built)?;
         let mut losses = Losses::default();
         self.lost_changes(built.state.revision, parts, &mut losses);
-        let oldest = self.end_log(&built.state, parts)?;
-        Ok(Made { state: Described::of(&built.state), oldest, how, losses })
+        let identity = self.repaired_identity(&losses, built.state.revision)?;
+        let oldest = self.end_log(&built.state, parts, &identity)?;
+        Ok(Made { state: Described::of(&built.state), identity, oldest, how, losses })
+    }
+
+    /// Begins a timeline if something is lost: what follows `kept` of the history before is replaced.
+    fn repaired_identity(&self, losses: &Losses, kept: Revision) -> Result<Identity> {
+        let mut identity = self.ground.identity.clone();
+        if losses.total > 0 {
+            identity.begin_timeline(identity.timelines.at(kept), kept)?;
+        }
+        Ok(identity)
     }
 
     /// Prepares what can be read of the runs, and the log after it.
@@ -237,9 +251,11 @@ impl Plan<'_> {
         self.audit(&built)?;
         self.lost_changes(built.state.revision, &[], &mut losses);
         // The state does not follow from any history: so that whoever follows the changes notices, none leads up to it.
-        let oldest = self.end_log(&built.state, &[])?;
+        // No revision of the old timelines tells of this state.
+        let identity = self.repaired_identity(&losses, Revision(0))?;
+        let oldest = self.end_log(&built.state, &[], &identity)?;
         let how = vec!["the runs: what can be read of them, every counter and index made anew".to_owned()];
-        Ok(Made { state: Described::of(&built.state), oldest, how, losses })
+        Ok(Made { state: Described::of(&built.state), identity, oldest, how, losses })
     }
 
     /// Names the changes that are lost: of the history up to the state, and after it.
@@ -454,7 +470,7 @@ impl Plan<'_> {
 
     /// Ends the log that was prepared: what was written last is cut behind its last change, in a file of its own, for the old
     /// one stays as it was; and a segment begins with the next change. Gives the oldest change.
-    fn end_log(&self, state: &State, parts: &[Part]) -> Result<Revision> {
+    fn end_log(&self, state: &State, parts: &[Part], identity: &Identity) -> Result<Revision> {
         let disk = &**self.ground.disk;
         let (log, id) = (self.log_place(), self.ground.catalogue());
         let next = Revision(state.revision.0 + 1);
@@ -472,9 +488,9 @@ impl Plan<'_> {
                 write_small(disk, &path, &bytes).map_err(|error| cannot_write(&path, &error))?;
             }
         }
-        let (bytes, created) = (self.ground.settings.segment_bytes, self.clock.now().max(state.time));
+        let (bytes, created) = (self.ground.settings.segment_bytes, self.clock.trusted().max(state.time));
         let digest = state.digest();
-        Log::create(Arc::clone(self.ground.disk), &log, id, bytes, next, created, digest)?;
+        Log::create(Arc::clone(self.ground.disk), &log, identity.begun_for(), bytes, next, created, digest)?;
         for directory in [&self.runs_place(), &log] {
             disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         }

@@ -113,6 +113,8 @@ pub(super) fn salvage(plan: &Plan<'_>, losses: &mut Losses, tell: &mut Tell<'_>)
     state.next_directory = state.next_directory.max(if used { lost_and_found.0 + 1 } else { 0 });
     // The repair itself, which no history tells.
     state.revision = Revision(state.revision.0 + 1);
+    // Changes that were passed over left no traces, and traces of damaged runs are not gathered.
+    state.traces_since = state.revision;
     let mut into = work.into;
     flush(&mut into.state, &into.operations, &mut into.shelf)?;
     into.shelf.sweep()?;
@@ -423,7 +425,9 @@ impl Gatherer<'_, '_> {
                 },
                 keyspace::OPERATIONS => match keyspace::number(row.name).map(Revision) {
                     Some(first) if operations_from.is_none_or(|from| first >= from) => {
-                        decoded(row.rest).map(|id| work.into.operations.remember(OperationId(id), first))
+                        let time = work.into.state.time;
+                        decoded(row.rest)
+                            .map(|id| work.into.operations.remember(OperationId(id), first, time))
                     }
                     _ => Ok(()),
                 },
@@ -603,7 +607,7 @@ impl Replay for Lenient<'_> {
         if state.table.active().rows() + state.resident_changed() >= self.into.rows_max {
             flush(state, &self.into.operations, &mut self.into.shelf)?;
         }
-        self.into.operations.remember(head.operation, head.first_revision);
+        self.into.operations.remember(head.operation, head.first_revision, head.time);
         Ok(())
     }
 
@@ -709,6 +713,7 @@ fn private() -> Mode {
 fn in_words(directory: DirId, name: &[u8], all: &Directories) -> String {
     let what = match directory {
         keyspace::ROOT_IN => return "the root".to_owned(),
+        keyspace::TRACES => "traces of what went from its name",
         keyspace::TRASH => "items of the trash",
         keyspace::EXPIRY => "the index of what expires",
         keyspace::MEMBERS => "members of collections",

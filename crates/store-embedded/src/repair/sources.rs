@@ -5,14 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
-use exacat_model::{Error, ErrorKind, Result, Revision};
+use exacat_model::{Error, ErrorKind, Result, Revision, Timelines};
 
 use super::names_in;
 use crate::disk::{Disk, exists};
 use crate::identity::{FILE as CATALOGUE, Identity, Layout};
 use crate::manifest::{Manifest, NAME as MANIFEST};
 use crate::run::head_of;
-use crate::segment::{CatalogueId, ENDING, parse_file_name};
+use crate::segment::{CatalogueId, ENDING, Header, parse_file_name};
 use crate::snapshot::header_of_file;
 use crate::table::{number_of, run_file_name};
 
@@ -181,12 +181,15 @@ impl Sources {
     /// has; and how that was found out.
     pub fn identity(&self, disk: &dyn Disk, data: &Layout) -> Result<(Identity, String)> {
         let mut ids: Vec<CatalogueId> = Vec::new();
+        let mut headers: Vec<Header> = Vec::new();
         for name in names_in(disk, &data.log())? {
             if segment_of(&name).is_some()
                 && let Ok(header) = header_of_file(disk, &data.log().join(&name))
-                && !ids.contains(&header.catalogue)
             {
-                ids.push(header.catalogue);
+                headers.push(header);
+                if !ids.contains(&header.catalogue) {
+                    ids.push(header.catalogue);
+                }
             }
         }
         let unclear = |why: &str| {
@@ -201,7 +204,9 @@ impl Sources {
             _ => return Err(unclear("its log has segments of several")),
         };
         if let Some((what, identity)) = self.identities.iter().find(|(_, identity)| identity.id == id) {
-            return Ok((identity.clone(), format!("taken from {what}")));
+            let mut identity = identity.clone();
+            add_timelines(&mut identity.timelines, &headers);
+            return Ok((identity, format!("taken from {what}")));
         }
         let mut origins: Vec<CatalogueId> = Vec::new();
         for name in names_in(disk, &data.runs())?.iter().filter(|name| number_of(name).is_some()) {
@@ -219,7 +224,22 @@ impl Sources {
             return Err(unclear("its runs are of several"));
         }
         let how = "made anew from what its log and its runs say".to_owned();
-        Ok((Identity { id, origins }, how))
+        let mut identity = Identity { origins, ..Identity::from(id) };
+        if let Some(first) = headers.first() {
+            identity.timelines = Timelines::new(first.timeline);
+        }
+        add_timelines(&mut identity.timelines, &headers);
+        Ok((identity, how))
+    }
+}
+
+/// Adds the timelines that the headers of a log's segments, in order, tell of.
+fn add_timelines(timelines: &mut Timelines, headers: &[Header]) {
+    for header in headers {
+        if timelines.all().iter().all(|known| known.id != header.timeline) {
+            let after = Revision(header.first_revision.0.saturating_sub(1));
+            timelines.begin(header.timeline, timelines.current(), after);
+        }
     }
 }
 
@@ -231,7 +251,7 @@ pub(super) fn segment_of(name: &str) -> Option<Revision> {
 /// Is CATALOGUE of this release, but for its version, which is damaged? One of a later release has other lines as well.
 pub(super) fn is_version_flipped(disk: &dyn Disk, data: &Layout) -> bool {
     let text = crate::disk::read_text(disk, &data.root().join(CATALOGUE)).ok().flatten();
-    text.is_some_and(|text| crate::identity::is_of_this_version_but_for_its_number(&text))
+    text.is_some_and(|text| crate::identity::is_of_a_known_version_but_for_its_number(&text))
 }
 
 /// Is there a manifest in this directory of runs?

@@ -146,7 +146,10 @@ fn make(
     })?;
     let mut origins = vec![origin.id];
     origins.extend_from_slice(&origin.origins);
-    let identity = Identity::new(origins)?;
+    let mut identity = Identity::new(origins)?;
+    // Requests that name a timeline of the origin are answered as far as the clone has it.
+    identity.timelines = origin.timelines.clone();
+    identity.begin_timeline(label.timeline, label.revision)?;
     let clone = Layout::new(making);
     let cannot = |error: std::io::Error| cannot_write(making, &error);
     disk.create_directory(making).map_err(cannot)?;
@@ -165,8 +168,8 @@ fn make(
     }
     // Whoever opens the clone replays that, and compares the state with the digest here.
     let next = Revision(label.revision.0 + 1);
-    let (bytes, created) = (settings.segment_bytes, clock.now().max(label.time));
-    Log::create(Arc::clone(disk), &clone.log(), identity.id, bytes, next, created, label.digest)?;
+    let (bytes, created) = (settings.segment_bytes, clock.trusted().max(label.time));
+    Log::create(Arc::clone(disk), &clone.log(), identity.begun_for(), bytes, next, created, label.digest)?;
     disk.sync_directory(&clone.runs()).map_err(cannot)?;
     clone.write_identity(&**disk, &identity)?;
     Ok(Cloned { revision: label.revision, entries: label.entries, runs: manifest.runs.len() as u64 })

@@ -3,20 +3,22 @@
 //!
 //! ```text
 //! exacat snapshot
-//! version 1
+//! version 2
 //! name before-upgrade
 //! revision 1099511627776
 //! time 1790000000000
 //! entries 200000000
 //! digest 00112233445566778899aabbccddeeff
 //! catalogue 0123456789abcdef0123456789abcdef
+//! timeline 3f9a1c00112233445566778899aabbcc
 //! checksum 01234567
 //! ```
+//! Version 1 has no timeline: it follows from the catalogue.
 //! The time is when it was taken, in ms since 1970; the checksum is CRC-32 of the lines before it.
 
 use std::path::Path;
 
-use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
+use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs, TimelineId};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, read_text, write_small};
@@ -26,7 +28,9 @@ use crate::log::cannot_write;
 use crate::segment::CatalogueId;
 
 /// The version of the format this release writes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The first version with a timeline.
+const VERSION_WITH_TIMELINE: u32 = 2;
 /// Its name in a snapshot's directory.
 pub(super) const FILE: &str = "SNAPSHOT";
 
@@ -43,12 +47,18 @@ pub(super) struct Label {
     /// Of the state.
     pub digest: u128,
     pub catalogue: CatalogueId,
+    /// The timeline of the last change.
+    pub timeline: TimelineId,
 }
 
 impl Label {
     pub fn encode(&self) -> String {
-        let text = format!(
-            "exacat snapshot\nversion {VERSION}\nname {}\nrevision {}\ntime {}\nentries {}\ndigest {:032x}\ncatalogue {}\n",
+        self.encode_as(VERSION)
+    }
+
+    fn encode_as(&self, version: u32) -> String {
+        let mut text = format!(
+            "exacat snapshot\nversion {version}\nname {}\nrevision {}\ntime {}\nentries {}\ndigest {:032x}\ncatalogue {}\n",
             self.name,
             self.revision.0,
             self.time.0,
@@ -56,7 +66,15 @@ impl Label {
             self.digest,
             hex(self.catalogue),
         );
+        if version >= VERSION_WITH_TIMELINE {
+            text.push_str(&format!("timeline {}\n", self.timeline));
+        }
         with_checksum(text)
+    }
+
+    /// Text that a parsed text prints as.
+    pub fn read_again(text: &str) -> Result<String> {
+        Self::decode(text).map(|_| text.to_owned())
     }
 
     pub fn decode(text: &str) -> Result<Self> {
@@ -67,6 +85,7 @@ impl Label {
         }
         check_version(lines.next(), VERSION)?;
         check_checksum(text)?;
+        let version = if text.lines().nth(1) == Some("version 1") { 1 } else { VERSION };
         let mut field = |name: &'static str| -> Result<&str> {
             let value = lines.next().and_then(|line| line.strip_prefix(name)?.strip_prefix(' '));
             value.ok_or_else(|| corrupt(name))
@@ -76,8 +95,15 @@ impl Label {
         let (revision, time, entries) = (number("revision")?, number("time")?, number("entries")?);
         let digest = parse_hex(field("digest")?).ok_or_else(|| corrupt("digest"))?;
         let catalogue = parse_hex(field("catalogue")?).ok_or_else(|| corrupt("catalogue"))?;
+        let timeline = match version {
+            VERSION_WITH_TIMELINE.. => {
+                TimelineId::parse(field("timeline")?).map_err(|_| corrupt("timeline"))?
+            }
+            _ => TimelineId::of_catalogue(catalogue),
+        };
         let label = Label {
             name,
+            timeline,
             revision: Revision(revision),
             time: TimeMs(time),
             entries,
@@ -85,7 +111,7 @@ impl Label {
             catalogue,
         };
         // Nothing passes but what is written so.
-        if label.encode() == text { Ok(label) } else { Err(corrupt("a line")) }
+        if label.encode_as(version) == text { Ok(label) } else { Err(corrupt("a line")) }
     }
 
     /// The label in this directory.
@@ -108,7 +134,8 @@ impl Label {
 mod tests {
     use super::*;
 
-    const GOLDEN: &str = include_str!("../tests/golden/snapshot-v1.txt");
+    const GOLDEN_V1: &str = include_str!("../tests/golden/snapshot-v1.txt");
+    const GOLDEN: &str = include_str!("../tests/golden/snapshot-v2.txt");
 
     fn label() -> Label {
         Label {
@@ -118,13 +145,16 @@ mod tests {
             entries: 200_000_000,
             digest: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
             catalogue: *b"golden catalogue",
+            timeline: TimelineId(*b"golden timeline!"),
         }
     }
 
     #[test]
-    fn a_label_of_version_1_is_read_as_it_was_written() {
-        assert_eq!(label().encode(), GOLDEN, "it is written otherwise than version 1 wrote");
+    fn label_of_each_version_is_read_as_it_was_written() {
+        assert_eq!(label().encode(), GOLDEN, "it is written otherwise than version 2 wrote");
         assert_eq!(Label::decode(GOLDEN).unwrap(), label());
+        let timeline = TimelineId::of_catalogue(label().catalogue);
+        assert_eq!(Label::decode(GOLDEN_V1).unwrap(), Label { timeline, ..label() });
     }
 
     /// Goal: a label is read as written or not at all.
@@ -138,7 +168,7 @@ mod tests {
             assert!(Label::decode(&text[..at]).is_err(), "cut at {at}");
         }
         assert!(Label::decode(&format!("{text}\n")).is_err());
-        let newer = Label::decode(&text.replace("version 1", "version 2")).unwrap_err();
+        let newer = Label::decode(&text.replace("version 2", "version 3")).unwrap_err();
         assert_eq!(newer.kind, ErrorKind::Invalid);
     }
 }

@@ -7,9 +7,11 @@
 //!                                           log/                    the segments with what came after those runs
 //!                                           SNAPSHOT                what it is: name, revision, digest …
 //! ```
-//! Runs never change, and a log only grows: so a snapshot is a list of names for files that are there already, and a
-//! revision at which reading the log ends. Taking one costs as many links as there are runs, whatever is in them; and
-//! whatever merging, archiving and keeping less history do to the names in DATA, the files stay as long as it has them.
+//! Runs and sealed segments never change, and taking a snapshot begins a segment. So a snapshot is a
+//! list of names for files that are there already, the header of the segment that was begun, and a
+//! revision at which reading the log ends. Taking one costs as many links as there are runs, whatever
+//! is in them; and whatever merging, archiving and keeping less history do to the names in DATA, the
+//! files stay as long as it has them.
 //!
 //! * `label`: the text file SNAPSHOT
 //! * `take`: taking snapshots, listing and dropping them
@@ -20,6 +22,7 @@
 //! * `line`: which segments of a log go on from a snapshot
 //! * `restore`: the catalogue as it was at a snapshot, or at a point after it
 //! * `switch`: the moment a restore counts from, whatever is interrupted
+//! * `witness`: snapshots as witnesses of how far the log went
 //! * `backup`: copies on another file system, and back from there
 
 mod backup;
@@ -33,6 +36,7 @@ mod serve;
 pub(crate) mod switch;
 mod take;
 pub(crate) mod view;
+mod witness;
 
 pub(crate) use backup::files_of_backup;
 pub use backup::{BackupInfo, BackupSource};
@@ -41,6 +45,7 @@ pub(crate) use line::header_of_file;
 pub use restore::{RestorePoint, RestoreProgress, Restored};
 pub(crate) use serve::Keeper;
 pub(crate) use take::sweep;
+pub(crate) use witness::later_than;
 
 use exacat_model::{Error, ErrorKind, Result, SnapshotName};
 
@@ -72,7 +77,7 @@ fn existing(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<Layou
 /// What one of the texts here says, written again; none if nothing here is called so.
 pub(crate) fn read_again(name: &str, text: &str) -> Option<Result<String>> {
     match name {
-        label::FILE => Some(label::Label::decode(text).map(|label| label.encode())),
+        label::FILE => Some(label::Label::read_again(text)),
         switch::FILE => Some(switch::decode(text).map(switch::encode)),
         other => backup::read_again(other, text),
     }

@@ -22,6 +22,7 @@ use crate::history::{Segment, cannot_read};
 use crate::identity::{Identity, Layout};
 use crate::log::{self, Log, cannot_write};
 use crate::manifest::Manifest;
+use crate::run::Cache;
 use crate::segment;
 use crate::settings::{EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::store::EmbeddedStore;
@@ -98,18 +99,18 @@ pub(crate) fn restore(
     tell: &mut dyn FnMut(&RestoreProgress),
 ) -> Result<Restored> {
     let data = Layout::new(&settings.directory);
-    let identity = data.read_identity(&**disk)?;
-    let identity = identity.ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("there is no catalogue in {}", data.root().display()))
-    })?;
+    let there_is_none =
+        || Error::new(ErrorKind::NotFound, format!("there is no catalogue in {}", data.root().display()));
+    data.read_identity(&**disk)?.ok_or_else(there_is_none)?;
     let _lock = data.lock(&**disk)?;
     switch::settle(&**disk, &data)?;
+    let identity = data.read_identity(&**disk)?.ok_or_else(there_is_none)?;
     let from = existing(&**disk, &data, name)?;
     let label = Label::load(&**disk, from.root())?;
     if label.catalogue != identity.id {
         return Err(Error::new(ErrorKind::Corrupt, format!("the snapshot {name} is another catalogue's")));
     }
-    let on = Layout::new(log_of.unwrap_or(data.root())).log();
+    let on = Layout::new(log_of.unwrap_or(data.root()));
     let work = Work { disk, settings, data: &data, identity: &identity, from: &from, label: &label, on: &on };
     let restored =
         work.prepare(point, clock, tell).inspect_err(|_| take::discard(&**disk, &data.prepared()))?;
@@ -127,8 +128,8 @@ pub(super) struct Work<'w> {
     /// The snapshot.
     pub from: &'w Layout,
     pub label: &'w Label,
-    /// The log that may go on from it.
-    pub on: &'w Path,
+    /// Holder of the log that may go on from it.
+    pub on: &'w Layout,
 }
 
 impl Work<'_> {
@@ -145,9 +146,9 @@ impl Work<'_> {
             disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         }
         let own = log::list_segments(disk, &self.from.log(), false)?;
-        let on = match list_if_there(disk, self.on) {
-            Ok(_) => log::list_segments(disk, self.on, false).unwrap_or_default(),
-            Err(error) => return Err(cannot_read(&self.on.display().to_string(), &error)),
+        let on = match list_if_there(disk, &self.on.log()) {
+            Ok(_) => log::list_segments(disk, &self.on.log(), false).unwrap_or_default(),
+            Err(error) => return Err(cannot_read(&self.on.log().display().to_string(), &error)),
         };
         let line = line(disk, self.identity.id, &own, self.label.revision, &on);
         let Line { segments, goes_on, gap_after } = match line {
@@ -168,7 +169,7 @@ impl Work<'_> {
         let next_run = self.next_run(&manifest);
         Manifest { next_run, ..manifest }.save(disk, &runs, self.identity.id)?;
         let shelf = Shelf::open(Arc::clone(self.disk), &runs, self.identity.clone())?;
-        let settings = (SNAPSHOT_CACHE_BYTES, self.settings.memtable_rows);
+        let settings = (Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)), self.settings.memtable_rows);
         let mut told = |revision: Revision| tell(&RestoreProgress::Reading { revision });
         let mut built = build(disk, shelf, (self.identity.id, &segments), end, settings, &mut told)?;
         self.check_reached(&built.state, end)?;
@@ -188,9 +189,11 @@ impl Work<'_> {
         let state = &built.state;
         let oldest = self.keep_log(&segments, state.revision, &log)?;
         let next = Revision(state.revision.0 + 1);
-        let (bytes, created) = (self.settings.segment_bytes, clock.now().max(state.time));
+        let (bytes, created) = (self.settings.segment_bytes, clock.trusted().max(state.time));
+        let identity = self.restored_identity(state.revision, goes_on)?;
         let disk_again = Arc::clone(self.disk);
-        Log::create(disk_again, &log, self.identity.id, bytes, next, created, state.digest())?;
+        Log::create(disk_again, &log, identity.begun_for(), bytes, next, created, state.digest())?;
+        Layout::new(&self.data.prepared()).write_identity(disk, &identity)?;
         for directory in [&runs, &log] {
             disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         }
@@ -202,6 +205,24 @@ impl Work<'_> {
             oldest: oldest.unwrap_or(next),
             set_aside: None,
         })
+    }
+
+    /// Begins a timeline after the point that is restored: revisions after it are given a second time.
+    fn restored_identity(&self, revision: Revision, goes_on: bool) -> Result<Identity> {
+        let disk = &**self.disk;
+        let of = |layout: &Layout| {
+            let identity = layout.read_identity(disk).ok().flatten();
+            identity.filter(|identity| identity.id == self.identity.id)
+        };
+        let (from, on) = (of(self.from), of(self.on));
+        let line = on.as_ref().filter(|_| goes_on && revision > self.label.revision);
+        let before = line.map_or(self.label.timeline, |on| on.timelines.at(revision));
+        let mut identity = self.identity.clone();
+        for other in [&from, &on].into_iter().flatten() {
+            identity.timelines.remember(&other.timelines);
+        }
+        identity.begin_timeline(before, revision)?;
+        Ok(identity)
     }
 
     fn damaged(&self, what: &str) -> Error {

@@ -13,7 +13,7 @@ use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::{DIRECTORY_PATH_BYTES_MAX, PAGE_ITEMS_MAX};
 use exacat_model::{
     BackupProgress, Cursor, Difference, Error, ErrorKind, OperationId, Result, Revision, Snapshot,
-    SnapshotCheck, SnapshotName, TimeMs,
+    SnapshotCheck, SnapshotName, TimeMs, Timelines,
 };
 use exacat_store::{Clock, Snapshots};
 use parking_lot::Mutex;
@@ -26,6 +26,7 @@ use super::take::{self, LogPart, Pinned};
 use super::view::{self, View};
 use crate::disk::Disk;
 use crate::identity::{Identity, Layout};
+use crate::log::Position;
 use crate::settings::{BACKUP_IDLE_MS, DIFFS_OPEN_MAX, SNAPSHOT_CACHE_BYTES, SNAPSHOT_REQUESTS_REMEMBERED};
 use crate::store::{EmbeddedStore, Shared};
 use crate::writer::Command;
@@ -61,6 +62,11 @@ struct Running {
 }
 
 impl Keeper {
+    /// The timelines of the catalogue.
+    pub(crate) fn timelines(&self) -> &Timelines {
+        &self.identity.timelines
+    }
+
     /// Where the catalogue's files lie.
     pub(crate) fn layout(&self) -> &Layout {
         &self.data
@@ -97,16 +103,24 @@ impl Keeper {
     }
 
     /// On the writer thread, while everything is durable and nothing changes.
-    fn pin(&self, shared: &Shared, into: &Layout, name: &SnapshotName, part: LogPart) -> Result<Pinned> {
+    fn pin(
+        &self,
+        shared: &Shared,
+        into: &Layout,
+        name: &SnapshotName,
+        part: LogPart,
+        end: Position,
+    ) -> Result<Pinned> {
         let (revision, last, entries, digest) = {
             let state = shared.state.read();
             (state.revision, state.time, state.entries, state.digest())
         };
         let manifest = take::link(&*shared.disk, &self.data, into, &self.identity, revision, part)?;
         // No snapshot is older than its last change, whatever became of the clock.
-        let (name, time, catalogue) = (name.clone(), self.clock.now().max(last), self.identity.id);
-        let label = Label { name, revision, time, entries, digest, catalogue };
-        Ok(Pinned { label, identity: self.identity.clone(), manifest })
+        let (name, time, catalogue) = (name.clone(), self.clock.trusted().max(last), self.identity.id);
+        let timeline = self.identity.timelines.at(revision);
+        let label = Label { name, revision, time, entries, digest, catalogue, timeline };
+        Ok(Pinned { label, identity: self.identity.clone(), manifest, end })
     }
 }
 
@@ -178,7 +192,14 @@ impl EmbeddedStore {
     }
 
     /// Fixes the files of the state as it is, in a directory that nobody knows.
-    async fn pin(&self, name: &SnapshotName, part: LogPart, what: &'static str) -> Result<(Making, Pinned)> {
+    /// A snapshot that stays begins a segment: so it shares none that is still written to.
+    async fn pin(
+        &self,
+        name: &SnapshotName,
+        part: LogPart,
+        what: &'static str,
+        seal: bool,
+    ) -> Result<(Making, Pinned)> {
         let (keeper, disk) = (Arc::clone(self.keeper()), self.disk());
         let root = take::hidden(&keeper.data, name.as_str(), keeper.next(), what);
         let making = Making { disk: Arc::clone(&disk), layout: Layout::new(&root), handed_over: false };
@@ -186,8 +207,9 @@ impl EmbeddedStore {
         aside(move || take::make_empty(&*disk, &layout)).await?;
         let (shared, layout, name) = (Arc::clone(self.shared()), making.layout.clone(), name.clone());
         let pinned = self.ask(move |reply| Command::Settled {
+            seal,
             work: Box::new(move |settled| {
-                let pinned = settled.and_then(|()| keeper.pin(&shared, &layout, &name, part));
+                let pinned = settled.and_then(|end| keeper.pin(&shared, &layout, &name, part, end));
                 // Whoever asked may have gone; then what was linked is swept later.
                 let _gone = reply.send(pinned);
             }),
@@ -198,7 +220,7 @@ impl EmbeddedStore {
     /// Opens the state as it is now, to be read as long as one likes.
     async fn view_now(&self) -> Result<View> {
         let name = SnapshotName::parse("now")?;
-        let (making, pinned) = self.pin(&name, LogPart::AfterRuns, "pinned").await?;
+        let (making, pinned) = self.pin(&name, LogPart::AfterRuns, "pinned", false).await?;
         aside(move || {
             let disk = Arc::clone(&making.disk);
             take::finish(&*disk, &making.layout, &pinned)?;
@@ -255,7 +277,7 @@ impl EmbeddedStore {
 
     async fn begin_backup(&self, directory: &Path) -> Result<(BackupProgress, Option<Cursor>)> {
         let mut running = self.keeper().backup.lock().await;
-        let now = self.keeper().clock.now();
+        let now = self.keeper().clock.trusted();
         if let Some(other) = &*running
             && now.0 < other.last.0.saturating_add(BACKUP_IDLE_MS)
         {
@@ -266,7 +288,7 @@ impl EmbeddedStore {
         }
         *running = None;
         let name = SnapshotName::parse("backup")?;
-        let (making, pinned) = self.pin(&name, LogPart::Whole, "pinned").await?;
+        let (making, pinned) = self.pin(&name, LogPart::Whole, "pinned", false).await?;
         let to = directory.to_owned();
         let backing = aside(move || {
             let (disk, layout) = (Arc::clone(&making.disk), making.layout.clone());
@@ -297,7 +319,7 @@ impl EmbeddedStore {
         if done {
             return Ok((progress, None));
         }
-        *running = Some(Running { last: self.keeper().clock.now(), ..one });
+        *running = Some(Running { last: self.keeper().clock.trusted(), ..one });
         Ok((progress, Some(cursor_of(token))))
     }
 }
@@ -317,10 +339,11 @@ impl Snapshots for EmbeddedStore {
             return Ok(snapshot);
         }
         take::check_room(&*disk, &keeper.data, name)?;
-        let (making, pinned) = self.pin(name, LogPart::AfterRuns, "unfinished").await?;
+        let (making, pinned) = self.pin(name, LogPart::AfterRuns, "unfinished", true).await?;
         let (its_keeper, name) = (Arc::clone(&keeper), name.clone());
         aside(move || {
             let data = &its_keeper.data;
+            take::copy_last_segment(&*disk, &making.layout, pinned.end)?;
             take::finish(&*disk, &making.layout, &pinned)?;
             take::name_it(&*disk, data, &making.layout, &name)?;
             its_keeper.note_done(id, &name);

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 
 use exacat_model::{Error, ErrorKind, Result, Revision, Snapshot, SnapshotName};
 
+use super::backup::Copy;
 use super::label::{self, Label};
 use super::layout_of;
 use crate::disk::{Disk, exists, list_if_there, remove_tree};
 use crate::history::cannot_read;
 use crate::identity::{Identity, Layout};
-use crate::log::cannot_write;
+use crate::log::{Position, UNFINISHED, cannot_write};
 use crate::manifest::{self, Manifest};
 use crate::segment;
 use crate::settings::{SNAPSHOT_TRIES_MAX, SNAPSHOTS_MAX};
@@ -28,6 +29,8 @@ pub(super) struct Pinned {
     pub label: Label,
     pub identity: Identity,
     pub manifest: Manifest,
+    /// End of the log at that moment.
+    pub end: Position,
 }
 
 /// Which part of the log a snapshot needs.
@@ -158,6 +161,16 @@ pub(super) fn finish(disk: &dyn Disk, into: &Layout, pinned: &Pinned) -> Result<
     synced(into.root())
 }
 
+/// Puts a copy of what the last segment had, durably, in the place of the link to it: the catalogue
+/// goes on writing to that. It is a header, for taking a snapshot began the segment.
+pub(super) fn copy_last_segment(disk: &dyn Disk, into: &Layout, end: Position) -> Result<()> {
+    let name = segment::file_name(end.segment);
+    let (path, unfinished) = (into.log().join(&name), into.log().join(format!("{name}{UNFINISHED}")));
+    let mut copy = Copy::new(disk, path.clone(), end.offset, unfinished.clone())?;
+    while copy.step(u64::MAX)?.is_none() {}
+    disk.rename(&unfinished, &path).map_err(|error| cannot_write(&path, &error))
+}
+
 /// Gives what was made its name.
 pub(super) fn name_it(disk: &dyn Disk, data: &Layout, made: &Layout, name: &SnapshotName) -> Result<()> {
     let (snapshots, to) = (data.snapshots(), layout_of(data, name));
@@ -245,6 +258,7 @@ pub(super) fn describe(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> R
     Ok(Some(Snapshot {
         name: name.clone(),
         revision: label.as_ref().map(|label| label.revision).unwrap_or_default(),
+        timeline: label.as_ref().map(|label| label.timeline),
         time: label.as_ref().map(|label| label.time).unwrap_or_default(),
         entries: label.as_ref().map_or(0, |label| label.entries),
         digest: label.map_or(0, |label| label.digest).to_be_bytes(),

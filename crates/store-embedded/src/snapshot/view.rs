@@ -14,11 +14,12 @@ use exacat_store::Clock;
 
 use super::label::Label;
 use super::serve::Keeper;
-use super::{existing, layout_of, take};
+use super::{existing, header_of_file, layout_of, take};
 use crate::disk::{Disk, RealDisk};
-use crate::history::{History, Segment};
+use crate::history::{History, Segment, cannot_read};
 use crate::identity::{Identity, Layout};
 use crate::log::{self, Replay};
+use crate::older::Older;
 use crate::open::{Builder, flush};
 use crate::record::Head;
 use crate::run::Cache;
@@ -88,10 +89,10 @@ pub(crate) fn build(
     shelf: Shelf,
     (log_of, segments): (CatalogueId, &[Arc<Segment>]),
     end: End,
-    (cache_bytes, rows_max): (u64, usize),
+    (cache, rows_max): (Arc<Cache>, usize),
     tell: &mut dyn FnMut(Revision),
 ) -> Result<Builder> {
-    let (seed, cache) = (log::random_u64()?, Arc::new(Cache::new(cache_bytes)));
+    let seed = log::random_u64()?;
     let mut operations = Operations::new(OPERATIONS_REMEMBERED);
     let state = match shelf.version().runs.is_empty() {
         true => State::new(seed, cache)?,
@@ -153,7 +154,7 @@ pub(super) fn open_labelled(
     };
     let shelf = Shelf::look_at(Arc::clone(disk), &layout.runs(), identity.clone()).map_err(about)?;
     let segments = log::list_segments(&**disk, &layout.log(), false)?;
-    let settings = (cache_bytes, usize::MAX);
+    let settings = (Arc::new(Cache::new(cache_bytes)), usize::MAX);
     let end = End::Revision(label.revision);
     let built = build(&**disk, shelf, (identity.id, &segments), end, settings, &mut |_| ()).map_err(about)?;
     let state = built.state;
@@ -194,6 +195,17 @@ pub(crate) fn verify(disk: &Arc<dyn Disk>, layout: &Layout) -> Result<SnapshotCh
         check.rows += run.rows().0;
         check.problems.extend(run.check());
     }
+    // Reading stops at the revision of the snapshot, so no change leads to the segment that begins behind it.
+    let log = layout.log();
+    let segments =
+        take::log_files(&**disk, &log).map_err(|error| cannot_read(&log.display().to_string(), &error))?;
+    for (_, name) in segments {
+        match header_of_file(&**disk, &log.join(name)) {
+            Ok(_) => {}
+            Err(error) if error.kind == ErrorKind::Corrupt => check.problems.push(error.message),
+            Err(error) => return Err(error),
+        }
+    }
     let in_runs = State::revision_in(runs).unwrap_or_default();
     check.changes = view.label.revision.0.saturating_sub(in_runs.0);
     if check.problems.is_empty() {
@@ -231,7 +243,8 @@ impl EmbeddedStore {
         let layout = layout_of(&data, name);
         let view = open(&disk, &layout, settings.cache_bytes)?;
         let history = History::new(Arc::clone(&disk), view.identity.id, view.segments);
-        let shared = Arc::new(Shared::new(view.state, history, disk));
+        let older = Older::new(Arc::clone(&disk), layout.operations());
+        let shared = Arc::new(Shared::new(view.state, history, older, disk));
         let (revision, time) = (view.label.revision.0, view.label.time);
         shared.figures.warn(
             "snapshot",

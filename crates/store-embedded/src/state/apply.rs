@@ -3,12 +3,15 @@
 //! A change that does not fit the state is a [`Defect`]: it was not decided on this state. Then the state may be
 //! half changed, and whoever applies must give it up.
 
+use std::sync::atomic::Ordering;
+
 use exacat_model::codec::Encode;
 use exacat_model::{
     At, Body, Booking, Change, Deletion, DeletionId, DirId, Effect, Entry, FieldChange, File, Guid, Lfn,
     PurgeTarget, QuotaOf, Record, RecordKey, Replica, Revision, SeNumber, Tag, TimeMs, TrashId, Usage,
     UserId,
 };
+use exacat_store::{Trace, rules};
 
 use super::accounts::change;
 use super::{Above, Directory, Item, State};
@@ -73,7 +76,7 @@ impl State {
                     self.give_up(stamp, before, None)?;
                 }
             }
-            Effect::Committed { guid, created, replica, checksums, at } => match created {
+            Effect::Committed { guid, created, replica, checksums, at, .. } => match created {
                 Some(entry) => {
                     self.create(entry, None).and_then(|()| self.commit_booking(*guid, replica.se))?
                 }
@@ -108,6 +111,13 @@ impl State {
                 }
                 None => self.drop_record(*key)?,
             },
+        }
+        if rules::changes_credentials(effect) {
+            self.rights = stamp.revision;
+            self.credentials.fetch_add(1, Ordering::Release);
+        }
+        for trace in Trace::of(effect) {
+            self.put_side(keyspace::TRACES, &keyspace::trace_key(&trace), &[])?;
         }
         self.revision = stamp.revision;
         self.time = stamp.time;
@@ -612,12 +622,13 @@ impl State {
                 self.put_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, new.id()), &[])?;
             }
         }
-        if let Some(id) = new.directory()
-            && (old.owner, old.group, old.mode) != (new.owner, new.group, new.mode)
-        {
-            let directory = self.directories.get_mut(id)?;
-            (directory.owner, directory.group, directory.mode) = (new.owner, new.group, new.mode);
-            self.directories.shape = new.revision;
+        if (old.owner, old.group, old.mode) != (new.owner, new.group, new.mode) {
+            self.rights = new.revision;
+            if let Some(id) = new.directory() {
+                let directory = self.directories.get_mut(id)?;
+                (directory.owner, directory.group, directory.mode) = (new.owner, new.group, new.mode);
+                self.directories.shape = new.revision;
+            }
         }
         self.put_entry(new)?;
         self.digest.take(Item::Entry, old);

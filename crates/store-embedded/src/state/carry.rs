@@ -161,6 +161,8 @@ impl Loader {
     ) -> Result<(State, Vec<(exacat_model::OperationId, Revision)>), Defect> {
         self.state.revision = summary.revision;
         self.state.time = summary.time;
+        // The engine's first stage kept none.
+        self.state.traces_since = summary.revision;
         if self.state.directory(DirId::ROOT).is_none() {
             return Err(Defect::new("there is no root"));
         }

@@ -25,6 +25,7 @@ mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use exacat_model::{Booking, DirId, Guid, Record, RecordKey, RecordKind, Revision, SeNumber, TimeMs};
 use exacat_store::rules;
@@ -61,6 +62,13 @@ pub(crate) struct State {
     pub accounts: Accounts,
     pub table: Table,
     pub directories: Directories,
+    /// The last change of who may do what, beside those of directories: of owner, group or mode of an
+    /// entry, of an account or a token; 0 if there was none since the store was opened.
+    rights: Revision,
+    /// Changes of accounts and tokens since then.
+    pub credentials: Arc<AtomicU64>,
+    /// Traces of changes after this one are kept; older releases kept none.
+    pub traces_since: Revision,
     /// Items of the trash.
     trash_items: u64,
     bookings: BTreeMap<Guid, Booking>,
@@ -88,6 +96,9 @@ impl State {
             accounts: Accounts::default(),
             table: Table::new(version, cache, seed),
             directories: Directories::new(seed),
+            rights: Revision(0),
+            credentials: Arc::default(),
+            traces_since: Revision(0),
             trash_items: 0,
             bookings: BTreeMap::new(),
             booking_expiry: BTreeSet::new(),
@@ -149,6 +160,12 @@ impl State {
     /// How many components the path of this directory has.
     pub fn depth(&self, directory: DirId) -> usize {
         self.way_up(directory).count().saturating_sub(1)
+    }
+
+    /// The last change of anything that permission is judged by; 0 if there was none since the store was
+    /// opened.
+    pub fn rights_changed(&self) -> Revision {
+        self.rights.max(self.directories.shape)
     }
 
     /// Is the directory empty? One that is not there is.

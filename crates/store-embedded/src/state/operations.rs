@@ -1,15 +1,21 @@
 //! Which requests were applied lately, and where in the log their outcomes stand (clause A6).
 //!
-//! Kept is only the first revision of each record a request has in the log; the outcomes are read from there
-//! when it is asked again, which is rare. So a remembered request costs some 40 bytes, however large it was.
+//! Kept is only the first revision of each record a request has in the log; outcomes and
+//! fingerprint are read from there when it is asked again, which is rare. So a remembered request
+//! costs some 40 bytes, however large it was. Requests before these are found in the log
+//! (`older.rs`). An id that was made after every forgotten one is none of them, so the log is never
+//! looked at for a new request.
 
 use std::collections::{HashMap, VecDeque};
 
-use exacat_model::{OperationId, Revision};
+use exacat_model::limits::OPERATION_AHEAD_MAX_MS;
+use exacat_model::{OperationId, Revision, TimeMs};
 
 /// The last requests with an applied mutation.
 pub(crate) struct Operations {
     capacity: usize,
+    /// Every request that was forgotten has an id that was made before this.
+    forgotten: TimeMs,
     /// In the order of their first change.
     order: VecDeque<OperationId>,
     first: HashMap<OperationId, Revision>,
@@ -19,11 +25,17 @@ pub(crate) struct Operations {
 
 impl Operations {
     pub fn new(capacity: usize) -> Self {
-        Operations { capacity, order: VecDeque::new(), first: HashMap::new(), further: HashMap::new() }
+        Operations {
+            capacity,
+            forgotten: TimeMs(0),
+            order: VecDeque::new(),
+            first: HashMap::new(),
+            further: HashMap::new(),
+        }
     }
 
-    /// A record of this request begins at this revision.
-    pub fn remember(&mut self, operation: OperationId, revision: Revision) {
+    /// A record of this request begins at this revision; it was applied at this time, or before.
+    pub fn remember(&mut self, operation: OperationId, revision: Revision, time: TimeMs) {
         if self.first.contains_key(&operation) {
             self.further.entry(operation).or_default().push(revision);
             return;
@@ -33,9 +45,32 @@ impl Operations {
         {
             self.first.remove(&oldest);
             self.further.remove(&oldest);
+            self.forget(oldest, time);
         }
         self.order.push_back(operation);
         self.first.insert(operation, revision);
+    }
+
+    fn forget(&mut self, oldest: OperationId, now: TimeMs) {
+        // An id further ahead than clients may be is of no client: the catalogue refuses it.
+        if oldest.made() <= now.plus_ms(OPERATION_AHEAD_MAX_MS) {
+            self.forgotten = self.forgotten.max(oldest.made().plus_ms(1));
+        }
+    }
+
+    /// Requests applied up to this time may have been forgotten before the store was opened.
+    pub fn forgot_until(&mut self, applied: TimeMs) {
+        self.forgotten = self.forgotten.max(applied.plus_ms(OPERATION_AHEAD_MAX_MS + 1));
+    }
+
+    /// Every request that was forgotten has an id that was made before this.
+    pub fn forgotten(&self) -> TimeMs {
+        self.forgotten
+    }
+
+    /// Are these all requests since the catalogue was made, it being at this revision?
+    pub fn are_all(&self, revision: Revision) -> bool {
+        revision == Revision(0) || self.oldest() == Some(Revision(1))
     }
 
     /// The first revisions of the request's records, in order.
@@ -89,19 +124,43 @@ mod tests {
     #[test]
     fn the_oldest_request_is_forgotten_with_all_its_records() {
         let mut operations = Operations::new(2);
-        operations.remember(operation(1), Revision(1));
-        operations.remember(operation(2), Revision(5));
-        operations.remember(operation(1), Revision(9));
+        operations.remember(operation(1), Revision(1), TimeMs(0));
+        operations.remember(operation(2), Revision(5), TimeMs(0));
+        operations.remember(operation(1), Revision(9), TimeMs(0));
         assert_eq!(operations.records_of(operation(1)), [Revision(1), Revision(9)]);
         let mut again = Operations::new(2);
         let all = operations.since(Revision(0));
-        all.into_iter().for_each(|(revision, operation)| again.remember(operation, revision));
+        all.into_iter().for_each(|(revision, operation)| again.remember(operation, revision, TimeMs(0)));
         assert_eq!(operations.since(Revision(5)), [(Revision(9), operation(1))]);
         assert_eq!(operations.oldest(), Some(Revision(1)));
         assert_eq!(again.records_of(operation(1)), [Revision(1), Revision(9)]);
-        operations.remember(operation(3), Revision(10));
+        operations.remember(operation(3), Revision(10), TimeMs(0));
         assert!(operations.records_of(operation(1)).is_empty());
         assert_eq!(operations.records_of(operation(2)), [Revision(5)]);
         assert_eq!(operations.len(), 2);
+    }
+
+    #[test]
+    fn id_made_after_all_forgotten_ones_is_known_to_be_new() {
+        let id = |made: u64| OperationId::new(TimeMs(made), [0; 10]);
+        let now = TimeMs(1_000_000);
+        let mut operations = Operations::new(2);
+        operations.remember(id(500), Revision(1), now);
+        operations.remember(id(400), Revision(2), now);
+        assert_eq!((operations.forgotten(), operations.are_all(Revision(2))), (TimeMs(0), true));
+        operations.remember(id(600), Revision(3), now);
+        assert_eq!(operations.forgotten(), TimeMs(501));
+        assert!(!operations.are_all(Revision(3)));
+        // An older one does not take it back.
+        operations.remember(id(700), Revision(4), now);
+        assert_eq!(operations.forgotten(), TimeMs(501));
+        // Nor does an id of no client make every later request one that may have been forgotten.
+        let ahead = now.plus_ms(OPERATION_AHEAD_MAX_MS);
+        operations.remember(id(ahead.0), Revision(5), now);
+        operations.remember(id(ahead.0 + 1), Revision(6), now);
+        operations.remember(id(1), Revision(7), now);
+        assert_eq!(operations.forgotten(), ahead.plus_ms(1));
+        operations.remember(id(2), Revision(8), now);
+        assert_eq!(operations.forgotten(), ahead.plus_ms(1));
     }
 }

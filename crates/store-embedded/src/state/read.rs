@@ -6,10 +6,10 @@ use std::ops::Bound;
 use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::NAME_BYTES_MAX;
 use exacat_model::{
-    Body, Booking, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey,
+    At, Body, Booking, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey,
     RecordKind, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
-use exacat_store::{Account, Gate, Gates, Located, Page, Place, RecordEntry, UsageOf};
+use exacat_store::{Account, Gate, Gates, Located, Page, Place, RecordEntry, Trace, Traces, UsageOf};
 
 use super::deletions::deletion_of;
 use super::lookup::{AllOrNote, AsOf};
@@ -103,7 +103,7 @@ impl MovedSince {
     /// The file, if a change moved one from where a listing may not have been yet to where it may have been.
     pub fn moved_back(effect: &Effect) -> Option<EntryId> {
         match effect {
-            Effect::Moved { id: id @ EntryId::Object(_), from, to } if to < from => Some(*id),
+            Effect::Moved { id: id @ EntryId::Object(_), from, to, .. } if to < from => Some(*id),
             Effect::Restored { id: id @ EntryId::Object(_), .. } => Some(*id),
             _ => None,
         }
@@ -336,6 +336,35 @@ impl Lookup<'_> {
         let usage = self.state.usage_with_below(&entry)?;
         let (lfn, removed_by, removed) = (item.lfn, item.removed_by, item.removed);
         Ok(TrashItem { id, lfn, entry, removed_by, removed, usage })
+    }
+
+    /// Returns the entries at these places.
+    pub fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>, Defect> {
+        let (mut found, mut missing) = (Vec::with_capacity(places.len()), false);
+        for at in places {
+            match self.find(at) {
+                // The others are noted too.
+                Err(Defect::NotInMemory) => missing = true,
+                entry => found.push(entry?),
+            }
+        }
+        if missing { Err(Defect::NotInMemory) } else { Ok(found) }
+    }
+
+    /// The changes that these traces lead to, as far as the rows have them; and the one after which
+    /// they have them all.
+    pub fn traces(&self, of: &[Trace]) -> Result<Traces, Defect> {
+        let (mut found, mut missing) = (Vec::with_capacity(of.len()), false);
+        for trace in of {
+            match self.view.find(keyspace::TRACES, &keyspace::trace_key(trace), |row| {
+                row.map(|row| Revision(row.revision))
+            }) {
+                // The others are noted too.
+                Err(Defect::NotInMemory) => missing = true,
+                leads_to => found.push(leads_to?),
+            }
+        }
+        if missing { Err(Defect::NotInMemory) } else { Ok(Traces { found, since: self.state.traces_since }) }
     }
 
     /// Items of the trash, oldest first.

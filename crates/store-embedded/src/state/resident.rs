@@ -55,6 +55,8 @@ pub(crate) struct SelfSaid {
     trash_items: u64,
     digest: u128,
     pub operations_from: Revision,
+    /// Traces of changes after this one are kept. Not in runs of releases that kept none.
+    traces_since: Revision,
 }
 
 impl Encode for SelfSaid {
@@ -66,6 +68,7 @@ impl Encode for SelfSaid {
         put_varint(out, self.trash_items);
         out.extend_from_slice(&self.digest.to_le_bytes());
         self.operations_from.encode(out);
+        self.traces_since.encode(out);
     }
 }
 
@@ -76,7 +79,17 @@ impl Decode for SelfSaid {
         let (next_directory, entries, trash_items) = (reader.varint()?, reader.varint()?, reader.varint()?);
         let digest = u128::from_le_bytes(<[u8; 16]>::decode(reader)?);
         let operations_from = Decode::decode(reader)?;
-        Ok(SelfSaid { revision, time, next_directory, entries, trash_items, digest, operations_from })
+        let traces_since = if reader.is_empty() { revision } else { Decode::decode(reader)? };
+        Ok(SelfSaid {
+            revision,
+            time,
+            next_directory,
+            entries,
+            trash_items,
+            digest,
+            operations_from,
+            traces_since,
+        })
     }
 }
 
@@ -152,6 +165,7 @@ impl State {
             trash_items: self.trash_items,
             digest: self.digest(),
             operations_from,
+            traces_since: self.traces_since,
         };
         resident.push((keyspace::SUMMARY, Vec::new(), Some(said.to_bytes())));
         let memtable = self.table.freeze();
@@ -190,6 +204,7 @@ impl State {
             return Err(Defect::new("there is no root"));
         }
         (state.revision, state.time) = (said.revision, said.time);
+        state.traces_since = said.traces_since;
         (state.entries, state.trash_items) = (said.entries, said.trash_items);
         state.digest.set(said.digest);
         state.accounts_written = state.account_rows();
@@ -260,7 +275,7 @@ impl State {
             keyspace::OPERATIONS => {
                 let revision = Revision(keyspace::number(row.name).ok_or_else(bad)?);
                 if revision >= said.operations_from {
-                    operations.remember(OperationId(decoded(row.rest)?), revision);
+                    operations.remember(OperationId(decoded(row.rest)?), revision, said.time);
                 }
             }
             keyspace::SUMMARY => {}

@@ -339,3 +339,22 @@ async fn real_files_are_backed_up_cloned_and_restored() {
         assert_sound(&opened).await;
     }
 }
+
+/// Goal: a place that cannot have backups is refused at once, as something that asking again does
+/// not change.
+#[tokio::test]
+async fn impossible_place_is_refused_for_good() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = EmbeddedSettings::at(directory.path().join("store"));
+    let store = EmbeddedStore::open(settings, Arc::new(TestClock::default())).unwrap();
+    apply(&store, 1, vec![mkdir(DirId::ROOT, "a")]).await;
+    let file = directory.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    for place in [file.as_path(), &file.join("below"), Path::new("/dev/null"), Path::new("/proc/nowhere")] {
+        let error = try_back_up_to(&store, place.to_str().unwrap()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{}: {error}", place.display());
+        assert!(!error.kind.is_retryable() && error.message.contains("choose"), "{error}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "x");
+    store.close().await.unwrap();
+}

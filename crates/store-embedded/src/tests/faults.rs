@@ -148,6 +148,58 @@ async fn every_operation_of_the_disk_may_fail_once() {
     assert!(still_shown > 10, "what did not change is not shown any more: {still_shown}");
 }
 
+/// Goal: after a failure of the log, reads show the durable state, all of it and nothing else, and
+/// changes are refused. Method: the write or the sync of a group fails, in the writer's thread or
+/// the committer's; a reader asks for everything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_show_the_durable_state_after_a_failure_of_the_log() {
+    for (step, at_once) in [(1, 0), (2, 0), (1, usize::MAX), (2, usize::MAX)] {
+        let disk = SimulatedDisk::new();
+        // Nothing but the log is written: the next operations of the disk are those of the group.
+        let settings = crate::EmbeddedSettings {
+            commit_at_once_bytes: at_once,
+            segment_bytes: 1 << 20,
+            memtable_rows: 1 << 20,
+            ..super::settings()
+        };
+        let clock = std::sync::Arc::new(super::TestClock::default());
+        let store = crate::EmbeddedStore::open_on(disk.shared(), settings, clock).unwrap();
+        apply(&store, 1, vec![mkdir(DirId::ROOT, "a"), super::se(1)]).await;
+        apply(&store, 2, (0..200).map(|item| file(DirId(2), &format!("f{item}"), item + 1)).collect()).await;
+        let durable = super::snapshots::whole(&store).await;
+        disk.set_fault(Some(Fault::Once(disk.operations() + step, io::ErrorKind::Other)));
+        let failed =
+            store.apply(request(3, vec![mkdir(DirId::ROOT, "lost"), super::remove(DirId(2), "f7")])).await;
+        assert!(matches!(failed, Err(ApplyError::Unknown(_))), "{failed:?}");
+        let answers = async {
+            while store.record(exacat_model::RecordKey::Se(exacat_model::SeNumber(1))).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let waited = tokio::time::timeout(std::time::Duration::from_secs(60), answers).await;
+        waited.expect("reads are refused for good");
+        assert!(!is_there(&*store, "/lost").await && is_there(&*store, "/a/f7").await);
+        assert_eq!(
+            super::snapshots::entries(&store).await.len() as u64,
+            store.status().await.unwrap().entries + 1
+        );
+        assert_eq!(store.status().await.unwrap().revision, durable.revision);
+        assert_eq!(history(&store, 1000).await.len() as u64, durable.revision.0);
+        let why = store.failure().expect("the failure is told");
+        assert_eq!(store.failed().await, why);
+        assert!(store.status().await.unwrap().warnings.iter().any(|warning| warning.contains(&why)));
+        let refused = store.apply(request(4, vec![mkdir(DirId::ROOT, "b")])).await;
+        assert!(matches!(refused, Err(ApplyError::Unavailable(_))), "{refused:?}");
+        let again = store.apply(request(3, vec![mkdir(DirId::ROOT, "lost")])).await;
+        assert!(matches!(again, Err(ApplyError::Unknown(_))), "{again:?}");
+        drop(store);
+        disk.set_fault(None);
+        let store = open(&disk);
+        assert!(history(&store, 1000).await.len() as u64 >= durable.revision.0);
+        assert_sound(&store).await;
+    }
+}
+
 /// Goal: no answer shows what could still be lost (decision D6). Method: a sync that does not return.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_waits_until_what_it_saw_is_durable() {

@@ -11,10 +11,12 @@ const RUN: &[u8] = include_bytes!("golden/run-v1.run");
 const MANIFEST: &[u8] = include_bytes!("golden/manifest-v1");
 
 /// Texts of each kind, as they are written.
-const TEXTS: [(&str, &str); 5] = [
+const TEXTS: [(&str, &str); 7] = [
     ("SNAPSHOT", include_str!("golden/snapshot-v1.txt")),
+    ("SNAPSHOT", include_str!("golden/snapshot-v2.txt")),
     ("RESTORE", include_str!("golden/restore-v1.txt")),
     ("CATALOGUE", include_str!("golden/catalogue-v1.txt")),
+    ("CATALOGUE", include_str!("golden/catalogue-v2.txt")),
     ("BACKUPS", include_str!("golden/backups-v1.txt")),
     ("FILES", include_str!("golden/files-v1.txt")),
 ];

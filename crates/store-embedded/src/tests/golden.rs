@@ -1,17 +1,19 @@
 //! The log's format is final: a segment written once must be read for ever, to the same changes.
 //!
-//! `golden/log-v1.segment` was written by the first release. If this test fails, the format changed: that takes a new
-//! version, and a reader of this one that stays. `golden/archive-v1.segment` is the same, archived: it must be read for ever
-//! too, but need not be written the same, for the compression may get better.
+//! `golden/log-v1.segment` was written by the first release. If this test fails, the format
+//! changed: that takes a new version, and a reader of this one that stays.
+//! `golden/archive-v1.segment` is the same, archived: it must be read for ever too, but need not be
+//! written the same, for the compression may get better. `golden/mark-v2.segment` is the header of
+//! version 2, with the reserved space, and a mark.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use exacat_model::codec::Encode;
 use exacat_model::{
-    At, Body, Change, Checksum, Checksums, DirId, Effect, Entry, EntryId, FieldChange, File, GroupId, Guid,
-    Lfn, Location, Mode, Name, OperationId, Pfn, Replica, ReplicaState, Revision, SeNumber, Tag, TimeMs,
-    UserId,
+    At, Body, Change, Checksum, Checksums, DirId, Effect, Entry, EntryId, FieldChange, File, Fingerprint,
+    GroupId, Guid, Lfn, Location, Mode, Name, OperationId, Pfn, Replica, ReplicaState, Revision, SeNumber,
+    Tag, TimeMs, TimelineId, UserId,
 };
 
 use super::simulated::SimulatedDisk;
@@ -21,16 +23,28 @@ use crate::history::{History, Segment};
 use crate::record::{Head, RecordWriter, encode_effect, read_changes, read_head};
 use crate::segment::{Ending, HEADER_BYTES, Header, Records};
 
-const GOLDEN: &[u8] = include_bytes!("golden/log-v1.segment");
+const GOLDEN_V1: &[u8] = include_bytes!("golden/log-v1.segment");
+const GOLDEN: &[u8] = include_bytes!("golden/log-v2.segment");
+/// The same with a fingerprint in each record.
+const FINGERPRINTED: &[u8] = include_bytes!("golden/log-fingerprinted.segment");
+const FINGERPRINT: Fingerprint = Fingerprint(0xfedc_ba98_7654_3210);
+const MARKED: &[u8] = include_bytes!("golden/mark-v2.segment");
 const ARCHIVED: &[u8] = include_bytes!("golden/archive-v1.segment");
 
 fn header() -> Header {
+    Header { timeline: TimelineId(*b"golden timeline!"), version: 2, ..header_v1() }
+}
+
+fn header_v1() -> Header {
     Header {
+        version: 1,
         catalogue: *b"golden catalogue",
         first_revision: Revision(42),
         created: TimeMs(1_790_000_000_000),
         salt: 0x0123_4567_89ab_cdef,
         digest: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
+        reserved: 0,
+        timeline: TimelineId::of_catalogue(*b"golden catalogue"),
     }
 }
 
@@ -72,14 +86,15 @@ fn changes() -> Vec<Vec<Change>> {
     let lfn = Lfn::parse("/a/AOD żółć.root").unwrap();
     let mut first = vec![
         change(42, 1, 0, Effect::Created { entry: Box::new(entry) }),
-        change(43, 1, 5, Effect::Updated { at: at.clone(), id, fields }),
+        change(43, 1, 5, Effect::Updated { at: at.clone(), id, fields, previous: None }),
     ];
     // One time per record.
     first[1].time = first[0].time;
-    vec![first, vec![change(44, 2, 0, Effect::Removed { id, at, lfn })]]
+    vec![first, vec![change(44, 2, 0, Effect::Removed { id, at, lfn, previous: None })]]
 }
 
-fn written() -> Vec<u8> {
+/// The golden segment as this release writes it, each record with this fingerprint.
+fn written(fingerprint: Fingerprint) -> Vec<u8> {
     let mut group = Vec::new();
     let mut effect = Vec::new();
     for changes in changes() {
@@ -88,6 +103,7 @@ fn written() -> Vec<u8> {
             first_revision: first.revision,
             time: first.time,
             operation: first.operation,
+            fingerprint,
             who: first.who,
             count: 0,
         };
@@ -105,9 +121,15 @@ fn written() -> Vec<u8> {
 }
 
 #[test]
-fn the_segment_of_the_first_release_is_read() {
-    assert_eq!(Header::decode("golden", GOLDEN).unwrap(), header());
-    let mut records = Records::new(GOLDEN, header().salt, HEADER_BYTES);
+fn segment_of_each_version_is_read() {
+    read_golden(GOLDEN_V1, header_v1());
+    read_golden(GOLDEN, header());
+    assert_eq!(header_v1().encode(), GOLDEN_V1[..HEADER_BYTES]);
+}
+
+fn read_golden(golden: &[u8], header: Header) {
+    assert_eq!(Header::decode("golden", golden).unwrap(), header);
+    let mut records = Records::new(golden, header.salt, HEADER_BYTES);
     let mut read = Vec::new();
     while let Some((_, body)) = records.next_record() {
         let mut changes = Vec::new();
@@ -121,6 +143,22 @@ fn the_segment_of_the_first_release_is_read() {
     }
     assert_eq!(read, changes());
     assert_eq!(records.ending("golden", false).unwrap(), Ending::Clean);
+}
+
+#[test]
+fn mark_and_header_of_version_2_are_read_and_written_as_they_were() {
+    let header = Header { version: 2, reserved: 64 << 20, ..header() };
+    assert_eq!(Header::decode("golden", MARKED).unwrap(), header);
+    let mut written = header.encode().to_vec();
+    written.extend(crate::record::mark(header.salt, Revision(41)));
+    written.resize(MARKED.len(), 0);
+    assert_eq!(written, MARKED);
+    let mut records = Records::new(MARKED, header.salt, HEADER_BYTES);
+    assert!(records.next_record().is_none(), "a mark has no changes");
+    assert!(records.is_marked());
+    assert_eq!(records.ending("golden", true).unwrap(), Ending::Clean);
+    assert_eq!(MARKED[88..92], 16384u32.to_le_bytes(), "reserved space in units of 4 KiB");
+    assert_eq!((MARKED[96], MARKED[108], MARKED[112]), (8, 2, 41), "length, type, last revision");
 }
 
 /// What tools read: the same changes; nothing of a group that is torn; an error for damage.
@@ -141,11 +179,33 @@ fn a_segment_is_read_without_its_store() {
 
 #[test]
 fn this_release_writes_the_same_bytes() {
-    let written = written();
-    assert_eq!(written.len(), GOLDEN.len());
-    if let Some(at) = written.iter().zip(GOLDEN).position(|(one, other)| one != other) {
-        panic!("byte {at} is {} now, and was {}", written[at], GOLDEN[at]);
+    for (fingerprint, golden) in [(Fingerprint::UNKNOWN, GOLDEN), (FINGERPRINT, FINGERPRINTED)] {
+        let written = written(fingerprint);
+        assert_eq!(written.len(), golden.len());
+        if let Some(at) = written.iter().zip(golden).position(|(one, other)| one != other) {
+            panic!("byte {at} is {} now, and was {}", written[at], golden[at]);
+        }
     }
+}
+
+/// A record with a fingerprint is read for ever too, and says the same otherwise.
+#[test]
+fn fingerprinted_records_are_read() {
+    let mut records = Records::new(FINGERPRINTED, header().salt, HEADER_BYTES);
+    let mut counts = Vec::new();
+    while let Some((_, body)) = records.next_record() {
+        let head = read_head(body).unwrap();
+        assert_eq!(head.fingerprint, FINGERPRINT);
+        counts.push(head.count);
+    }
+    assert_eq!(counts, [2, 1]);
+    let mut read = Vec::new();
+    crate::read_segment(FINGERPRINTED, |change| read.push(change)).unwrap();
+    assert_eq!(read, changes().concat());
+    let record = &FINGERPRINTED[96..];
+    assert_eq!(record[52..56], (2u32 | 1 << 31).to_le_bytes());
+    assert_eq!(record[56..64], FINGERPRINT.0.to_le_bytes());
+    assert_eq!(record[64], 0, "the first change is of mutation 0");
 }
 
 #[test]
@@ -165,7 +225,7 @@ fn archived() -> Vec<u8> {
     let directory = Path::new("/log");
     let segment = Arc::new(Segment::new(directory, Revision(42)));
     disk.create_directory(directory).unwrap();
-    disk.create(&segment.path).unwrap().write_at(GOLDEN, 0).unwrap();
+    disk.create(&segment.path).unwrap().write_at(GOLDEN_V1, 0).unwrap();
     let history = History::new(disk.shared(), header().catalogue, vec![Arc::clone(&segment)]);
     let begun = Packer::begin(&history, directory, Arc::clone(&segment), Revision(45), 1);
     let mut packer = begun.unwrap().unwrap();
@@ -191,7 +251,7 @@ fn the_archived_bytes_are_where_the_document_says() {
     let half = |at: usize| u32::from_le_bytes(*ARCHIVED[at..].first_chunk().unwrap());
     assert_eq!(&ARCHIVED[0..8], b"exacatLZ");
     assert_eq!(ARCHIVED[8..16], [1, 0, 128, 0, 0, 0, 0, 0]);
-    assert_eq!(ARCHIVED[16..112], GOLDEN[..96], "the plain segment's header");
+    assert_eq!(ARCHIVED[16..112], GOLDEN_V1[..96], "the plain segment's header");
     let first = &ARCHIVED[128..];
     let second = 128 + 40 + half(128 + 4) as usize;
     assert_eq!(first[40..44], [0x28, 0xb5, 0x2f, 0xfd], "a zstd frame");
@@ -224,10 +284,11 @@ fn the_archived_bytes_are_where_the_document_says() {
 #[test]
 fn the_bytes_are_where_the_document_says() {
     assert_eq!(&GOLDEN[0..8], b"exacatLG");
-    assert_eq!(GOLDEN[8..12], [1, 0, 96, 0]);
+    assert_eq!(GOLDEN[8..12], [2, 0, 96, 0]);
     assert_eq!(&GOLDEN[16..32], b"golden catalogue");
     assert_eq!(GOLDEN[32..40], 42u64.to_le_bytes());
     assert_eq!(GOLDEN[48..56], 0x0123_4567_89ab_cdefu64.to_le_bytes());
+    assert_eq!(&GOLDEN[72..88], b"golden timeline!");
     let record = &GOLDEN[96..];
     assert_eq!(record[8..16], [0, 0, 0, 0, 1, 0, 0, 0], "the first of its group; changes; no flags");
     assert_eq!(record[16..24], 42u64.to_le_bytes());

@@ -11,6 +11,9 @@ mod faults;
 mod fuzzed;
 mod golden;
 mod loading;
+mod log_end;
+mod older;
+mod private;
 mod reading;
 mod repairing;
 mod restoring;
@@ -18,6 +21,7 @@ mod retention;
 pub mod schedules;
 pub mod simulated;
 mod snapshots;
+mod timelines;
 mod workload;
 
 use std::sync::Arc;
@@ -75,6 +79,8 @@ pub fn settings() -> EmbeddedSettings {
         commit_at_once_bytes: 0,
         // Its steps are taken one by one, where they are tried.
         archive: false,
+        // A test that counts operations of the disk asks for marks itself.
+        mark_idle: std::time::Duration::MAX,
         ..EmbeddedSettings::at("/data")
     }
 }
@@ -93,6 +99,12 @@ pub fn open_without_runs(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
     EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default())).unwrap()
 }
 
+/// Marks the end of the log, as it happens after a while without changes; was there a mark to
+/// write?
+pub async fn mark(store: &EmbeddedStore) -> bool {
+    store.ask(|reply| crate::writer::Command::Mark { reply: Some(reply) }).await.unwrap().unwrap()
+}
+
 /// Takes the runs away: the log is all that is needed, if it is whole.
 pub fn without_runs(disk: &SimulatedDisk) {
     for path in disk.files("").iter().filter(|path| path.starts_with("/data/runs")) {
@@ -100,14 +112,15 @@ pub fn without_runs(disk: &SimulatedDisk) {
     }
 }
 
+/// An id made at about the time at which the test's clock comes to so many requests.
 pub fn operation(number: u64) -> OperationId {
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&number.to_le_bytes());
-    OperationId(id)
+    let mut random = [0; 10];
+    random[..8].copy_from_slice(&number.to_le_bytes());
+    OperationId::new(TimeMs(1_790_000_000_000 + 1000 * (number % (1 << 32))), random)
 }
 
 pub fn request(number: u64, mutations: Vec<Mutation>) -> Request {
-    Request { operation: operation(number), who: UserId(0), mutations }
+    Request::new(operation(number), UserId(0), mutations)
 }
 
 pub fn at(parent: DirId, name: &str) -> At {

@@ -14,7 +14,7 @@ use super::{TestClock, apply, assert_sound, history, mkdir, open, settings, try_
 use crate::snapshot::{RestorePoint, Restored, clone_on, restore_on};
 use crate::{Cloned, EmbeddedSettings, EmbeddedStore};
 
-fn clone(disk: &SimulatedDisk, of: &str, into: &str) -> Result<Cloned> {
+pub fn clone(disk: &SimulatedDisk, of: &str, into: &str) -> Result<Cloned> {
     clone_from(disk, "/data", of, into)
 }
 
@@ -28,11 +28,11 @@ pub fn open_at(disk: &SimulatedDisk, directory: &str) -> Result<Arc<EmbeddedStor
     EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default()))
 }
 
-fn restore(disk: &SimulatedDisk, of: &str, point: RestorePoint) -> Result<Restored> {
+pub fn restore(disk: &SimulatedDisk, of: &str, point: RestorePoint) -> Result<Restored> {
     restore_with(disk, of, point, None)
 }
 
-fn restore_with(
+pub fn restore_with(
     disk: &SimulatedDisk,
     of: &str,
     point: RestorePoint,

@@ -384,7 +384,7 @@ async fn a_reader_may_have_open_what_goes() {
     let mut open = SegmentReader::open(&**history.disk(), &oldest, catalogue).unwrap().unwrap();
     run(&mut work(&store, HistoryKept::Bytes(0), TimeMs(0)));
     assert!(history.oldest() > oldest.first_revision);
-    let head = open.head(HEADER_BYTES as u64).unwrap().unwrap();
+    let head = open.next_head(HEADER_BYTES as u64).unwrap().unwrap().1;
     assert_eq!(head.first_revision, oldest.first_revision);
     assert!(SegmentReader::open(&**history.disk(), &oldest, catalogue).unwrap().is_none());
     assert!(history.record(Revision(1)).unwrap().is_none());

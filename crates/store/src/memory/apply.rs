@@ -29,6 +29,7 @@ pub(super) fn apply(state: &mut State, change: Change) -> Result<()> {
     rules::perform(state, &change).ok_or_else(|| corrupt(&change, "what it names is not as it was"))?;
     state.revision = change.revision;
     state.time = change.time;
+    state.credentials += u64::from(rules::changes_credentials(&change.effect));
     let outcome = Outcome::Applied { revision: change.revision, id: change.effect.entry_id() };
     state.remember(change.operation, change.index, outcome);
     state.changes.push(change);

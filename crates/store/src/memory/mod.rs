@@ -17,15 +17,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use exacat_model::{
-    Audit, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name,
-    Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    At, Audit, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn,
+    Name, Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TimelineId, Timelines, TrashId,
+    TrashItem,
 };
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
-    StoreStatus, UsageOf, Walk, rules,
+    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Refusal, Request,
+    Store, StoreStatus, Trace, Traces, UsageOf, Walk, rules, within_batch,
 };
 use state::State;
 
@@ -41,6 +42,7 @@ pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     inner: Mutex<Inner>,
     committed: Notify,
+    timelines: Arc<Timelines>,
 }
 
 impl MemoryStore {
@@ -65,7 +67,14 @@ impl MemoryStore {
     }
 
     fn with(state: State, clock: Arc<dyn Clock>) -> Self {
-        MemoryStore { clock, inner: Mutex::new(Inner { state, closed: None }), committed: Notify::new() }
+        let timelines = Arc::new(Timelines::new(TimelineId::of_catalogue([0; 16])));
+        let inner = Mutex::new(Inner { state, closed: None });
+        MemoryStore { clock, inner, committed: Notify::new(), timelines }
+    }
+
+    /// The same store, with timelines as after a restore.
+    pub fn on_timelines(self, timelines: Timelines) -> Self {
+        MemoryStore { timelines: Arc::new(timelines), ..self }
     }
 
     /// Answers a read from the state as it is now.
@@ -76,6 +85,24 @@ impl MemoryStore {
             None => answer(&inner.state),
         }
     }
+}
+
+/// Was the permission of the request judged by what is not so any more (clause A11)?
+fn is_outdated(state: &State, request: &Request) -> bool {
+    let Some(judged) = &request.judged else { return false };
+    let own = |revision: Revision| {
+        (0u32..).take(request.mutations.len()).any(|index| {
+            let applied = state.remembered(request.operation, index);
+            matches!(applied, Some(Outcome::Applied { revision: made, .. }) if made == revision)
+        })
+    };
+    !rules::judged_the_same(state, judged, &request.mutations, &own)
+}
+
+/// The outcome of a mutation of such a request: what was applied before stays applied.
+fn refused_as_outdated(state: &State, request: &Request, index: usize) -> Outcome {
+    let index = u32::try_from(index).unwrap_or(u32::MAX);
+    state.remembered(request.operation, index).unwrap_or(Outcome::Refused(Refusal::Outdated))
 }
 
 /// Decides one mutation and, if it is to be done, does it.
@@ -119,9 +146,17 @@ impl Store for MemoryStore {
             if let Some(why) = &inner.closed {
                 return Err(ApplyError::Unavailable(why.clone()));
             }
-            let now = self.clock.now();
+            if inner.state.is_another(request.operation, request.fingerprint) {
+                return Err(ApplyError::conflict(request.operation));
+            }
+            let now = self.clock.trusted();
             let mut outcomes = Vec::with_capacity(request.mutations.len());
+            let outdated = is_outdated(&inner.state, &request);
             for index in 0..request.mutations.len() {
+                if outdated {
+                    outcomes.push(refused_as_outdated(&inner.state, &request, index));
+                    continue;
+                }
                 match perform(&mut inner.state, &request, index, now) {
                     Ok(outcome) => outcomes.push(outcome),
                     Err(error) => {
@@ -130,6 +165,7 @@ impl Store for MemoryStore {
                     }
                 }
             }
+            inner.state.remember_fingerprint(request.operation, request.fingerprint);
             outcomes
         };
         self.committed.notify_waiters();
@@ -142,6 +178,11 @@ impl Store for MemoryStore {
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         self.read(|state| reads::locate(state, ids))
+    }
+
+    async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>> {
+        within_batch(places.len())?;
+        self.read(|state| Ok(places.iter().map(|at| state.at(at).cloned()).collect()))
     }
 
     async fn list(
@@ -216,8 +257,16 @@ impl Store for MemoryStore {
         self.read(|state| Ok(state.revision))
     }
 
+    fn timelines(&self) -> Arc<Timelines> {
+        Arc::clone(&self.timelines)
+    }
+
     async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
         self.read(|state| Ok(reads::changes(state, after, limit)))
+    }
+
+    async fn traces(&self, of: &[Trace]) -> Result<Traces> {
+        self.read(|state| reads::traces(state, of))
     }
 
     async fn changed(&self, after: Revision) -> Result<()> {
@@ -239,6 +288,14 @@ impl Store for MemoryStore {
 
     async fn status(&self) -> Result<StoreStatus> {
         self.read(|state| Ok(reads::status(state)))
+    }
+
+    fn seen_revision(&self) -> Revision {
+        self.inner.lock().state.revision
+    }
+
+    fn credentials_seen(&self) -> u64 {
+        self.inner.lock().state.credentials
     }
 
     async fn close(&self) -> Result<()> {

@@ -10,7 +10,10 @@ use exacat_model::{
 
 use super::state::State;
 use crate::rules::{self, Trashed, View};
-use crate::{Account, ChangePage, Due, Located, Page, RecordEntry, StoreStatus, UsageOf, Walk, within_batch};
+use crate::{
+    Account, ChangePage, Due, Located, Page, RecordEntry, StoreStatus, Trace, Traces, UsageOf, Walk,
+    within_batch,
+};
 
 /// The first `limit` of `items`, which are in order.
 fn page<T>(items: impl IntoIterator<Item = T>, limit: usize) -> Page<T> {
@@ -195,6 +198,16 @@ pub(super) fn changes(state: &State, after_revision: Revision, limit: usize) -> 
     let page = page(later.cloned(), limit);
     let up_to = page.items.last().map_or(state.revision.min(after_revision), |change| change.revision);
     ChangePage { changes: page.items, up_to, oldest: Revision(1) }
+}
+
+pub(super) fn traces(state: &State, of: &[Trace]) -> Result<Traces> {
+    within_batch(of.len())?;
+    let leads_to = |trace: &Trace| {
+        let last =
+            state.changes.iter().rev().find(|change| Trace::of(&change.effect).any(|left| left == *trace));
+        last.map(|change| change.revision)
+    };
+    Ok(Traces { found: of.iter().map(leads_to).collect(), since: Revision(0) })
 }
 
 pub(super) fn status(state: &State) -> StoreStatus {

@@ -1,11 +1,10 @@
 //! What the memory store keeps, and what it finds in it by scanning.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{
-    At, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Name, OperationId, Record,
-    RecordKey, Revision, SeNumber, TimeMs, TrashId, Usage,
+    At, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Fingerprint, Guid, Name, OperationId,
+    Record, RecordKey, Revision, SeNumber, TimeMs, TrashId, Usage,
 };
 
 use crate::Outcome;
@@ -31,10 +30,12 @@ pub(super) struct State {
     pub records: BTreeMap<RecordKey, (Record, Revision)>,
     pub deletions: BTreeMap<(SeNumber, DeletionId), Deletion>,
     pub changes: Vec<Change>,
-    /// What each request's applied mutations came to (A6).
+    /// Changes so far of accounts and tokens that were there.
+    pub credentials: u64,
+    /// Outcomes of each request's applied mutations (A6). All of them: the changes are kept as well.
     operations: BTreeMap<OperationId, BTreeMap<u32, Outcome>>,
-    /// Requests in the order of their first change, to forget the oldest.
-    operations_order: VecDeque<OperationId>,
+    /// Fingerprints of requests that came with one.
+    fingerprints: BTreeMap<OperationId, Fingerprint>,
 }
 
 impl State {
@@ -55,8 +56,9 @@ impl State {
                 .collect(),
             deletions: BTreeMap::new(),
             changes: Vec::new(),
+            credentials: 0,
             operations: BTreeMap::new(),
-            operations_order: VecDeque::new(),
+            fingerprints: BTreeMap::new(),
         }
     }
 
@@ -67,17 +69,21 @@ impl State {
         self.operations.get(&operation)?.get(&index).cloned()
     }
 
-    /// Remembers an applied mutation's outcome; forgets the oldest request if there are too many.
+    /// Remembers an applied mutation's outcome.
     pub fn remember(&mut self, operation: OperationId, index: u32, outcome: Outcome) {
-        if !self.operations.contains_key(&operation) {
-            if self.operations_order.len() >= OPERATIONS_REMEMBERED
-                && let Some(oldest) = self.operations_order.pop_front()
-            {
-                self.operations.remove(&oldest);
-            }
-            self.operations_order.push_back(operation);
-        }
         self.operations.entry(operation).or_default().insert(index, outcome);
+    }
+
+    /// Remembers the fingerprint of a request of which something was applied.
+    pub fn remember_fingerprint(&mut self, operation: OperationId, fingerprint: Fingerprint) {
+        if self.operations.contains_key(&operation) {
+            self.fingerprints.entry(operation).or_insert(fingerprint);
+        }
+    }
+
+    /// Was something applied of another request of this id?
+    pub fn is_another(&self, operation: OperationId, fingerprint: Fingerprint) -> bool {
+        self.fingerprints.get(&operation).is_some_and(|first| first.differs(fingerprint))
     }
 
     // ---- places ----

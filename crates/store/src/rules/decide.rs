@@ -24,7 +24,8 @@ pub fn decide(state: &dyn View, mutation: &Mutation, revision: Revision, time: T
         Mutation::Move { from, expect, to } => move_entry(state, from, *expect, to),
         Mutation::Remove { at, expect, only_empty, lfn } => {
             let entry = remove(state, at, *expect, *only_empty)?;
-            Ok(Some(Effect::Removed { id: entry.id(), at: at.clone(), lfn: lfn.clone() }))
+            let previous = Some(entry.revision);
+            Ok(Some(Effect::Removed { id: entry.id(), at: at.clone(), lfn: lfn.clone(), previous }))
         }
         Mutation::Restore { trash, to } => restore(state, *trash, to),
         Mutation::Purge(target) => purge(state, target),
@@ -159,7 +160,8 @@ pub(super) fn quota_allows(
             && after > before
             && after > u128::from(limit)
         {
-            return Err(Refusal::Quota(format!("{what} of {of:?} would be {after}, the quota is {limit}")));
+            let owner = state.record(of.owner_key()).map(|(record, _)| record);
+            return Err(Refusal::quota(of, owner.as_ref(), what, limit, after));
         }
     }
     Ok(())
@@ -250,7 +252,8 @@ fn move_entry(state: &dyn View, from: &At, expect: Expect, to: &At) -> Decided {
         }
     }
     name_free(state, to)?;
-    Ok(Some(Effect::Moved { id: entry.id(), from: from.clone(), to: to.clone() }))
+    let previous = Some(entry.revision);
+    Ok(Some(Effect::Moved { id: entry.id(), from: from.clone(), to: to.clone(), previous }))
 }
 
 fn remove(state: &dyn View, at: &At, expect: Expect, only_empty: bool) -> Result<Entry, Refusal> {
@@ -272,7 +275,8 @@ fn restore(state: &dyn View, trash: TrashId, to: &At) -> Decided {
     not_the_roots(&to.name)?;
     parent_takes(state, to.parent)?;
     name_free(state, to)?;
-    Ok(Some(Effect::Restored { trash, id: item.entry.id(), to: to.clone() }))
+    let previous = Some(item.entry.revision);
+    Ok(Some(Effect::Restored { trash, id: item.entry.id(), to: to.clone(), previous }))
 }
 
 fn purge(state: &dyn View, target: &PurgeTarget) -> Decided {
@@ -380,7 +384,7 @@ fn commit(state: &dyn View, wish: &CommitWish<'_>, revision: Revision, time: Tim
         known.add(*checksum).map_err(refusal)?;
     }
     let replica = Replica { se: wish.se, state: ReplicaState::Available, location: pending.location.clone() };
-    let (created, checksums) = match state.find(EntryId::Object(wish.guid)) {
+    let (created, checksums, previous) = match state.find(EntryId::Object(wish.guid)) {
         Some((entry, trash)) => {
             if entry.at != *wish.at || !in_tree(state, &entry, trash) {
                 return Err(Refusal::Stale);
@@ -404,7 +408,7 @@ fn commit(state: &dyn View, wish: &CommitWish<'_>, revision: Revision, time: Tim
             for checksum in known.iter().filter(|sum| file.checksums.get(sum.algorithm()).is_none()) {
                 gained.add(*checksum).map_err(refusal)?;
             }
-            (None, gained)
+            (None, gained, Some(entry.revision))
         }
         None => {
             not_the_roots(&wish.at.name)?;
@@ -429,10 +433,11 @@ fn commit(state: &dyn View, wish: &CommitWish<'_>, revision: Revision, time: Tim
                 tags: Vec::new(),
                 body: Body::File(file),
             };
-            (Some(Box::new(entry)), Checksums::none())
+            (Some(Box::new(entry)), Checksums::none(), None)
         }
     };
-    Ok(Some(Effect::Committed { guid: wish.guid, at: wish.at.clone(), created, replica, checksums }))
+    let (guid, at) = (wish.guid, wish.at.clone());
+    Ok(Some(Effect::Committed { guid, at, created, replica, checksums, previous }))
 }
 
 fn release(state: &dyn View, guid: Guid, se: Option<SeNumber>, only_expired: bool, time: TimeMs) -> Decided {

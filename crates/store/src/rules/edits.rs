@@ -102,7 +102,8 @@ pub(super) fn update(
     if fields.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Effect::Updated { at: at.clone(), id: entry.id(), fields }))
+    let previous = Some(entry.revision);
+    Ok(Some(Effect::Updated { at: at.clone(), id: entry.id(), fields, previous }))
 }
 
 /// The owner and the group as they will be have room for what the entry will count.

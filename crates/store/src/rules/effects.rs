@@ -26,7 +26,7 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
             }
             Some(())
         }
-        Effect::Updated { at, id, fields } => {
+        Effect::Updated { at, id, fields, .. } => {
             let entry = state.at(at).filter(|entry| entry.id() == *id)?;
             let mut edited = Edited::new(entry);
             // Sizes are those known when a replica was dropped.
@@ -54,18 +54,18 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
             }
             Some(())
         }
-        Effect::Moved { id, from, to } => {
+        Effect::Moved { id, from, to, .. } => {
             let entry = state.take_entry(from).filter(|entry| entry.id() == *id)?;
             place(state, Entry { at: to.clone(), revision, ..entry })
         }
-        Effect::Removed { id, at, lfn } => {
+        Effect::Removed { id, at, lfn, .. } => {
             let entry = state.take_entry(at).filter(|entry| entry.id() == *id)?;
             let entry = Entry { revision, ..entry };
             let item = Trashed { lfn: lfn.clone(), entry, removed_by: change.who, removed: change.time };
             state.put_trashed(TrashId(revision), item);
             Some(())
         }
-        Effect::Restored { trash, id, to } => {
+        Effect::Restored { trash, id, to, .. } => {
             let item = state.take_trashed(*trash).filter(|item| item.entry.id() == *id)?;
             place(state, Entry { at: to.clone(), revision, ..item.entry })
         }
@@ -97,7 +97,7 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
             }
             Some(())
         }
-        Effect::Committed { guid, at, created, replica, checksums } => {
+        Effect::Committed { guid, at, created, replica, checksums, .. } => {
             match created {
                 Some(entry) => place(state, (**entry).clone())?,
                 None => {

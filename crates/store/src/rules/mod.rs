@@ -8,6 +8,7 @@
 mod decide;
 mod edits;
 mod effects;
+mod judged;
 mod paths;
 
 use exacat_model::{
@@ -20,6 +21,7 @@ use crate::Refusal;
 
 pub use decide::decide;
 pub use effects::perform;
+pub use judged::{changes_credentials, judged_the_same, places};
 pub use paths::{locate, walk};
 
 /// An effect; none if all is so already; or why not.

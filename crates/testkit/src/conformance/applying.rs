@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use exacat_model::codec::Encode;
 use exacat_model::limits::{
-    BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX, DEPTH_MAX, LFN_BYTES_MAX, OPERATIONS_REMEMBERED,
+    BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX, DEPTH_MAX, LFN_BYTES_MAX, OPERATION_AGE_MAX_MS,
+    OPERATIONS_REMEMBERED,
 };
 use exacat_model::{
-    DirId, Edit, EntryId, Expect, GroupId, Lfn, Mode, Mutation, OperationId, Revision, SeNumber, UserId,
+    DirId, Edit, EntryId, Expect, Fingerprint, GroupId, Lfn, Mode, Mutation, OperationId, Revision, SeNumber,
+    UserId,
 };
 use exacat_store::{ApplyError, Clock, Outcome, Refusal, Request, Store, UsageOf};
 
@@ -289,7 +291,7 @@ pub async fn a5_what_was_answered_is_there_when_opened_again(factory: &dyn Store
 }
 
 fn sent(number: u8, mutations: Vec<Mutation>) -> Request {
-    Request { operation: OperationId([number; 16]), who: UserId(1), mutations }
+    Request::new(OperationId([number; 16]), UserId(1), mutations)
 }
 
 async fn send(store: &dyn Store, request: &Request) -> Vec<Outcome> {
@@ -362,26 +364,76 @@ pub async fn a6_answers_are_remembered_when_opened_again(factory: &dyn StoreFact
     }
 }
 
-/// Goal: the last `OPERATIONS_REMEMBERED` requests are remembered, and no more is promised. A million requests: in the
-/// long form of the tests only.
-pub async fn a6_as_many_requests_are_remembered_as_promised(factory: &dyn StoreFactory) {
+/// Goal: an id that comes again with other content, or from another user, is a conflict, and
+/// nothing is done: alone and together with others, and after the store was opened again.
+pub async fn a6_an_id_used_for_another_request_is_a_conflict(factory: &dyn StoreFactory) {
+    let mut scene = Scene::new(factory).await;
+    let first = sent(7, vec![create(new_directory(top("a")))]).with(Fingerprint(1));
+    let other = sent(7, vec![create(new_directory(top("b")))]).with(Fingerprint(2));
+    let made = send(&*scene.store(), &first).await;
+    for end in [End::Close, End::Drop] {
+        let store = scene.store();
+        let before = scene.revision().await;
+        let refused = store.apply(other.clone()).await;
+        assert!(matches!(refused, Err(ApplyError::Conflict(_))), "{refused:?}");
+        // Also with mutations that the first one did not have.
+        let mut longer = other.clone();
+        longer.mutations.push(create(new_directory(top("c"))));
+        let beside = scene.request(vec![remove(top("nothing"))]);
+        let answers = store.apply_each(vec![longer, beside, first.clone()]).await;
+        assert!(matches!(answers[0], Err(ApplyError::Conflict(_))), "{answers:?}");
+        assert_eq!(answers[1], Ok(vec![Outcome::Refused(Refusal::NotFound)]));
+        assert_eq!(answers[2].as_ref(), Ok(&made), "the same request gets its answer");
+        // A store cannot compare what it is not told.
+        let unknown = first.clone().with(Fingerprint::UNKNOWN);
+        assert_eq!(send(&*store, &unknown).await, made);
+        assert_eq!(scene.revision().await, before, "nothing was done");
+        for name in ["b", "c"] {
+            assert!(scene.entry(&top(name)).await.is_none(), "{name}");
+        }
+        drop(store);
+        if !scene.keeps_fingerprints() {
+            break;
+        }
+        scene.reopen(end).await;
+    }
+    // Of a request that did nothing nothing is remembered: the other one is done, and says so.
+    let nothing = sent(8, vec![remove(top("nothing"))]).with(Fingerprint(1));
+    send(&*scene.store(), &nothing).await;
+    let other = sent(8, vec![create(new_directory(top("b")))]).with(Fingerprint(2));
+    assert_eq!(outcome_name(&send(&*scene.store(), &other).await[0]), "Applied");
+    // In one group, where the first is not in the log yet.
+    let first = sent(9, vec![create(new_directory(top("c")))]).with(Fingerprint(1));
+    let other = sent(9, vec![create(new_directory(top("d")))]).with(Fingerprint(2));
+    let answers = scene.store().apply_each(vec![first, other]).await;
+    assert!(matches!(answers[..], [Ok(_), Err(ApplyError::Conflict(_))]), "{answers:?}");
+}
+
+/// Goal: a request is known until its id is too old to be taken, however many others came
+/// meanwhile: more than are kept in memory. Method: a removal whose answer was lost, the name
+/// registered anew, more than a million other requests, and the removal again. In the long form of
+/// the tests only.
+pub async fn a6_a_request_is_known_until_its_id_is_too_old(factory: &dyn StoreFactory) {
     if crate::rounds() == 1 {
         return;
     }
     let scene = Arc::new(Scene::new(factory).await);
     let store = scene.store();
-    let first = sent(7, vec![create(new_directory(top("a")))]);
-    let answer = send(&*store, &first).await;
-    scene.applied(remove(top("a"))).await;
-    // With that removal, one less than as many as are remembered follow.
-    let more = OPERATIONS_REMEMBERED - 2;
+    scene.applied(create(new_file(top("x"), guid(1), Some(1), &[]))).await;
+    let removal = scene.request(vec![remove(top("x"))]);
+    let removed = send(&*store, &removal).await;
+    scene.applied(create(new_file(top("x"), guid(2), Some(2), &[]))).await;
+    let more = OPERATIONS_REMEMBERED + 10_000;
     let clients = 64;
     let tasks: Vec<_> = (0..clients)
         .map(|client: usize| {
             let scene = scene.clone();
-            let count = more / clients + usize::from(client < more % clients);
             tokio::spawn(async move {
-                for turn in 0..count {
+                for turn in 0..more / clients {
+                    if turn % 25 == 0 {
+                        // In all, some minutes pass.
+                        scene.clock.turn(1);
+                    }
                     let name = format!("group-{client}-{turn}");
                     scene.applied(set(group(100 + client as u32, &name))).await;
                 }
@@ -391,7 +443,13 @@ pub async fn a6_as_many_requests_are_remembered_as_promised(factory: &dyn StoreF
     for task in tasks {
         task.await.expect("a task");
     }
-    assert_eq!(send(&*store, &first).await, answer);
+    let age = scene.clock.now().0 - removal.operation.made().0;
+    assert!((10_000..OPERATION_AGE_MAX_MS).contains(&age), "{age}");
+    let revision = scene.revision().await;
+    assert_eq!(send(&*store, &removal).await, removed);
+    assert_eq!(scene.revision().await, revision, "nothing was done");
+    let there = scene.entry(&top("x")).await.expect("the new file");
+    assert_eq!(there.id(), object(2));
 }
 
 /// Goal: a store that is closed does nothing more and says so; opened again it has not done it later.

@@ -1,13 +1,14 @@
-//! Clauses H1 to H4, and N1: the history, and a new store.
+//! Clauses H1 to H7, and N1: the history, and a new store.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use exacat_model::{
-    Body, DirId, Edit, Effect, Entry, EntryId, FieldChange, GroupId, Lfn, Location, Mode, Name, Record,
-    RecordKey, RecordKind, Revision, Role, SeNumber, TimeMs, Usage, UserId,
+    At, Body, Change, DirId, Edit, Effect, Entry, EntryId, FieldChange, GroupId, Lfn, Location, Mode, Name,
+    Previous, Record, RecordKey, RecordKind, Revision, Role, SeNumber, TimeMs, Usage, UserId,
 };
 use exacat_store::memory::MemoryStore;
-use exacat_store::{Clock, Outcome, UsageOf, WalkEnd};
+use exacat_store::{Clock, Outcome, Trace, TrailEnd, UsageOf, WalkEnd};
 
 use crate::dump::Dump;
 use crate::factory::{StoreFactory, all_changes};
@@ -43,7 +44,10 @@ pub async fn h1_every_applied_mutation_has_one_change(factory: &dyn StoreFactory
         FieldChange::Mode { before: Mode::DIRECTORY, after: Mode::FILE },
         FieldChange::Owner { before: UserId(1), after: UserId(2) },
     ];
-    assert_eq!(changes[1].effect, Effect::Updated { at: top("a"), id: entry.id(), fields });
+    assert_eq!(
+        changes[1].effect,
+        Effect::Updated { at: top("a"), id: entry.id(), fields, previous: Some(Revision(first)) }
+    );
     assert_eq!(entry.revision, Revision(first + 1));
 }
 
@@ -164,6 +168,112 @@ pub async fn h4_times_never_go_back(factory: &dyn StoreFactory) {
     assert!(changes.is_sorted_by_key(|change| change.time));
 }
 
+/// Goal: as long as nothing is lost, a revision is of one timeline, also when the store is opened
+/// again.
+pub async fn h5_timeline_of_a_revision_stays_the_same(factory: &dyn StoreFactory) {
+    let mut scene = Scene::new(factory).await;
+    let timelines = scene.store().timelines();
+    let revision = scene.revision().await;
+    let named = timelines.name(revision);
+    for end in [crate::End::Close, crate::End::Drop] {
+        scene.directory(DirId::ROOT, &format!("{end:?}")).await;
+        scene.reopen(end).await;
+        assert_eq!(scene.store().timelines(), timelines, "{end:?}");
+    }
+    assert_eq!(scene.store().timelines().resolve("it", named), Ok(revision));
+}
+
+/// Goal: the changes of each entry that is there, newest first, whatever the page size. Method:
+/// random mutations; the trail is compared with all changes of the entry.
+pub async fn h6_a_trail_has_the_changes_of_one_entry(factory: &dyn StoreFactory) {
+    for seed in 500..500 + crate::rounds() {
+        let scene = Scene::new(factory).await;
+        let store = scene.store();
+        let mut generator = Generator::new(seed);
+        for _ in 0..200 {
+            scene.clock.turn(100);
+            let view = View::of(&*store).await;
+            store.apply(generator.request(&view, scene.clock.now())).await.expect("answered");
+        }
+        let changes = all_changes(&*store).await;
+        let ids: BTreeSet<EntryId> = changes.iter().filter_map(|one| one.effect.changed_entry()).collect();
+        for id in ids {
+            let own: Vec<&Change> =
+                changes.iter().filter(|one| one.effect.changed_entry() == Some(id)).collect();
+            for (number, last) in own.iter().enumerate() {
+                let begins = own[..=number].iter().rposition(|one| one.effect.previous() == Previous::None);
+                let first = begins.unwrap_or(0);
+                let expected: Vec<Revision> =
+                    own[first..=number].iter().rev().map(|one| one.revision).collect();
+                for limit in [1, 2, 1000] {
+                    let (mut got, mut from) = (Vec::new(), last.revision);
+                    let end = loop {
+                        let trail = store.trail(id, from, limit).await.expect("trail");
+                        assert!(trail.changes.len() <= limit);
+                        got.extend(trail.changes.into_iter().map(|one| one.revision));
+                        match trail.end {
+                            TrailEnd::More(earlier) => from = earlier,
+                            end => break end,
+                        }
+                    };
+                    assert_eq!((&got, end), (&expected, TrailEnd::Beginning), "seed {seed} {id:?} {limit}");
+                }
+            }
+        }
+        // A change of another entry, and one that is not there.
+        let trail = store.trail(object(99), Revision(1), 10).await.expect("trail");
+        assert_eq!((trail.changes, trail.end), (Vec::new(), TrailEnd::NotKept));
+        let trail = store.trail(object(99), Revision(u64::MAX), 10).await.expect("trail");
+        assert_eq!((trail.changes, trail.end), (Vec::new(), TrailEnd::NotKept));
+    }
+}
+
+/// Goal: traces lead to the last change that took something from a name, and to the last that ended
+/// an identity; also when the store is opened again. Method: random mutations, compared with all
+/// changes.
+pub async fn h7_traces_lead_to_what_left_a_name(factory: &dyn StoreFactory) {
+    for seed in 600..600 + crate::rounds() {
+        let mut scene = Scene::new(factory).await;
+        let mut generator = Generator::new(seed);
+        for _ in 0..200 {
+            scene.clock.turn(100);
+            let store = scene.store();
+            let view = View::of(&*store).await;
+            store.apply(generator.request(&view, scene.clock.now())).await.expect("answered");
+        }
+        let changes = all_changes(&*scene.store()).await;
+        let mut left: BTreeMap<At, Revision> = BTreeMap::new();
+        let mut ended: BTreeMap<EntryId, Revision> = BTreeMap::new();
+        for change in &changes {
+            if let Some(at) = change.effect.vacated() {
+                left.insert(at.clone(), change.revision);
+            }
+            if let Effect::Purged { entry, .. } = &change.effect {
+                ended.insert(entry.id(), change.revision);
+            }
+        }
+        assert!(!left.is_empty() && !ended.is_empty(), "seed {seed} shows nothing");
+        for opened in ["before", "after"] {
+            let store = scene.store();
+            let compared = async |trace: Trace, expected: Option<Revision>| {
+                let traces = store.traces(std::slice::from_ref(&trace)).await.expect("traces");
+                let known = expected.is_none_or(|revision| revision > traces.since);
+                let expected = if known { expected } else { traces.found[0].and(expected) };
+                assert_eq!(traces.found, [expected], "seed {seed}, {opened}: {trace:?}");
+            };
+            for (at, revision) in &left {
+                compared(Trace::Left(at.clone()), Some(*revision)).await;
+            }
+            for (id, revision) in &ended {
+                compared(Trace::Ended(*id), Some(*revision)).await;
+            }
+            compared(Trace::Left(top("nothing was here")), None).await;
+            drop(store);
+            scene.reopen(crate::End::Drop).await;
+        }
+    }
+}
+
 /// Goal: what a new store has, and that it has nothing else.
 pub async fn n1_a_new_store_has_a_root_and_an_admin(factory: &dyn StoreFactory) {
     let mut scene = Scene::fresh(factory).await;
@@ -256,13 +366,16 @@ pub async fn h1_changes_say_before_and_after(factory: &dyn StoreFactory) {
         assert_eq!(found, [(deletion(index), guid(1), Some(100), &Location::Derived)]);
         assert_eq!(queue[0].queued, scene.clock.now());
     }
+    let previous = Some(revision);
     let revision = scene.applied(rename(top("f"), top("g"))).await;
-    assert_eq!(of(revision).await, Effect::Moved { id: object(1), from: top("f"), to: top("g") });
+    assert_eq!(of(revision).await, Effect::Moved { id: object(1), from: top("f"), to: top("g"), previous });
+    let previous = Some(revision);
     let trash = scene.trash(top("g")).await;
-    let removed = Effect::Removed { id: object(1), at: top("g"), lfn: lfn("/as/it/was") };
+    let removed = Effect::Removed { id: object(1), at: top("g"), lfn: lfn("/as/it/was"), previous };
     assert_eq!(of(trash.0).await, removed);
+    let previous = Some(trash.0);
     let revision = scene.applied(restore(trash, top("h"))).await;
-    assert_eq!(of(revision).await, Effect::Restored { trash, id: object(1), to: top("h") });
+    assert_eq!(of(revision).await, Effect::Restored { trash, id: object(1), to: top("h"), previous });
     let booked = booking(guid(2), &[1, 2]);
     scene.applied(book(booked.clone())).await;
     let revision = scene.applied(book(exacat_model::Booking { size: 7, ..booked })).await;

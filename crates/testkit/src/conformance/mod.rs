@@ -10,6 +10,7 @@ pub mod applying;
 pub mod deleting;
 pub mod entries;
 pub mod history;
+pub mod judging;
 pub mod moving;
 pub mod reading;
 pub mod records;
@@ -35,7 +36,8 @@ macro_rules! conformance_list {
             applying::a6_a_request_asked_again_gets_its_answer,
             applying::a6_what_was_not_applied_is_decided_anew,
             applying::a6_answers_are_remembered_when_opened_again,
-            applying::a6_as_many_requests_are_remembered_as_promised,
+            applying::a6_an_id_used_for_another_request_is_a_conflict,
+            applying::a6_a_request_is_known_until_its_id_is_too_old,
             applying::a7_after_unavailable_nothing_was_done,
             applying::a8_a_request_has_at_most_so_many_mutations,
             applying::a8_a_request_has_at_most_so_many_bytes,
@@ -45,6 +47,11 @@ macro_rules! conformance_list {
             deleting::a10_what_is_in_use_is_not_queued,
             deleting::a10_a_booking_in_place_of_another_queues_what_it_leaves,
             deleting::a10_a_change_of_prefix_queues_nothing_in_use,
+            judging::a11_a_request_judged_by_other_rights_is_refused,
+            judging::a11_all_places_of_a_mutation_are_compared,
+            judging::a11_versions_of_records_are_compared,
+            judging::a11_a_request_does_not_outdate_itself,
+            judging::a11_nothing_is_made_after_the_directory_was_closed,
             reading::r1_an_answer_is_of_one_state,
             reading::r2_what_was_answered_is_read,
             reading::r3_a_listing_gives_what_stays_once,
@@ -65,6 +72,9 @@ macro_rules! conformance_list {
             history::h2_changed_returns_once_there_is_a_change,
             history::h3_the_changes_give_the_state,
             history::h4_times_never_go_back,
+            history::h5_timeline_of_a_revision_stays_the_same,
+            history::h6_a_trail_has_the_changes_of_one_entry,
+            history::h7_traces_lead_to_what_left_a_name,
             history::n1_a_new_store_has_a_root_and_an_admin,
             history::h1_changes_say_before_and_after,
             entries::create_makes_entries_of_all_kinds,

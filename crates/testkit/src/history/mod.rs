@@ -198,7 +198,7 @@ async fn applied(store: &dyn Store, plan: &Clients) -> Vec<Applied> {
                 (Action::Create(name_number(&entry.at.name)?, file_number(entry.id())), entry.id())
             }
             Effect::Removed { id, at, .. } => (Action::Remove(name_number(&at.name)?), *id),
-            Effect::Moved { id, from, to } => {
+            Effect::Moved { id, from, to, .. } => {
                 (Action::Move(name_number(&from.name)?, name_number(&to.name)?), *id)
             }
             _ => return None,
@@ -255,11 +255,8 @@ impl Client {
             Action::Move(from, to) => rename(place(from), place(to)),
             Action::Read(_) => panic!("reading changes nothing"),
         };
-        let request = Request {
-            operation: operation(self.plan.seed, self.client, number),
-            who: UserId::ADMIN,
-            mutations: vec![mutation],
-        };
+        let id = operation(self.plan.seed, self.client, number);
+        let request = Request::new(id, UserId::ADMIN, vec![mutation]);
         let answer = if self.plan.ask_again {
             answered(&*self.store, &request).await
         } else {

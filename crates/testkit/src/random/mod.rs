@@ -173,6 +173,7 @@ pub fn outcome_name(outcome: &Outcome) -> &'static str {
             Refusal::Quota(_) => "Quota",
             Refusal::Expired => "Expired",
             Refusal::InUse(_) => "InUse",
+            Refusal::Outdated => "Outdated",
         },
     }
 }
@@ -267,7 +268,7 @@ async fn compare_states(model: &dyn Store, store: &dyn Store, now: TimeMs) -> Re
 pub fn request(operation: u64, who: exacat_model::UserId, mutations: Vec<Mutation>) -> Request {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&operation.to_be_bytes());
-    Request { operation: OperationId(id), who, mutations }
+    Request::new(OperationId(id), who, mutations)
 }
 
 /// A memory store on its own clock, as generators look at it.

@@ -22,6 +22,10 @@ use exacat_testkit::TestClock;
 use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
 use exacat_testkit::random::{outcome_name, request};
 use exacat_testkit::scene::{at, create, lfn, new_directory, new_file, remove, rename, top};
+use scylla::client::session_builder::SessionBuilder;
+use scylla::policies::host_filter::AllowListHostFilter;
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
 
 /// Clients of the load, over two servers.
 const CLIENTS: u64 = 6;
@@ -65,7 +69,13 @@ impl Ring {
 
     /// Starts the nodes that do not run, and waits until they answer.
     async fn start(&self) {
+        self.start_but("").await;
+    }
+
+    /// Starts the nodes that do not run, but for one.
+    async fn start_but(&self, dead: &str) {
         let mut command = Command::new(Self::script("up.sh"));
+        command.env("CLUSTER_LEAVE", dead);
         command.arg(&self.directory).env("CLUSTER_NODES", "3").stdin(Stdio::null()).stdout(Stdio::null());
         let done = tokio::task::spawn_blocking(move || command.status()).await.expect("joined");
         assert!(done.expect("up.sh").success());
@@ -98,6 +108,43 @@ impl Ring {
             assert!(begun.elapsed() < LIMIT, "the nodes do not see each other");
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
+    }
+
+    /// Waits until a node takes another one for dead.
+    async fn takes_for_dead(&self, node: usize) {
+        let begun = Instant::now();
+        while !self.tool(node, &["status"]).await.1.lines().any(|line| line.starts_with("DN ")) {
+            assert!(begun.elapsed() < LIMIT, "node {node} does not notice");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Replaces a dead node, as operators are told to.
+    async fn replace(&self, node: usize, keyspace: &str) {
+        let mut command = Command::new(Self::script("replace.sh"));
+        command.arg(&self.directory).arg(node.to_string()).arg(keyspace).stdin(Stdio::null());
+        let done = tokio::task::spawn_blocking(move || command.output()).await.expect("joined");
+        let done = done.expect("replace.sh");
+        let said = [done.stdout, done.stderr].concat();
+        assert!(done.status.success(), "replace.sh: {}", String::from_utf8_lossy(&said));
+    }
+
+    /// The end of the log as one node alone has it.
+    async fn head_at(&self, node: usize, keyspace: &str) -> i64 {
+        let host = self.hosts.split(',').nth(node - 1).expect("a node");
+        let only = AllowListHostFilter::new([host]).expect("an address");
+        let session = SessionBuilder::new().known_node(host).host_filter(Arc::new(only));
+        let session = session.build().await.expect("a session");
+        // A node that was killed learns of its tables from the others.
+        let begun = Instant::now();
+        while session.use_keyspace(keyspace, true).await.is_err() {
+            assert!(begun.elapsed() < LIMIT, "node {node} does not know the keyspace");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        let mut question = Statement::new("SELECT head FROM log WHERE stretch = 1 LIMIT 1");
+        question.set_consistency(Consistency::One);
+        let rows = session.query_unpaged(question, ()).await.expect("rows").into_rows_result().expect("rows");
+        rows.maybe_first_row::<(Option<i64>,)>().expect("a row").and_then(|(head,)| head).unwrap_or(0)
     }
 
     /// Gives a node what it missed.
@@ -199,6 +246,57 @@ impl Load {
             }
         }
         Ok(())
+    }
+}
+
+/// Goal: an answered append that one survivor of a dead node has alone is not lost when the node is
+/// replaced by the documented steps. Method: node 3 is away during the append, which nodes 1 and 2
+/// answer; node 2 dies; node 3 comes back, without hints. Afterwards nodes 2 and 3 alone are asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_replaced_by_the_documented_steps_loses_no_answered_append() {
+    let Some(ring) = Ring::find() else { return };
+    let factory = CassandraFactory { stretch_changes: 50_000, ..CassandraFactory::on(ring.hosts.clone()) };
+    let clock = TestClock::new();
+    let mut catalogue = Servers::start(&factory, &clock).await;
+    let keyspace = catalogue.settings().keyspace.clone();
+    let store = catalogue.one_more().await;
+    let make = async |number: u64, name: &str| {
+        let make = create(new_directory(top(name)));
+        let done = store.apply(request(number, UserId::ADMIN, vec![make])).await.expect("answered");
+        assert_eq!(outcome_name(&done[0]), "Applied");
+    };
+    make(1, "before").await;
+    for node in 1..=3 {
+        let (done, said) = ring.tool(node, &["disablehandoff"]).await;
+        assert!(done, "{said}");
+    }
+    ring.signal(3, "KILL");
+    ring.takes_for_dead(1).await;
+    make(2, "answered").await;
+    catalogue.end().await;
+    ring.signal(2, "KILL");
+    ring.start_but("2").await;
+    let (has_it, lacks_it) = (ring.head_at(1, &keyspace).await, ring.head_at(3, &keyspace).await);
+    assert!(lacks_it < has_it, "node 3 missed the append: {lacks_it} and {has_it}");
+
+    ring.replace(2, &keyspace).await;
+    for node in 1..=3 {
+        assert_eq!(ring.head_at(node, &keyspace).await, has_it, "node {node}");
+    }
+    // A quorum of the replaced node and the one that had missed it.
+    ring.signal(1, "KILL");
+    let after = catalogue.one_more().await;
+    assert_eq!(i64::try_from(after.revision().await.expect("a revision").0), Ok(has_it));
+    let walk = after.walk(&[lfn("/answered")]).await.expect("a look-up");
+    assert!(matches!(walk[0].end, WalkEnd::Found(_)));
+    ring.start().await;
+    ring.is_whole().await;
+    ring.repair(1, &keyspace).await;
+    let audit = after.audit().await.expect("an audit");
+    assert!(audit.findings.is_empty(), "{:?}", audit.findings);
+    for node in 1..=3 {
+        let (done, said) = ring.tool(node, &["enablehandoff"]).await;
+        assert!(done, "{said}");
     }
 }
 

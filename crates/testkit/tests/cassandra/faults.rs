@@ -42,7 +42,7 @@ pub async fn answered(store: &dyn Store, request: &Request, most: usize) -> Vec<
     for _ in 0..most {
         match store.apply(request.clone()).await {
             Ok(outcomes) => return outcomes,
-            Err(ApplyError::TooLarge(why)) => panic!("{why}"),
+            Err(ApplyError::TooLarge(why) | ApplyError::Conflict(why)) => panic!("{why}"),
             Err(ApplyError::Unknown(_) | ApplyError::Unavailable(_)) => {}
         }
     }

@@ -9,6 +9,7 @@
 )]
 
 mod audits;
+mod branches;
 mod conformance;
 mod consistency;
 mod counts;

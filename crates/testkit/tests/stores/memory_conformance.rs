@@ -58,6 +58,7 @@ fn every_test_is_of_a_clause_or_row_and_in_the_suite() {
         ("deleting", include_str!("../../src/conformance/deleting.rs")),
         ("entries", include_str!("../../src/conformance/entries.rs")),
         ("history", include_str!("../../src/conformance/history.rs")),
+        ("judging", include_str!("../../src/conformance/judging.rs")),
         ("moving", include_str!("../../src/conformance/moving.rs")),
         ("reading", include_str!("../../src/conformance/reading.rs")),
         ("records", include_str!("../../src/conformance/records.rs")),

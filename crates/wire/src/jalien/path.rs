@@ -5,8 +5,15 @@ use exacat_model::{Error, Lfn, Result};
 /// What may stand in front of a path.
 const SCHEMES: [&str; 2] = ["alien://", "alien:"];
 
+/// Does it depend on the current directory what a text means?
+pub fn is_relative(text: &str) -> bool {
+    let text = SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+    let is_home = text.strip_prefix('~').is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    !is_home && !text.starts_with('/')
+}
+
 /// The path a text means in directory `current` of somebody who is at home in `home`. `..` leads up by the names, as in
-/// JAliEn, and not above the root.
+/// JAliEn, and not above the root. A slash, `.` or `..` at the end says that a directory is meant.
 pub fn resolve(text: &str, current: &Lfn, home: &Lfn) -> Result<Lfn> {
     let text = SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
     let (mut names, rest): (Vec<&str>, &str) = match text.strip_prefix('~') {
@@ -27,7 +34,9 @@ pub fn resolve(text: &str, current: &Lfn, home: &Lfn) -> Result<Lfn> {
         return Err(Error::invalid("a path is empty"));
     }
     // Parsed again, for names and length are bounded.
-    Lfn::parse(Lfn::from_names(names).as_str())
+    let lfn = Lfn::parse(Lfn::from_names(names).as_str())?;
+    let last = rest.rsplit('/').next().unwrap_or_default();
+    Ok(if matches!(last, "" | "." | "..") { lfn.of_directory() } else { lfn })
 }
 
 /// A directory as clients are told of it: with a slash at its end.
@@ -37,11 +46,6 @@ pub fn directory_text(lfn: &Lfn) -> String {
         text.push('/');
     }
     text
-}
-
-/// Does a path hold characters that stand for others?
-pub fn has_wildcard(text: &str) -> bool {
-    text.contains(['*', '?', '['])
 }
 
 #[cfg(test)]
@@ -73,6 +77,13 @@ mod tests {
             ("%2e%2e/x", "/data/2026/%2e%2e/x"),
         ] {
             assert_eq!(resolved(text).unwrap(), path, "{text}");
+        }
+        let (root, current) = (Lfn::root(), Lfn::parse("/d").unwrap());
+        for (text, must_be_directory) in
+            [("x", false), ("x/", true), ("x/.", true), ("x/..", true), ("x/y/..", true), ("/a//", true)]
+        {
+            let lfn = resolve(text, &current, &root).unwrap();
+            assert_eq!(lfn.must_be_directory(), must_be_directory, "{text}");
         }
         assert!(resolved("").is_err());
         assert!(resolved("a\0b").is_err());

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_bytes};
-use exacat_model::{AccountName, Guid, Lfn, canonical_struct};
+use exacat_model::{AccountName, Guid, Lfn, TimeMs, TimelineId, canonical_struct};
 
 use super::limits::{FRAME_BYTES_MAX_LEAST, PEER_NAME_BYTES_MAX, SECRET_BYTES_MAX};
 
@@ -163,8 +163,12 @@ pub struct HelloAck {
     pub server: String,
     /// Which catalogue it serves; the same on all its servers, another for every other catalogue.
     pub catalogue: Guid,
+    /// The timeline of its revisions: another one after a restore.
+    pub timeline: TimelineId,
     /// Whether an anonymous client will be refused.
     pub authentication_required: bool,
+    /// The server's time: operation ids are made by it.
+    pub time: TimeMs,
 }
 
 impl Encode for HelloAck {
@@ -175,7 +179,9 @@ impl Encode for HelloAck {
         self.limits.encode(out);
         put_bytes(out, clipped(&self.server, PEER_NAME_BYTES_MAX).as_bytes());
         self.catalogue.encode(out);
+        self.timeline.encode(out);
         self.authentication_required.encode(out);
+        self.time.encode(out);
     }
 }
 
@@ -188,7 +194,9 @@ impl Decode for HelloAck {
             limits: Decode::decode(reader)?,
             server: bounded_text(reader, PEER_NAME_BYTES_MAX, "the server's name is too long")?,
             catalogue: Decode::decode(reader)?,
+            timeline: Decode::decode(reader)?,
             authentication_required: Decode::decode(reader)?,
+            time: Decode::decode(reader)?,
         })
     }
 }

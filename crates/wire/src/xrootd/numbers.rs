@@ -168,6 +168,8 @@ pub mod open {
     pub const READ: u16 = 0x10;
     /// For reading and writing.
     pub const UPDATE: u16 = 0x20;
+    /// Missing directories are to be made.
+    pub const MAKE_PATH: u16 = 0x100;
     /// The answer is to have a stat in it.
     pub const RETURN_STAT: u16 = 0x400;
     /// At its end.
@@ -208,5 +210,8 @@ pub mod flag {
 pub const STAT_VFS: u8 = 1;
 /// Of making a directory: with those above it.
 pub const MKDIR_PARENTS: u8 = 1;
+/// Answer to a locate: each server once. Clients that read a file from several servers at once send
+/// it.
+pub const LOCATE_UNIQUE: u16 = 0x1;
 /// Of a locate: hosts by name.
 pub const LOCATE_PREFER_NAMES: u16 = 0x100;

@@ -119,6 +119,8 @@ pub enum Request<'a> {
     Locate {
         /// Servers for anything there is, not for this path only.
         any: bool,
+        /// The client opens the path at each server that it is told.
+        sources: bool,
         /// Which.
         asked: Asked<'a>,
     },
@@ -241,8 +243,8 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.iter().position(|byte| *byte == 0).map_or(bytes, |end| &bytes[..end])
 }
 
-/// The nine bits of a mode; the protocol has them as Unix does.
-const MODE_BITS: u16 = 0o777;
+/// The bits of a mode that count; the protocol has them as Unix does.
+const MODE_BITS: u16 = 0o1777;
 
 impl<'a> Request<'a> {
     /// Reads a request from its header and what it carries.
@@ -280,7 +282,8 @@ impl<'a> Request<'a> {
                 let rest = if any { &carried[1..] } else { carried };
                 // Alone it stands for anything at all.
                 let rest = if any && rest.is_empty() { b"/".as_slice() } else { rest };
-                Request::Locate { any, asked: one(rest)? }
+                let sources = header.number(0) & numbers::LOCATE_UNIQUE != 0;
+                Request::Locate { any, sources, asked: one(rest)? }
             }
             id::OPEN => Request::Open { options: header.number(2), asked: one(carried)? },
             id::QUERY => match header.number(0) {

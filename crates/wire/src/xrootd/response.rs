@@ -26,6 +26,14 @@ impl ResponseHeader {
     }
 }
 
+/// Returns the length of the first response in `bytes`, header included; all of `bytes` if it is
+/// cut short.
+pub fn first_bytes(bytes: &[u8]) -> usize {
+    let Some(header) = bytes.first_chunk() else { return bytes.len() };
+    let carried = usize::try_from(ResponseHeader::read(header).bytes).unwrap_or(usize::MAX);
+    carried.saturating_add(RESPONSE_HEADER_BYTES).min(bytes.len())
+}
+
 /// Writes a response that carries something.
 pub fn write(out: &mut Vec<u8>, stream: StreamId, status: u16, carried: &[u8]) {
     out.extend_from_slice(&stream.0);

@@ -5,7 +5,7 @@ use exacat_model::{
     GroupId, Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry, OperationId, Record, Replica,
     ReplicaState, Result, Se, SeName, SeNumber, SeStatus, TimeMs, UserId,
 };
-use exacat_store::{Outcome, Request, Store};
+use exacat_store::{Clock, Outcome, Request, Store, SystemClock};
 
 use crate::bench::workload::scatter;
 
@@ -47,7 +47,7 @@ pub async fn apply(
     operation: OperationId,
     mutations: Vec<Mutation>,
 ) -> Result<Vec<DirId>> {
-    let request = Request { operation, who: UserId::ADMIN, mutations };
+    let request = Request::new(operation, UserId::ADMIN, mutations);
     let outcomes = store.apply(request).await.map_err(|error| {
         Error::new(ErrorKind::Unavailable, format!("the engine refused a request: {error:?}"))
     })?;
@@ -159,10 +159,10 @@ impl Builder {
     /// An id for the next request.
     pub fn operation(&mut self) -> OperationId {
         self.requests += 1;
-        let mut id = [0; 16];
-        id[..8].copy_from_slice(&self.requests.to_le_bytes());
-        id[8..].copy_from_slice(&self.lane.to_le_bytes());
-        OperationId(id)
+        let mut lane = [0; 10];
+        lane[..2].copy_from_slice(&self.lane.to_le_bytes()[..2]);
+        lane[2..].copy_from_slice(&self.requests.to_be_bytes());
+        OperationId::new(SystemClock.now(), lane)
     }
 
     /// Makes directories of these numbers, which are in one run's.

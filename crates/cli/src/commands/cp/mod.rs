@@ -139,7 +139,7 @@ impl Copying<'_> {
             return Err(Failure::local(format!("{}: there already: --force replaces it", path.display())));
         }
         let (opened, member) = opened(context, &stat).await?;
-        let mut why = Error::new(ErrorKind::Unavailable, "no replica of it can be read by root://");
+        let mut why: Option<Error> = None;
         for replica in &whereis.replicas {
             let Some(se) = replica.se.as_ref().filter(|_| is_read_by_root(&replica.pfn)) else { continue };
             if replica.state == ReplicaState::Lost {
@@ -163,12 +163,16 @@ impl Copying<'_> {
                     return self.tell(context, &format!("{lfn} from {se}"), whereis.size, began);
                 }
                 Err(error) => {
-                    say(&format!("exacat: {lfn} at {se}: {}: trying the next replica", error.message));
-                    why = error;
+                    let host = exacat_exchange::se_rules::endpoint(&replica.pfn).unwrap_or_default();
+                    let message = format!("{} (from {se}, {host})", error.message);
+                    if let Some(before) = why.replace(Error::new(error.kind, message)) {
+                        say(&format!("exacat: {lfn}: {}: tried the next replica", before.message));
+                    }
                 }
             }
         }
-        Err(about(why))
+        let none = || Error::new(ErrorKind::Unavailable, "no replica of it can be read by root://");
+        Err(about(why.unwrap_or_else(none)))
     }
 
     /// Reads it from one storage element, and gives it its name if it is right.
@@ -285,7 +289,7 @@ impl Copying<'_> {
         let about = |error: Error| Failure::about(to.as_str(), error);
         let there = stat_if_there(context, to).await.map_err(about)?;
         let is_directory = there.as_ref().is_some_and(|stat| stat.entry.directory().is_some());
-        if !is_directory && into {
+        if !is_directory && (into || to.must_be_directory()) {
             return Err(Failure::local(format!("{to} is no directory")));
         }
         if !is_directory {

@@ -137,6 +137,7 @@ async fn said(from: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
 
 /// The error that the last line it said stands for.
 fn why(said: &str, code: Option<i32>) -> Error {
+    let said = said.replace('\0', "");
     let line = said.split(['\r', '\n']).rfind(|line| !line.trim().is_empty()).unwrap_or("").trim();
     let line = line.strip_prefix("Run: ").unwrap_or(line);
     let number = line.split('[').skip(1).find_map(|rest| rest.split(']').next()?.parse::<u32>().ok());
@@ -149,10 +150,15 @@ fn why(said: &str, code: Option<i32>) -> Error {
         Some(3032) => ErrorKind::Conflict,
         _ => ErrorKind::Unavailable,
     };
-    let line = if line.is_empty() {
-        format!("xrdcp ended with status {}", code.unwrap_or(-1))
-    } else {
-        line.to_owned()
+    let line = match line.split_once("] ") {
+        _ if line.is_empty() => format!("xrdcp ended with status {}", code.unwrap_or(-1)),
+        // The client's words for a host that it does not reach.
+        Some(("[FATAL", cause)) => format!("the host cannot be reached: {cause} (xrdcp)"),
+        Some(("[ERROR", cause)) => match cause.split_once(&format!("[{}] ", number.unwrap_or_default())) {
+            Some((_, cause)) => cause.to_owned(),
+            None => cause.to_owned(),
+        },
+        _ => line.to_owned(),
     };
     Error::new(kind, line)
 }
@@ -187,9 +193,14 @@ mod tests {
             Some(54),
         );
         assert_eq!(error.kind, ErrorKind::Exists);
-        assert_eq!(error.message, "[ERROR] Server responded with an error: [3018] /d/x exists");
+        assert_eq!(error.message, "/d/x exists");
         assert_eq!(why("", Some(51)).kind, ErrorKind::Unavailable);
-        assert_eq!(why("Run: [FATAL] Connection error", None).message, "[FATAL] Connection error");
+        let unreachable = why("Run: [FATAL] Connection error: connect failed\0\n", None);
+        assert_eq!(
+            unreachable.message,
+            "the host cannot be reached: Connection error: connect failed (xrdcp)"
+        );
+        assert_eq!(why("Run: [ERROR] Operation expired", None).message, "Operation expired");
     }
 
     #[tokio::test]

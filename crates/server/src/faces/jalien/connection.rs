@@ -47,6 +47,8 @@ pub(super) struct Asked {
     pub id: OperationId,
     /// Where the client stands, if it came back.
     pub standing: Option<Standing>,
+    /// It begins a connection in place of one that broke, and nothing is known of where the client stood.
+    pub astray: bool,
     /// None: the server holds too many bytes of requests, and this one is refused.
     pub held: Option<Held>,
     _own: Held,
@@ -232,13 +234,16 @@ impl Connection {
         let said = Said::of(text);
         let mut standing = None;
         let mut id = None;
+        let mut astray = false;
         if !std::mem::replace(&mut self.begun, true) {
-            if !begins_anew(text)
-                && let Some(resumed) = self.face.repeats.resume(&self.client, said)
-            {
+            if begins_anew(text) {
+                // A program that starts stands at home.
+            } else if let Some(resumed) = self.face.repeats.resume(&self.client, said) {
                 count(&counts.resumed);
                 (id, standing) = (Some(resumed.id), Some(resumed.standing.clone()));
                 self.resumed = Some(resumed);
+            } else {
+                astray = true;
             }
         } else if let Some(resumed) = &mut self.resumed {
             id = resumed.next(said);
@@ -248,7 +253,7 @@ impl Connection {
         }
         let id = match id {
             Some(id) => id,
-            None => match randomness::operation_id() {
+            None => match self.face.service.catalogue.new_operation_id() {
                 Ok(id) => id,
                 Err(_) => return Some(End::Say(CloseCode::Error, randomness::NONE)),
             },
@@ -260,7 +265,7 @@ impl Connection {
             return Some(End::Broken);
         };
         let held = self.face.service.admission.request_bytes.take(bytes);
-        let asked = Asked { text: text.to_owned(), id, standing, held, _own: held_own };
+        let asked = Asked { text: text.to_owned(), id, standing, astray, held, _own: held_own };
         match ask.try_send(asked) {
             Ok(()) => {
                 self.waiting += 1;

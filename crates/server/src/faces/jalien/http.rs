@@ -31,7 +31,9 @@ use super::connection::Connection;
 use super::repeats::Client;
 use super::shell::Shell;
 use super::{Face, connection};
+use crate::admission::{ConnectionSlot, busy};
 use crate::envelopes::{CONFIGURATION, KEYS};
+use crate::faces::REFUSAL_TIME;
 use crate::faces::errors::http_status;
 use crate::instruments::count;
 
@@ -58,7 +60,12 @@ struct Admitted {
 type Slot = Arc<Mutex<Option<Admitted>>>;
 
 /// Answers requests, and holds the conversation of a websocket if it comes to one.
-pub(super) async fn converse(face: Arc<Face>, stream: TlsStream<TcpStream>, peer: SocketAddr) {
+pub(super) async fn converse(
+    face: Arc<Face>,
+    stream: TlsStream<TcpStream>,
+    peer: SocketAddr,
+    mut slot_of_connection: ConnectionSlot,
+) {
     let opened = Instant::now();
     face.certificates.refresh().await;
     let chain: Vec<CertificateDer<'static>> = stream
@@ -90,6 +97,7 @@ pub(super) async fn converse(face: Arc<Face>, stream: TlsStream<TcpStream>, peer
         Err(_) => return tracing::debug!(%peer, "no websocket came of the connection in time"),
     }
     let Some(Admitted { upgrade, shell, client }) = slot.lock().take() else { return };
+    slot_of_connection.known();
     match upgrade.await {
         Ok(upgraded) => {
             if let Some(websocket) = websocket(upgraded).await {
@@ -97,6 +105,24 @@ pub(super) async fn converse(face: Arc<Face>, stream: TlsStream<TcpStream>, peer
             }
         }
         Err(error) => tracing::debug!(%peer, %error, "no websocket came of the connection"),
+    }
+}
+
+/// Answers one request: there is no slot for the connection.
+pub(super) async fn refuse(stream: TlsStream<TcpStream>, peer: SocketAddr) {
+    let answer = service_fn(|_: Request<Incoming>| async {
+        let why = format!("{}\n", busy("connections").message);
+        let mut response = text(StatusCode::SERVICE_UNAVAILABLE, &why);
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        Ok::<_, Infallible>(response)
+    });
+    let request = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REFUSAL_TIME)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), answer);
+    if tokio::time::timeout(REFUSAL_TIME, request).await.is_err() {
+        tracing::debug!(%peer, "did not read that there is no slot for it");
     }
 }
 

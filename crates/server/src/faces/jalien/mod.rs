@@ -24,9 +24,10 @@ use exacat_model::{AccountName, Lfn, Result};
 use exacat_store::Clock;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 
+use crate::admission::Entrance;
 use crate::directory::{DataDirectory, write_private, write_public};
 use crate::envelopes::Envelopes;
 use crate::places::Places;
@@ -58,6 +59,8 @@ pub(crate) struct Face {
     authority: Arc<Authority>,
     repeats: Repeats,
     ses: Mutex<Option<SesAt>>,
+    /// Places for content of files in memory.
+    contents: Arc<Semaphore>,
 }
 
 impl Face {
@@ -86,6 +89,7 @@ impl Face {
             authority,
             repeats: Repeats::default(),
             ses: Mutex::new(None),
+            contents: Arc::new(Semaphore::new(commands::CONTENTS_AT_ONCE)),
         }))
     }
 
@@ -117,18 +121,30 @@ pub(crate) async fn serve(
 ) {
     let service = Arc::clone(&face.service);
     let begin = move |(stream, address)| {
-        let held = super::admitted(&face.service)?;
+        let entrance = super::entered(&face.service, face.service.admission.connections.enter(address))?;
         let (face, acceptor, alive) = (Arc::clone(&face), acceptor.clone(), alive.clone());
         Some(async move {
-            secure(face, stream, address, acceptor).await;
-            drop((held, alive));
+            secure(face, stream, address, acceptor, entrance).await;
+            drop(alive);
         })
     };
     super::serve(&service, "jalien", move |context| listener.poll_accept(context), begin).await;
 }
 
-async fn secure(face: Arc<Face>, stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor) {
+async fn secure(
+    face: Arc<Face>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    acceptor: TlsAcceptor,
+    entrance: Entrance,
+) {
     if let Some(stream) = super::secured(&face.service, &acceptor, stream, &peer).await {
-        http::converse(face, stream, peer).await;
+        match entrance {
+            Entrance::Taken(slot) => http::converse(face, stream, peer, slot).await,
+            Entrance::Refused(slot) => {
+                http::refuse(stream, peer).await;
+                drop(slot);
+            }
+        }
     }
 }

@@ -1,17 +1,20 @@
 //! Where the commands of one client are carried out, one after the other: who it is, where it stands, and how what
 //! a command says becomes an answer.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use exacat_catalogue::Caller;
+use exacat_catalogue::{Caller, fingerprint};
 use exacat_model::answer::{SeUsage, Stat};
 use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Lfn, Operation, OperationId, TimeMs};
 use exacat_wire::jalien::limits::PART_BYTES;
 use exacat_wire::jalien::{AnswerWriter, Item, Metadata, Request, Style, errno, path};
 use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
 use super::certificates::Shown;
@@ -22,7 +25,7 @@ use super::{Face, SES_KEPT};
 use crate::admission::{Held, Room, Step, Unread, busy};
 use crate::faces::errors;
 use crate::instruments::count;
-use crate::service::{Asker, Cancel, Work, step_id};
+use crate::service::{Asker, Cancel, Checked, Work, step_id};
 
 /// Entries that a command holds while it tells of them one by one.
 pub(super) const STATS_AT_ONCE: usize = 500;
@@ -69,6 +72,10 @@ pub(super) type Outcome<T = ()> = Result<T, Failure>;
 struct Current {
     id: OperationId,
     steps: u64,
+    /// Writes of this fingerprint so far.
+    writes: HashMap<u64, u64>,
+    /// A path of it is meant from where the client stands.
+    is_relative: AtomicBool,
     deadline: Instant,
     writer: AnswerWriter,
     put: Option<mpsc::Sender<Part>>,
@@ -92,10 +99,12 @@ pub(super) struct Shell {
     asker: Asker,
     /// Whose certificate it is, without a role.
     pub base: Arc<Caller>,
-    checked: Instant,
+    checked: Checked,
     pub home: Lfn,
     pub timing: bool,
     standing: Arc<Mutex<Standing>>,
+    /// The client may take itself to be in another directory than it is: its connection was renewed.
+    astray: bool,
     cancel: Arc<Cancel>,
     unread: Unread,
     current: Current,
@@ -113,14 +122,17 @@ impl Shell {
             shown,
             near: face.places.site_of(peer.ip()),
             peer,
-            checked: Instant::now(),
+            checked: Checked::due(),
             home: Lfn::root(),
             timing: false,
             standing: Arc::new(Mutex::new(Standing { directory: Lfn::root(), role: None, site: None })),
+            astray: false,
             cancel: Arc::new(Cancel::default()),
             current: Current {
                 id: OperationId([0; 16]),
                 steps: 0,
+                writes: HashMap::new(),
+                is_relative: AtomicBool::new(false),
                 deadline: Instant::now() + service.limits.deadline_max,
                 writer: AnswerWriter::new(Style::default()),
                 put: None,
@@ -187,6 +199,9 @@ impl Shell {
 
     pub fn set_directory(&mut self, directory: Lfn) {
         self.standing.lock().directory = directory;
+        if !self.current.is_relative.load(Relaxed) {
+            self.astray = false;
+        }
     }
 
     /// Where the client says it is, or else where its network is.
@@ -228,6 +243,7 @@ impl Shell {
         let began = Instant::now();
         let counts = &Arc::clone(&self.face.service).instruments.counts;
         count(&counts.commands);
+        self.astray |= asked.astray;
         if let Some(standing) = asked.standing.clone() {
             self.stand(standing).await;
         }
@@ -238,6 +254,8 @@ impl Shell {
                 self.current.writer = AnswerWriter::new(request.style);
                 self.current.id = asked.id;
                 self.current.steps = 0;
+                self.current.writes.clear();
+                self.current.is_relative = AtomicBool::new(false);
                 self.current.deadline = began + self.face.service.limits.deadline_max;
                 self.current.last = None;
                 self.current.captured = None;
@@ -289,7 +307,7 @@ impl Shell {
             return Err(busy("bytes of requests").into());
         }
         let held = service.admit(&self.asker, 1)?;
-        if self.checked.elapsed() >= service.limits.revalidate {
+        if service.must_check_again(&self.checked) {
             self.check_again().await?;
         }
         let done = self.carry_out(request).await;
@@ -304,6 +322,7 @@ impl Shell {
             ErrorKind::Unauthenticated | ErrorKind::Denied => Failure::new(STRANGER, error.message),
             _ => error.into(),
         };
+        let checked = service.checking();
         let base = self.face.certificates.caller(&service.catalogue, &self.shown).await.map_err(gone)?;
         let role = self.standing.lock().role.clone();
         let caller = match &role {
@@ -314,7 +333,7 @@ impl Shell {
         if caller != *self.asker.caller {
             self.asker = service.asker(caller);
         }
-        self.checked = Instant::now();
+        self.checked = checked;
         Ok(())
     }
 
@@ -395,8 +414,36 @@ impl Shell {
         Ok(self.asked(operation, Step::First).await?)
     }
 
+    /// The id of a write that the command asks for. It follows from what is asked, and not from how
+    /// many steps came before: a command that comes again may find fewer files for its wildcards.
+    fn id_of_write(&mut self, operation: &Operation) -> exacat_model::Result<OperationId> {
+        if self.astray && self.current.is_relative.load(Relaxed) {
+            let here = path::directory_text(&self.directory());
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "nothing was done: the connection was renewed and is in {here} now, where a relative path may mean \
+                     another file; say cd and the full path of the directory first, or give full paths"
+                ),
+            ));
+        }
+        let fingerprint = fingerprint(&self.asker.caller, operation);
+        let before = self.current.writes.entry(fingerprint.0).or_insert(0);
+        let mut hash = Sha256::new();
+        hash.update(self.current.id.0);
+        hash.update(fingerprint.0.to_le_bytes());
+        hash.update(before.to_le_bytes());
+        *before += 1;
+        let mut bytes = [0; 10];
+        bytes.copy_from_slice(&hash.finalize()[..10]);
+        Ok(self.current.id.derived(bytes))
+    }
+
     async fn asked(&mut self, operation: Operation, step: Step) -> exacat_model::Result<Answer> {
-        let id = step_id(self.current.id, self.current.steps);
+        let id = match operation.writes() {
+            true => self.id_of_write(&operation)?,
+            false => step_id(self.current.id, self.current.steps),
+        };
         self.current.steps += 1;
         let work = Work {
             asker: self.asker.clone(),
@@ -446,6 +493,7 @@ impl Shell {
 
     /// The path a text means here.
     pub fn path(&self, text: &str) -> Outcome<Lfn> {
+        self.current.is_relative.fetch_or(path::is_relative(text), Relaxed);
         Ok(path::resolve(text, &self.directory(), &self.home)?)
     }
 

@@ -8,7 +8,7 @@ mod reply;
 mod tasks;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use exacat_wire::native::encode_error;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -16,16 +16,12 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
+use super::REFUSAL_TIME;
 use crate::access::Peer;
-use crate::admission::{Bounded, Held, busy};
+use crate::admission::{Entrance, busy};
 use crate::instruments::count;
 use crate::service::Service;
 use connection::Connection;
-
-/// Connections beyond the bound that are told so at once; further ones are just closed.
-const REFUSALS_AT_ONCE: usize = 32;
-/// How long telling one may take.
-const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
 /// What a listener needs of the server.
 #[derive(Clone)]
@@ -33,44 +29,25 @@ pub(crate) struct Listening {
     pub service: Arc<Service>,
     /// Held by all that goes on; the server has ended when nobody holds it.
     pub alive: mpsc::Sender<()>,
-    refusals: Arc<Bounded>,
 }
 
 impl Listening {
     pub fn new(service: Arc<Service>, alive: mpsc::Sender<()>) -> Self {
-        Listening { service, alive, refusals: Bounded::new(REFUSALS_AT_ONCE) }
-    }
-}
-
-/// A connection accepted: within the bound, or to be told that it is not.
-enum Accepted {
-    Taken(Held),
-    Refused(Held),
-}
-
-impl Listening {
-    fn admit(&self) -> Option<Accepted> {
-        if let Some(held) = self.service.admission.connections.take(1) {
-            count(&self.service.instruments.counts.connections_accepted);
-            return Some(Accepted::Taken(held));
-        }
-        count(&self.service.instruments.counts.connections_refused);
-        self.refusals.take(1).map(Accepted::Refused)
+        Listening { service, alive }
     }
 
     async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         self,
-        accepted: Accepted,
+        entrance: Entrance,
         stream: S,
         peer: Peer,
         opened: Instant,
     ) {
-        match accepted {
-            Accepted::Taken(held) => {
-                Connection::new(self.service, stream, peer, opened, self.alive).run().await;
-                drop(held);
+        match entrance {
+            Entrance::Taken(slot) => {
+                Connection::new(self.service, stream, peer, opened, slot, self.alive).run().await;
             }
-            Accepted::Refused(held) => {
+            Entrance::Refused(slot) => {
                 let mut stream = stream;
                 let mut bytes = Vec::new();
                 encode_error(&mut bytes, 0, &busy("connections"));
@@ -79,7 +56,7 @@ impl Listening {
                     stream.shutdown().await
                 })
                 .await;
-                drop(held);
+                drop(slot);
             }
         }
     }
@@ -89,22 +66,23 @@ impl Listening {
 pub(crate) async fn serve_tls(listening: Listening, listener: TcpListener, acceptor: TlsAcceptor) {
     let service = Arc::clone(&listening.service);
     let begin = move |(stream, address)| {
-        let accepted = listening.admit()?;
-        Some(secure(listening.clone(), accepted, stream, Peer::Network(address), acceptor.clone()))
+        let service = &listening.service;
+        let entrance = super::entered(service, service.admission.connections.enter(address))?;
+        Some(secure(listening.clone(), entrance, stream, Peer::Network(address), acceptor.clone()))
     };
     super::serve(&service, "native", move |context| listener.poll_accept(context), begin).await;
 }
 
 async fn secure(
     listening: Listening,
-    accepted: Accepted,
+    entrance: Entrance,
     stream: TcpStream,
     peer: Peer,
     acceptor: TlsAcceptor,
 ) {
     let opened = Instant::now();
     if let Some(stream) = super::secured(&listening.service, &acceptor, stream, &peer).await {
-        listening.converse(accepted, stream, peer, opened).await;
+        listening.converse(entrance, stream, peer, opened).await;
     }
 }
 
@@ -112,17 +90,18 @@ async fn secure(
 pub(crate) async fn serve_local(listening: Listening, listener: UnixListener) {
     let service = Arc::clone(&listening.service);
     let begin = move |(stream, _)| {
-        let accepted = listening.admit()?;
-        Some(local(listening.clone(), accepted, stream))
+        let service = &listening.service;
+        let entrance = super::entered(service, service.admission.connections.enter_locally())?;
+        Some(local(listening.clone(), entrance, stream))
     };
     super::serve(&service, "local", move |context| listener.poll_accept(context), begin).await;
 }
 
-async fn local(listening: Listening, accepted: Accepted, stream: UnixStream) {
+async fn local(listening: Listening, entrance: Entrance, stream: UnixStream) {
     match stream.peer_cred() {
         Ok(credentials) => {
             let peer = Peer::Local { uid: credentials.uid() };
-            listening.converse(accepted, stream, peer, Instant::now()).await;
+            listening.converse(entrance, stream, peer, Instant::now()).await;
         }
         Err(error) => {
             count(&listening.service.instruments.counts.handshakes_failed);

@@ -227,7 +227,7 @@ async fn pages(
         || Error::new(ErrorKind::Unavailable, "the deadline passed before the stream was at its end");
     let stopped = || Error::new(ErrorKind::Unavailable, "cancelled before the stream was at its end");
     let Work { mut asker, id, operation, consistency, cancel, mut step, .. } = work;
-    let mut checked = Instant::now();
+    let mut checked = service.checking();
     // As it was asked: its parts are no larger than that either.
     let mut asked = operation;
     let (mut items, mut items_max) = (PART_ITEMS_FIRST, PART_ITEMS_MAX);
@@ -250,9 +250,10 @@ async fn pages(
             () = cancel.cancelled() => return Err(stopped()),
             () = until(deadline) => return Err(too_late()),
         };
-        if checked.elapsed() >= service.limits.revalidate {
+        if service.must_check_again(&checked) {
+            let checking = service.checking();
             asker.caller = Arc::new(service.catalogue.revalidate(&asker.caller).await?);
-            checked = Instant::now();
+            checked = checking;
         }
         let page_deadline = Instant::now() + service.limits.deadline_max;
         let page_deadline = deadline.map_or(page_deadline, |deadline| deadline.min(page_deadline));

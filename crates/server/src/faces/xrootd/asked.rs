@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use exacat_model::{AccountName, Answer, Error, Lfn, Operation, OperationId};
+use exacat_model::{AccountName, Answer, Error, Lfn, Operation, OperationId, SeNumber};
 use exacat_wire::xrootd::limits::PART_BYTES;
 use exacat_wire::xrootd::numbers::error;
 use exacat_wire::xrootd::{Asked, Fields, Request, RequestHeader, StreamId, response};
 use tokio::sync::mpsc;
 
 use super::client::by_token;
+use super::uploads::Uploads;
 use super::{Face, about, files, names};
 use crate::admission::{Bounded, Room, Step, Unread};
 use crate::faces::errors;
 use crate::instruments::count;
-use crate::randomness;
 use crate::service::{Asker, Cancel, Work};
 
 /// What tokens of ours begin with; envelopes, and tokens for others, do not.
@@ -47,6 +47,8 @@ pub(super) struct Conversation {
     pub local: SocketAddr,
     /// Where the client is.
     pub site: Option<AccountName>,
+    /// The one storage element that the client reads from on this connection.
+    pub source: Option<SeNumber>,
     /// Nobody else reads what the client sends, so it may show a token with a request.
     pub is_private: bool,
     pub cancel: Arc<Cancel>,
@@ -196,9 +198,9 @@ impl Asking {
                 let checksum = if checksum { Some(files::wanted(&asked)?) } else { None };
                 names::list(&self, lfn, stat, checksum).await
             }
-            Request::Locate { any, asked } => {
+            Request::Locate { any, sources, asked } => {
                 let lfn = self.path(&asked).await?;
-                files::locate(&self, lfn, any).await
+                files::locate(&self, lfn, any, sources).await
             }
             Request::Open { options, asked } => {
                 self.whose(asked.fields).await?;
@@ -271,10 +273,16 @@ impl Asking {
         Ok(())
     }
 
-    /// If a file of this name is being written, whether it is whole shows in what is answered.
+    /// Files that are being written; none on a server to which nothing is written.
+    pub fn uploads(&self) -> Option<&Arc<Uploads>> {
+        self.with.face.uploads.as_ref()
+    }
+
+    /// Looks whether a file of this name that is being written is whole, so that the next answer tells
+    /// of it.
     pub async fn written(&self, lfn: &Lfn) {
-        if let Some(uploads) = &self.with.face.uploads {
-            uploads.asked_for(lfn).await;
+        if let Some(uploads) = self.uploads() {
+            uploads.asked_for(uploads.named(lfn)).await;
         }
     }
 
@@ -294,7 +302,8 @@ impl Asking {
     }
 
     async fn asked(&self, operation: Operation, step: Step) -> exacat_model::Result<Answer> {
-        let id = if operation.writes() { randomness::operation_id()? } else { OperationId([0; 16]) };
+        let catalogue = &self.with.face.service.catalogue;
+        let id = if operation.writes() { catalogue.new_operation_id()? } else { OperationId([0; 16]) };
         let work = Work {
             asker: self.asker.clone(),
             id,

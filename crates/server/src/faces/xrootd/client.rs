@@ -2,14 +2,13 @@
 //! address that it comes from, or nobody.
 
 use std::net::IpAddr;
-use std::time::Instant;
 
 use exacat_catalogue::Caller;
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::xrootd::Credentials;
 
 use super::Face;
-use crate::service::{Asker, Service};
+use crate::service::{Asker, Checked, Service};
 
 /// Subjects of accounts that stand for an account elsewhere begin with this,
 const UNIX: &str = "unix:";
@@ -27,14 +26,15 @@ enum Shown {
 /// A client that is known.
 pub(super) struct Known {
     pub asker: Asker,
-    pub checked: Instant,
+    pub checked: Checked,
     shown: Shown,
 }
 
 impl Known {
     async fn open(service: &Service, shown: Shown) -> Result<Self> {
+        let checked = service.checking();
         let caller = caller(service, &shown).await?;
-        Ok(Known { asker: service.asker(caller), checked: Instant::now(), shown })
+        Ok(Known { asker: service.asker(caller), checked, shown })
     }
 
     /// By what it shows.
@@ -71,11 +71,12 @@ impl Known {
 
     /// Looks at the same again: what it allows may have changed, or nothing at all any more.
     pub async fn check_again(&mut self, service: &Service) -> Result<()> {
+        let checked = service.checking();
         let caller = caller(service, &self.shown).await?;
         if caller != *self.asker.caller {
             self.asker = service.asker(caller);
         }
-        self.checked = Instant::now();
+        self.checked = checked;
         Ok(())
     }
 

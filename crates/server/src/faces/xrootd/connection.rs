@@ -19,8 +19,9 @@ use tokio::task::JoinSet;
 use super::Face;
 use super::asked::{Conversation, Part, Refusal, answer, refuse};
 use super::client::{Known, is_trusted};
+use super::files::source_of;
 use super::stream::Stream;
-use crate::admission::{Bounded, Room, Unread};
+use crate::admission::{Bounded, Entrance, Room, Unread, busy};
 use crate::faces::handshake;
 use crate::instruments::count;
 use crate::randomness;
@@ -95,6 +96,8 @@ pub(super) struct Connection {
     cancel: Arc<Cancel>,
     listings: Arc<Bounded>,
     waiting: usize,
+    /// Given back when the connection ends.
+    entrance: Entrance,
 }
 
 impl Connection {
@@ -104,6 +107,7 @@ impl Connection {
         peer: SocketAddr,
         local: SocketAddr,
         opened: Instant,
+        entrance: Entrance,
     ) -> Self {
         let listings = Bounded::new(face.service.limits.xrootd_listings_max);
         let unread = Unread::new(&face.service.admission);
@@ -123,6 +127,7 @@ impl Connection {
             cancel: Arc::new(Cancel::default()),
             listings,
             waiting: 0,
+            entrance,
         }
     }
 
@@ -260,13 +265,25 @@ impl Connection {
         let counts = &service.instruments.counts;
         let output = Output::new(&service.instruments.output_bytes, self.out.len() as u64);
         let mut written = 0;
+        // Over TLS, each response begins a record of its own. XrdCl reads one message per event of its
+        // socket, and TLS wakes nobody for a second message that it has decrypted with the first.
+        let apart = self.stream.is_secure();
+        let ends_at = |from: usize| match apart {
+            true => from + response::first_bytes(&self.out[from..]),
+            false => self.out.len(),
+        };
+        let mut until_byte = ends_at(0);
         let mut end = None;
         // A byte now and then is no progress.
         let (mut taken, mut until) = (0, Instant::now() + stall);
         while end.is_none() && written < self.out.len() {
-            match tokio::time::timeout_at(until.into(), self.stream.write(&self.out[written..])).await {
+            let writing = self.stream.write(&self.out[written..until_byte]);
+            match tokio::time::timeout_at(until.into(), writing).await {
                 Ok(Ok(some)) if some > 0 => {
                     written += some;
+                    if written == until_byte {
+                        until_byte = ends_at(written);
+                    }
                     taken += some;
                     if taken >= service.limits.output_progress_bytes {
                         (taken, until) = (0, Instant::now() + stall);
@@ -315,7 +332,7 @@ impl Connection {
             return self.introduce(header, &carried, put).await;
         };
         let service = &self.face.service;
-        if known.checked.elapsed() >= service.limits.revalidate {
+        if service.must_check_again(&known.checked) {
             if let Err(error) = known.check_again(service).await {
                 if matches!(error.kind, ErrorKind::Unauthenticated | ErrorKind::Denied) {
                     count(&service.instruments.counts.revalidations_refused);
@@ -395,6 +412,11 @@ impl Connection {
                 let (roles, upgrade) = self.roles(&header).await;
                 response::write_protocol(&mut self.out, stream, roles);
                 if upgrade { self.secure().await } else { None }
+            }
+            (Request::Login { .. }, _) if matches!(self.entrance, Entrance::Refused(_)) => {
+                let busy = busy("connections");
+                response::write_error(&mut self.out, stream, error::OVERLOADED, &busy.message);
+                Some(End::Said("no slot for the connection"))
             }
             (Request::Login { user, about, .. }, Stage::Login) => self.login(stream, user, about, put).await,
             (Request::Auth(credentials), Stage::Auth { user, about }) => {
@@ -505,12 +527,16 @@ impl Connection {
         let secure = self.stream.is_secure();
         tracing::debug!(peer = %self.peer, user = known.name(), says = user, program = about, secure, "let in");
         self.decoder.known();
+        if let (Entrance::Taken(slot), true) = (&mut self.entrance, known.asker.caller.user().is_some()) {
+            slot.known();
+        }
         let conversation = Conversation {
             face: Arc::clone(&self.face),
             asker: known.asker.clone(),
             peer: self.peer.ip(),
             local: self.local,
             site: self.face.places.site_of(self.peer.ip()),
+            source: source_of(user),
             is_private: secure || self.peer.ip().to_canonical().is_loopback(),
             cancel: Arc::clone(&self.cancel),
             listings: Arc::clone(&self.listings),

@@ -1,11 +1,12 @@
-//! Requests about files: where they are, their checksums, and to open them, which is to be sent to one of those places.
+//! Requests about files: where they are, their checksums, and to open them, which is to be sent to
+//! one of those places.
 
 use std::sync::Arc;
 
 use exacat_model::answer::Whereis;
 use exacat_model::operation::FileRef;
 use exacat_model::{
-    Answer, ChecksumAlgorithm, ErrorKind, Guid, Kind, Lfn, Operation, Se, SeNumber, SeStatus,
+    Answer, ChecksumAlgorithm, Checksums, ErrorKind, Guid, Kind, Lfn, Operation, Se, SeNumber, SeStatus,
 };
 use exacat_wire::xrootd::Asked;
 use exacat_wire::xrootd::numbers::{error, open as options};
@@ -13,12 +14,13 @@ use exacat_wire::xrootd::path::escaped;
 
 use super::asked::{Asking, Outcome, Refusal, Response, unexpected};
 use super::names::stat_of;
-use super::targets::Target;
 use super::uploads::opening;
+use crate::data_server::Target;
 use crate::envelopes::{Access, Subject, is_own_place};
 use crate::instruments::count;
 
-/// The field that says which file it is: a client that comes back may have the PFN's path in place of the LFN's.
+/// The field that says which file it is: a client that comes back may have the PFN's path in place
+/// of the LFN's.
 const LFN_FIELD: &str = "exacat.lfn";
 /// The field with the numbers of the storage elements that a client was sent to.
 const SES_FIELD: &str = "exacat.ses";
@@ -26,7 +28,11 @@ const SES_FIELD: &str = "exacat.ses";
 pub(super) const SE_FIELD: &str = "exacat.se";
 /// The field that says which checksum is wanted.
 const CHECKSUM_FIELD: &str = "cks.type";
-/// What a client says in `triedrc` of a host that has not the file: that tells nothing of the others there.
+/// The user name under which a client of several servers at once logs in for the replica on a
+/// storage element: this, and its number. A login has room for 8 bytes.
+const SOURCE_USER: &str = "se.";
+/// What a client says in `triedrc` of a host that has not the file: that tells nothing of the
+/// others there.
 const NOT_THERE: &str = "enoent";
 /// What separates a PFN from the member of the archive that is at it.
 const MEMBER_MARK: &str = "?ZIP=";
@@ -48,24 +54,33 @@ fn named(name: &str) -> Option<ChecksumAlgorithm> {
 pub(super) async fn checksum(asking: &Asking, lfn: Lfn, asked: &Asked<'_>) -> Outcome {
     let algorithm = wanted(asked)?;
     let is_named = asked.fields.get(CHECKSUM_FIELD).is_some();
+    let found = |known: &Checksums| -> Option<Response> {
+        let checksum = known.get(algorithm).or_else(|| known.iter().next().filter(|_| !is_named))?;
+        let text = checksum.to_string();
+        let (name, digits) = text.split_once(':').unwrap_or((algorithm.name(), &text));
+        Some(Response::Text(format!("{name} {digits}")))
+    };
+    // Its writer may refuse an upload because of this answer: it is committed when that is decided.
+    if let Some(answer) = own_upload(asking, &lfn).await.as_ref().and_then(found) {
+        return Ok(answer);
+    }
     asking.written(&lfn).await;
     let stat = stat_of(asking, lfn, true).await?;
     let Some(file) = stat.entry.file() else {
         return Err(not_a_file(&stat.lfn, stat.entry.kind()));
     };
-    let known = file.checksums.get(algorithm);
-    let known = known.or_else(|| file.checksums.iter().next().filter(|_| !is_named));
-    match known {
-        Some(checksum) => {
-            let text = checksum.to_string();
-            let (name, digits) = text.split_once(':').unwrap_or((algorithm.name(), &text));
-            Ok(Response::Text(format!("{name} {digits}")))
-        }
-        None => Err(Refusal::new(
-            error::UNSUPPORTED,
-            format!("no {} is known of {}", if is_named { algorithm.name() } else { "checksum" }, stat.lfn),
-        )),
-    }
+    found(&file.checksums).ok_or_else(|| {
+        let kind = if is_named { algorithm.name() } else { "checksum" };
+        Refusal::new(error::UNSUPPORTED, format!("no {kind} is known of {}", stat.lfn))
+    })
+}
+
+/// The checksums of the caller's latest upload of a name, if it is whole and not committed.
+async fn own_upload(asking: &Asking, lfn: &Lfn) -> Option<Checksums> {
+    let uploads = asking.uploads()?;
+    let mut own = uploads.named(lfn).into_iter().rev();
+    let pending = own.find(|pending| pending.written.owner.as_str() == asking.user())?;
+    uploads.checksums_of(&pending).await
 }
 
 fn not_a_file(lfn: &Lfn, kind: Kind) -> Refusal {
@@ -89,8 +104,8 @@ struct Offer<'a> {
     target: Target<'a>,
 }
 
-/// The replicas of a file that can be read by this protocol: those at which others met with failure of late last, otherwise
-/// in the order of the catalogue.
+/// The replicas of a file that can be read by this protocol: those at which others met with failure
+/// of late last, otherwise in the order of the catalogue.
 fn offers<'a>(asking: &Asking, whereis: &'a Whereis) -> Vec<Offer<'a>> {
     let face = &asking.with.face;
     let mut offers: Vec<Offer<'a>> = whereis
@@ -116,7 +131,8 @@ fn none_left(whereis: &Whereis, lfn: &Lfn) -> Refusal {
     Refusal::new(error::NO_REPLICAS, format!("{lfn}: {why}"))
 }
 
-/// Which file is asked for, and the storage elements that the client was sent to for it, if it comes back from those.
+/// Which file is asked for, and the storage elements that the client was sent to for it, if it
+/// comes back from those.
 pub(super) fn asked_again(asking: &Asking, asked: &Asked<'_>) -> Outcome<(Lfn, Vec<SeNumber>)> {
     let with = &asking.with;
     let came_back = asked.fields.tried().next().is_some();
@@ -179,7 +195,10 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
     };
     // Who says from where it wants to read gets that or nothing.
     let only = asked.fields.values(SE_FIELD).next();
-    let is_meant = |offer: &Offer<'_>| only.as_ref().is_none_or(|name| offer.se.name.as_str() == name);
+    let is_meant = |offer: &Offer<'_>| match &only {
+        Some(name) => offer.se.name.as_str() == name,
+        None => with.source.is_none_or(|source| offer.se.number == source),
+    };
     let offers = offers(asking, &whereis);
     let Some(offer) = offers.into_iter().find(|offer| is_meant(offer) && !was_tried(offer)) else {
         return Err(none_left(&whereis, &lfn));
@@ -189,7 +208,8 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
     redirect(asking, &lfn, &whereis, &offer, &tried)
 }
 
-/// What is said of a member of an archive, if it is one: the client would be given all of the archive in its place.
+/// What is said of a member of an archive, if it is one: the client would be given all of the
+/// archive in its place.
 async fn in_archive(asking: &Asking, lfn: Lfn) -> Outcome<Option<Refusal>> {
     let stat = stat_of(asking, lfn, true).await?;
     let inside = stat.entry.file().and_then(|file| {
@@ -239,12 +259,20 @@ fn redirect(asking: &Asking, lfn: &Lfn, whereis: &Whereis, offer: &Offer<'_>, tr
     Ok(Response::Url(offer.target.url(&fields)))
 }
 
-/// Where a file is; of a directory, or of anything at all, that it is to be asked here.
-pub(super) async fn locate(asking: &Asking, lfn: Lfn, any: bool) -> Outcome {
+/// The storage element that a user name of a login stands for.
+pub(super) fn source_of(user: &str) -> Option<SeNumber> {
+    user.strip_prefix(SOURCE_USER)?.parse().ok().map(SeNumber)
+}
+
+/// Location of a file; for a directory, or anything else, this server. A client that reads from
+/// several servers at once opens the LFN at each. Where the path of the PFN is another it does so
+/// here, and says by its user name which replica it means.
+pub(super) async fn locate(asking: &Asking, lfn: Lfn, any: bool, sources: bool) -> Outcome {
     let this = || Ok(Response::Text(format!("Sw{}", here(asking))));
     if any {
         return this();
     }
+    asking.written(&lfn).await;
     let whereis = match places(asking, lfn.clone()).await? {
         Ok(whereis) => whereis,
         Err(error) if error.kind == ErrorKind::NotFile => return this(),
@@ -252,7 +280,10 @@ pub(super) async fn locate(asking: &Asking, lfn: Lfn, any: bool) -> Outcome {
     };
     let mut found: Vec<String> = Vec::new();
     for offer in offers(asking, &whereis) {
-        let place = format!("Sr{}", offer.target.address());
+        let place = match sources && !offer.target.is_at(&lfn) {
+            true => format!("Sr{SOURCE_USER}{}@{}", offer.se.number.0, here(asking)),
+            false => format!("Sr{}", offer.target.address()),
+        };
         if !found.contains(&place) {
             found.push(place);
         }

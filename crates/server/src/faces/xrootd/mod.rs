@@ -13,7 +13,6 @@ mod files;
 mod keys;
 mod names;
 mod stream;
-mod targets;
 mod uploads;
 
 use std::net::SocketAddr;
@@ -26,6 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
+use crate::admission::Entrance;
 use crate::directory::DataDirectory;
 use crate::envelopes::Envelopes;
 use crate::instruments::count;
@@ -65,7 +65,8 @@ impl Face {
             Some(_) => None,
             None => {
                 let (service, envelopes) = (Arc::clone(&service), Arc::clone(&envelopes));
-                Some(Uploads::open(service, envelopes, clock, directory.uploads()?)?)
+                let checksums = settings.checksums.clone();
+                Some(Uploads::open(service, envelopes, clock, directory.uploads()?, checksums)?)
             }
         };
         Ok(Arc::new(Face { service, settings, envelopes, places, acceptor, uploads }))
@@ -77,11 +78,11 @@ pub(crate) async fn serve(face: Arc<Face>, listener: TcpListener, alive: mpsc::S
     let service = Arc::clone(&face.service);
     let looking = face.uploads.as_ref().map(|uploads| tokio::spawn(Arc::clone(uploads).work(alive.clone())));
     let begin = move |(stream, address)| {
-        let held = super::admitted(&face.service)?;
+        let entrance = super::entered(&face.service, face.service.admission.connections.enter(address))?;
         let (face, alive) = (Arc::clone(&face), alive.clone());
         Some(async move {
-            converse(face, stream, address).await;
-            drop((held, alive));
+            converse(face, stream, address, entrance).await;
+            drop(alive);
         })
     };
     super::serve(&service, "xrootd", move |context| listener.poll_accept(context), begin).await;
@@ -92,15 +93,21 @@ pub(crate) async fn serve(face: Arc<Face>, listener: TcpListener, alive: mpsc::S
 }
 
 /// Looks who it is: a client of XRootD, or somebody who wants the keys of envelopes.
-async fn converse(face: Arc<Face>, stream: TcpStream, peer: SocketAddr) {
+async fn converse(face: Arc<Face>, stream: TcpStream, peer: SocketAddr, entrance: Entrance) {
     let opened = Instant::now();
     super::without_delay(&stream, &peer);
     let mut first = [0];
     let looked = tokio::time::timeout(face.service.limits.handshake_time, stream.peek(&mut first)).await;
     match (looked, first) {
+        (Ok(Ok(1..)), [TLS_FIRST]) if matches!(entrance, Entrance::Refused(_)) => {
+            tracing::debug!(%peer, "no slot for one who wants the keys");
+        }
         (Ok(Ok(1..)), [TLS_FIRST]) => keys::tell(face, stream, peer).await,
         (Ok(Ok(1..)), _) => match stream.local_addr() {
-            Ok(local) => Connection::new(face, Stream::Plain(stream), peer, local, opened).run().await,
+            Ok(local) => {
+                let stream = Stream::Plain(stream);
+                Connection::new(face, stream, peer, local, opened, entrance).run().await;
+            }
             Err(error) => tracing::debug!(%peer, %error, "the connection is gone"),
         },
         (Ok(_), _) => tracing::debug!(%peer, "closed before anything was said"),

@@ -1,8 +1,9 @@
 //! Requests about names.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use exacat_model::answer::Stat;
+use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::operation::Attribute;
 use exacat_model::{
     Answer, ChecksumAlgorithm, Cursor, EntryId, Error, ErrorKind, Kind, Lfn, Mode, Operation,
@@ -66,12 +67,55 @@ pub(super) async fn stat_of(asking: &Asking, lfn: Lfn, follow: bool) -> Outcome<
 
 pub(super) async fn stat(asking: &Asking, lfn: Lfn) -> Outcome {
     asking.written(&lfn).await;
-    let stat = stat_of(asking, lfn, true).await?;
+    let stat = match stat_of(asking, lfn.clone(), true).await {
+        Err(Refusal::Error(error::NOT_FOUND, _)) if written_below(asking, &lfn).await => {
+            stat_of(asking, lfn, true).await?
+        }
+        found => found?,
+    };
     Ok(Response::Text(told(&stat).to_string()))
+}
+
+/// Looks at all uploads below a directory that is not there yet: the first that is committed makes
+/// it. False if there are none.
+async fn written_below(asking: &Asking, directory: &Lfn) -> bool {
+    let Some(uploads) = asking.uploads() else { return false };
+    let below = uploads.below(directory);
+    let any = !below.is_empty();
+    uploads.asked_for(below).await;
+    any
+}
+
+/// Looks at the uploads that a listing of a directory may come to show: those in it, and those
+/// below directories in it that are not there yet.
+async fn written_in(asking: &Asking, directory: &Lfn) -> Outcome<()> {
+    let Some(uploads) = asking.uploads() else { return Ok(()) };
+    let child = |lfn: &Lfn| Lfn::from_names(lfn.components().take(directory.depth() + 1));
+    let (mut due, deeper): (Vec<_>, Vec<_>) = uploads
+        .below(directory)
+        .into_iter()
+        .partition(|pending| pending.written.lfn.depth() == directory.depth() + 1);
+    let children: BTreeSet<Lfn> = deeper.iter().map(|pending| child(&pending.written.lfn)).collect();
+    let children: Vec<Lfn> = children.into_iter().collect();
+    let mut missing = BTreeSet::new();
+    for some in children.chunks(READ_BATCH_MAX) {
+        let found = stats(asking, some.to_vec(), false).await?;
+        let gone = some
+            .iter()
+            .zip(found)
+            .filter(|(_, stat)| stat.as_ref().is_err_and(|error| error.kind == ErrorKind::NotFound));
+        missing.extend(gone.map(|(lfn, _)| lfn.clone()));
+    }
+    due.extend(deeper.into_iter().filter(|pending| missing.contains(&child(&pending.written.lfn))));
+    uploads.asked_for(due).await;
+    Ok(())
 }
 
 /// A byte for each path: what it is.
 pub(super) async fn kinds(asking: &Asking, lfns: Vec<Lfn>) -> Outcome {
+    if let Some(uploads) = asking.uploads() {
+        uploads.asked_for(lfns.iter().flat_map(|lfn| uploads.named(lfn)).collect()).await;
+    }
     let mut bytes = Vec::with_capacity(lfns.len());
     for found in stats(asking, lfns, true).await? {
         bytes.push(u8::try_from(flags(found?.entry.kind())).unwrap_or(u8::MAX));
@@ -95,6 +139,7 @@ pub(super) async fn list(
     let Some(held) = asking.with.listings.take(1) else {
         return Err(busy("directories listed at once on one connection").into());
     };
+    written_in(asking, &lfn).await?;
     let mut listing = Listing::new(with_stats);
     let mut next = Some(Operation::List { lfn: lfn.clone(), cursor: Cursor::default(), limit: 0 });
     let mut first = true;
@@ -133,7 +178,8 @@ pub(super) async fn list(
     Ok(Response::Written(last, room))
 }
 
-/// What the links among entries stand for, by the links' own paths. Of one that leads nowhere there is nothing.
+/// What the links among entries stand for, by the links' own paths. Of one that leads nowhere there
+/// is nothing.
 async fn targets(asking: &Asking, items: &[Stat]) -> Outcome<HashMap<Lfn, Stat>> {
     let links = items.iter().filter(|item| item.entry.kind() == Kind::Link);
     let links: Vec<Lfn> = links.map(|link| link.lfn.clone()).collect();
@@ -161,10 +207,17 @@ pub(super) async fn mkdir(asking: &Asking, lfn: Lfn, parents: bool, mode: u16) -
     each_done(asking, Operation::Mkdir { lfns: vec![lfn], parents, mode }).await
 }
 
-/// To the trash, as all that is removed.
+/// To the trash, as all that is removed. A file that is being written is given up: clients remove
+/// what they found to have another checksum, and tell nobody else.
 pub(super) async fn remove(asking: &Asking, lfn: Lfn, directory: bool) -> Outcome {
-    if !directory {
-        let stat = stat_of(asking, lfn.clone(), false).await?;
+    if directory {
+        written_in(asking, &lfn).await?;
+    } else {
+        let given_up = give_up(asking, &lfn).await?;
+        let stat = match stat_of(asking, lfn.clone(), false).await {
+            Err(Refusal::Error(error::NOT_FOUND, _)) if given_up => return Ok(Response::Done),
+            found => found?,
+        };
         if stat.entry.kind() == Kind::Directory {
             return Err(Refusal::new(error::IS_DIRECTORY, format!("{lfn} is a directory: rmdir removes it")));
         }
@@ -172,11 +225,32 @@ pub(super) async fn remove(asking: &Asking, lfn: Lfn, directory: bool) -> Outcom
     each_done(asking, Operation::Remove { lfn, recursive: false, directory }).await
 }
 
+/// Gives up the uploads of a name that the caller may give up; false if there was none.
+async fn give_up(asking: &Asking, lfn: &Lfn) -> Outcome<bool> {
+    let Some(uploads) = asking.uploads() else { return Ok(false) };
+    let mut any = false;
+    for pending in uploads.named(lfn) {
+        let (guid, se) = (pending.written.guid, Some(pending.written.se.clone()));
+        match asking.ask(Operation::UploadAbort { guid, se }).await {
+            Ok(_) => {
+                any = true;
+                uploads.given_up(&pending).await;
+            }
+            // It was committed meanwhile, or is somebody else's.
+            Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Denied) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(any)
+}
+
 pub(super) async fn rename(asking: &Asking, from: Lfn, to: Lfn) -> Outcome {
+    asking.written(&from).await;
     each_done(asking, Operation::Move { from, to }).await
 }
 
 pub(super) async fn chmod(asking: &Asking, lfn: Lfn, mode: u16) -> Outcome {
+    asking.written(&lfn).await;
     let attributes = vec![Attribute::Mode(Mode::new(mode)?)];
     each_done(asking, Operation::SetAttributes { lfns: vec![lfn], attributes }).await
 }

@@ -233,16 +233,14 @@ fn prepare(
             disk.hard_link(&from, &to).map_err(|error| cannot_write(&to, &error))?;
         }
     }
+    copy_small(&**disk, &shelter.backup(&last.name).join(CATALOGUE), &on.root().join(CATALOGUE))?;
     let identity = from.read_identity(&**disk)?.filter(|identity| identity.id == base.catalogue);
     let identity = identity.ok_or_else(|| {
         let what = format!("the backup {} does not say whose it is", of_base.display());
         Error::new(ErrorKind::Corrupt, what)
     })?;
-    let log = on.log();
-    let work = Work { disk, settings, data, identity: &identity, from: &from, label: base, on: &log };
-    let restored = work.prepare(point, clock, tell)?;
-    Layout::new(&data.prepared()).write_identity(&**disk, &identity)?;
-    Ok(restored)
+    let work = Work { disk, settings, data, identity: &identity, from: &from, label: base, on: &on };
+    work.prepare(point, clock, tell)
 }
 
 /// What a file of a backup is called in a data directory.

@@ -16,7 +16,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const SYNC_BYTES: u64 = 8 << 20;
 
 /// A file being copied, or only read.
-pub(super) struct Copy {
+pub(in crate::snapshot) struct Copy {
     from: Box<dyn DiskFile>,
     from_name: String,
     /// None: it is there already, and only read.

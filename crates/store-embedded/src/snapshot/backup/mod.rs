@@ -18,8 +18,10 @@ mod run;
 pub use back::BackupSource;
 #[cfg(test)]
 pub(crate) use back::{list_backups, restore_backup, verify_backups};
+pub(super) use copy::Copy;
 pub(super) use run::Backing;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
@@ -108,7 +110,7 @@ impl Shelter {
             }
             replace_small(disk, &self.root, FILE, encode(catalogue).as_bytes())
         };
-        made().map_err(|error| cannot_write(&self.root, &error))
+        made().map_err(|error| cannot_use(&self.root, &error))
     }
 
     /// The backups that are whole, the oldest first.
@@ -121,6 +123,23 @@ impl Shelter {
         let mut labels = labels?;
         labels.sort_by_key(|label| (label.time, label.revision));
         Ok(labels)
+    }
+}
+
+/// Why a directory cannot be one for backups. What waiting does not change is no reason to ask again.
+fn cannot_use(directory: &Path, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::NotFound
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::AlreadyExists
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::InvalidFilename
+        | io::ErrorKind::InvalidInput => Error::invalid(format!(
+            "{} cannot have backups: {error}: choose a directory that the server's user may write to",
+            directory.display()
+        )),
+        _ => cannot_write(directory, error),
     }
 }
 

@@ -8,7 +8,7 @@ use exacat_model::{BackupProgress, Error, ErrorKind, Result, Revision, SnapshotN
 
 use super::copy::Copy;
 use super::files::{self, Kept, Part};
-use super::{LOCK, Shelter};
+use super::{LOCK, Shelter, cannot_use};
 use crate::archive::is_archived;
 use crate::disk::{Disk, exists, read_whole, remove_tree, write_small};
 use crate::history::{Segment, cannot_read};
@@ -78,19 +78,31 @@ impl Backing {
         pinned: Pinned,
     ) -> Result<Self> {
         let shelter = Shelter::new(directory);
-        disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
+        disk.create_directory(directory).map_err(|error| cannot_use(directory, &error))?;
         let lock = disk.lock(&directory.join(LOCK)).map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => Error::new(
                 ErrorKind::Busy,
                 format!("another backup is being written to {}: wait for it", directory.display()),
             ),
-            _ => cannot_write(directory, &error),
+            _ => cannot_use(directory, &error),
         })?;
         shelter.make(&*disk, pinned.identity.id)?;
+        // The directory itself is the operator's; what is in it exacat made, maybe by an older
+        // release.
+        for part in ["runs", "log", "backups"] {
+            let path = shelter.root.join(part);
+            disk.make_private(&path, true).map_err(|error| cannot_write(&path, &error))?;
+        }
         let mut known = HashMap::new();
         let labels = shelter.list(&*disk)?;
+        let log = from.log();
+        let last = header_of(&*disk, &Segment::new(&log, pinned.end.segment))?;
+        let own = format!("{:020}-{:016x}-", last.first_revision.0, last.salt);
         for label in &labels {
             for file in files::load(&*disk, &shelter.backup(&label.name))? {
+                if label.revision > pinned.label.revision && file.name.starts_with(&own) {
+                    return Err(ends_early(label, &pinned.label, directory));
+                }
                 known.insert(file.name, (file.bytes, file.hash));
             }
         }
@@ -271,6 +283,20 @@ impl Backing {
             .and_then(|()| disk.sync_directory(&self.shelter.root))
             .map_err(cannot)
     }
+}
+
+/// An earlier backup has more of the log's last segment than the log itself. A restore begins
+/// another segment, so this is no other timeline: the end of the log was lost.
+fn ends_early(earlier: &Label, now: &Label, directory: &std::path::Path) -> Error {
+    let what = format!(
+        "the backup {} in {} has change {}, but the log of the catalogue ends with change {}: the end of the log was lost; \
+         stop the server, move its data away, and restore that backup with 'exacat restore'",
+        earlier.name,
+        directory.display(),
+        earlier.revision.0,
+        now.revision.0
+    );
+    Error::new(ErrorKind::Corrupt, what)
 }
 
 /// The name of a backup: of its revision. Is there such a backup, of this very state?

@@ -1,7 +1,8 @@
 //! Paths with wildcards: `*`, `?` and `[…]` in the names of a path stand for what is there.
 
+use exacat_model::query::has_wildcard;
 use exacat_model::{Answer, Cursor, Lfn, Name, Operation};
-use exacat_wire::jalien::{errno, path};
+use exacat_wire::jalien::errno;
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
@@ -15,13 +16,13 @@ const E2BIG: i32 = 7;
 pub(super) async fn expand(shell: &mut Shell, text: &str) -> Outcome<Vec<Lfn>> {
     let whole = shell.path(text)?;
     // What stands under just that name is meant, whatever its characters could stand for.
-    if !path::has_wildcard(whole.as_str()) || shell.stat_if_there(&whole).await?.is_some() {
+    if !has_wildcard(whole.as_str()) || shell.stat_if_there(&whole).await?.is_some() {
         return Ok(vec![whole]);
     }
     let mut found = vec![Lfn::root()];
     let mut certain = true;
     for name in whole.components() {
-        if path::has_wildcard(name) {
+        if has_wildcard(name) {
             found = matching(shell, &found, name).await?;
             certain = true;
         } else {

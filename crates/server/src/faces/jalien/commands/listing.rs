@@ -2,7 +2,7 @@
 
 use exacat_model::answer::Stat;
 use exacat_model::query::Pattern;
-use exacat_model::{Answer, Cursor, Filter, Guid, Kind, Lfn, Operation, Usage};
+use exacat_model::{Answer, Body, Cursor, Filter, Guid, Kind, Lfn, Operation, Usage};
 use exacat_wire::jalien::{Item, Options, errno};
 
 use super::expand::{expand, expand_all};
@@ -31,7 +31,7 @@ pub(super) const COMMANDS: &[Command] = &[
         name: "find",
         usage: "[OPTION]… DIR PATTERN\nFinds files below DIR whose path has PATTERN in it; * stands for anything, ? for one character.\n  \
                 -r PATTERN is a regular expression\n  -d directories too  -w long  -wh sizes for people  -f all fields  -c count them\n  -l N at most N  \
-                -o N leave out the first N  -j JOB of that job  -e PATTERN not those  -x as XML\n  -a -s -y -S SITE are accepted",
+                -o N leave out the first N  -j JOB of that job  -e PATTERN not those  -x - as XML, -x LFN stored under that name\n  -a -s -y -S SITE are accepted",
         run: |s, o| Box::pin(find(s, o)),
     },
     Command {
@@ -232,7 +232,7 @@ fn below(directory: &Lfn) -> String {
 }
 
 impl Wanted {
-    fn read(shell: &Shell, options: &Options) -> Outcome<Self> {
+    fn read(shell: &mut Shell, options: &Options) -> Outcome<Self> {
         let (directory, pattern) = match options.rest.as_slice() {
             [directory, pattern] => (directory.clone(), pattern.clone()),
             // `find DIR/*.root`: the pattern begins behind the last slash before the star.
@@ -283,14 +283,19 @@ async fn find(shell: &mut Shell, given: Vec<String>) -> Outcome {
     )?;
     let mut wanted = Wanted::read(shell, &options)?;
     let as_xml = options.value("x").is_some();
-    if let Some(file) = options.value("x").filter(|file| *file != "-") {
-        return Err(Failure::invalid(format!("-x {file:.200}: give - and store what is told yourself")));
-    }
+    let target = match options.value("x").filter(|file| *file != "-") {
+        Some(text) => Some(shell.path(text)?),
+        None => None,
+    };
     let stat = shell.stat(&wanted.directory, true).await?;
     if stat.entry.directory().is_none() {
         return Err(Failure::new(errno::ENOTDIR, wanted.directory.as_str()));
     }
-    if as_xml {
+    let mut stored = match &target {
+        Some(target) => Some(xml::Stored::begin(shell, target).await?),
+        None => None,
+    };
+    if as_xml && stored.is_none() {
         shell.say(Item::text(xml::head("tempCollection"))).await?;
     }
     let find = Operation::Find {
@@ -302,7 +307,10 @@ async fn find(shell: &mut Shell, given: Vec<String>) -> Outcome {
     let mut next = Some(find);
     let mut count = 0u64;
     'pages: while let Some(answer) = shell.page(&mut next).await? {
-        let Answer::Entries { items, .. } = answer else { return Err(unexpected()) };
+        let Answer::Entries { mut items, .. } = answer else { return Err(unexpected()) };
+        if as_xml || ["f", "w", "wh"].iter().any(|told| options.has(told)) {
+            with_targets(shell, &mut items).await?;
+        }
         for stat in items {
             if wanted.without.iter().any(|without| without.is_match(stat.lfn.as_str())) {
                 continue;
@@ -315,19 +323,39 @@ async fn find(shell: &mut Shell, given: Vec<String>) -> Outcome {
                 break 'pages;
             }
             count += 1;
-            match as_xml {
-                true => shell.say(Item::text(xml::event(count, &stat))).await?,
-                false => shell.say(found(&options, &stat)).await?,
+            match &mut stored {
+                Some(stored) => stored.push(&xml::event(count, &stat))?,
+                None if as_xml => shell.say(Item::text(xml::event(count, &stat))).await?,
+                None => shell.say(found(&options, &stat)).await?,
             }
         }
     }
-    if as_xml {
-        let tail = xml::tail(shell, "find");
-        shell.say(Item::text(tail)).await?;
+    let tail = as_xml.then(|| xml::tail(shell, "find"));
+    match (stored, target, tail) {
+        (Some(stored), Some(target), Some(tail)) => stored.store(shell, &target, &tail).await?,
+        (_, _, Some(tail)) => shell.say(Item::text(tail)).await?,
+        _ => {}
     }
     if options.has("c") {
         // As it is written there: clients may look for it.
         shell.say(Item::text(format!("Found {count} maching entries"))).await?;
+    }
+    Ok(())
+}
+
+/// Gives links the content of what they stand for: clients copy them as that. A link that leads
+/// nowhere stays as it is.
+async fn with_targets(shell: &mut Shell, items: &mut [Stat]) -> Outcome {
+    let links: Vec<usize> =
+        (0..items.len()).filter(|place| items[*place].entry.kind() == Kind::Link).collect();
+    let lfns: Vec<Lfn> = links.iter().map(|place| items[*place].lfn.clone()).collect();
+    for (place, found) in links.into_iter().zip(shell.stats(lfns, true).await?) {
+        if let Ok(target) = found
+            && matches!(target.entry.body, Body::File(_))
+        {
+            items[place].entry.body = target.entry.body;
+            items[place].entry.modified = target.entry.modified;
+        }
     }
     Ok(())
 }

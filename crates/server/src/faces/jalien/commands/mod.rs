@@ -1,7 +1,9 @@
 //! The commands: one table, and what several of them need. Each theme has its file.
 
+mod content;
 mod expand;
 mod listing;
+mod mirrors;
 mod own;
 mod quota;
 mod replicas;
@@ -18,6 +20,7 @@ use exacat_wire::jalien::{Known, Options, errno};
 use futures::future::BoxFuture;
 
 use super::shell::{Failure, Outcome, Shell};
+pub(super) use content::CONTENTS_AT_ONCE;
 pub(super) use session::go_to;
 
 /// What carries a command out.
@@ -48,6 +51,8 @@ const TABLE: &[&[Command]] = &[
     writing::COMMANDS,
     working::COMMANDS,
     replicas::COMMANDS,
+    mirrors::COMMANDS,
+    content::COMMANDS,
     storage::COMMANDS,
     transfer::COMMANDS,
     quota::COMMANDS,

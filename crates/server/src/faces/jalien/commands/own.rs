@@ -1,6 +1,6 @@
 //! What exacat has and JAliEn has not: the trash, snapshots, the history.
 
-use exacat_model::{Answer, Cursor, Operation, Revision, TrashId};
+use exacat_model::{Answer, Cursor, HasRevision, OnTimeline, Operation, TrashId};
 use exacat_wire::jalien::Item;
 
 use super::{Command, missing, options};
@@ -25,9 +25,8 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-fn trash_id(text: &str) -> Outcome<TrashId> {
-    let bad = |_| Failure::invalid(format!("not an item of the trash: {text:.100}"));
-    Ok(TrashId(Revision(text.parse().map_err(bad)?)))
+fn trash_id(text: &str) -> Outcome<OnTimeline<TrashId>> {
+    text.parse().map_err(|error: exacat_model::Error| Failure::invalid(error.message))
 }
 
 async fn trash(shell: &mut Shell, given: Vec<String>) -> Outcome {
@@ -51,9 +50,9 @@ async fn trash(shell: &mut Shell, given: Vec<String>) -> Outcome {
 async fn trash_list(shell: &mut Shell) -> Outcome {
     let mut next = Some(Operation::TrashList { cursor: Cursor::default(), limit: 0 });
     while let Some(answer) = shell.page(&mut next).await? {
-        let Answer::Trash { items, .. } = answer else { return Err(unexpected()) };
+        let Answer::Trash { items, timeline, .. } = answer else { return Err(unexpected()) };
         for (item, who) in items {
-            let id = item.id.0.0.to_string();
+            let id = item.id.on(timeline.tag()).to_string();
             let text = format!("{id:>12} {} {who:>8}    {}", texts::plain_time(item.removed), item.lfn);
             let told = Item::new()
                 .with("id", id)

@@ -171,11 +171,8 @@ async fn md5sum(shell: &mut Shell, given: Vec<String>) -> Outcome {
                     continue;
                 }
                 // As it was asked for, unless it stood for several.
-                let shown = if exacat_wire::jalien::path::has_wildcard(text) {
-                    stat.lfn.to_string()
-                } else {
-                    text.clone()
-                };
+                let shown =
+                    if exacat_model::query::has_wildcard(text) { stat.lfn.to_string() } else { text.clone() };
                 let item = Item::new()
                     .with("md5", md5.clone())
                     .with("lfn", stat.lfn.as_str())
@@ -251,7 +248,7 @@ async fn guid2lfn(shell: &mut Shell, given: Vec<String>) -> Outcome {
 }
 
 /// The file a text means, by name or by GUID.
-pub(super) fn file_of(shell: &Shell, text: &str, by_guid: bool) -> Outcome<FileRef> {
+pub(super) fn file_of(shell: &mut Shell, text: &str, by_guid: bool) -> Outcome<FileRef> {
     match (by_guid, Guid::parse(text)) {
         (_, Ok(guid)) => Ok(FileRef::Guid(guid)),
         (true, Err(error)) => Err(error.into()),

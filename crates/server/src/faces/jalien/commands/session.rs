@@ -62,7 +62,11 @@ pub(super) const COMMANDS: &[Command] = &[
         usage: "GUID…\nTells what is written in a GUID itself: when it was made.",
         run: |s, o| Box::pin(guidinfo(s, o)),
     },
-    Command { name: "uuid", usage: "GUID…\nAs guidinfo.", run: |s, o| Box::pin(guidinfo(s, o)) },
+    Command {
+        name: "uuid",
+        usage: "GUID…\nTells when GUIDs were made, as guidinfo does.",
+        run: |s, o| Box::pin(uuid(s, o)),
+    },
 ];
 
 /// Times a command is repeated to be measured, at most.
@@ -339,9 +343,17 @@ async fn motd(shell: &mut Shell, _given: Vec<String>) -> Outcome {
 }
 
 async fn guidinfo(shell: &mut Shell, given: Vec<String>) -> Outcome {
+    guids_told(shell, "guidinfo", given).await
+}
+
+async fn uuid(shell: &mut Shell, given: Vec<String>) -> Outcome {
+    guids_told(shell, "uuid", given).await
+}
+
+async fn guids_told(shell: &mut Shell, command: &str, given: Vec<String>) -> Outcome {
     let options = options(&[], &[], given)?;
     if options.rest.is_empty() {
-        return Err(missing("guidinfo"));
+        return Err(missing(command));
     }
     for text in &options.rest {
         let Some(guid) = shell.note(Guid::parse(text)) else { continue };

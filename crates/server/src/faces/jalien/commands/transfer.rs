@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use exacat_model::answer::SeUsage;
 use exacat_model::operation::{FileRef, SeChoice};
 use exacat_model::{
     AccountName, Answer, Checksum, ChecksumAlgorithm, Checksums, Guid, Lfn, Operation, SeName,
@@ -56,6 +57,27 @@ impl Specs {
     }
 }
 
+impl Specs {
+    /// Refuses a storage element that is not there: a misspelt one would have the file stored
+    /// elsewhere, without a word.
+    async fn check_known(&self, shell: &mut Shell) -> Outcome {
+        if self.wanted.is_empty() && self.excluded.is_empty() {
+            return Ok(());
+        }
+        let lacks = |ses: &[SeUsage]| {
+            let named = self.wanted.iter().chain(&self.excluded);
+            named.filter(|name| ses.iter().all(|se| se.se.name != **name)).cloned().collect::<Vec<SeName>>()
+        };
+        if lacks(&shell.ses().await?).is_empty() {
+            return Ok(());
+        }
+        // One may have been added a moment ago.
+        let ses = shell.ses_now().await?;
+        let Some(unknown) = lacks(&ses).into_iter().next() else { return Ok(()) };
+        Err(Failure::invalid(format!("no such storage element: {unknown} (listSEs names all)")))
+    }
+}
+
 async fn access(shell: &mut Shell, given: Vec<String>) -> Outcome {
     let options = options(&["f", "u"], &["s", "m", "j"], given)?;
     let (what, file, specs) = match options.rest.as_slice() {
@@ -67,6 +89,7 @@ async fn access(shell: &mut Shell, given: Vec<String>) -> Outcome {
         return Err(Failure::invalid("-u: places are told as the storage elements have them"));
     }
     let specs = Specs::parse(specs)?;
+    specs.check_known(shell).await?;
     match what.as_str() {
         "read" => read(shell, file, &specs, options.has("f")).await,
         what if what.starts_with("write") => write(shell, file, specs, &options).await,
@@ -146,6 +169,10 @@ async fn read(shell: &mut Shell, text: &str, specs: &Specs, strict: bool) -> Out
     let mut found: Vec<(SeName, String)> = Vec::new();
     for replica in whereis.replicas {
         let Some(se) = replica.se else { continue };
+        // Nobody has said yet where that storage element is.
+        if replica.pfn.is_empty() {
+            continue;
+        }
         if specs.excluded.contains(&se) || (strict && !specs.wanted.contains(&se)) {
             continue;
         }
@@ -211,13 +238,8 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
             Some(file.guid)
         }
     };
-    let known: Vec<SeName> = shell.ses().await?.iter().map(|se| se.se.name.clone()).collect();
     let mut choice =
         SeChoice { wanted: specs.wanted, qos: specs.labels, excluded: specs.excluded, site: shell.site() };
-    if !options.has("f") {
-        // One that is not there cannot be had; the others can.
-        choice.wanted.retain(|name| known.contains(name));
-    }
     let upload = loop {
         let book = Operation::UploadBook {
             lfn: lfn.clone(),

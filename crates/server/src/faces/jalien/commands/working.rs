@@ -79,21 +79,7 @@ async fn chown(shell: &mut Shell, given: Vec<String>) -> Outcome {
         attributes.push(Attribute::Group(AccountName::parse(group)?));
     }
     let lfns = expand_all(shell, paths).await?;
-    // To give it to whom it belongs is not asked of an administrator: only what differs is set.
-    for lfn in lfns {
-        let stat = shell.stat(&lfn, true).await;
-        let Some(stat) = shell.note(stat) else { continue };
-        let differs = |attribute: &&Attribute| match attribute {
-            Attribute::Owner(owner) => options.has("R") || *owner != stat.owner,
-            Attribute::Group(group) => options.has("R") || *group != stat.group,
-            _ => true,
-        };
-        let due: Vec<Attribute> = attributes.iter().filter(differs).cloned().collect();
-        if !due.is_empty() {
-            set(shell, vec![lfn], &due, options.has("R")).await?;
-        }
-    }
-    Ok(())
+    set(shell, lfns, &attributes, options.has("R")).await
 }
 
 async fn chmod(shell: &mut Shell, given: Vec<String>) -> Outcome {

@@ -1,8 +1,11 @@
 //! Collections written as XML, as analyses read them.
 
 use exacat_model::answer::Stat;
+use exacat_model::{Lfn, Name};
 use exacat_wire::jalien::{Item, errno};
+use tokio::sync::OwnedSemaphorePermit;
 
+use super::content::{self, CONTENT_BYTES_MAX};
 use super::expand::expand;
 use super::{Command, missing, options};
 use crate::faces::jalien::shell::{Failure, Outcome, Shell};
@@ -10,7 +13,8 @@ use crate::faces::jalien::texts::{self, xml};
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "toXml",
-    usage: "[-i] LFN…\nWrites files as a collection in XML; -i leaves out what is not there.",
+    usage: "[-i] [-x LFN] [-l LFN] LFN…\nWrites files as a collection in XML; -i leaves out what is not there.\n  \
+            -x stores it under a new name  -l takes the names from a file, one a line",
     run: |s, o| Box::pin(to_xml(s, o)),
 }];
 
@@ -55,19 +59,21 @@ pub(super) fn tail(shell: &Shell, command: &str) -> String {
 }
 
 async fn to_xml(shell: &mut Shell, given: Vec<String>) -> Outcome {
-    let options = options(&["i"], &["x", "l"], given)?;
-    for name in ["x", "l"] {
-        if let Some(file) = options.value(name) {
-            return Err(Failure::invalid(format!(
-                "-{name} {file:.200}: the server has no files: give a file: of your own to the client"
-            )));
-        }
+    let options = options(&["i", "a"], &["x", "l"], given)?;
+    if options.has("a") {
+        return Err(Failure::invalid("-a: a file that is there does not change: give a new name to -x"));
     }
-    if options.rest.is_empty() {
+    let mut given = options.rest.clone();
+    if let Some(list) = options.value("l") {
+        let seat = content::seat(shell).await?;
+        given.append(&mut content::names_in(shell, list).await?);
+        drop(seat);
+    }
+    if given.is_empty() {
         return Err(missing("toXml"));
     }
     let mut lfns = Vec::new();
-    for text in &options.rest {
+    for text in &given {
         match expand(shell, text).await {
             Ok(mut found) => lfns.append(&mut found),
             Err(failure) if options.has("i") && failure.number == errno::ENOENT => {}
@@ -87,10 +93,53 @@ async fn to_xml(shell: &mut Shell, given: Vec<String>) -> Outcome {
     if stats.is_empty() {
         return Err(Failure::new(errno::ENODATA, "no file is there"));
     }
+    let tail = tail(shell, &options.rest.join(" "));
+    if let Some(target) = options.value("x") {
+        let target = shell.path(target)?;
+        let mut collection = Stored::begin(shell, &target).await?;
+        for (number, stat) in (1..).zip(&stats) {
+            collection.push(&event(number, stat))?;
+        }
+        return collection.store(shell, &target, &tail).await;
+    }
     shell.say(Item::text(head("tempCollection"))).await?;
     for (number, stat) in (1..).zip(&stats) {
         shell.say(Item::text(event(number, stat))).await?;
     }
-    let tail = tail(shell, &options.rest.join(" "));
     shell.say(Item::text(tail)).await
+}
+
+/// A collection that is stored as a file.
+pub(super) struct Stored {
+    text: String,
+    /// Its place in memory.
+    seat: OwnedSemaphorePermit,
+}
+
+impl Stored {
+    /// Begins one, which is to have this name.
+    pub async fn begin(shell: &Shell, target: &Lfn) -> Outcome<Self> {
+        let seat = content::seat(shell).await?;
+        Ok(Stored { text: head(target.file_name().as_ref().map_or("", Name::as_str)), seat })
+    }
+
+    /// Adds a file.
+    pub fn push(&mut self, event: &str) -> Outcome {
+        if self.text.len() + event.len() > CONTENT_BYTES_MAX {
+            let why = format!("the collection has more than {CONTENT_BYTES_MAX} bytes: give fewer files");
+            return Err(Failure::invalid(why));
+        }
+        self.text.push('\n');
+        self.text.push_str(event);
+        Ok(())
+    }
+
+    /// Stores it under a name that is not taken.
+    pub async fn store(mut self, shell: &mut Shell, target: &Lfn, tail: &str) -> Outcome {
+        self.push(tail)?;
+        self.text.push('\n');
+        content::store(shell, target, self.text.as_bytes()).await?;
+        drop(self.seat);
+        shell.say(Item::new().with("lfn", target.as_str()).saying(format!("stored as {target}"))).await
+    }
 }

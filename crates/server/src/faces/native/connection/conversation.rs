@@ -56,7 +56,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Stage::Open(session) = &mut self.stage else {
             return true;
         };
-        if session.checked.elapsed() < self.service.limits.revalidate {
+        if !self.service.must_check_again(&session.checked) {
             return true;
         }
         match session.check_again(&self.service).await {
@@ -202,7 +202,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             },
             server: concat!("exacat/", env!("CARGO_PKG_VERSION")).to_owned(),
             catalogue: self.service.catalogue_id,
+            timeline: self.service.catalogue.store().timelines().current(),
             authentication_required: !self.service.anonymous_reads,
+            time: self.service.catalogue.now(),
         };
         encode_hello_ack(&mut self.output, &ack);
         self.stage = Stage::Authenticate;
@@ -214,6 +216,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 tracing::debug!(peer = %self.peer, user = ?session.identity().user, "authenticated");
                 encode_authenticated(&mut self.output, &session.identity());
                 self.decoder.set_frame_bytes_max(self.service.limits.frame_bytes_max);
+                if session.asker.caller.user().is_some() {
+                    self.slot.known();
+                }
                 self.stage = Stage::Open(Box::new(session));
             }
             Err(error) => {

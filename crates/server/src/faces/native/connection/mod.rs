@@ -28,7 +28,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::reply::{Outbox, Reply};
 use super::tasks::{self, Job, Rooms};
 use crate::access::{Peer, Session};
-use crate::admission::{Bounded, Held};
+use crate::admission::{Bounded, ConnectionSlot, Held};
 use crate::instruments::count;
 use crate::service::{Cancel, Phase, Service};
 
@@ -40,8 +40,8 @@ const READ_BYTES_MAX: usize = 256 << 10;
 const TURN: Duration = Duration::from_micros(500);
 /// After everything was said, how long the client may take to close its end, so that it gets what was said.
 const LINGER: Duration = Duration::from_secs(1);
-/// What a ping of the server says; a client gives it back.
-const ARE_YOU_THERE: u64 = 0;
+/// Interval at which a ping tells a client the server's time, for its operation ids.
+const TIME_TOLD_EVERY: Duration = Duration::from_secs(600);
 /// An output buffer that grew beyond this is given back when it is empty.
 const OUTPUT_KEPT_BYTES: usize = 256 << 10;
 
@@ -118,6 +118,8 @@ pub(super) struct Connection<S> {
     heard: Instant,
     /// Nothing was heard for the idle time, and the client was asked whether it is there.
     pinged: Option<Instant>,
+    /// When the client was told the server's time last.
+    told_time: Instant,
     /// What of the waiting output the instruments have been told.
     told_output: u64,
     /// What of it is more than a connection may hold anyway.
@@ -125,6 +127,8 @@ pub(super) struct Connection<S> {
     /// Since when output waits and too little of it was taken, and how much.
     stalled_since: Option<(Instant, usize)>,
     goodbye_since: Option<Instant>,
+    /// Given back when the connection ends.
+    slot: ConnectionSlot,
     alive: mpsc::Sender<()>,
 }
 
@@ -136,6 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         stream: S,
         peer: Peer,
         opened: Instant,
+        slot: ConnectionSlot,
         alive: mpsc::Sender<()>,
     ) -> Self {
         let limits = &service.limits;
@@ -171,10 +176,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             opened,
             heard: Instant::now(),
             pinged: None,
+            told_time: Instant::now(),
             told_output: 0,
             unread: service.admission.unread_bytes.none(),
             stalled_since: None,
             goodbye_since: None,
+            slot,
             alive,
             service,
         }
@@ -486,6 +493,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let idle = due(self.heard + limits.idle_time);
             let stalled = self.stalled_since.is_some_and(|(since, _)| due(since + limits.output_stall));
             let unanswered = self.pinged.is_some_and(|since| due(since + limits.idle_time));
+            let is_open = matches!(self.stage, Stage::Open(_)) && self.closing == Closing::No;
+            let tell_time = is_open && due(self.told_time + TIME_TOLD_EVERY);
             let lingered = self.goodbye_since.is_some_and(|since| due(since + LINGER));
             self.timer.as_mut().reset(next.into());
             if stalled {
@@ -513,7 +522,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     None => {
                         self.pinged = Some(now);
                         self.timer.as_mut().reset((now + limits.idle_time).into());
-                        encode_ping(&mut self.output, ARE_YOU_THERE);
+                        encode_ping(&mut self.output, self.service.catalogue.now().0);
                         return Poll::Ready(());
                     }
                     Some(_) if unanswered => {
@@ -525,6 +534,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                     Some(_) => {}
                 }
+            }
+            if tell_time {
+                self.told_time = now;
+                encode_ping(&mut self.output, self.service.catalogue.now().0);
+                return Poll::Ready(());
             }
             if lingered && self.is_finished() {
                 return Poll::Ready(());

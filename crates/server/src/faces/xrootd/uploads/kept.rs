@@ -3,9 +3,7 @@
 
 use std::path::PathBuf;
 
-use exacat_model::{
-    AccountName, Checksums, Error, ErrorKind, Guid, Lfn, OperationId, Result, SeName, TimeMs,
-};
+use exacat_model::{AccountName, Checksums, Error, ErrorKind, Guid, Lfn, Result, SeName, TimeMs};
 use serde_json::{Value, json};
 
 use crate::directory::{failed, read, remove, write_private};
@@ -23,8 +21,6 @@ pub(in crate::faces::xrootd) struct Written {
     /// Those that were booked.
     pub checksums: Checksums,
     pub expires: TimeMs,
-    /// Of the commit, whenever it comes to that, and however often it is tried.
-    pub commit: OperationId,
 }
 
 impl Written {
@@ -38,7 +34,6 @@ impl Written {
             "size": self.size,
             "checksums": self.checksums.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "expires": self.expires.0,
-            "commit": Guid(self.commit.0).to_string(),
         })
     }
 
@@ -59,7 +54,6 @@ impl Written {
             size: number("size")?,
             checksums,
             expires: TimeMs(number("expires")?),
-            commit: OperationId(Guid::parse(text("commit")?)?.0),
         })
     }
 }
@@ -126,7 +120,6 @@ mod tests {
             size: u64::MAX,
             checksums: Checksums::one(exacat_model::Checksum::parse("adler32:e222ea89").unwrap()),
             expires: TimeMs(5),
-            commit: OperationId([7; 16]),
         };
         kept.put(&written).unwrap();
         assert_eq!(kept.all().unwrap(), [written.clone()]);

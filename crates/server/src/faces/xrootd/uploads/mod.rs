@@ -1,52 +1,77 @@
-//! Files that clients write by this protocol. They are booked when they are opened ([`opening`]); nobody tells the catalogue
-//! when they are whole, so the storage element is asked ([`visit`]), again and again until the booking expires, and at once
-//! when somebody asks for the name: a file that is whole, closed, and of the size and checksum booked is committed.
+//! Uploads of clients of this protocol. They are booked when they are opened ([`opening`]); nobody
+//! tells the catalogue when they are whole, so the storage element is asked ([`visit`]), again and
+//! again until the booking expires, and at once when somebody asks for the name or lists its
+//! directory: a file that is whole, closed, and of the size and checksum booked is committed. A
+//! client that removes the name gives the upload up.
 
 mod kept;
 pub(super) mod opening;
 mod visit;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exacat_model::{
-    ChecksumAlgorithm, Checksums, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result,
-};
+use exacat_model::{ChecksumAlgorithm, Checksums, Error, ErrorKind, Guid, Lfn, Operation, Result};
 use exacat_store::Clock;
+use futures::StreamExt;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::admission::{Step, busy};
 use crate::envelopes::{Access, Envelopes, Subject};
 use crate::instruments::count;
-use crate::randomness;
 use crate::service::{Cancel, Phase, Service, Work};
+use crate::settings::ChecksumServer;
 use kept::Kept;
 pub(super) use kept::Written;
 use visit::{Found, Question, look};
 
-/// The first look at a storage element is so long after somebody was sent there; each is twice as long after the one before,
+/// The first look at a storage element is so long after somebody was sent there; each is twice as
+/// long after the one before,
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 /// up to this.
 const LOOKS_APART_MAX: Duration = Duration::from_secs(60);
-/// Looks because of somebody who asks are so far apart.
+/// Minimum pause between two looks at one upload.
 const LOOKS_APART_MIN: Duration = Duration::from_millis(250);
-/// So long somebody who asks for the name waits for a look.
+/// Longest wait of a request for the looks that it caused.
 const WAIT_FOR_LOOK: Duration = Duration::from_secs(5);
-/// Looks at once: those at storage elements that take their time for a checksum should leave room for others.
+/// Looks at once, of those that are due, and as many again of those that requests cause. Storage
+/// elements that take their time for a checksum should leave room for others.
 const LOOKS_AT_ONCE: usize = 64;
+/// Pause before an upload is committed whose checksum its owner asked for. A client that finds
+/// another checksum than its own removes the file at once, and nobody should have seen it.
+const VERDICT_TIME: Duration = Duration::from_secs(1);
 /// How often it is seen to whose time has come.
 const TICK: Duration = Duration::from_millis(200);
 
-/// One that is being written.
-struct Pending {
-    written: Written,
+/// One upload that is under way.
+pub(super) struct Pending {
+    pub written: Written,
     /// Held during a look.
-    looked: tokio::sync::Mutex<Option<Instant>>,
+    looked: Arc<tokio::sync::Mutex<Looked>>,
     due: Mutex<Due>,
+}
+
+/// The last look at an upload.
+#[derive(Default)]
+struct Looked {
+    begun: Option<Instant>,
+    ended: Option<Instant>,
+    /// Nothing more is to come.
+    over: bool,
+}
+
+/// The reason for a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// To commit the file if it is whole.
+    Commit,
+    /// To tell its checksums to its owner, who may refuse the file because of them.
+    Checksum,
 }
 
 /// When it is looked at next.
@@ -68,7 +93,7 @@ impl Due {
 impl Pending {
     fn new(written: Written, first: Duration) -> Arc<Self> {
         let due = Due { at: Instant::now() + first, apart: first.max(FIRST_LOOK), under_way: false };
-        Arc::new(Pending { written, looked: tokio::sync::Mutex::new(None), due: Mutex::new(due) })
+        Arc::new(Pending { written, looked: Arc::default(), due: Mutex::new(due) })
     }
 }
 
@@ -76,24 +101,40 @@ impl Pending {
 #[derive(Default)]
 struct Known {
     by_guid: HashMap<Guid, Arc<Pending>>,
-    /// Of several under one name the last.
-    by_name: HashMap<Lfn, Guid>,
+    /// In the order of names, so that what is below a directory stands together. Several clients
+    /// may write one name.
+    by_name: BTreeMap<String, Vec<Guid>>,
 }
 
 impl Known {
     fn insert(&mut self, pending: Arc<Pending>) {
         let written = &pending.written;
         self.remove(written.guid);
-        self.by_name.insert(written.lfn.clone(), written.guid);
+        self.by_name.entry(written.lfn.as_str().to_owned()).or_default().push(written.guid);
         self.by_guid.insert(written.guid, pending);
     }
 
     fn remove(&mut self, guid: Guid) {
-        if let Some(was) = self.by_guid.remove(&guid)
-            && self.by_name.get(&was.written.lfn) == Some(&guid)
-        {
-            self.by_name.remove(&was.written.lfn);
+        let Some(was) = self.by_guid.remove(&guid) else { return };
+        let name = was.written.lfn.as_str();
+        if let Some(guids) = self.by_name.get_mut(name) {
+            guids.retain(|other| *other != guid);
+            if guids.is_empty() {
+                self.by_name.remove(name);
+            }
         }
+    }
+
+    fn named(&self, lfn: &Lfn) -> Vec<Arc<Pending>> {
+        let guids = self.by_name.get(lfn.as_str()).into_iter().flatten();
+        guids.filter_map(|guid| self.by_guid.get(guid).cloned()).collect()
+    }
+
+    fn below(&self, directory: &Lfn) -> Vec<Arc<Pending>> {
+        let prefix = if directory.is_root() { "/".to_owned() } else { format!("{}/", directory.as_str()) };
+        let names = self.by_name.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
+        let guids = names.take_while(|(name, _)| name.starts_with(&prefix)).flat_map(|(_, guids)| guids);
+        guids.filter_map(|guid| self.by_guid.get(guid).cloned()).collect()
     }
 }
 
@@ -105,6 +146,10 @@ pub(super) struct Uploads {
     kept: Arc<Kept>,
     known: Mutex<Known>,
     more: Notify,
+    /// Seats for the looks that requests cause.
+    seats: Arc<Semaphore>,
+    /// Servers that tell checksums in place of those with the files.
+    checksums: Vec<ChecksumServer>,
 }
 
 impl Uploads {
@@ -114,6 +159,7 @@ impl Uploads {
         envelopes: Arc<Envelopes>,
         clock: Arc<dyn Clock>,
         place: PathBuf,
+        checksums: Vec<ChecksumServer>,
     ) -> Result<Arc<Self>> {
         let kept = Arc::new(Kept::at(place));
         let mut known = Known::default();
@@ -127,6 +173,8 @@ impl Uploads {
             kept,
             known: Mutex::new(known),
             more: Notify::new(),
+            seats: Arc::new(Semaphore::new(LOOKS_AT_ONCE)),
+            checksums,
         }))
     }
 
@@ -155,7 +203,7 @@ impl Uploads {
         loop {
             for pending in self.due(LOOKS_AT_ONCE.saturating_sub(looks.len())) {
                 let uploads = Arc::clone(&self);
-                looks.spawn(async move { uploads.look_at(&pending).await });
+                looks.spawn(async move { uploads.look_when_due(&pending).await });
             }
             let nothing = self.known.lock().by_guid.is_empty();
             tokio::select! {
@@ -189,31 +237,81 @@ impl Uploads {
         all
     }
 
-    /// Somebody asks for a name: if it is being written, a look is waited for, and shows in what is answered.
-    pub async fn asked_for(self: &Arc<Self>, lfn: &Lfn) {
-        let pending = {
-            let known = self.known.lock();
-            known.by_name.get(lfn).and_then(|guid| known.by_guid.get(guid)).cloned()
-        };
-        let Some(pending) = pending else { return };
-        let uploads = Arc::clone(self);
-        // As a task: who asks may go away, a commit that was begun may not.
-        let look = tokio::spawn(async move { uploads.look_at(&pending).await });
-        let _ = tokio::time::timeout(WAIT_FOR_LOOK, look).await;
+    /// The uploads of a name.
+    pub fn named(&self, lfn: &Lfn) -> Vec<Arc<Pending>> {
+        self.known.lock().named(lfn)
     }
 
-    async fn look_at(&self, pending: &Pending) {
-        let mut looked = pending.looked.lock().await;
-        let fresh = looked.is_some_and(|last| last.elapsed() < LOOKS_APART_MIN);
-        let over = !fresh && self.is_over_after_look(&pending.written).await;
-        if !fresh {
-            *looked = Some(Instant::now());
+    /// The uploads of names below a directory, however deep.
+    pub fn below(&self, directory: &Lfn) -> Vec<Arc<Pending>> {
+        self.known.lock().below(directory)
+    }
+
+    /// Looks at uploads, so that what a request is answered next tells of those that are whole.
+    /// Waits no longer than [`WAIT_FOR_LOOK`].
+    pub async fn asked_for(self: &Arc<Self>, pending: Vec<Arc<Pending>>) {
+        if pending.is_empty() {
+            return;
         }
-        drop(looked);
+        // A look that began before the client asked may have been too early.
+        let since = Instant::now();
+        let looks = futures::stream::iter(pending).for_each_concurrent(LOOKS_AT_ONCE, |pending| async move {
+            self.look_since(&pending, since, Purpose::Commit, Some(&self.seats)).await;
+        });
+        let _ = tokio::time::timeout(WAIT_FOR_LOOK, looks).await;
+    }
+
+    /// The checksums of an upload that is whole, told before it is committed; none if it is not, or
+    /// was committed meanwhile.
+    pub async fn checksums_of(self: &Arc<Self>, pending: &Arc<Pending>) -> Option<Checksums> {
+        let look = self.look_since(pending, Instant::now(), Purpose::Checksum, Some(&self.seats));
+        tokio::time::timeout(WAIT_FOR_LOOK, look).await.ok().flatten()
+    }
+
+    /// Forgets an upload that its client gave up.
+    pub async fn given_up(&self, pending: &Pending) {
+        count(&self.service.instruments.counts.xrootd_given_up);
+        self.forget(&pending.written).await;
+    }
+
+    async fn look_when_due(self: &Arc<Self>, pending: &Arc<Pending>) {
+        self.look_since(pending, Instant::now(), Purpose::Commit, None).await;
         pending.due.lock().looked_at();
-        if over {
-            self.forget(&pending.written).await;
+    }
+
+    /// Looks at an upload, unless a look that began since then is done. A caller that goes away
+    /// leaves the look running, for a commit that was begun is seen to its end.
+    async fn look_since(
+        self: &Arc<Self>,
+        pending: &Arc<Pending>,
+        since: Instant,
+        purpose: Purpose,
+        seats: Option<&Arc<Semaphore>>,
+    ) -> Option<Checksums> {
+        let mut looked = Arc::clone(&pending.looked).lock_owned().await;
+        if looked.over || looked.begun.is_some_and(|begun| begun >= since) {
+            return None;
         }
+        if let Some(ended) = looked.ended {
+            tokio::time::sleep_until((ended + LOOKS_APART_MIN).into()).await;
+        }
+        let seat = match seats {
+            Some(seats) => Some(Arc::clone(seats).acquire_owned().await.ok()?),
+            None => None,
+        };
+        looked.begun = Some(Instant::now());
+        let (uploads, pending) = (Arc::clone(self), Arc::clone(pending));
+        let look = tokio::spawn(async move {
+            let (over, told) = uploads.look(&pending, purpose).await;
+            looked.ended = Some(Instant::now());
+            looked.over = over;
+            if over {
+                uploads.forget(&pending.written).await;
+            }
+            drop((looked, seat));
+            told
+        });
+        look.await.ok().flatten()
     }
 
     async fn forget(&self, written: &Written) {
@@ -231,34 +329,42 @@ impl Uploads {
         }
     }
 
-    /// Looks at the storage element, and does what follows; true if nothing more is to come.
-    async fn is_over_after_look(&self, written: &Written) -> bool {
-        if written.expires <= self.clock.now() {
-            // What was booked is released by the worker for that.
+    /// Asks the storage element, and does what follows. Gives whether nothing more is to come, and
+    /// the checksums that its owner is told.
+    async fn look(&self, pending: &Pending, purpose: Purpose) -> (bool, Option<Checksums>) {
+        let written = &pending.written;
+        if written.expires <= self.clock.trusted() {
+            // The worker for expired bookings releases the booking.
             tracing::info!(lfn = %written.lfn, guid = %written.guid, "an upload was not whole before its booking expired");
-            return true;
+            return (true, None);
         }
         let question = match self.question(written) {
             Ok(question) => question,
             Err(error) => {
                 tracing::warn!(%error, "a storage element cannot be asked");
-                return false;
+                return (false, None);
             }
         };
-        match look(&question).await {
+        let checksums = match look(&question).await {
             Found::NotYet(why) => {
                 tracing::debug!(lfn = %written.lfn, se = %written.se, why, "an upload is not whole yet");
-                false
+                return (false, None);
             }
-            Found::Never(why) => self.give_up(written, &why).await,
-            Found::Whole(checksums) => {
-                let mut all = Checksums::none();
-                for checksum in checksums {
-                    if let Err(error) = all.add(checksum) {
-                        return self.give_up(written, &error.message).await;
-                    }
-                }
-                self.commit(written, all).await
+            Found::Never(why) => return (self.give_up(written, &why).await, None),
+            Found::Whole(checksums) => checksums,
+        };
+        let mut all = Checksums::none();
+        for checksum in checksums {
+            if let Err(error) = all.add(checksum) {
+                return (self.give_up(written, &error.message).await, None);
+            }
+        }
+        match purpose {
+            Purpose::Commit => (self.commit(written, all).await, None),
+            Purpose::Checksum => {
+                let mut due = pending.due.lock();
+                due.at = due.at.max(Instant::now() + VERDICT_TIME);
+                (false, Some(all))
             }
         }
     }
@@ -278,13 +384,14 @@ impl Uploads {
             shown: format!("authz=Bearer%20{envelope}"),
             size: written.size,
             booked: written.checksums.iter().map(|checksum| checksum.algorithm()).collect(),
+            checksums: self.checksums.clone(),
         })
     }
 
     async fn commit(&self, written: &Written, checksums: Checksums) -> bool {
         let (guid, se, size) = (written.guid, written.se.clone(), written.size);
         let commit = Operation::UploadCommit { guid, se, size, checksums };
-        match self.ask_for(written, written.commit, commit).await {
+        match self.ask_for(written, commit).await {
             Ok(()) => {
                 count(&self.service.instruments.counts.xrootd_committed);
                 tracing::debug!(lfn = %written.lfn, se = %written.se, "an upload is whole");
@@ -304,14 +411,12 @@ impl Uploads {
         }
     }
 
-    /// Nothing can come of it any more: what was booked is released, and what was written waits for its deletion.
+    /// Nothing can come of it any more: what was booked is released, and what was written waits for
+    /// its deletion.
     async fn give_up(&self, written: &Written, why: &str) -> bool {
         tracing::info!(lfn = %written.lfn, se = %written.se, why, "an upload is given up");
         let abort = Operation::UploadAbort { guid: written.guid, se: Some(written.se.clone()) };
-        let done = match randomness::operation_id() {
-            Ok(id) => self.ask_for(written, id, abort).await,
-            Err(error) => Err(error),
-        };
+        let done = self.ask_for(written, abort).await;
         match done {
             Ok(()) => {
                 count(&self.service.instruments.counts.xrootd_given_up);
@@ -325,9 +430,12 @@ impl Uploads {
         }
     }
 
-    /// Asks the catalogue for whom a booking is of.
-    async fn ask_for(&self, written: &Written, id: OperationId, operation: Operation) -> Result<()> {
+    /// Asks the catalogue for whom a booking is of. Each attempt has an id of its own: a booking
+    /// ends with its commit or its release, so neither is done twice, and attempts go on for longer
+    /// than an id is known.
+    async fn ask_for(&self, written: &Written, operation: Operation) -> Result<()> {
         let service = &self.service;
+        let id = service.catalogue.new_operation_id()?;
         let caller = service.catalogue.caller_named(&written.owner).await?;
         let work = Work {
             asker: service.asker(caller),

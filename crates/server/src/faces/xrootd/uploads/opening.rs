@@ -12,12 +12,11 @@ use exacat_wire::xrootd::Asked;
 use exacat_wire::xrootd::numbers::{error, open as options};
 
 use super::Written;
+use crate::data_server::Target;
 use crate::envelopes::{Access, Subject, is_own_place};
 use crate::faces::xrootd::asked::{Asking, Outcome, Refusal, Response, unexpected};
 use crate::faces::xrootd::files::{self, SE_FIELD};
-use crate::faces::xrootd::targets::Target;
 use crate::instruments::count;
-use crate::randomness;
 
 /// The field with the bytes that the file will have, as clients send it.
 const SIZE_FIELD: &str = "oss.asize";
@@ -117,7 +116,6 @@ pub(in crate::faces::xrootd) async fn open(asking: &Asking, how: u16, asked: &As
         size: booking.size,
         checksums: booking.checksums.clone(),
         expires: booking.expires,
-        commit: randomness::operation_id()?,
     };
     uploads.add(written).await?;
     count(&face.service.instruments.counts.xrootd_redirects);

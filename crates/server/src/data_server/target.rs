@@ -7,7 +7,7 @@ const PORT: u16 = 1094;
 
 /// A PFN that clients of XRootD can open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target<'a> {
+pub(crate) struct Target<'a> {
     /// Only over TLS.
     pub secure: bool,
     /// The host, brackets of an address included.

@@ -1,0 +1,306 @@
+//! The history of one entry: its own changes, found backwards one by the next, and told oldest first.
+//!
+//! A page costs what the entry's changes cost, however long the log is. Only changes of an older
+//! release, which do not name the one before them, are looked for by reading the log before them, a
+//! bounded part for each page.
+
+mod former;
+mod older;
+mod shown;
+
+use std::collections::VecDeque;
+
+use exacat_model::answer::ChangeInfo;
+use exacat_model::{
+    Answer, Change, Cursor, Effect, EntryId, Error, Lfn, Result, Revision, TimelineTag, canonical_enum,
+    canonical_struct,
+};
+use exacat_store::{Located, Place, TrailEnd};
+
+use crate::Catalogue;
+use crate::caller::{Caller, READ};
+use crate::cursor::{self, CursorOf};
+use crate::resolve::{Spot, check_passage};
+
+use older::Stood;
+
+/// Changes read from the store at once.
+const READ_CHANGES: usize = 1000;
+/// Marks of a trail in a cursor, at most: a page reads what is between two of them.
+const MARKS_MAX: usize = 256;
+
+/// The entry a log is of. A cursor comes from outside, so it says only where to look; whether the
+/// caller may see it is judged anew for each page.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Subject {
+    id: EntryId,
+    /// The change that ended it, if one did: tells its last owner.
+    purged: Option<Revision>,
+}
+
+canonical_struct!(Subject { id, purged });
+
+/// The changes of an entry that name the one before them: where they begin, newest first, and marks
+/// on the way.
+#[derive(Clone, Debug, PartialEq)]
+struct Chain {
+    /// Changes of the entry from which it was read on, newest first. The first is the last change of
+    /// the entry.
+    marks: Vec<Revision>,
+    /// Parts read between two marks.
+    parts: u64,
+    /// Parts read since the last mark.
+    since_mark: u64,
+}
+
+canonical_struct!(Chain { marks, parts, since_mark });
+
+/// Cursor of a log: where it goes on, and the timeline of the revisions in that.
+#[derive(Clone, Debug, PartialEq)]
+struct LogCursor {
+    timeline: TimelineTag,
+    position: Position,
+}
+
+canonical_struct!(LogCursor { timeline, position });
+
+/// Position at which a log goes on.
+#[derive(Clone, Debug, PartialEq)]
+enum Position {
+    /// Nothing leads to an entry: reading the part of the log that an older release wrote, up to `until`.
+    Seeking { up_to: Revision, until: Revision, stood: Stood },
+    /// Following the chain back, to its beginning.
+    Walking { subject: Subject, next: Revision, chain: Chain },
+    /// Telling what is before the chain, written by an older release: its changes before `until`.
+    Older { subject: Subject, up_to: Revision, until: Revision, chain: Chain },
+    /// Telling the chain, after this change.
+    Telling { subject: Subject, after: Revision, chain: Chain },
+}
+
+canonical_enum!(Position {
+    3 => Seeking { up_to, until, stood },
+    4 => Walking { subject, next, chain },
+    5 => Older { subject, up_to, until, chain },
+    6 => Telling { subject, after, chain },
+});
+
+impl Position {
+    /// At the last change of an entry.
+    fn at_last(subject: Subject, last: Revision) -> Self {
+        let chain = Chain { marks: vec![last], parts: 1, since_mark: 0 };
+        Position::Walking { subject, next: last, chain }
+    }
+
+    /// The newest revision that it holds.
+    fn newest(&self) -> Revision {
+        let (subject, chain, further) = match self {
+            Position::Seeking { until, stood, .. } => {
+                return stood.purged().unwrap_or_default().max(*until);
+            }
+            Position::Walking { subject, next, chain } => (subject, chain, next),
+            Position::Older { subject, until, chain, .. } => (subject, chain, until),
+            Position::Telling { subject, after, chain } => (subject, chain, after),
+        };
+        let last = chain.marks.first().copied().unwrap_or_default();
+        last.max(*further).max(subject.purged.unwrap_or_default())
+    }
+}
+
+impl Chain {
+    /// A part was read; the next begins with this change. Every second mark goes when there are too many.
+    fn read_part(&mut self, next: Revision) {
+        self.since_mark += 1;
+        if self.since_mark < self.parts {
+            return;
+        }
+        self.since_mark = 0;
+        self.marks.push(next);
+        if self.marks.len() > MARKS_MAX {
+            let mut number = 0usize;
+            self.marks.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+            self.parts = self.parts.saturating_mul(2);
+        }
+    }
+}
+
+impl Catalogue {
+    /// The changes of the entry that stands under the name, also from before it stood there. Takes r on
+    /// it. Where nothing stands now: of what stood there last, for who may still see it - where it is
+    /// now if it was moved, its owner and operators if it is in the trash or was ended.
+    pub(crate) async fn log(
+        &self,
+        caller: &Caller,
+        lfn: &Lfn,
+        cursor: &Cursor,
+        limit: usize,
+    ) -> Result<Answer> {
+        let position = match self.log_position(cursor)? {
+            Some(position) => position,
+            None => match self.spot(caller, lfn, false).await? {
+                Spot::Taken(found) => {
+                    let subject = Subject { id: found.entry.id(), purged: None };
+                    Position::at_last(subject, found.entry.revision)
+                }
+                Spot::Vacant(vacancy) => self.former(&vacancy.lfn).await?.ok_or_else(|| never_there(lfn))?,
+            },
+        };
+        match position {
+            Position::Seeking { up_to, until, stood } => {
+                // Who may not pass the directories that are there has no right to what was in them.
+                let Spot::Vacant(vacancy) = self.spot(caller, lfn, false).await? else {
+                    return Err(Error::invalid(format!(
+                        "{lfn} is there by now: start again without the cursor"
+                    )));
+                };
+                self.seek(caller, (lfn, &vacancy.lfn), up_to, until, stood).await
+            }
+            Position::Walking { subject, next, chain } => {
+                self.check_may_tell(caller, lfn, subject).await?;
+                self.follow_back(caller, lfn, (subject, next, chain), limit).await
+            }
+            Position::Older { subject, up_to, until, chain } => {
+                self.tell_older(caller, lfn, (subject, up_to, until, chain), limit).await
+            }
+            Position::Telling { subject, after, chain } => {
+                self.tell_chain(caller, lfn, (subject, after, chain), limit).await
+            }
+        }
+    }
+
+    /// The place that a cursor says, unless revisions in it were replaced.
+    fn log_position(&self, cursor: &Cursor) -> Result<Option<Position>> {
+        let Some(LogCursor { timeline, position }) = cursor::read(CursorOf::Log, cursor)? else {
+            return Ok(None);
+        };
+        self.store.timelines().check(position.newest(), timeline)?;
+        Ok(Some(position))
+    }
+
+    /// A page of a log, and where the log goes on.
+    fn log_page(&self, items: Vec<ChangeInfo>, next: Option<Position>, up_to: Revision, cut: bool) -> Answer {
+        let timeline = self.store.timelines().current();
+        let next = next.map(|position| {
+            cursor::write(CursorOf::Log, &LogCursor { timeline: timeline.whole(), position })
+        });
+        Answer::Changes { items, next, up_to, timeline, cut }
+    }
+
+    /// Path of the subject as it is now, if the caller may see its history.
+    async fn check_may_tell(&self, caller: &Caller, lfn: &Lfn, subject: Subject) -> Result<Option<Lfn>> {
+        if let Some(purged) = subject.purged {
+            let page = self.store.changes(Revision(purged.0.saturating_sub(1)), 1).await?;
+            return match page.changes.first().map(|change| (change.revision, &change.effect)) {
+                Some((revision, Effect::Purged { entry, .. }))
+                    if revision == purged
+                        && entry.id() == subject.id
+                        && (caller.is_operator() || caller.owns(entry)) =>
+                {
+                    Ok(None)
+                }
+                _ => Err(never_there(lfn)),
+            };
+        }
+        match self.store.locate(&[subject.id]).await?.pop().flatten() {
+            Some(Located { entry, place: Place::Tree(stands), gates }) => {
+                let open = caller.check_scope(&stands).and_then(|()| check_passage(caller, &gates, &stands));
+                if open.is_err() {
+                    return Err(never_there(lfn));
+                }
+                if !caller.has_entry(&entry, READ) {
+                    return Err(Error::denied(format!("you may not read {lfn} (no r)")));
+                }
+                Ok(Some(stands))
+            }
+            Some(Located { entry, .. }) if caller.is_operator() || caller.owns(&entry) => Ok(None),
+            _ => Err(never_there(lfn)),
+        }
+    }
+
+    /// Follows the chain to its beginning, a bounded part of it for each page; then begins to tell.
+    async fn follow_back(
+        &self,
+        caller: &Caller,
+        lfn: &Lfn,
+        (subject, mut next, mut chain): (Subject, Revision, Chain),
+        limit: usize,
+    ) -> Result<Answer> {
+        let mut looks_left = self.settings.find_scan_entries.max(1);
+        loop {
+            let trail = self.store.trail(subject.id, next, READ_CHANGES.min(looks_left)).await?;
+            looks_left = looks_left.saturating_sub(trail.changes.len().max(1));
+            match trail.end {
+                TrailEnd::More(earlier) => {
+                    next = earlier;
+                    chain.read_part(next);
+                    if looks_left == 0 {
+                        let next = Position::Walking { subject, next, chain };
+                        return Ok(self.log_page(Vec::new(), Some(next), Revision(0), false));
+                    }
+                }
+                TrailEnd::Unlinked(until) => {
+                    let at = (subject, Revision(0), Revision(until.0.saturating_sub(1)), chain);
+                    return self.tell_older(caller, lfn, at, limit).await;
+                }
+                TrailEnd::NotKept | TrailEnd::Beginning => {
+                    let mut answer =
+                        self.tell_chain(caller, lfn, (subject, Revision(0), chain), limit).await?;
+                    // As the catalogue was made, the root has no change.
+                    if let Answer::Changes { cut, .. } = &mut answer {
+                        *cut = trail.end == TrailEnd::NotKept && next != Revision(0);
+                    }
+                    return Ok(answer);
+                }
+            }
+        }
+    }
+
+    /// A page of the chain: the oldest changes after `after`.
+    async fn tell_chain(
+        &self,
+        caller: &Caller,
+        lfn: &Lfn,
+        (subject, after, mut chain): (Subject, Revision, Chain),
+        limit: usize,
+    ) -> Result<Answer> {
+        let stands = self.check_may_tell(caller, lfn, subject).await?;
+        // Told: the marks of parts that were given whole.
+        while chain.marks.last().is_some_and(|mark| *mark <= after) {
+            chain.marks.pop();
+        }
+        let Some(mark) = chain.marks.last().copied() else {
+            return Ok(self.log_page(Vec::new(), None, after, false));
+        };
+        let limit = limit.clamp(1, READ_CHANGES);
+        // Newest first; those that are not of this page are let go at once.
+        let mut page: VecDeque<Change> = VecDeque::new();
+        let mut from = mark;
+        'parts: loop {
+            let trail = self.store.trail(subject.id, from, READ_CHANGES).await?;
+            for change in trail.changes {
+                if change.revision <= after {
+                    break 'parts;
+                }
+                page.push_back(change);
+                if page.len() > limit {
+                    page.pop_front();
+                }
+            }
+            match trail.end {
+                TrailEnd::More(earlier) if earlier > after => from = earlier,
+                _ => break,
+            }
+        }
+        let up_to = page.front().map_or(after, |change| change.revision);
+        let told_all = chain.marks.first().is_none_or(|first| up_to >= *first) || page.is_empty();
+        let items = self.shown(caller, stands, page.into_iter().rev().collect()).await?;
+        let next = (!told_all).then_some(Position::Telling { subject, after: up_to, chain });
+        Ok(self.log_page(items, next, up_to, false))
+    }
+}
+
+fn never_there(lfn: &Lfn) -> Error {
+    Error::not_found(format!("{lfn} is not there, and the history tells of nothing there that you may see"))
+}

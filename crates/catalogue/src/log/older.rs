@@ -1,0 +1,157 @@
+//! Changes that an older release wrote: they name no change before them, so the log is read for
+//! them, a bounded part of it for each page.
+
+use exacat_model::{
+    Answer, At, Change, DirId, Effect, EntryId, Lfn, Name, Result, Revision, canonical_struct,
+};
+
+use super::{Chain, Position, READ_CHANGES, Subject, never_there};
+use crate::Catalogue;
+use crate::caller::Caller;
+
+/// Entries found so far for each component of a path: the one that came to stand there last.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Stood {
+    ids: Vec<Option<EntryId>>,
+    /// The change that ended the last of them, if one did.
+    purged: Option<Revision>,
+}
+
+canonical_struct!(Stood { ids, purged });
+
+impl Stood {
+    pub fn of(names: &[Name]) -> Self {
+        Stood { ids: vec![None; names.len()], purged: None }
+    }
+
+    /// The change that ended the entry at the end of the path, if one did.
+    pub fn purged(&self) -> Option<Revision> {
+        self.purged
+    }
+}
+
+impl Catalogue {
+    /// Follows the names of a path through a bounded part of the log: an empty page, and where to go on.
+    pub(super) async fn seek(
+        &self,
+        caller: &Caller,
+        (asked, lfn): (&Lfn, &Lfn),
+        mut up_to: Revision,
+        until: Revision,
+        mut stood: Stood,
+    ) -> Result<Answer> {
+        let names: Vec<&str> = lfn.components().collect();
+        if stood.ids.len() != names.len() {
+            return Err(exacat_model::Error::invalid("the cursor is of another name: start again without"));
+        }
+        let mut looks_left = self.settings.find_scan_entries.max(1);
+        while looks_left > 0 && up_to < until {
+            let page = self.store.changes(up_to, READ_CHANGES.min(looks_left)).await?;
+            for change in &page.changes {
+                follow(&names, &mut stood, change);
+                looks_left = looks_left.saturating_sub(1);
+            }
+            if page.up_to <= up_to {
+                break;
+            }
+            up_to = page.up_to;
+        }
+        if looks_left == 0 && up_to < until {
+            let next = Position::Seeking { up_to, until, stood };
+            return Ok(self.log_page(Vec::new(), Some(next), up_to, false));
+        }
+        let Some(id) = stood.ids.last().copied().flatten() else { return Err(never_there(asked)) };
+        let subject = Subject { id, purged: stood.purged };
+        let last = match subject.purged {
+            Some(purged) => Some(purged),
+            None => {
+                let located = self.store.locate(&[id]).await?.pop().flatten();
+                located.map(|found| found.entry.revision)
+            }
+        };
+        let Some(last) = last else { return Err(never_there(asked)) };
+        self.check_may_tell(caller, asked, subject).await?;
+        let next = Position::at_last(subject, last);
+        Ok(self.log_page(Vec::new(), Some(next), Revision(0), false))
+    }
+
+    /// A page of the entry's changes up to `until`, found by reading all changes; then the chain.
+    pub(super) async fn tell_older(
+        &self,
+        caller: &Caller,
+        lfn: &Lfn,
+        (subject, mut up_to, until, chain): (Subject, Revision, Revision, Chain),
+        limit: usize,
+    ) -> Result<Answer> {
+        let stands = self.check_may_tell(caller, lfn, subject).await?;
+        let mut looks_left = self.settings.find_scan_entries.max(1);
+        let (mut changes, begins, mut cut) = (Vec::new(), up_to == Revision(0), false);
+        'pages: while looks_left > 0 && up_to < until {
+            let page = self.store.changes(up_to, READ_CHANGES.min(looks_left)).await?;
+            if page.up_to <= up_to {
+                break;
+            }
+            cut |= begins && page.oldest > Revision(1);
+            for change in page.changes {
+                if change.revision > until {
+                    break;
+                }
+                up_to = change.revision;
+                looks_left = looks_left.saturating_sub(1);
+                if change.effect.changed_entry() == Some(subject.id) {
+                    changes.push(change);
+                    if changes.len() == limit {
+                        break 'pages;
+                    }
+                }
+            }
+            up_to = page.up_to.min(until);
+        }
+        let items = self.shown(caller, stands, changes).await?;
+        let next = if up_to < until {
+            Position::Older { subject, up_to, until, chain }
+        } else {
+            Position::Telling { subject, after: Revision(0), chain }
+        };
+        Ok(self.log_page(items, Some(next), up_to, cut))
+    }
+}
+
+/// Keeps track of the entries that last came to stand at each component of a path.
+fn follow(names: &[&str], stood: &mut Stood, change: &Change) {
+    let Stood { ids, purged } = stood;
+    let came: Option<(&At, EntryId)> = match &change.effect {
+        Effect::Created { entry } => Some((&entry.at, entry.id())),
+        Effect::Moved { id, to, .. } | Effect::Restored { id, to, .. } => Some((to, *id)),
+        Effect::Committed { guid, at, created: Some(_), .. } => Some((at, EntryId::Object(*guid))),
+        // It stood where it left, however it came there.
+        Effect::Removed { id, at, .. } => Some((at, *id)),
+        Effect::Purged { entry, .. } if ids.last() == Some(&Some(entry.id())) => {
+            *purged = Some(change.revision);
+            None
+        }
+        _ => None,
+    };
+    let left = match &change.effect {
+        Effect::Moved { id, from, .. } => Some((from, *id)),
+        _ => None,
+    };
+    // The root stands above the first name.
+    for (at, id) in left.into_iter().chain(came) {
+        for level in 0..names.len() {
+            let directory = match level.checked_sub(1) {
+                None => Some(DirId::ROOT),
+                Some(above) => match ids[above] {
+                    Some(EntryId::Directory(directory)) => Some(directory),
+                    _ => None,
+                },
+            };
+            if directory == Some(at.parent) && names[level] == at.name.as_str() {
+                if level + 1 == names.len() && ids[level] != Some(id) {
+                    *purged = None;
+                }
+                ids[level] = Some(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The clock, as operators see it: a jump ahead is told, and confirmed.
+
+use exacat_model::answer::StatusPart;
+use exacat_model::{Answer, Result};
+use exacat_store::ClockJump;
+
+use crate::Catalogue;
+use crate::caller::Caller;
+
+impl Catalogue {
+    /// Time by which the machine's clock is ahead of the trusted time; none if it is believed.
+    pub fn clock_jump(&self) -> Option<ClockJump> {
+        self.clock.jump()
+    }
+
+    /// The clock's part of the status.
+    pub(crate) fn clock_part(&self) -> StatusPart {
+        let jump = self.clock_jump();
+        let (machine, trusted) = (self.clock.now(), self.clock.trusted());
+        let mut notes = vec![format!("the machine's clock says {machine}, changes are dated with {trusted}")];
+        if let Some(jump) = jump {
+            notes.push(format!("{jump}; if the machine's clock is right: exacat clock confirm"));
+        }
+        let ahead = jump.map_or(0, |jump| jump.ahead_ms() / 1000);
+        let figures = vec![("clock_ahead_seconds".to_owned(), ahead)];
+        StatusPart { part: "clock".to_owned(), figures, notes }
+    }
+
+    /// Believes the machine's clock as it is, on an operator's word.
+    pub(crate) async fn clock_confirm(&self, caller: &Caller) -> Result<Answer> {
+        self.admit_writer(caller)?;
+        caller.check_operator("confirming the clock")?;
+        if let Some(jump) = self.clock.confirm() {
+            let who = caller.name().map_or("", |name| name.as_str());
+            tracing::warn!(who, machine = %jump.machine, trusted = %jump.trusted, "the clock was confirmed");
+        }
+        Ok(Answer::Done { revision: self.store.revision().await? })
+    }
+}

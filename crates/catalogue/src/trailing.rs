@@ -1,0 +1,69 @@
+//! Trailing slashes: a path that ends in one means a directory, whoever asks and over whichever
+//! protocol.
+//!
+//! Paths of entries that exist are checked where they are resolved ([`Catalogue::spots`]), and the
+//! destination of a move by [`check_free_name`]. This module settles the rest before the operation
+//! is carried out: names of new entries that are no directories are refused, and paths that need
+//! not exist lose the slash, so that none is stored.
+//!
+//! [`Catalogue::spots`]: crate::Catalogue::spots
+
+use exacat_model::{Error, ErrorKind, Kind, Lfn, Operation, Result};
+
+/// Settles the slashes of an operation's paths that are not resolved.
+pub(crate) fn settle(operation: &mut Operation) -> Result<()> {
+    match operation {
+        Operation::Link { lfn, target } => {
+            strip(target);
+            check_new_name(lfn)
+        }
+        Operation::CollectionCreate { lfn, .. } | Operation::UploadBook { lfn, .. } => check_new_name(lfn),
+        Operation::Mkdir { lfns, .. } => {
+            lfns.iter_mut().for_each(strip);
+            Ok(())
+        }
+        Operation::UserSet(settings) => {
+            settings.home.iter_mut().for_each(strip);
+            Ok(())
+        }
+        Operation::TokenIssue { scope, .. } => {
+            strip(scope);
+            Ok(())
+        }
+        Operation::Changes { under, .. } => {
+            under.iter_mut().for_each(strip);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a slash at the end of the name of a new entry that is no directory.
+pub(crate) fn check_new_name(lfn: &Lfn) -> Result<()> {
+    if !lfn.must_be_directory() {
+        return Ok(());
+    }
+    let message = format!("{lfn}/ names a directory: leave out the slash at its end, or add a name");
+    Err(Error::new(ErrorKind::NotDirectory, message))
+}
+
+/// Refuses a free name with a slash at its end as the destination of an entry that is no directory.
+pub(crate) fn check_free_name(to: &Lfn, kind: Kind) -> Result<()> {
+    if !to.must_be_directory() || kind == Kind::Directory {
+        return Ok(());
+    }
+    let message = format!("{to}/ is not there: make the directory first, or leave out the slash at its end");
+    Err(Error::not_found(message))
+}
+
+/// The error for an entry that is no directory under a path that ends in a slash.
+pub(crate) fn no_directory(lfn: &Lfn, kind: Kind) -> Error {
+    let message = format!("{lfn} is a {}, not a directory: leave out the slash at its end", kind.name());
+    Error::new(ErrorKind::NotDirectory, message)
+}
+
+fn strip(lfn: &mut Lfn) {
+    if lfn.must_be_directory() {
+        *lfn = lfn.clone().of_anything();
+    }
+}

@@ -1,0 +1,98 @@
+//! Names the command to type next, for errors that have an ordinary way on.
+//!
+//! The catalogue's messages stay free of commands, since other protocols carry them too. The match
+//! on the message is held by a test that runs each case against a real server.
+
+use exacat_model::{Error, ErrorKind};
+
+use crate::args::{Command, ReplicaCommand};
+use crate::output::quoted;
+
+/// The catalogue's words for a storage element that is not registered, up to its name.
+const UNKNOWN_SE: &str = "no such storage element: ";
+/// The same where the store refuses it: the message has no name then.
+const REFUSED_SE: &str = "no such storage element, or it may not be written now";
+
+/// A command whose errors have advice of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Advised {
+    /// `exacat rm`
+    Remove,
+    /// `exacat rmdir`
+    RemoveDirectory,
+    /// `exacat mkdir`
+    MakeDirectory,
+    /// `exacat register`
+    Register,
+    /// `exacat touch`
+    Touch,
+    /// `exacat replica rm`
+    DropReplica,
+    /// Any other.
+    #[default]
+    Other,
+}
+
+impl Advised {
+    /// The one this command is.
+    pub fn of(command: &Command) -> Self {
+        match command {
+            Command::Rm(_) => Advised::Remove,
+            Command::Rmdir(_) => Advised::RemoveDirectory,
+            Command::Mkdir(_) => Advised::MakeDirectory,
+            Command::Register(_) => Advised::Register,
+            Command::Touch(_) => Advised::Touch,
+            Command::Replica(ReplicaCommand::Rm { .. }) => Advised::DropReplica,
+            _ => Advised::Other,
+        }
+    }
+
+    /// The next thing to type after this error about `subject`, if there is one.
+    pub fn next(self, subject: Option<&str>, error: &Error) -> Option<String> {
+        if let Some((_, name)) = error.message.split_once(UNKNOWN_SE) {
+            let name = quoted(name);
+            return Some(format!(
+                "'exacat se ls' lists those there are; an administrator adds one: exacat se add {name} --prefix \
+                 root://HOST//PATH"
+            ));
+        }
+        if error.message.ends_with(REFUSED_SE) {
+            return Some("'exacat se ls' lists storage elements and their status".to_owned());
+        }
+        if error.kind == ErrorKind::Quota {
+            return Some(
+                "'exacat quota get' shows limits and use; rm leaves files in the trash, where they count"
+                    .to_owned(),
+            );
+        }
+        let subject = quoted(subject?);
+        match (self, error.kind) {
+            (Advised::Remove | Advised::RemoveDirectory, ErrorKind::NotEmpty) => {
+                Some(format!("to remove it with all that is below it: exacat rm -r {subject}"))
+            }
+            (Advised::MakeDirectory, ErrorKind::NotFound) => {
+                Some(format!("to make the missing directories too: exacat mkdir -p {subject}"))
+            }
+            (Advised::Register | Advised::Touch, ErrorKind::NotFound) => Some(format!(
+                "to make the missing directories too, add --parents (-p), or: exacat mkdir -p {}",
+                parent(&subject)
+            )),
+            (Advised::Register, ErrorKind::Exists) => Some(format!(
+                "'exacat stat {subject}' shows what is there; --existing same accepts the same file, --existing merge \
+                 adds replicas to it"
+            )),
+            (Advised::DropReplica, ErrorKind::NotFound) => {
+                Some(format!("'exacat whereis {subject}' lists its replicas"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The directory of a quoted name. Quotes stay balanced, for a name that needs them is left whole.
+fn parent(quoted: &str) -> &str {
+    match quoted.rsplit_once('/') {
+        Some((parent, _)) if !parent.is_empty() && quoted.starts_with('/') => parent,
+        _ => "DIRECTORY",
+    }
+}

@@ -1,0 +1,250 @@
+//! Slots for connections: bounded in all, and more tightly for those that have shown no credentials.
+//!
+//! A connection over the network begins as one of a stranger. It takes a slot of all connections, one
+//! of all strangers and one of its address, and gives the last two back once the client has shown
+//! credentials. Connections of the local socket have slots of their own. So one host that says
+//! nothing fills neither the slots of other hosts, nor those of clients that are known, nor the
+//! administrator's socket. Anonymous clients stay strangers.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Bounded, Held};
+use crate::settings::Limits;
+
+/// Connections beyond the bounds that are told so at once; further ones are just closed.
+const REFUSALS_MAX: usize = 64;
+/// The same, of one address.
+const REFUSALS_PER_ADDRESS_MAX: usize = 4;
+/// The part of all slots that strangers never take.
+const KEPT_FROM_STRANGERS: usize = 4;
+
+/// Counts connections by address: IPv4 addresses one by one, IPv6 addresses by /64, which is what one
+/// host can have.
+#[derive(Debug)]
+pub struct ByAddress {
+    max: usize,
+    counts: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl ByAddress {
+    /// At most `max` of one address.
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(ByAddress { max, counts: Mutex::new(HashMap::new()) })
+    }
+
+    /// Takes one for this address; none if it holds its share already.
+    pub fn take(self: &Arc<Self>, address: IpAddr) -> Option<HeldByAddress> {
+        let address = match address.to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+            address => address,
+        };
+        let mut counts = self.counts.lock();
+        let count = counts.entry(address).or_insert(0);
+        if *count >= self.max {
+            if *count == 0 {
+                counts.remove(&address);
+            }
+            return None;
+        }
+        *count += 1;
+        Some(HeldByAddress { of: Arc::clone(self), address })
+    }
+}
+
+/// One connection of an address; given back when dropped.
+#[derive(Debug)]
+pub struct HeldByAddress {
+    of: Arc<ByAddress>,
+    address: IpAddr,
+}
+
+impl Drop for HeldByAddress {
+    fn drop(&mut self) {
+        let mut counts = self.of.counts.lock();
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// The slots of all listeners.
+#[derive(Debug)]
+pub struct ConnectionSlots {
+    /// Over the network.
+    pub network: Arc<Bounded>,
+    /// Slots of the local socket.
+    pub local: Arc<Bounded>,
+    /// Over the network, of clients that have shown no credentials.
+    pub strangers: Arc<Bounded>,
+    by_address: Arc<ByAddress>,
+    refusals: Arc<Bounded>,
+    refusals_by_address: Arc<ByAddress>,
+}
+
+/// Outcome of an accepted connection: nothing if it is to be closed at once.
+#[derive(Debug)]
+pub enum Entrance {
+    /// It has a slot.
+    Taken(ConnectionSlot),
+    /// It is told `busy`, and closed.
+    Refused(RefusalSlot),
+}
+
+/// The slot of a connection; given back when dropped.
+#[derive(Debug)]
+pub struct ConnectionSlot {
+    _slot: Held,
+    stranger: Option<(Held, HeldByAddress)>,
+}
+
+impl ConnectionSlot {
+    /// The client has shown credentials, and is a stranger no more.
+    pub fn known(&mut self) {
+        self.stranger = None;
+    }
+}
+
+/// Held while a connection is told that there is no slot for it.
+#[derive(Debug)]
+pub struct RefusalSlot {
+    _slots: (Held, Option<HeldByAddress>),
+}
+
+impl ConnectionSlots {
+    /// The slots that `limits` say.
+    pub fn new(limits: &Limits) -> Self {
+        let network = limits.connections_max;
+        let strangers = (network - network / KEPT_FROM_STRANGERS).min(limits.connections_unauthenticated_max);
+        ConnectionSlots {
+            network: Bounded::new(network),
+            local: Bounded::new(limits.connections_local_max),
+            strangers: Bounded::new(strangers),
+            by_address: ByAddress::new(limits.connections_unauthenticated_per_address_max),
+            refusals: Bounded::new(REFUSALS_MAX),
+            refusals_by_address: ByAddress::new(REFUSALS_PER_ADDRESS_MAX),
+        }
+    }
+
+    /// Connections of all listeners.
+    pub fn now(&self) -> usize {
+        self.network.now() + self.local.now()
+    }
+
+    /// A slot for a connection from this address.
+    pub fn enter(&self, peer: SocketAddr) -> Option<Entrance> {
+        let taken = || {
+            let address = self.by_address.take(peer.ip())?;
+            let stranger = self.strangers.take(1)?;
+            let slot = self.network.take(1)?;
+            Some(ConnectionSlot { _slot: slot, stranger: Some((stranger, address)) })
+        };
+        taken().map(Entrance::Taken).or_else(|| {
+            let address = self.refusals_by_address.take(peer.ip())?;
+            let refusal = self.refusals.take(1)?;
+            Some(Entrance::Refused(RefusalSlot { _slots: (refusal, Some(address)) }))
+        })
+    }
+
+    /// A slot for a connection of the local socket.
+    pub fn enter_locally(&self) -> Option<Entrance> {
+        if let Some(slot) = self.local.take(1) {
+            return Some(Entrance::Taken(ConnectionSlot { _slot: slot, stranger: None }));
+        }
+        let refusal = self.refusals.take(1)?;
+        Some(Entrance::Refused(RefusalSlot { _slots: (refusal, None) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits {
+            connections_max: 8,
+            connections_local_max: 1,
+            connections_unauthenticated_max: 5,
+            connections_unauthenticated_per_address_max: 2,
+            ..Limits::default()
+        }
+    }
+
+    fn peer(text: &str) -> SocketAddr {
+        SocketAddr::new(text.parse().unwrap(), 1)
+    }
+
+    fn taken(entrance: Option<Entrance>) -> Option<ConnectionSlot> {
+        match entrance {
+            Some(Entrance::Taken(slot)) => Some(slot),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn stranger_takes_slots_of_its_address_until_it_is_known() {
+        let slots = ConnectionSlots::new(&limits());
+        let mut one = taken(slots.enter(peer("10.0.0.1"))).unwrap();
+        let two = taken(slots.enter(peer("::ffff:10.0.0.1"))).unwrap();
+        assert!(taken(slots.enter(peer("10.0.0.1"))).is_none(), "both forms are one address");
+        assert!(taken(slots.enter(peer("10.0.0.2"))).is_some(), "another address has its own");
+        one.known();
+        let three = taken(slots.enter(peer("10.0.0.1"))).unwrap();
+        assert_eq!((slots.network.now(), slots.strangers.now()), (3, 2));
+        drop((one, two, three));
+        assert_eq!((slots.now(), slots.strangers.now()), (0, 0));
+        assert!(slots.by_address.counts.lock().is_empty(), "nothing is kept of who went");
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_count_as_one() {
+        let slots = ConnectionSlots::new(&limits());
+        let held = (slots.enter(peer("2001:db8::1")), slots.enter(peer("2001:db8::ffff:2")));
+        assert!(taken(slots.enter(peer("2001:db8::3"))).is_none());
+        assert!(taken(slots.enter(peer("2001:db8:0:1::3"))).is_some());
+        drop(held);
+    }
+
+    #[test]
+    fn strangers_leave_slots_for_the_known_and_for_the_local_socket() {
+        let slots = ConnectionSlots::new(&limits());
+        let mut known: Vec<ConnectionSlot> = Vec::new();
+        let fill = |slots: &ConnectionSlots| -> Vec<ConnectionSlot> {
+            (1..9).filter_map(|host| taken(slots.enter(peer(&format!("10.0.1.{host}"))))).collect()
+        };
+        let strangers = fill(&slots);
+        assert_eq!(strangers.len(), 5);
+        drop(strangers);
+        for host in 1..4 {
+            let mut slot = taken(slots.enter(peer(&format!("10.0.0.{host}")))).unwrap();
+            slot.known();
+            known.push(slot);
+        }
+        let strangers = fill(&slots);
+        assert_eq!(strangers.len(), 5, "all slots are taken now");
+        let local = taken(slots.enter_locally()).unwrap();
+        assert!(taken(slots.enter_locally()).is_none());
+        drop((strangers, known, local));
+        // However few there are, a part is kept.
+        let few = Limits { connections_max: 4, connections_unauthenticated_max: 100, ..limits() };
+        assert_eq!(fill(&ConnectionSlots::new(&few)).len(), 3);
+    }
+
+    #[test]
+    fn refusals_are_bounded_in_all_and_by_address() {
+        let none = Limits { connections_unauthenticated_per_address_max: 0, ..limits() };
+        let slots = ConnectionSlots::new(&none);
+        let refused: Vec<Entrance> = (0..10).filter_map(|_| slots.enter(peer("10.0.0.1"))).collect();
+        assert_eq!(refused.len(), REFUSALS_PER_ADDRESS_MAX);
+        assert!(refused.iter().all(|entrance| matches!(entrance, Entrance::Refused(_))));
+        let others: Vec<Entrance> =
+            (0..255).filter_map(|host| slots.enter(peer(&format!("10.0.1.{host}")))).collect();
+        assert_eq!(others.len(), REFUSALS_MAX - REFUSALS_PER_ADDRESS_MAX);
+    }
+}

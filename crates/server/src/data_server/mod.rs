@@ -1,0 +1,227 @@
+//! Client of data servers: what the server itself asks of storage elements over root://.
+
+mod content;
+mod target;
+
+use std::time::Duration;
+
+use exacat_wire::xrootd::limits::RESPONSE_HEADER_BYTES;
+use exacat_wire::xrootd::numbers::{error, request, status};
+use exacat_wire::xrootd::response::{ResponseHeader, read_deferred, read_numbered, read_text};
+use exacat_wire::xrootd::{HANDSHAKE, StreamId, write_request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+pub(crate) use content::{read, write};
+pub(crate) use target::Target;
+
+/// Longest wait for an answer that takes no work.
+const ANSWER_TIME: Duration = Duration::from_secs(20);
+/// Longest time for which a request is repeated that the data server tells to wait.
+const BUSY_TIME: Duration = Duration::from_secs(10);
+/// Pause before such a request is repeated, whatever the data server suggests: clients that ask for
+/// the file wait less than most servers suggest.
+const WAIT: Duration = Duration::from_millis(500);
+/// Bytes of one response; a part of a file is read by requests that fit.
+const RESPONSE_BYTES_MAX: u32 = CONTENT_PART_BYTES + (16 << 10);
+/// Bytes of a file that are read or written by one request.
+const CONTENT_PART_BYTES: u32 = 256 << 10;
+/// Responses that are not the one that is waited for.
+const STRAY_RESPONSES_MAX: u32 = 16;
+/// Servers that a storage element sends on to, one after the other.
+pub(crate) const REDIRECTS_MAX: u32 = 4;
+/// Byte of a login that states the client's abilities: late answers, as of version 5 of the
+/// protocol. A client that does not say so has to come back for a checksum, and a server keeps what
+/// nobody came back for.
+const CAPABILITIES_AT: usize = 14;
+/// See there.
+const CAPABILITIES: u8 = 0x80 | 5;
+/// The version of the protocol, and what is said of oneself.
+const ABOUT: &[u8] = b"xrd.appname=exacat&xrd.rn=v5.5.3";
+/// Bytes of the session in the answer to a login.
+const SESSION_BYTES: usize = 16;
+
+/// The reason why a session came to nothing.
+pub(crate) enum Trouble {
+    /// The data server could not be asked.
+    Failed(String),
+    /// It sends on: to a port of a host, or to a URL.
+    Elsewhere(u32, String),
+}
+
+pub(crate) type Outcome<T> = Result<T, Trouble>;
+
+pub(crate) fn failed(why: impl Into<String>) -> Trouble {
+    Trouble::Failed(why.into())
+}
+
+async fn in_time<T>(time: Duration, work: impl Future<Output = T>) -> Outcome<T> {
+    tokio::time::timeout(time, work).await.map_err(|_| failed(format!("no answer within {time:?}")))
+}
+
+/// An answer: what it carries, or the number and the sentence of an error.
+pub(crate) type Reply = Result<Vec<u8>, (u32, String)>;
+
+/// Session with a data server.
+pub(crate) struct Session {
+    stream: TcpStream,
+}
+
+impl Session {
+    /// Connects and logs in.
+    pub async fn begin(target: &Target<'_>) -> Outcome<Self> {
+        let host = target.host.trim_start_matches('[').trim_end_matches(']');
+        let refused = |error: std::io::Error| failed(format!("{}: {error}", target.address()));
+        let connecting = in_time(ANSWER_TIME, TcpStream::connect((host, target.port)));
+        let stream = connecting.await?.map_err(refused)?;
+        stream.set_nodelay(true).map_err(refused)?;
+        let mut there = Session { stream };
+        there.send(&HANDSHAKE).await?;
+        in_time(ANSWER_TIME, there.response()).await??;
+        let mut login = [0; 16];
+        login[..4].copy_from_slice(&std::process::id().to_be_bytes());
+        login[4..10].copy_from_slice(b"exacat");
+        login[CAPABILITIES_AT] = CAPABILITIES;
+        let told = there.done(request::LOGIN, login, ABOUT).await?;
+        let protocols = told.get(SESSION_BYTES..).and_then(read_text).unwrap_or_default();
+        if protocols.is_empty() {
+            return Ok(there);
+        }
+        // Who comes by these shows nothing that it would have to prove; what it may do is said by
+        // the envelope.
+        let known: [(&str, [u8; 4], &[u8]); 2] =
+            [("&P=unix", *b"unix", b"unix\0exacat exacat\0"), ("&P=host", *b"host", b"host\0")];
+        let Some((_, kind, shown)) = known.into_iter().find(|(name, ..)| protocols.contains(name)) else {
+            return Err(failed(format!("it wants to know who asks, by {protocols:.100}")));
+        };
+        let mut body = [0; 16];
+        body[12..].copy_from_slice(&kind);
+        there.done(request::AUTH, body, shown).await?;
+        Ok(there)
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> Outcome<()> {
+        let sent = in_time(ANSWER_TIME, self.stream.write_all(bytes)).await?;
+        sent.map_err(|error| failed(format!("the connection broke: {error}")))
+    }
+
+    /// The next response.
+    async fn response(&mut self) -> Outcome<(u16, Vec<u8>)> {
+        let broke = |error: std::io::Error| failed(format!("the connection broke: {error}"));
+        let mut header = [0; RESPONSE_HEADER_BYTES];
+        self.stream.read_exact(&mut header).await.map_err(broke)?;
+        let header = ResponseHeader::read(&header);
+        if header.bytes > RESPONSE_BYTES_MAX {
+            return Err(failed(format!("an answer of {} bytes", header.bytes)));
+        }
+        let mut carried = vec![0; usize::try_from(header.bytes).unwrap_or_default()];
+        self.stream.read_exact(&mut carried).await.map_err(broke)?;
+        Ok((header.status, carried))
+    }
+
+    /// The next part of an answer, and whether another follows.
+    async fn part(&mut self) -> Outcome<(bool, Vec<u8>)> {
+        let (status, carried) = self.response().await?;
+        match status {
+            status::OK => Ok((false, carried)),
+            status::OKSOFAR => Ok((true, carried)),
+            status::ERROR => {
+                let (number, why) = read_numbered(&carried).unwrap_or((error::SERVER_ERROR, ""));
+                Err(failed(format!("{why} ({number})")))
+            }
+            other => Err(failed(format!("an answer of the kind {other}"))),
+        }
+    }
+
+    /// Asks, and again as long as it is told to wait.
+    pub async fn ask(&mut self, kind: u16, body: [u8; 16], carried: &[u8]) -> Outcome<Reply> {
+        self.ask_for(ANSWER_TIME, kind, body, carried).await
+    }
+
+    /// The same, for an answer that may take so long.
+    pub async fn ask_for(
+        &mut self,
+        time: Duration,
+        kind: u16,
+        body: [u8; 16],
+        carried: &[u8],
+    ) -> Outcome<Reply> {
+        let busy_until = Instant::now() + BUSY_TIME;
+        let mut strays = 0;
+        let mut bytes = Vec::new();
+        write_request(&mut bytes, StreamId([0, 1]), kind, body, carried);
+        self.send(&bytes).await?;
+        loop {
+            let (mut status, mut carried) = in_time(time, self.response()).await??;
+            if status == status::ATTN {
+                match read_deferred(&carried) {
+                    Some((header, answer)) => (status, carried) = (header.status, answer.to_vec()),
+                    // Something is said that nobody asked for.
+                    None if strays < STRAY_RESPONSES_MAX => {
+                        strays += 1;
+                        continue;
+                    }
+                    None => {}
+                }
+            }
+            match status {
+                status::OK => return Ok(Ok(carried)),
+                status::ERROR => {
+                    let (number, why) = read_numbered(&carried).unwrap_or((error::SERVER_ERROR, ""));
+                    return Ok(Err((number, why.to_owned())));
+                }
+                status::WAIT if Instant::now() < busy_until => {
+                    tokio::time::sleep(WAIT).await;
+                    self.send(&bytes).await?;
+                }
+                status::WAIT => return Err(failed("it has too much to do")),
+                // The answer comes when there is one.
+                status::WAITRESP => {}
+                status::REDIRECT => {
+                    let told = read_numbered(&carried);
+                    let (port, place) = told.ok_or_else(|| failed("a redirection that cannot be read"))?;
+                    return Err(Trouble::Elsewhere(port, place.to_owned()));
+                }
+                other => {
+                    let name = status::name(other).unwrap_or("unknown");
+                    return Err(failed(format!("an answer of the kind {name}, {other}")));
+                }
+            }
+        }
+    }
+
+    pub async fn done(&mut self, kind: u16, body: [u8; 16], carried: &[u8]) -> Outcome<Vec<u8>> {
+        self.ask(kind, body, carried).await?.map_err(|(number, why)| failed(format!("{why} ({number})")))
+    }
+}
+
+/// Target of a redirection for a question about a PFN.
+pub(crate) fn sent_on(pfn: &str, port: u32, place: &str) -> Option<String> {
+    let Ok(port) = u16::try_from(port) else {
+        return Target::parse(place).map(|_| place.to_owned());
+    };
+    // The same path on another host, with fields for it behind a `?`, and what is for the login
+    // behind another.
+    let mut parts = place.split('?');
+    let host = parts.next().filter(|host| !host.is_empty())?;
+    let was = Target::parse(pfn)?;
+    let url = Target { secure: false, host, port, ..was }.url(parts.next().unwrap_or_default());
+    Target::parse(&url).map(|_| url.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_storage_element_sends_on_to_is_understood() {
+        let on = |port, place| sent_on("root://a:1//d/f?x=1", port, place);
+        assert_eq!(on(7, "b").as_deref(), Some("root://b:7//d/f?x=1"));
+        assert_eq!(on(7, "[::1]?y=2?login").as_deref(), Some("root://[::1]:7//d/f?x=1&y=2"));
+        assert_eq!(on(u32::MAX, "root://b:8//e?z=3").as_deref(), Some("root://b:8//e?z=3"));
+        for (port, place) in [(7, ""), (0, "b"), (7, "a b"), (u32::MAX, "https://b/e"), (u32::MAX, "")] {
+            assert_eq!(on(port, place), None, "{port} {place}");
+        }
+    }
+}

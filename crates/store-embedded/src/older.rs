@@ -1,0 +1,301 @@
+//! Requests that memory has forgotten: finds the records of an operation id in the log (clause A6).
+//!
+//! A store is asked for such an id rarely: when a client retries a request after more others than
+//! memory holds (`state/operations.rs`). Then the ids of the log's segments are sorted into runs,
+//! segment by segment, newest first, back to the time at which the id was made: before that it
+//! cannot have been applied. So nothing is written while nobody asks, and no segment is read twice.
+//! Runs are files without a sync, for this process only; ids begin with the time of their making,
+//! so nearly every run is passed over by its first and last id.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS};
+use exacat_model::{Error, OperationId, Result, Revision, TimeMs};
+
+use crate::disk::{Disk, DiskFile, remove_tree};
+use crate::history::{History, Segment, cannot_read};
+use crate::identity::Layout;
+use crate::log::cannot_write;
+use crate::segment::corrupt;
+use crate::settings::OLDER_RUN_IDS;
+
+/// Bytes of an id and the first revision of its record.
+const ENTRY_BYTES: usize = 24;
+/// Ids of a run that are read together.
+const PAGE_IDS: usize = 170;
+
+type Entry = (OperationId, Revision);
+
+/// Records that a request has in the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Their first revisions, in order.
+    Records(Vec<Revision>),
+    /// The log does not reach back to when the id was made.
+    NotKept,
+}
+
+/// One sorted run of ids.
+struct IdRun {
+    name: PathBuf,
+    file: Box<dyn DiskFile>,
+    /// The first id of each page, and the page's checksum.
+    pages: Vec<(OperationId, u32)>,
+    last: OperationId,
+}
+
+impl IdRun {
+    fn write(disk: &dyn Disk, name: PathBuf, entries: &BTreeSet<Entry>) -> Result<Option<Self>> {
+        let Some((last, _)) = entries.last().copied() else { return Ok(None) };
+        let mut bytes = Vec::with_capacity(entries.len() * ENTRY_BYTES);
+        let mut firsts = Vec::with_capacity(entries.len() / PAGE_IDS + 1);
+        for (number, (id, revision)) in entries.iter().enumerate() {
+            if number % PAGE_IDS == 0 {
+                firsts.push(*id);
+            }
+            bytes.extend_from_slice(&id.0);
+            bytes.extend_from_slice(&revision.0.to_le_bytes());
+        }
+        let sums = bytes.chunks(PAGE_IDS * ENTRY_BYTES).map(crc32fast::hash);
+        let pages = firsts.into_iter().zip(sums).collect();
+        let file = disk.create(&name).and_then(|file| file.write_at(&bytes, 0).map(|()| file));
+        let file = file.map_err(|error| cannot_write(&name, &error))?;
+        Ok(Some(IdRun { name, file, pages, last }))
+    }
+
+    /// Adds the records of an id.
+    fn find(&self, id: OperationId, into: &mut Vec<Revision>) -> Result<()> {
+        if id > self.last {
+            return Ok(());
+        }
+        // An id with several records may begin at the end of the page before the first that begins with it.
+        let from = self.pages.partition_point(|(first, _)| *first < id).saturating_sub(1);
+        for (number, (first, sum)) in self.pages.iter().enumerate().skip(from) {
+            if *first > id {
+                break;
+            }
+            let mut page = vec![0; PAGE_IDS * ENTRY_BYTES];
+            let read = self.file.read_at(&mut page, (number * PAGE_IDS * ENTRY_BYTES) as u64);
+            let name = self.name.display().to_string();
+            page.truncate(read.map_err(|error| cannot_read(&name, &error))?);
+            if crc32fast::hash(&page) != *sum {
+                return Err(corrupt(&name, 0, "a page of sorted operation ids is not as it was written"));
+            }
+            for entry in page.as_chunks::<ENTRY_BYTES>().0 {
+                let (key, revision) = entry.split_at(size_of::<OperationId>());
+                if key == id.0
+                    && let Some(revision) = revision.first_chunk()
+                {
+                    into.push(Revision(u64::from_le_bytes(*revision)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The ids of one segment, as far as they were looked at.
+struct SegmentIds {
+    /// Time of its first record; no record before this segment has a later time.
+    begins: TimeMs,
+    /// Time of the last record that was looked at.
+    up_to: Revision,
+    runs: Vec<IdRun>,
+    /// Those that are in no run yet.
+    rest: BTreeSet<Entry>,
+}
+
+/// The ids of the log that were sorted so far.
+pub(crate) struct Older {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    /// Ids of a run.
+    run_ids: usize,
+    runs_made: u64,
+    /// By their first revision.
+    segments: HashMap<Revision, SegmentIds>,
+}
+
+impl Older {
+    pub fn new(disk: Arc<dyn Disk>, directory: PathBuf) -> Self {
+        Older { disk, directory, run_ids: OLDER_RUN_IDS, runs_made: 0, segments: HashMap::new() }
+    }
+
+    #[cfg(test)]
+    pub fn with_runs_of(self, run_ids: usize) -> Self {
+        Older { run_ids, ..self }
+    }
+
+    /// Segments that were looked at.
+    #[cfg(test)]
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Sorts some more of the ids that have to be known to find `id` among the changes up to `durable`;
+    /// none if that is all, with the segments that have to be searched, and whether they reach back far
+    /// enough.
+    fn step(
+        &mut self,
+        history: &History,
+        id: OperationId,
+        durable: Revision,
+    ) -> Result<Option<(Vec<Revision>, bool)>> {
+        let since = TimeMs(id.made().0.saturating_sub(OPERATION_AHEAD_MAX_MS));
+        let segments = history.list();
+        let mut searched = Vec::new();
+        let mut end = durable;
+        for segment in segments.iter().rev() {
+            let first = segment.first_revision;
+            if first > end {
+                // Nothing durable is in it yet.
+                continue;
+            }
+            if self.extend(history, segment, end)? {
+                return Ok(None);
+            }
+            let Some(known) = self.segments.get(&first) else { return Ok(Some((searched, false))) };
+            searched.push(first);
+            if known.begins < since {
+                return Ok(Some((searched, true)));
+            }
+            end = Revision(first.0.saturating_sub(1));
+        }
+        let reaches_back = end.0 == 0;
+        Ok(Some((searched, reaches_back)))
+    }
+
+    /// Looks at further records of a segment, whose last change is `end`; true if there may be more.
+    fn extend(&mut self, history: &History, segment: &Segment, end: Revision) -> Result<bool> {
+        let first = segment.first_revision;
+        let next = self.segments.get(&first).map_or(first, |known| Revision(known.up_to.0 + 1));
+        if next > end {
+            return Ok(false);
+        }
+        // What the disk had no room for before goes first: no more than this waits in memory.
+        self.write_full(first)?;
+        let mut found = Vec::new();
+        let run_ids = self.run_ids;
+        let is_kept = history.heads(next, end, |head| {
+            found.push((head.operation, head.first_revision, head.last_revision(), head.time));
+            found.len() < run_ids
+        })?;
+        if !is_kept {
+            // It was removed meanwhile.
+            self.segments.remove(&first);
+            return Ok(false);
+        }
+        let (Some((.., begins)), Some((.., up_to, _))) = (found.first().copied(), found.last().copied())
+        else {
+            return Ok(false);
+        };
+        let known = self.segments.entry(first).or_insert_with(|| SegmentIds {
+            begins,
+            up_to: first,
+            runs: Vec::new(),
+            rest: BTreeSet::new(),
+        });
+        known.rest.extend(found.into_iter().map(|(id, revision, ..)| (id, revision)));
+        known.up_to = up_to;
+        self.write_full(first)?;
+        Ok(up_to < end)
+    }
+
+    /// Writes the ids of a segment that are in no run into one, if they are as many as one has.
+    fn write_full(&mut self, first: Revision) -> Result<()> {
+        let Some(known) = self.segments.get_mut(&first).filter(|known| known.rest.len() >= self.run_ids)
+        else {
+            return Ok(());
+        };
+        self.disk.create_directory(&self.directory).map_err(|error| cannot_write(&self.directory, &error))?;
+        self.runs_made += 1;
+        let name = self.directory.join(format!("{:08}.ids", self.runs_made));
+        known.runs.extend(IdRun::write(&*self.disk, name, &known.rest)?);
+        known.rest.clear();
+        Ok(())
+    }
+
+    /// Sorts what is needed to find an id; each step under a lock of its own, so that nobody waits for
+    /// all of it.
+    pub fn prepare(
+        older: &parking_lot::Mutex<Older>,
+        history: &History,
+        id: OperationId,
+        durable: Revision,
+    ) -> Result<()> {
+        while older.lock().step(history, id, durable)?.is_none() {}
+        Ok(())
+    }
+
+    /// The records of a request in the log, up to the last durable change.
+    pub fn find(&mut self, history: &History, id: OperationId, durable: Revision) -> Result<Found> {
+        let (searched, reaches_back) = loop {
+            if let Some(searched) = self.step(history, id, durable)? {
+                break searched;
+            }
+        };
+        if !reaches_back {
+            return Ok(Found::NotKept);
+        }
+        let mut records = Vec::new();
+        for first in searched {
+            let Some(known) = self.segments.get(&first) else { continue };
+            let from = (id, Revision(0))..=(id, Revision(u64::MAX));
+            records.extend(known.rest.range(from).map(|(_, revision)| *revision));
+            for run in &known.runs {
+                run.find(id, &mut records)?;
+            }
+        }
+        records.sort_unstable();
+        self.forget(history);
+        Ok(Found::Records(records))
+    }
+
+    /// Forgets segments that are gone, or that end before any id that may still be asked for was made.
+    fn forget(&mut self, history: &History) {
+        let segments = history.list();
+        let newest = self.segments.values().map(|known| known.begins).max().unwrap_or_default();
+        let window = OPERATION_AGE_MAX_MS + 2 * OPERATION_AHEAD_MAX_MS;
+        let since = TimeMs(newest.0.saturating_sub(window));
+        // A segment ends before the next one begins.
+        let ended = segments.windows(2).filter_map(|pair| match pair {
+            [segment, next] => {
+                let next = self.segments.get(&next.first_revision)?;
+                (next.begins < since).then_some(segment.first_revision)
+            }
+            _ => None,
+        });
+        let ended: HashSet<Revision> = ended.collect();
+        let kept: HashSet<Revision> = segments.iter().map(|segment| segment.first_revision).collect();
+        let disk = Arc::clone(&self.disk);
+        self.segments.retain(|first, known| {
+            let stays = kept.contains(first) && !ended.contains(first);
+            for run in known.runs.iter().filter(|_| !stays) {
+                if let Err(error) = disk.remove(&run.name) {
+                    tracing::debug!(file = %run.name.display(), %error, "cannot remove sorted operation ids");
+                }
+            }
+            stays
+        });
+    }
+}
+
+/// Removes what the process before this one sorted.
+pub(crate) fn sweep(disk: &dyn Disk, layout: &Layout) {
+    if let Err(error) = remove_tree(disk, &layout.operations()) {
+        tracing::warn!(%error, "cannot remove the sorted operation ids of an earlier process");
+    }
+}
+
+/// A request is older than the history that would tell whether it was applied.
+pub(crate) fn not_kept(id: OperationId) -> Error {
+    Error::new(
+        exacat_model::ErrorKind::Unknown,
+        format!(
+            "operation id {id:?} is too old to be known: the history from when it was made is not kept; look at what \
+             it was about, and send what is left under a new id"
+        ),
+    )
+}

@@ -1,0 +1,69 @@
+//! After a failure of the log: reads of what is durable.
+//!
+//! The writer applies changes before they are durable, so when a write or sync of the log fails the
+//! state in memory has changes of which nobody can say whether the disk has them. Readers may not
+//! see them, and nearly every read is of a state that has them. So the durable state is built once
+//! more, from the runs and the log up to the last durable change, as a snapshot's is, and takes the
+//! place of the other. Nothing is written any more: no group, no run, no archived segment.
+
+use std::sync::Arc;
+
+use exacat_model::{Error, ErrorKind, Result, Revision};
+
+use crate::identity::Layout;
+use crate::snapshot::view::{End, build};
+use crate::state::State;
+use crate::table::Shelf;
+use crate::writer::Writer;
+
+/// Topic of the warning that reads are refused too.
+const TOPIC: &str = "reads";
+
+impl Writer {
+    /// Shows readers the durable state, once, if the log failed.
+    pub(crate) fn stand_by(&mut self) {
+        if self.is_standing_by || self.failure().is_none() {
+            return;
+        }
+        self.is_standing_by = true;
+        self.settle();
+        self.merger.stop();
+        self.archivist = None;
+        let durable = self.shared.durability.revision();
+        if self.shared.state.read().revision == durable {
+            return;
+        }
+        match self.durable_state(durable) {
+            Ok(state) => {
+                *self.shared.state.write() = state;
+                tracing::warn!(
+                    revision = durable.0,
+                    "reads are answered from the durable state, changes are refused"
+                );
+            }
+            Err(error) => {
+                tracing::error!(%error, "the durable state cannot be read");
+                self.shared.figures.warn(TOPIC, &format!("what changed last cannot be read: {error}"));
+            }
+        }
+    }
+
+    /// The state that runs and log give up to a change, all of it in memory that is in no run.
+    fn durable_state(&self, durable: Revision) -> Result<State> {
+        let disk = &self.shared.disk;
+        let layout = Layout::new(&self.settings.directory);
+        let identity = layout.read_identity(&**disk)?;
+        let identity =
+            identity.ok_or_else(|| Error::new(ErrorKind::Corrupt, "the file CATALOGUE is missing"))?;
+        let id = identity.id;
+        let shelf = Shelf::look_at(Arc::clone(disk), &layout.runs(), identity)?;
+        let segments = self.shared.history.list();
+        let memory = (Arc::clone(&self.shared.cache), usize::MAX);
+        let built = build(&**disk, shelf, (id, &segments), End::Revision(durable), memory, &mut |_| ())?;
+        if built.state.revision != durable {
+            let what = format!("the log ends with change {}, not {}", built.state.revision.0, durable.0);
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
+        Ok(built.state)
+    }
+}

@@ -1,0 +1,351 @@
+//! Clocks: the machine's, and one that does not believe a jump ahead.
+//!
+//! A clock that is ahead would date changes ahead, which no later change can take back, and end
+//! what has not expired. So dates and expiry go by [`Clock::trusted`]: the time of the last change
+//! that was known, and the time that has really passed since, as the kernel counts it. The
+//! machine's clock is believed as long as it is at most [`CLOCK_JUMP`] ahead of that, or once an
+//! operator confirms it.
+
+use std::sync::Arc;
+
+use exacat_model::TimeMs;
+use parking_lot::Mutex;
+
+/// Default maximum lead of a clock over the time that has really passed, in milliseconds: a day.
+pub const CLOCK_JUMP: u64 = 24 * 3600 * 1000;
+
+/// Range that an operator may set it to.
+pub const CLOCK_JUMP_RANGE: std::ops::RangeInclusive<u64> = 60_000..=365 * 24 * 3600 * 1000;
+
+/// A clock. Time enters the catalogue through one of these, so that a test can turn it.
+pub trait Clock: Send + Sync + 'static {
+    /// The time by the machine's clock, whether it is right or not: for what a mistake ends too early,
+    /// but does not destroy, like tokens.
+    fn now(&self) -> TimeMs;
+
+    /// The time that changes are dated with, and that expiry, purge and retention go by. It is behind
+    /// the machine's clock while that is ahead without a reason.
+    fn trusted(&self) -> TimeMs {
+        self.now()
+    }
+
+    /// Takes note of the time of the last change of a catalogue that is opened.
+    fn opened(&self, last_change: TimeMs) {
+        let _ = last_change;
+    }
+
+    /// Takes note that another server of the catalogue dated a change with this time.
+    fn witness(&self, change: TimeMs) {
+        let _ = change;
+    }
+
+    /// Time by which the machine's clock is ahead of the trusted time; none if it is believed.
+    fn jump(&self) -> Option<ClockJump> {
+        None
+    }
+
+    /// Believes the machine's clock as it is now. Gives the jump that was confirmed, if there was one.
+    fn confirm(&self) -> Option<ClockJump> {
+        None
+    }
+}
+
+/// A clock that is ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockJump {
+    /// The machine's clock.
+    pub machine: TimeMs,
+    /// The time that is trusted.
+    pub trusted: TimeMs,
+}
+
+impl ClockJump {
+    /// By how many milliseconds it is ahead.
+    pub fn ahead_ms(&self) -> u64 {
+        self.machine.0.saturating_sub(self.trusted.0)
+    }
+}
+
+impl std::fmt::Display for ClockJump {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ClockJump { machine, trusted } = self;
+        let hours = self.ahead_ms() / 3_600_000;
+        write!(
+            out,
+            "the machine's clock says {machine}, {hours} hours ahead of {trusted}, the last change's time and what has \
+             passed since: changes are dated with the latter, and purge, expiry and retention wait"
+        )
+    }
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "the one place where real time enters")]
+    fn now(&self) -> TimeMs {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        TimeMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// A counter of the time that really passes: nobody sets it.
+pub trait Uptime: Send + Sync + 'static {
+    /// Milliseconds since some moment, those in which the machine slept included.
+    fn elapsed_ms(&self) -> u64;
+}
+
+/// The kernel's count since the machine was started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemUptime;
+
+impl Uptime for SystemUptime {
+    fn elapsed_ms(&self) -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        seconds.saturating_mul(1000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000)
+    }
+}
+
+/// The time that was trusted at a moment of the count.
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    time: TimeMs,
+    elapsed_ms: u64,
+    /// The machine's clock was found ahead, and this was logged.
+    warned: bool,
+}
+
+/// A clock that is believed only as far as the time that has really passed goes, and a limit.
+pub struct WatchedClock {
+    machine: Arc<dyn Clock>,
+    uptime: Arc<dyn Uptime>,
+    jump_ms: u64,
+    /// None before the first question.
+    anchor: Mutex<Option<Anchor>>,
+}
+
+impl WatchedClock {
+    /// Watches `machine`, which may be ahead by `jump_ms`.
+    pub fn new(machine: Arc<dyn Clock>, uptime: Arc<dyn Uptime>, jump_ms: u64) -> Self {
+        WatchedClock { machine, uptime, jump_ms, anchor: Mutex::new(None) }
+    }
+
+    /// Watches the machine's clock by the kernel's count.
+    pub fn of_system(jump_ms: u64) -> Self {
+        Self::new(Arc::new(SystemClock), Arc::new(SystemUptime), jump_ms)
+    }
+
+    /// The machine's clock, and the time that is trusted without it, if that is too far behind.
+    fn read(&self) -> (TimeMs, Option<TimeMs>) {
+        let (machine, elapsed_ms) = (self.machine.now(), self.uptime.elapsed_ms());
+        let mut held = self.anchor.lock();
+        let anchor = held.get_or_insert(Anchor { time: machine, elapsed_ms, warned: false });
+        let expected = anchor.time.plus_ms(elapsed_ms.saturating_sub(anchor.elapsed_ms));
+        let ahead = machine > expected.plus_ms(self.jump_ms);
+        if ahead != anchor.warned {
+            anchor.warned = ahead;
+            if ahead {
+                let jump = ClockJump { machine, trusted: expected };
+                tracing::warn!(%jump, "the clock jumped ahead; if it is right: exacat clock confirm");
+            } else {
+                tracing::info!(%machine, "the clock is no longer ahead of the time that has passed");
+            }
+        }
+        (machine, ahead.then_some(expected))
+    }
+
+    fn set(&self, time: TimeMs) {
+        let elapsed_ms = self.uptime.elapsed_ms();
+        let mut held = self.anchor.lock();
+        let warned = held.is_some_and(|anchor| anchor.warned);
+        *held = Some(Anchor { time, elapsed_ms, warned });
+    }
+}
+
+impl Clock for WatchedClock {
+    fn now(&self) -> TimeMs {
+        self.machine.now()
+    }
+
+    fn trusted(&self) -> TimeMs {
+        let (machine, expected) = self.read();
+        expected.unwrap_or(machine)
+    }
+
+    fn opened(&self, last_change: TimeMs) {
+        let machine = self.machine.now();
+        let jumped = machine > last_change.plus_ms(self.jump_ms);
+        if last_change > machine.plus_ms(self.jump_ms) {
+            tracing::warn!(
+                %last_change, %machine,
+                "the last change is dated far ahead of the machine's clock: later changes get its time until then"
+            );
+        }
+        // A clock that is behind now, and put right later, does not jump then: the last change vouches for
+        // that time.
+        self.set(if jumped { last_change } else { machine.max(last_change) });
+        self.read();
+    }
+
+    fn witness(&self, change: TimeMs) {
+        let machine = self.machine.now();
+        // Another server, which watches its own clock, is as far.
+        if machine <= change.plus_ms(self.jump_ms) && self.jump().is_some() {
+            self.set(machine);
+            self.read();
+        }
+    }
+
+    fn jump(&self) -> Option<ClockJump> {
+        let (machine, expected) = self.read();
+        expected.map(|trusted| ClockJump { machine, trusted })
+    }
+
+    fn confirm(&self) -> Option<ClockJump> {
+        let jump = self.jump()?;
+        self.set(jump.machine);
+        self.read();
+        Some(jump)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    const DAY: u64 = 24 * 3600 * 1000;
+    const START: u64 = 20_000 * DAY;
+
+    /// A clock and a count, each turned by hand.
+    #[derive(Clone, Default)]
+    struct Turned {
+        machine: Arc<AtomicU64>,
+        uptime: Arc<AtomicU64>,
+    }
+
+    impl Clock for Turned {
+        fn now(&self) -> TimeMs {
+            TimeMs(self.machine.load(Ordering::SeqCst))
+        }
+    }
+
+    impl Uptime for Turned {
+        fn elapsed_ms(&self) -> u64 {
+            self.uptime.load(Ordering::SeqCst)
+        }
+    }
+
+    impl Turned {
+        fn new() -> (Self, WatchedClock) {
+            let turned = Turned::default();
+            turned.machine.store(START, Ordering::SeqCst);
+            turned.uptime.store(7 * DAY, Ordering::SeqCst);
+            let clock = WatchedClock::new(Arc::new(turned.clone()), Arc::new(turned.clone()), CLOCK_JUMP);
+            (turned, clock)
+        }
+
+        fn pass(&self, ms: u64) {
+            self.machine.fetch_add(ms, Ordering::SeqCst);
+            self.uptime.fetch_add(ms, Ordering::SeqCst);
+        }
+
+        fn set_ahead(&self, ms: u64) {
+            self.machine.fetch_add(ms, Ordering::SeqCst);
+        }
+    }
+
+    /// Goal: the limit is exact, and beyond it time goes on as it really passes, until the clock is
+    /// right again.
+    #[test]
+    fn clock_ahead_by_more_than_the_limit_is_not_trusted() {
+        let (turned, clock) = Turned::new();
+        clock.opened(TimeMs(START - 5));
+        turned.set_ahead(CLOCK_JUMP);
+        assert_eq!((clock.trusted(), clock.jump()), (TimeMs(START + DAY), None));
+        turned.set_ahead(1);
+        assert_eq!(clock.trusted(), TimeMs(START));
+        assert_eq!(clock.jump().map(|jump| jump.ahead_ms()), Some(DAY + 1));
+        turned.pass(3 * DAY);
+        assert_eq!((clock.trusted(), clock.now()), (TimeMs(START + 3 * DAY), TimeMs(START + 4 * DAY + 1)));
+        turned.machine.store(START + 3 * DAY + 9, Ordering::SeqCst);
+        assert_eq!((clock.trusted(), clock.jump()), (TimeMs(START + 3 * DAY + 9), None));
+    }
+
+    /// Goal: small jumps do not add up to a large one.
+    #[test]
+    fn clock_that_jumps_often_is_not_trusted_beyond_the_limit() {
+        let (turned, clock) = Turned::new();
+        clock.opened(TimeMs(START));
+        for _ in 0..50 {
+            turned.set_ahead(CLOCK_JUMP / 4);
+            turned.pass(10);
+            clock.trusted();
+        }
+        assert_eq!(clock.trusted(), TimeMs(START + 500));
+    }
+
+    /// Goal: a clock ahead when the catalogue is opened is held back by the last change, then confirmed.
+    #[test]
+    fn clock_ahead_at_opening_is_held_back_until_it_is_confirmed() {
+        let (turned, clock) = Turned::new();
+        clock.opened(TimeMs(START - 45 * DAY));
+        turned.pass(1000);
+        assert_eq!(clock.trusted(), TimeMs(START - 45 * DAY + 1000));
+        let jump = clock.jump().unwrap();
+        assert_eq!((jump.machine, jump.ahead_ms()), (TimeMs(START + 1000), 45 * DAY));
+        assert_eq!(clock.confirm(), Some(jump));
+        assert_eq!((clock.trusted(), clock.jump(), clock.confirm()), (TimeMs(START + 1000), None, None));
+    }
+
+    /// Goal: a machine that starts with its clock far behind, and has it put right, has no jump ahead.
+    #[test]
+    fn clock_that_starts_behind_and_is_put_right_is_trusted() {
+        let (turned, clock) = Turned::new();
+        turned.machine.store(START - 45 * DAY, Ordering::SeqCst);
+        clock.opened(TimeMs(START));
+        assert_eq!((clock.trusted(), clock.jump()), (TimeMs(START - 45 * DAY), None));
+        turned.machine.store(START + 10, Ordering::SeqCst);
+        assert_eq!((clock.trusted(), clock.jump()), (TimeMs(START + 10), None));
+    }
+
+    /// Goal: a step back is followed, and the way forward again is no jump.
+    #[test]
+    fn clock_that_steps_back_is_followed_there_and_back() {
+        let (turned, clock) = Turned::new();
+        clock.opened(TimeMs(START));
+        turned.machine.store(START - 45 * DAY, Ordering::SeqCst);
+        assert_eq!((clock.trusted(), clock.jump()), (TimeMs(START - 45 * DAY), None));
+        turned.machine.store(START + 10, Ordering::SeqCst);
+        assert_eq!((clock.trusted(), clock.jump()), (TimeMs(START + 10), None));
+    }
+
+    /// Goal: a machine that slept, or a process that was stopped, finds its clock right.
+    #[test]
+    fn pause_that_the_kernel_counted_is_no_jump() {
+        let (turned, clock) = Turned::new();
+        clock.opened(TimeMs(START));
+        turned.pass(40 * DAY);
+        assert_eq!((clock.trusted(), clock.jump()), (TimeMs(START + 40 * DAY), None));
+    }
+
+    /// Goal: another server's change shows that the time is right; one that is behind shows nothing.
+    #[test]
+    fn change_of_another_server_vouches_for_the_clock() {
+        let (_turned, clock) = Turned::new();
+        clock.opened(TimeMs(START - 45 * DAY));
+        clock.witness(TimeMs(START - 2 * DAY));
+        assert!(clock.jump().is_some());
+        clock.witness(TimeMs(START - DAY));
+        assert_eq!((clock.jump(), clock.trusted()), (None, TimeMs(START)));
+    }
+
+    #[test]
+    fn count_of_the_kernel_does_not_go_back() {
+        let first = SystemUptime.elapsed_ms();
+        assert!(first > 0 && SystemUptime.elapsed_ms() >= first);
+    }
+}

@@ -1,0 +1,72 @@
+//! Whether a request would be judged as it was: what its permission was judged by, compared with a
+//! state.
+
+use std::collections::BTreeSet;
+
+use exacat_model::{At, Effect, Mutation, RecordKey, Revision};
+
+use super::{Top, View};
+use crate::Gate;
+use crate::judged::{Judged, JudgedEntry};
+
+/// The places in the tree that a mutation changes, for which its caller needs rights.
+pub fn places(mutation: &Mutation) -> impl Iterator<Item = &At> {
+    let (first, second) = match mutation {
+        Mutation::Create(new) => (Some(&new.at), None),
+        Mutation::Update { at, .. } | Mutation::Remove { at, .. } | Mutation::Commit { at, .. } => {
+            (Some(at), None)
+        }
+        Mutation::Move { from, to, .. } => (Some(from), Some(to)),
+        Mutation::Restore { to, .. } => (Some(to), None),
+        Mutation::Purge(_)
+        | Mutation::Book(_)
+        | Mutation::Release { .. }
+        | Mutation::Dequeue { .. }
+        | Mutation::SetRecord { .. }
+        | Mutation::DropRecord { .. } => (None, None),
+    };
+    first.into_iter().chain(second)
+}
+
+/// Does a change touch an account or a token that a caller may be known by?
+pub fn changes_credentials(effect: &Effect) -> bool {
+    let Effect::Recorded { key, before: Some(_), .. } = effect else { return false };
+    matches!(key, RecordKey::User(_) | RecordKey::Token(_))
+}
+
+/// Would the caller be judged the same for these mutations now? `own` tells the revisions that this
+/// very request made before: what it changed itself is no reason to judge it again.
+pub fn judged_the_same(
+    state: &dyn View,
+    judged: &Judged,
+    mutations: &[Mutation],
+    own: &dyn Fn(Revision) -> bool,
+) -> bool {
+    let known = judged.records.iter().all(|(key, seen)| {
+        state.record(*key).is_some_and(|(_, revision)| revision == *seen || own(revision))
+    });
+    if !known {
+        return false;
+    }
+    if judged.entries.is_none() {
+        return true;
+    }
+    let mut passed = BTreeSet::new();
+    mutations.iter().flat_map(places).all(|at| {
+        if passed.insert(at.parent) {
+            let (way, top) = state.way_up(at.parent);
+            // Nothing is there to need rights for; the mutation is refused for that.
+            if top != Top::Root {
+                return true;
+            }
+            let as_judged = way.iter().all(|above| {
+                let fact = Gate::of(above).map(|gate| JudgedEntry::from(&gate));
+                fact.is_none_or(|fact| judged.passes(fact)) || own(above.revision)
+            });
+            if !as_judged {
+                return false;
+            }
+        }
+        state.at(at).is_none_or(|entry| judged.allows(JudgedEntry::from(&entry)) || own(entry.revision))
+    })
+}
