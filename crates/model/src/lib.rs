@@ -11,6 +11,7 @@ pub mod codec;
 pub mod consistency;
 pub mod entry;
 pub mod error;
+pub mod expansion;
 pub mod guid;
 mod hex;
 pub mod lfn;

@@ -354,11 +354,6 @@ impl Parser<'_> {
     }
 }
 
-/// Says whether a name or path holds characters of a shell pattern.
-pub fn has_wildcard(text: &str) -> bool {
-    text.contains(['*', '?', '['])
-}
-
 /// A pattern over a name or a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {

@@ -19,7 +19,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 /// The bound of every wait in a test: long enough for a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn lfn(text: &str) -> Lfn {
     Lfn::parse(text).unwrap()

@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 use crate::world::World;
 
 /// Nothing a test waits for takes longer.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// What the client accepts.
 pub const FRAME_BYTES_MAX: usize = exacat_wire::native::limits::FRAME_BYTES_MAX;
 

@@ -247,7 +247,7 @@ async fn a_server_that_stops_answers_what_it_was_asked() {
 
 /// Asks for a directory with stats so many times, and reads nothing.
 async fn asks_and_reads_nothing(world: &World, times: usize) -> Root {
-    let mut root = Root::anonymous(world).await;
+    let mut root = Root::anonymous_with_small_buffer(world).await;
     for _ in 0..times {
         root.send(request::DIRLIST, with_stats(), b"/many").await;
     }
@@ -273,19 +273,20 @@ async fn what_clients_leave_unread_is_bounded_for_all_together_and_the_others_go
     }
     soon("a refusal", async { while world.figure("server", "refused_at_bound_unread-bytes").await == 0 {} })
         .await;
-    for _ in 0..3 {
-        let listed = other.done(request::DIRLIST, with_stats(), "/many").await;
-        assert_eq!(listed.text().lines().count(), 2 + 2 * 10_000);
-        assert!(
-            listed.parts > 2 * plenty,
-            "small parts, for there is no room: {} and {plenty}",
-            listed.parts
-        );
-        other.done(request::STAT, [0; 16], "/many/f000001").await;
-    }
+    // The kernel's send buffers grow and take bytes for some time, so there is room again now and then.
+    soon("small parts, for there is no room", async {
+        let mut small = 0;
+        while small < 3 {
+            let listed = other.done(request::DIRLIST, with_stats(), "/many").await;
+            assert_eq!(listed.text().lines().count(), 2 + 2 * 10_000);
+            small += u32::from(listed.parts > 2 * plenty);
+            other.done(request::STAT, [0; 16], "/many/f000001").await;
+        }
+        while world.figure("server", "held_unread-bytes").await <= MOST as u64 / 2 {}
+    })
+    .await;
     let held = world.figure("server", "held_unread-bytes").await;
     assert!(held <= MOST as u64, "{held} bytes are held");
-    assert!(held > MOST as u64 / 2, "{held} bytes are held");
     assert_eq!(world.figure("server", "connections_stalled").await, 0);
     // One that reads again gets all it asked for.
     let mut again = slow.pop().unwrap();

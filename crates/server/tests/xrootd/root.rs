@@ -10,7 +10,7 @@ use exacat_wire::xrootd::numbers::{ability, query, request, role, status};
 use exacat_wire::xrootd::response::ResponseHeader;
 use exacat_wire::xrootd::{HANDSHAKE, StreamId, write_request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::client::{Stream, localhost, soon, trusting};
 use crate::world::{World, lfn};
@@ -82,6 +82,15 @@ impl Root {
         Root { stream: Box::new(stream), next: 0 }
     }
 
+    /// Connects anonymously with a receive buffer that the kernel does not enlarge.
+    pub async fn anonymous_with_small_buffer(world: &World) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(64 << 10).unwrap();
+        let stream = socket.connect(world.server.addresses.xrootd.unwrap()).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Root { stream: Box::new(stream), next: 0 }.logged_in().await
+    }
+
     /// The greeting, and the protocol agreed on. Gives what the server says it is.
     pub async fn greet(&mut self, abilities: u8) -> u32 {
         self.stream.write_all(&HANDSHAKE).await.unwrap();
@@ -127,10 +136,13 @@ impl Root {
 
     /// Somebody who shows nothing.
     pub async fn anonymous(world: &World) -> Self {
-        let mut root = Root::raw(world).await;
-        assert_eq!(root.greet(0).await & role::GO_TO_TLS, 0);
-        assert_eq!(Root::protocols(&root.login().await), "");
-        root
+        Root::raw(world).await.logged_in().await
+    }
+
+    async fn logged_in(mut self) -> Self {
+        assert_eq!(self.greet(0).await & role::GO_TO_TLS, 0);
+        assert_eq!(Root::protocols(&self.login().await), "");
+        self
     }
 
     /// TLS up, greeted, not logged in.

@@ -1,44 +1,57 @@
-//! Paths with wildcards: `*`, `?` and `[…]` in the names of a path stand for what is there.
+//! Expands wildcards in the paths of a command: `*`, `?`, `[…]` and `{a,b}` match entries that exist.
 
-use exacat_model::query::has_wildcard;
-use exacat_model::{Answer, Cursor, Lfn, Name, Operation};
+use exacat_model::expansion::{Expansion, Step};
+use exacat_model::{Answer, Cursor, ErrorKind, Lfn, Operation};
 use exacat_wire::jalien::errno;
-use globset::{GlobBuilder, GlobMatcher};
 
 use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
 
-/// Paths one wildcard may stand for.
-const EXPANDED_MAX: usize = 100_000;
-/// Too many of something.
+/// Errno for an argument that expands to too many entries.
 const E2BIG: i32 = 7;
+/// Errnos of a directory in which nothing matches.
+const NO_MATCH: [i32; 3] = [errno::ENOENT, errno::ENOTDIR, libc::EACCES];
 
-/// The paths a text stands for: one without wildcards for itself, there or not; one with, for what is there.
+/// Returns the paths that a text stands for: itself if it has no wildcards, else the entries that match.
 pub(super) async fn expand(shell: &mut Shell, text: &str) -> Outcome<Vec<Lfn>> {
     let whole = shell.path(text)?;
-    // What stands under just that name is meant, whatever its characters could stand for.
-    if !has_wildcard(whole.as_str()) || shell.stat_if_there(&whole).await?.is_some() {
+    // An entry of just that name is meant, whatever its characters could match.
+    let Some(mut expansion) = Expansion::of(&whole, false)? else { return Ok(vec![whole]) };
+    if shell.stat_if_there(&whole).await?.is_some() {
         return Ok(vec![whole]);
     }
-    let mut found = vec![Lfn::root()];
-    let mut certain = true;
-    for name in whole.components() {
-        if has_wildcard(name) {
-            found = matching(shell, &found, name).await?;
-            certain = true;
-        } else {
-            let name = Name::parse(name)?;
-            found = found.iter().map(|lfn| lfn.join(&name)).collect();
-            certain = false;
+    loop {
+        match expansion.step() {
+            Step::Done(found) if found.is_empty() => return Err(Failure::new(errno::ENOENT, text)),
+            Step::Done(found) => return Ok(found),
+            Step::Check { lfns, follow } => {
+                let stats = shell.stats(lfns.clone(), follow).await?;
+                let existing = lfns.into_iter().zip(stats);
+                expansion.checked(existing.filter_map(|(lfn, stat)| Some((lfn, stat.ok()?.entry.kind()))));
+            }
+            Step::List(directory) => list(shell, directory, &mut expansion).await?,
         }
     }
-    if !certain {
-        let stats = shell.stats(found.clone(), false).await?;
-        found = found.into_iter().zip(stats).filter_map(|(lfn, stat)| stat.ok().map(|_| lfn)).collect();
+}
+
+async fn list(shell: &mut Shell, directory: Lfn, expansion: &mut Expansion) -> Outcome<()> {
+    let list = Operation::List { lfn: directory, cursor: Cursor::default(), limit: 0 };
+    let mut next = Some(list);
+    loop {
+        let answer = match shell.page_as_asked(&mut next).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Ok(()),
+            // As in a shell: a directory that vanished, or is closed to the caller, has no matches.
+            Err(failure) if NO_MATCH.contains(&failure.number) => return Ok(()),
+            Err(failure) => return Err(failure),
+        };
+        let Answer::Entries { items, .. } = answer else { return Err(unexpected()) };
+        for stat in items {
+            expansion.listed(&stat.entry.at.name, stat.entry.kind()).map_err(|error| match error.kind {
+                ErrorKind::Limit => Failure::new(E2BIG, format!("{error}: name fewer")),
+                _ => error.into(),
+            })?;
+        }
     }
-    if found.is_empty() {
-        return Err(Failure::new(errno::ENOENT, text));
-    }
-    Ok(found)
 }
 
 /// Expands each text; what cannot be is remembered as a failure.
@@ -48,41 +61,6 @@ pub(super) async fn expand_all(shell: &mut Shell, texts: &[String]) -> Outcome<V
         let expanded = expand(shell, text).await;
         if let Some(mut lfns) = shell.note(expanded) {
             found.append(&mut lfns);
-        }
-    }
-    Ok(found)
-}
-
-fn matcher(pattern: &str) -> Outcome<GlobMatcher> {
-    let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build();
-    glob.map(|glob| glob.compile_matcher()).map_err(|error| Failure::invalid(format!("bad pattern: {error}")))
-}
-
-/// What in these directories has a name that matches. Names that begin with a dot are meant only by patterns that do.
-async fn matching(shell: &mut Shell, directories: &[Lfn], pattern: &str) -> Outcome<Vec<Lfn>> {
-    let matcher = matcher(pattern)?;
-    let hidden = pattern.starts_with('.');
-    let mut found = Vec::new();
-    for directory in directories {
-        let stat = shell.stat_if_there(directory).await;
-        // What is no directory has nothing in it, nor has what is closed to the caller.
-        if stat.ok().flatten().is_none_or(|stat| stat.entry.directory().is_none()) {
-            continue;
-        }
-        let list = Operation::List { lfn: directory.clone(), cursor: Cursor::default(), limit: 0 };
-        let mut next = Some(list);
-        while let Some(answer) = shell.page_as_asked(&mut next).await? {
-            let Answer::Entries { items, .. } = answer else { return Err(unexpected()) };
-            for stat in items {
-                let name = stat.entry.at.name.as_str();
-                if matcher.is_match(name) && (hidden || !name.starts_with('.')) {
-                    found.push(directory.join(&stat.entry.at.name));
-                }
-            }
-            if found.len() > EXPANDED_MAX {
-                let why = format!("{pattern} stands for more than {EXPANDED_MAX} names: be more precise");
-                return Err(Failure::new(E2BIG, why));
-            }
         }
     }
     Ok(found)

@@ -171,8 +171,11 @@ async fn md5sum(shell: &mut Shell, given: Vec<String>) -> Outcome {
                     continue;
                 }
                 // As it was asked for, unless it stood for several.
-                let shown =
-                    if exacat_model::query::has_wildcard(text) { stat.lfn.to_string() } else { text.clone() };
+                let shown = if exacat_model::expansion::has_wildcard(text) {
+                    stat.lfn.to_string()
+                } else {
+                    text.clone()
+                };
                 let item = Item::new()
                     .with("md5", md5.clone())
                     .with("lfn", stat.lfn.as_str())

@@ -37,7 +37,8 @@ async fn tell(shell: &mut Shell, paths: &[String], wanted: &[&str], keys_only: b
             let Answer::Tags(mut found) = shell.ask(get).await? else { return Err(unexpected()) };
             let Some(tags) = found.pop() else { return Err(unexpected()) };
             let Some(tags) = shell.note(tags) else { continue };
-            let name = if exacat_model::query::has_wildcard(text) { lfn.to_string() } else { text.clone() };
+            let name =
+                if exacat_model::expansion::has_wildcard(text) { lfn.to_string() } else { text.clone() };
             let mut head = Some(name.clone());
             for tag in &tags {
                 let key = tag.tag.key.as_str();
