@@ -320,6 +320,27 @@ fn every_link_of_a_page_resolves() {
 }
 
 #[test]
+fn every_page_that_a_source_file_names_exists() {
+    let in_page = |letter: char| letter.is_ascii_alphanumeric() || "-_/.".contains(letter);
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for path in rust_files() {
+        let text = read(&path);
+        for (place, _) in text.match_indices("docs/") {
+            let name: String = text[place..].chars().take_while(|letter| in_page(*letter)).collect();
+            let name = name.trim_end_matches('.');
+            if name.ends_with(".md") {
+                count += 1;
+                if !root().join(name).exists() {
+                    wrong.push(format!("{}: no page {name}", shown(&path)));
+                }
+            }
+        }
+    }
+    assert!(count > 10, "names of pages are found");
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
 fn no_line_of_a_page_is_too_long() {
     for name in LONG_LINED_PAGES {
         assert!(root().join(name).exists(), "{name} is listed and does not exist");
