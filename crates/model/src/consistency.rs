@@ -7,7 +7,7 @@ use crate::canonical_enum;
 use crate::error::{Error, Result};
 
 /// How old the state may be that an answer is of. Whatever is chosen, an answer is of one committed state. What it means is said in
-/// `docs/consistency.md`, and by clause R2 of the store's contract. From the weakest to the strongest.
+/// `docs/concepts/consistency.md`, and by clause R2 of the store's contract. From the weakest to the strongest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Consistency {

@@ -1,5 +1,6 @@
 //! That the workspace is what ARCHITECTURE.md says: crates in the order of data flow, each using only those above
-//! it; every file says what it is for, and is short enough to be read; nothing is named after nothing.
+//! it; every file says what it is for, and is short enough to be read; nothing is named after nothing. And that links
+//! of pages resolve, pages fit a screen, and decision records are complete.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a panic is how a test says what it found")]
 
@@ -185,4 +186,220 @@ fn lock_files_of_other_workspaces_know_every_dependency_of_the_crates() {
         }
         assert!(known > 2, "{workspace}/Cargo.lock has the crates");
     }
+}
+
+/// Longest line of a page, apart from tables, code blocks and targets of links.
+const PAGE_LINE_CHARS_MAX: usize = 110;
+
+/// Longest ARCHITECTURE.md, in lines.
+const ARCHITECTURE_LINES_MAX: usize = 150;
+
+/// Sections of a decision record, in their order.
+const RECORD_SECTIONS: [&str; 4] = ["Context", "Choice", "Rejected", "Consequences"];
+
+/// Files below a folder whose names end in `.md`.
+fn pages_below(folder: &Path) -> Vec<PathBuf> {
+    let mut waiting = vec![folder.to_owned()];
+    let mut found = Vec::new();
+    while let Some(directory) = waiting.pop() {
+        let entries =
+            std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+        for entry in entries {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// All pages for readers, sorted within their folder.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = pages_below(&root().join("docs"));
+    assert!(pages.len() > 60, "the pages of docs/ are found");
+    let names = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "cluster/README.md"];
+    pages.extend(names.map(|name| root().join(name)));
+    pages
+}
+
+/// Path of a page from the root of the repository, for messages.
+fn shown(page: &Path) -> String {
+    page.strip_prefix(root()).unwrap_or(page).display().to_string()
+}
+
+/// Lines of a page outside of code blocks, with their numbers from 1.
+fn prose(text: &str) -> Vec<(usize, &str)> {
+    let mut is_code = false;
+    let mut lines = Vec::new();
+    for (line, number) in text.lines().zip(1..) {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code && !line.starts_with("    ") {
+            lines.push((number, line));
+        }
+    }
+    lines
+}
+
+/// Splits a line into its text without the targets of links, and these targets. Text in backquotes has no links.
+fn without_targets(line: &str) -> (String, Vec<String>) {
+    let (mut text, mut targets) = (String::new(), Vec::new());
+    for (place, piece) in line.split('`').enumerate() {
+        if place > 0 {
+            text.push('`');
+        }
+        if place % 2 == 1 {
+            text.push_str(piece);
+            continue;
+        }
+        let mut rest = piece;
+        while let Some((before, after)) = rest.split_once("](") {
+            let Some((target, behind)) = after.split_once(')') else { break };
+            text.push_str(before);
+            text.push(']');
+            targets.push(target.to_owned());
+            rest = behind;
+        }
+        text.push_str(rest);
+    }
+    (text, targets)
+}
+
+/// Anchors of the headings of a page, as GitHub makes them.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = prose(text).into_iter().filter(|(_, line)| line.starts_with('#'));
+    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    headings
+        .map(|(_, line)| {
+            let title: String = line.trim_start_matches('#').trim().chars().filter(kept).collect();
+            title.to_lowercase().replace(' ', "-")
+        })
+        .collect()
+}
+
+/// Fault of a link, if it leads nowhere.
+fn broken(page: &Path, target: &str) -> Option<String> {
+    if target.contains("://") || target.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let file = match path {
+        "" => page.to_owned(),
+        _ => page.parent().unwrap_or(page).join(path),
+    };
+    if !file.exists() {
+        return Some(format!("no file {path}"));
+    }
+    let has_anchor = anchor.is_empty() || anchors(&read(&file)).iter().any(|known| known == anchor);
+    (!has_anchor).then(|| format!("no heading #{anchor} in {}", shown(&file)))
+}
+
+#[test]
+fn every_link_of_a_page_resolves() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for page in pages() {
+        for (number, line) in prose(&read(&page)) {
+            for target in without_targets(line).1 {
+                count += 1;
+                if let Some(fault) = broken(&page, &target) {
+                    wrong.push(format!("{}:{number}: {target}: {fault}", shown(&page)));
+                }
+            }
+        }
+    }
+    assert!(count > 100, "links are found");
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_page_that_a_source_file_names_exists() {
+    let in_page = |letter: char| letter.is_ascii_alphanumeric() || "-_/.".contains(letter);
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for path in rust_files() {
+        let text = read(&path);
+        for (place, _) in text.match_indices("docs/") {
+            let name: String = text[place..].chars().take_while(|letter| in_page(*letter)).collect();
+            let name = name.trim_end_matches('.');
+            if name.ends_with(".md") {
+                count += 1;
+                if !root().join(name).exists() {
+                    wrong.push(format!("{}: no page {name}", shown(&path)));
+                }
+            }
+        }
+    }
+    assert!(count > 10, "names of pages are found");
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_line_of_a_page_is_too_long() {
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let name = shown(&page);
+        for (number, line) in prose(&read(&page)) {
+            let chars = without_targets(line).0.chars().count();
+            if !line.starts_with('|') && chars > PAGE_LINE_CHARS_MAX {
+                wrong
+                    .push(format!("{name}:{number}: {chars} characters, the limit is {PAGE_LINE_CHARS_MAX}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn architecture_page_is_short() {
+    let lines = read(&root().join("ARCHITECTURE.md")).lines().count();
+    assert!(lines <= ARCHITECTURE_LINES_MAX, "{lines} lines, the limit is {ARCHITECTURE_LINES_MAX}");
+}
+
+/// Name of a file without its folder.
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Numbers of decision records that a text names: its words of four digits.
+fn record_numbers(text: &str) -> Vec<&str> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.filter(|word| word.len() == 4 && word.bytes().all(|digit| digit.is_ascii_digit())).collect()
+}
+
+#[test]
+fn every_decision_record_has_a_status_and_a_line_in_the_table() {
+    let folder = root().join("docs/decisions");
+    let table = read(&folder.join("README.md"));
+    let files: Vec<String> = pages_below(&folder).iter().map(|page| file_name(page)).collect();
+    let records: Vec<&String> = files.iter().filter(|name| *name != "README.md").collect();
+    assert!(records.len() >= 57, "the decision records are found");
+    let numbers: Vec<&str> = records.iter().filter_map(|name| name.get(..4)).collect();
+    let mut rows = Vec::new();
+    for (name, place) in records.iter().zip(1..) {
+        let text = read(&folder.join(name));
+        let mut lines = text.lines();
+        let number = format!("{place:04}");
+        let title = lines.next().and_then(|line| line.strip_prefix(&format!("# {number}: ")));
+        let title = title.unwrap_or_else(|| panic!("{name}: the first line is no `# {number}: title`"));
+        assert!(name.starts_with(&format!("{number}-")), "{name}: the file name begins with {number}-");
+        let status = lines.nth(1).and_then(|line| line.strip_prefix("Status: "));
+        let status = status.unwrap_or_else(|| panic!("{name}: the third line is no `Status: `"));
+        let named = record_numbers(status);
+        for other in &named {
+            assert!(numbers.contains(other) && *other != number, "{name}: no other record {other}");
+        }
+        assert!(
+            status.starts_with("accepted") || status.starts_with("superseded by ") && !named.is_empty(),
+            "{name}: the status is neither `accepted` nor `superseded by NNNN`: {status}"
+        );
+        let sections: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        assert_eq!(sections, RECORD_SECTIONS, "{name}: the sections and their order");
+        rows.push(format!("| [{number}]({name}) | {title} | {status} |"));
+    }
+    let listed: Vec<&str> = table.lines().filter(|line| line.starts_with("| [")).collect();
+    assert_eq!(listed, rows, "the table in docs/decisions/README.md");
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 pub const EXACAT: &str = env!("CARGO_BIN_EXE_exacat");
 
 /// The page that says what fields there are.
-const DOCUMENTED: &str = include_str!("../../../../docs/json.md");
+const DOCUMENTED: &str = include_str!("../../../../docs/reference/json.md");
 
 /// What the environment might say that a test must not hear.
 const VARIABLES: [&str; 15] = [
@@ -96,7 +96,7 @@ impl Ran {
             for field in value.as_object().unwrap().keys() {
                 assert!(
                     DOCUMENTED.contains(&format!("`{field}`")),
-                    "{asked}: {field} is not in docs/json.md"
+                    "{asked}: {field} is not in docs/reference/json.md"
                 );
             }
             value

@@ -200,7 +200,7 @@ async fn reads_show_the_durable_state_after_a_failure_of_the_log() {
     }
 }
 
-/// Goal: no answer shows what could still be lost (decision D6). Method: a sync that does not return.
+/// Goal: no answer shows what could still be lost (decision 0006). Method: a sync that does not return.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_waits_until_what_it_saw_is_durable() {
     let disk = SimulatedDisk::new();
