@@ -146,8 +146,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 Err(error) => return Poll::Ready(error),
             }
             let has_written = self.writing.is_empty();
-            match self.shared.rest(context.waker(), has_written, self.says_goodbye) {
+            match self.shared.rest(context.waker(), self.timer_at, has_written, self.says_goodbye) {
                 Rest::No => {}
+                Rest::Until(deadline) => {
+                    self.timer_at = deadline;
+                    self.timer.as_mut().reset(deadline);
+                }
                 Rest::Goodbye => self.says_goodbye = true,
                 Rest::Break(error) => return Poll::Ready(error),
                 Rest::Sleep => {
@@ -314,16 +318,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         })
     }
 
-    /// Does what is due, and sees to it that the driver is woken when something will be. True if callers are to be
-    /// told or something is to be sent.
+    /// Does what is due, and sets the timer for what comes next. True if callers are to be told or something is to be
+    /// sent.
     fn look_at_time(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
-        let next_deadline = self.shared.state().next_deadline;
-        if let Some(deadline) = next_deadline
-            && deadline < self.timer_at
-        {
-            self.timer_at = deadline;
-            self.timer.as_mut().reset(deadline);
-        }
         if self.timer.as_mut().poll(context).is_pending() {
             return Ok(false);
         }

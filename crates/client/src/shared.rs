@@ -220,6 +220,8 @@ impl State {
 pub(crate) enum Rest {
     /// There is something to send after all.
     No,
+    /// It is to be woken at this deadline first.
+    Until(Instant),
     /// It may sleep.
     Sleep,
     /// Nothing is in flight any more and nothing may be asked: it says goodbye.
@@ -476,11 +478,14 @@ impl Shared {
         self.state.lock()
     }
 
-    /// May the driver sleep? If so, it is woken when there is something to do.
-    pub fn rest(&self, waker: &Waker, has_written: bool, says_goodbye: bool) -> Rest {
+    /// May the driver sleep? If so, it is woken when there is something to do. It has a timer for `timer_at`.
+    pub fn rest(&self, waker: &Waker, timer_at: Instant, has_written: bool, says_goodbye: bool) -> Rest {
         let mut state = self.state.lock();
         if let Some(error) = state.broken.take() {
             return Rest::Break(error);
+        }
+        if let Some(deadline) = state.next_deadline.filter(|deadline| *deadline < timer_at) {
+            return Rest::Until(deadline);
         }
         if has_written && state.has_output() {
             return Rest::No;
@@ -517,4 +522,208 @@ impl State {
 pub(crate) fn remaining_ms(deadline: Instant, now: Instant) -> u32 {
     let left = deadline.saturating_duration_since(now).as_millis();
     u32::try_from(left).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use exacat_model::{Guid, Lfn, Operation, TimeMs, TimelineId};
+    use exacat_wire::native::{
+        Frame, FrameDecoder, HelloAck, Identity, Limits, PROTOCOL_VERSION, encode_request,
+    };
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::clock::ServerClock;
+
+    fn shared() -> Arc<Shared> {
+        let server = HelloAck {
+            version: PROTOCOL_VERSION,
+            features: 0,
+            limits: Limits {
+                frame_bytes_max: 1 << 20,
+                requests_in_flight_max: 100,
+                batch_operations_max: 50,
+                idle_ms_max: 0,
+            },
+            server: "none".to_owned(),
+            catalogue: Guid([0; 16]),
+            timeline: TimelineId([0; 16]),
+            authentication_required: false,
+            time: TimeMs(0),
+        };
+        let identity = Identity { user: None, scope: Lfn::root(), write: true };
+        Arc::new(Shared::new(Terms {
+            greeting: Greeting { server, identity, clock: Arc::new(ServerClock::new()) },
+            endpoint: Endpoint::Unix("/nowhere".into()),
+            ping_after: Duration::from_secs(10),
+            dead_after: Duration::from_secs(30),
+            coalesced_calls_max: 50,
+            frame_bytes_max: 1 << 20,
+            consistency: None,
+            in_flight_max: 100,
+        }))
+    }
+
+    fn request() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let operation = Operation::Du { lfns: vec![Lfn::root()] };
+        encode_request(&mut bytes, 1 << 20, 1, &RequestOptions::default(), &operation).unwrap();
+        bytes
+    }
+
+    fn single() -> Option<Opening> {
+        Some(Opening::Single(Waker::noop().clone()))
+    }
+
+    fn frames(bytes: &[u8]) -> Vec<(u64, FrameType)> {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_frame_bytes_max(1 << 20);
+        decoder.feed(bytes);
+        std::iter::from_fn(|| decoder.next_frame().unwrap())
+            .map(|raw| (raw.request, raw.frame_type))
+            .collect()
+    }
+
+    fn outcome(shared: &Shared, number: u64) -> Poll<Outcome<Answers>> {
+        shared.poll(number, &Context::from_waker(Waker::noop()))
+    }
+
+    #[tokio::test]
+    async fn output_is_bounded_and_callers_beyond_it_wait_in_order() {
+        let shared = shared();
+        let piece = OUTPUT_BYTES_MAX / 4;
+        for _ in 0..4 {
+            shared.enter(&mut vec![0; piece], &mut single(), None).unwrap();
+        }
+        let mut opening = single();
+        assert!(matches!(shared.enter(&mut [0; 14], &mut opening, None), Err(Refusal::Full)));
+        assert!(opening.is_some(), "it is there for the next attempt");
+        assert_eq!(shared.state().waiting_bytes(), OUTPUT_BYTES_MAX);
+
+        let (entered, mut order) = mpsc::channel(8);
+        let mut tasks = Vec::new();
+        for caller in 0..8 {
+            let (to_wait, entered) = (shared.clone(), entered.clone());
+            tasks.push(tokio::spawn(async move {
+                to_wait.enter_in_turn(&mut vec![0; piece], &mut single(), None).await.unwrap();
+                entered.send(caller).await.unwrap();
+            }));
+            while shared.state().waiting <= caller {
+                tokio::task::yield_now().await;
+            }
+        }
+        let (mut output, mut effects) = (Vec::new(), Effects::default());
+        for taken in [0, 4] {
+            assert!(
+                matches!(shared.enter(&mut [0; 14], &mut single(), None), Err(Refusal::Full)),
+                "others wait"
+            );
+            shared.take_output(&mut output, &mut effects);
+            assert_eq!(output.len(), OUTPUT_BYTES_MAX);
+            output.clear();
+            for caller in taken..taken + 4 {
+                assert_eq!(order.recv().await, Some(caller));
+            }
+            assert_eq!(shared.state().waiting_bytes(), OUTPUT_BYTES_MAX);
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(shared.state().waiting, 0);
+    }
+
+    #[tokio::test]
+    async fn callers_that_wait_for_room_are_refused_when_the_connection_ends() {
+        let shared = shared();
+        shared.enter(&mut vec![0; OUTPUT_BYTES_MAX], &mut single(), None).unwrap();
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let shared = shared.clone();
+                tokio::spawn(async move { shared.enter_in_turn(&mut [0; 20], &mut single(), None).await })
+            })
+            .collect();
+        while shared.state().waiting < 3 {
+            tokio::task::yield_now().await;
+        }
+        shared.fail(shared.lost("the test says so"), 0);
+        for waiting in waiting {
+            assert!(matches!(waiting.await.unwrap(), Err(Refusal::Closed(_))));
+        }
+    }
+
+    #[test]
+    fn goodbye_of_the_server_takes_back_what_was_not_sent() {
+        let shared = shared();
+        let (mut output, mut effects) = (Vec::new(), Effects::default());
+        let sent = shared.enter(&mut request(), &mut single(), None).unwrap();
+        shared.take_output(&mut output, &mut effects);
+        assert_eq!(frames(&output), [(sent, FrameType::Request)]);
+        let unsent = shared.enter(&mut request(), &mut single(), None).unwrap();
+        let lookup = &mut Some(Opening::Lookup(Waker::noop().clone()));
+        let queued = shared.enter(&mut [0; 8], lookup, Some(Instant::now())).unwrap();
+        shared.abandon(sent);
+        shared.end_by_server("the server stops");
+        for number in [unsent, queued] {
+            assert!(matches!(outcome(&shared, number), Poll::Ready(Outcome::Lost { sent: false, .. })));
+        }
+        output.clear();
+        shared.take_output(&mut output, &mut effects);
+        assert_eq!(frames(&output), [(sent, FrameType::Cancel)]);
+        assert!(matches!(shared.enter(&mut request(), &mut single(), None), Err(Refusal::Closed(_))));
+    }
+
+    #[test]
+    fn pong_in_front_of_requests_does_not_make_them_sent() {
+        let shared = shared();
+        let (mut output, mut effects) = (Vec::new(), Effects::default());
+        let first = shared.enter(&mut request(), &mut single(), None).unwrap();
+        let second = shared.enter(&mut request(), &mut single(), None).unwrap();
+        shared.state().pong(7);
+        shared.take_output(&mut output, &mut effects);
+        let expected = [(0, FrameType::Pong), (first, FrameType::Request), (second, FrameType::Request)];
+        assert_eq!(frames(&output), expected);
+        let third = shared.enter(&mut request(), &mut single(), None).unwrap();
+        // One byte of the second request was given to the stream.
+        shared.fail(shared.lost("the test says so"), (output.len() - request().len() + 1) as u64);
+        for (number, was_sent) in [(first, true), (second, true), (third, false)] {
+            match outcome(&shared, number) {
+                Poll::Ready(Outcome::Lost { sent, .. }) => assert_eq!(sent, was_sent),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn look_ups_share_frames_and_those_given_up_are_not_sent() {
+        let shared = shared();
+        let (mut output, mut effects) = (Vec::new(), Effects::default());
+        let mut operation = Vec::new();
+        exacat_model::codec::Encode::encode(
+            &Operation::Stat { lfns: vec![Lfn::root()], follow: false },
+            &mut operation,
+        );
+        let deadline = Some(Instant::now());
+        let numbers: Vec<u64> = (0..53)
+            .map(|_| {
+                let lookup = &mut Some(Opening::Lookup(Waker::noop().clone()));
+                shared.enter(&mut operation.clone(), lookup, deadline).unwrap()
+            })
+            .collect();
+        // 53 without these two are a batch of 50 and a single one.
+        shared.abandon(numbers[0]);
+        shared.abandon(numbers[52]);
+        shared.take_output(&mut output, &mut effects);
+        let mut decoder = FrameDecoder::new();
+        decoder.set_frame_bytes_max(1 << 20);
+        decoder.feed(&output);
+        let Frame::Batch(batch) = decoder.next_frame().unwrap().unwrap().decode().unwrap() else {
+            panic!("not a batch")
+        };
+        assert_eq!(batch.items.len(), 50);
+        let single = decoder.next_frame().unwrap().unwrap();
+        assert_eq!((single.frame_type, single.request), (FrameType::Request, numbers[51]));
+        assert_eq!(decoder.next_frame().unwrap(), None);
+    }
 }

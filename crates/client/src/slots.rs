@@ -548,3 +548,143 @@ impl Slots {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use exacat_model::{ErrorKind, Revision};
+    use exacat_wire::native::AnswerBatch;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn answer(revision: u64) -> Frame {
+        Frame::Answer(Answer::Done { revision: Revision(revision) })
+    }
+
+    fn batch(first: u32, revisions: &[u64]) -> Frame {
+        let answers =
+            revisions.iter().map(|revision| Ok(Answer::Done { revision: Revision(*revision) })).collect();
+        Frame::AnswerBatch(AnswerBatch { first, answers })
+    }
+
+    fn open(slots: &mut Slots, position: u64) -> u64 {
+        slots.open(Opening::Single(Waker::noop().clone()), None, None, position).unwrap()
+    }
+
+    /// The revision that a caller is told.
+    fn told(slots: &mut Slots, number: u64) -> Option<u64> {
+        match slots.poll(number, Waker::noop()) {
+            Poll::Ready(Some(Outcome::Answered(Answers::One(Ok(Answer::Done { revision }))))) => {
+                Some(revision.0)
+            }
+            Poll::Pending => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn answer_to_a_former_request_of_a_slot_reaches_nobody() {
+        let (mut slots, mut effects) = (Slots::default(), Effects::default());
+        let first = open(&mut slots, 0);
+        slots.deliver(first, answer(1), &mut effects).unwrap();
+        assert_eq!(told(&mut slots, first), Some(1));
+        let mut numbers = std::collections::BTreeSet::from([first]);
+        for revision in 2..100 {
+            let next = open(&mut slots, 0);
+            assert_eq!(slots.slots.len(), 1, "the slot is used again");
+            assert!(numbers.insert(next), "the number is not");
+            let refused = slots.deliver(first, answer(1), &mut effects).unwrap_err();
+            assert!(refused.0.contains("not waited for"), "{refused:?}");
+            assert_eq!(told(&mut slots, next), None);
+            slots.deliver(next, answer(revision), &mut effects).unwrap();
+            assert_eq!(told(&mut slots, next), Some(revision));
+            // A second answer is none.
+            assert!(slots.deliver(next, answer(revision), &mut effects).is_err());
+        }
+        assert_eq!(effects.ended, 99);
+    }
+
+    #[test]
+    fn slot_of_the_last_generation_is_not_used_again() {
+        let (mut slots, mut effects) = (Slots::default(), Effects::default());
+        open(&mut slots, 0);
+        slots.slots[0].generation = GENERATION_MAX;
+        let last = slots.number(0);
+        slots.deliver(last, answer(1), &mut effects).unwrap();
+        assert_eq!(told(&mut slots, last), Some(1));
+        let next = open(&mut slots, 0);
+        assert_eq!((next, slots.slots.len()), (2, 2));
+        assert!(slots.deliver(last, answer(1), &mut effects).is_err());
+    }
+
+    #[test]
+    fn abandoned_requests_free_their_slots_when_the_server_ends_them() {
+        let (mut slots, mut effects) = (Slots::default(), Effects::default());
+        let overdue = Instant::now();
+        for _ in 0..3 {
+            let single = open(&mut slots, 0);
+            let lookups: Vec<u64> = (0..3)
+                .map(|_| slots.open(Opening::Lookup(Waker::noop().clone()), None, None, 0).unwrap())
+                .collect();
+            let group = slots.open_group().unwrap();
+            slots.grouped(group, lookups[..2].iter().copied(), overdue, 0);
+            assert!(slots.abandon(single, overdue, &mut effects), "the server is told");
+            assert!(!slots.abandon(lookups[0], overdue, &mut effects), "others wait for that frame");
+            assert_eq!(effects.ended, 0, "until then they count as in flight");
+            assert!(!slots.abandon(lookups[2], overdue, &mut effects), "it is in no frame");
+            assert_eq!(effects.ended, 1);
+            slots.deliver(single, answer(1), &mut effects).unwrap();
+            slots.deliver(group, batch(0, &[1]), &mut effects).unwrap();
+            slots.deliver(group, batch(1, &[2]), &mut effects).unwrap();
+            assert_eq!(told(&mut slots, lookups[1]), Some(2));
+            assert_eq!((slots.used(), std::mem::take(&mut effects.ended)), (0, 4));
+            assert!(slots.is_idle());
+        }
+        assert_eq!(slots.slots.len(), 5, "the slots were used again");
+        // An answer that its caller does not take any more.
+        let single = open(&mut slots, 0);
+        slots.deliver(single, answer(1), &mut effects).unwrap();
+        assert!(!slots.abandon(single, overdue, &mut effects));
+        assert_eq!(slots.used(), 0);
+    }
+
+    #[test]
+    fn deadlines_pass_one_by_one_and_each_caller_is_woken_once() {
+        let (mut slots, mut effects) = (Slots::default(), Effects::default());
+        let (now, count) = (Instant::now(), Arc::new(Count::default()));
+        let after = |ms: u64| now + std::time::Duration::from_millis(ms);
+        let numbers: Vec<u64> = (1..=1000)
+            .map(|ms| {
+                let opening = Opening::Single(Waker::from(count.clone()));
+                slots.open(opening, Some(after(ms)), None, 0).unwrap()
+            })
+            .collect();
+        let late = Error::new(ErrorKind::Unavailable, "late");
+        for ms in [0, 1, 2, 500, 1000] {
+            let (cancels, next) = slots.expire(after(ms), after(ms), &late, &mut effects);
+            effects.wakers.drain(..).for_each(Waker::wake);
+            assert_eq!(count.0.load(Ordering::SeqCst) as u64, ms);
+            assert_eq!(next, (ms < 1000).then(|| after(ms + 1)));
+            assert!(cancels.iter().all(|number| numbers.contains(number)));
+        }
+        for number in &numbers {
+            let polled = slots.poll(*number, Waker::noop());
+            assert!(matches!(polled, Poll::Ready(Some(Outcome::Lost { sent: true, .. }))), "{polled:?}");
+        }
+        assert_eq!((effects.ended, slots.used()), (0, 1000), "the server has not ended them");
+        numbers.iter().for_each(|number| slots.deliver(*number, answer(1), &mut effects).unwrap());
+        assert_eq!((effects.ended, slots.used()), (1000, 0));
+    }
+}
