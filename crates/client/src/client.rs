@@ -105,11 +105,11 @@ impl Client {
 
     /// Asks an operation.
     pub fn call_with(&self, operation: Operation, options: CallOptions) -> BoxFuture<'_, Result<Answer>> {
-        Box::pin(self.called(operation, options))
+        Box::pin(async move { self.called(&operation, options).await })
     }
 
-    async fn called(&self, operation: Operation, options: CallOptions) -> Result<Answer> {
-        let operation_id = self.operation_id(&operation, options.operation_id)?;
+    async fn called(&self, operation: &Operation, options: CallOptions) -> Result<Answer> {
+        let operation_id = self.operation_id(operation, options.operation_id)?;
         let within = options.deadline.unwrap_or(self.settings().deadline);
         let deadline = Instant::now() + within;
         let mut asked = Asked::new(operation_id);
@@ -118,7 +118,7 @@ impl Client {
         let mut first = Some(slot);
         if let Some(connection) = slot.open() {
             first = None;
-            let outcome = connection.call(&operation, operation_id, deadline).await;
+            let outcome = connection.call(operation, operation_id, deadline).await;
             if let Verdict::Done(answered) = asked.outcome(outcome) {
                 return answered;
             }
@@ -131,7 +131,7 @@ impl Client {
 
     async fn called_again(
         &self,
-        operation: Operation,
+        operation: &Operation,
         within: Duration,
         deadline: Instant,
         mut asked: Asked,
@@ -144,10 +144,10 @@ impl Client {
                 None if wait_until(deadline, backoff.pause(&self.inner.jitter)).await => {
                     self.inner.pool.slot()
                 }
-                None => return Err(asked.give_up(&out_of_time(&operation, within))),
+                None => return Err(asked.give_up(&out_of_time(operation, within))),
             };
             if let Verdict::Done(connection) = self.connection_until(slot, deadline, &mut asked).await? {
-                let outcome = connection.call(&operation, asked.operation_id, deadline).await;
+                let outcome = connection.call(operation, asked.operation_id, deadline).await;
                 if let Verdict::Done(answered) = asked.outcome(outcome) {
                     return answered;
                 }

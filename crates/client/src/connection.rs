@@ -179,14 +179,14 @@ impl Connection {
         acquired.ok_or_else(|| self.shared.no_answer())?.map_err(|_| self.shared.closed())
     }
 
-    /// Appends what `encode` makes and awaits the outcome; an error if it cannot be encoded.
+    /// Appends what `encode` makes and awaits the outcome. What cannot be encoded is answered with the reason.
     async fn ask(
         &self,
         permit: SemaphorePermit<'_>,
         deadline: Instant,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
         opening: impl FnOnce(std::task::Waker) -> Opening,
-    ) -> Result<Outcome<Answers>, Error> {
+    ) -> Outcome<Answers> {
         let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
         let mut opening = Some(opening(waker));
         let entered = SCRATCH.with_borrow_mut(|scratch| {
@@ -198,18 +198,22 @@ impl Connection {
                 Err(Refusal::Full) => Entered::NoRoom(std::mem::take(scratch)),
                 Err(Refusal::Closed(error)) => Entered::Not(error),
             })
-        })?;
+        });
+        let entered = match entered {
+            Ok(entered) => entered,
+            Err(error) => return Outcome::Answered(Answers::One(Err(error))),
+        };
         let (number, is_fresh) = match entered {
             Entered::Now(number) => (number, true),
             Entered::NoRoom(bytes) => match self.enter_in_turn(bytes, &mut opening, Some(deadline)).await {
                 Ok(number) => (number, false),
-                Err(error) => return Ok(not_sent(error)),
+                Err(error) => return not_sent(error),
             },
-            Entered::Not(error) => return Ok(not_sent(error)),
+            Entered::Not(error) => return not_sent(error),
         };
         // It is given back when the request ends.
         permit.forget();
-        Ok(Ticket { shared: &self.shared, number, is_fresh, is_over: false }.await)
+        Ticket { shared: &self.shared, number, is_fresh, is_over: false }.await
     }
 
     /// Appends a request when there is room; boxed, for it is rare and would make every call larger.
@@ -262,10 +266,9 @@ impl Connection {
             self.ask(permit, deadline, encode, Opening::Single).await
         };
         match asked {
-            Err(error) => Outcome::Answered(Err(error)),
-            Ok(Outcome::Lost { sent, error }) => Outcome::Lost { sent, error },
-            Ok(Outcome::Answered(Answers::One(answered))) => Outcome::Answered(answered),
-            Ok(Outcome::Answered(Answers::Many(_))) => Outcome::Answered(Err(mixed_up())),
+            Outcome::Lost { sent, error } => Outcome::Lost { sent, error },
+            Outcome::Answered(Answers::One(answered)) => Outcome::Answered(answered),
+            Outcome::Answered(Answers::Many(_)) => Outcome::Answered(Err(mixed_up())),
         }
     }
 
@@ -298,10 +301,9 @@ impl Connection {
             Ok(())
         };
         match self.ask(permit, deadline, encode, |waker| Opening::Batch(waker, expected)).await {
-            Err(error) => Outcome::Answered(vec![Err(error)]),
-            Ok(Outcome::Lost { sent, error }) => Outcome::Lost { sent, error },
-            Ok(Outcome::Answered(Answers::Many(answers))) => Outcome::Answered(answers),
-            Ok(Outcome::Answered(Answers::One(_))) => Outcome::Answered(vec![Err(mixed_up())]),
+            Outcome::Lost { sent, error } => Outcome::Lost { sent, error },
+            Outcome::Answered(Answers::Many(answers)) => Outcome::Answered(answers),
+            Outcome::Answered(Answers::One(_)) => Outcome::Answered(vec![Err(mixed_up())]),
         }
     }
 

@@ -195,9 +195,11 @@ async fn rounds(
             line.p999_us
         ))?;
     }
+    let cpu_us = |line: &Line| (line.client_us + line.server_us).max(1e-9);
     report.line(&format!(
-        "  library: {:.0} % of the rate of bare frames, p99.9 {:.1} times p50",
+        "  library: {:.0} % of the rate of bare frames, by CPU {:.0} %; p99.9 {:.1} times p50",
         100.0 * library.items_per_s / frames.items_per_s.max(1e-9),
+        100.0 * cpu_us(&frames) / cpu_us(&library),
         library.p999_us as f64 / library.p50_us.max(1) as f64
     ))
 }
