@@ -179,7 +179,8 @@ impl Connection {
         acquired.ok_or_else(|| self.shared.no_answer())?.map_err(|_| self.shared.closed())
     }
 
-    /// Appends what `encode` makes and awaits the outcome. What cannot be encoded is answered with the reason.
+    /// Appends what `encode` makes and awaits the outcome. What cannot be encoded is answered with the
+    /// reason.
     async fn ask(
         &self,
         permit: SemaphorePermit<'_>,

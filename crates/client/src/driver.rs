@@ -1,9 +1,9 @@
 //! The driver of a connection: one task that reads answers, wakes callers, and writes what they ask.
 //!
-//! A turn takes answers to their slots and wakes [`WAKES_MAX`] callers at most; then the driver yields, so that
-//! the callers run and ask again before it writes. So the requests of many callers share one write, and the server
-//! commits them together. Waking all callers of a long read at once would overflow the queue of the runtime's
-//! thread; what overflows waits for long.
+//! A turn takes answers to their slots and wakes [`WAKES_MAX`] callers at most; then the driver yields, so
+//! that the callers run and ask again before it writes. So the requests of many callers share one write, and
+//! the server commits them together. Waking all callers of a long read at once would overflow the queue of
+//! the runtime's thread; what overflows waits for long.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -110,7 +110,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    /// Works until there is nothing to do or others should run. Ready when the connection is over, with the reason.
+    /// Works until there is nothing to do or others should run. Ready when the connection is over, with the
+    /// reason.
     fn turn(&mut self, context: &mut Context<'_>) -> Poll<Error> {
         loop {
             if self.backlog
@@ -318,8 +319,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         })
     }
 
-    /// Does what is due, and sets the timer for what comes next. True if callers are to be told or something is to be
-    /// sent.
+    /// Does what is due, and sets the timer for what comes next. True if callers are to be told or something
+    /// is to be sent.
     fn look_at_time(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
         if self.timer.as_mut().poll(context).is_pending() {
             return Ok(false);

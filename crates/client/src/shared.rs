@@ -1,8 +1,8 @@
 //! State that the callers of a connection share with its driver: open requests and the bytes to be sent.
 //!
-//! One short lock guards it. A caller encodes its request beforehand, appends the bytes under the lock, and wakes
-//! the driver only if that sleeps. The bytes that wait are bounded by [`OUTPUT_BYTES_MAX`]; callers beyond it wait
-//! in order.
+//! One short lock guards it. A caller encodes its request beforehand, appends the bytes under the lock, and
+//! wakes the driver only if that sleeps. The bytes that wait are bounded by [`OUTPUT_BYTES_MAX`]; callers
+//! beyond it wait in order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -53,8 +53,8 @@ struct Queued {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub slots: Slots,
-    /// Whole frames that the driver has not taken yet. Those that are no requests belong to requests and parts in
-    /// flight, so they are bounded, too.
+    /// Whole frames that the driver has not taken yet. Those that are no requests belong to requests and
+    /// parts in flight, so they are bounded, too.
     output: Vec<u8>,
     /// Bytes that the driver has taken.
     taken: u64,

@@ -1,8 +1,8 @@
 //! Open requests of one connection: a slab of slots, each with its caller and the state of its answer.
 //!
-//! The number of a request on the wire is the index of its slot with the generation of that slot. A slot that is
-//! used again has the next generation, so no number is used twice on a connection, and a late or invented answer
-//! never reaches another caller.
+//! The number of a request on the wire is the index of its slot with the generation of that slot. A slot that
+//! is used again has the next generation, so no number is used twice on a connection, and a late or invented
+//! answer never reaches another caller.
 
 use std::task::{Poll, Waker};
 
@@ -205,7 +205,8 @@ impl Slots {
         }
     }
 
-    /// Opens a request whose frame, if it has one already, begins at `position`. None if all slots are in use.
+    /// Opens a request whose frame, if it has one already, begins at `position`. None if all slots are in
+    /// use.
     pub fn open(
         &mut self,
         opening: Opening,
@@ -280,7 +281,8 @@ impl Slots {
         }
     }
 
-    /// Tells the caller of a request how it ended. The slot is free when the caller has taken that, or is gone.
+    /// Tells the caller of a request how it ended. The slot is free when the caller has taken that, or is
+    /// gone.
     fn end(&mut self, index: u32, outcome: Outcome<Answers>, effects: &mut Effects) {
         let Some(slot) = self.slots.get_mut(index as usize) else { return };
         let Content::Call { caller, stage, .. } = &mut slot.content else { return };

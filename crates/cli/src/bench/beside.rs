@@ -1,7 +1,7 @@
 //! The client library beside bare frames: the same load by one and by the other, in turn, in one run.
 //!
-//! Questions are made beforehand and handed over to the library as a caller does. CPU time is that of each side. A
-//! ratio compares the medians of all rounds, for a shared machine changes from one round to the next.
+//! Questions are made beforehand and handed over to the library as a caller does. CPU time is that of each
+//! side. A ratio compares the medians of all rounds, for a shared machine changes from one round to the next.
 
 use std::sync::Arc;
 

@@ -133,7 +133,8 @@ async fn server_that_closes_answers_every_waiting_call() {
     assert_eq!(kinds[IN_FLIGHT..], [ErrorKind::Unavailable; 3 * IN_FLIGHT]);
 }
 
-/// One timer serves all deadlines of a connection, whatever their order, and holds nobody up who may wait longer.
+/// One timer serves all deadlines of a connection, whatever their order, and holds nobody up who may wait
+/// longer.
 #[tokio::test]
 async fn each_of_many_calls_ends_at_its_own_deadline() {
     const CALLS: usize = 90;
