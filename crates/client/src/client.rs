@@ -8,12 +8,12 @@ use exacat_wire::native::{HelloAck, Identity};
 use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::connection::{Connection, Sent};
+use crate::connection::Connection;
 use crate::pages::AnswerStream;
-use crate::pending::Outcome;
-use crate::pool::Pool;
-use crate::retry::{Asked, Backoff, Jitter, Verdict, new_operation_id};
+use crate::pool::{Pool, Slot};
+use crate::retry::{Asked, Backoff, Jitter, OperationIds, Verdict};
 use crate::settings::ClientSettings;
+use crate::slots::Outcome;
 use crate::target::{Credentials, Target};
 
 /// What a call may say differently from the settings.
@@ -35,6 +35,7 @@ pub struct Client {
 pub(crate) struct Inner {
     pub pool: Pool,
     pub jitter: Jitter,
+    operation_ids: OperationIds,
     server: HelloAck,
     identity: Identity,
 }
@@ -46,6 +47,11 @@ impl Inner {
 
     pub fn backoff(&self) -> Backoff {
         Backoff::new(self.settings().backoff_min, self.settings().backoff_max)
+    }
+
+    /// A new operation id.
+    pub fn new_operation_id(&self) -> Result<OperationId> {
+        self.operation_ids.new_id()
     }
 }
 
@@ -65,7 +71,9 @@ impl Client {
         let pool = Pool::new(target, credentials, settings)?;
         let connection = pool.connection().await.map_err(|failure| failure.error)?;
         let greeting = connection.shared.greeting.clone();
-        let inner = Inner { pool, jitter, server: greeting.server, identity: greeting.identity };
+        let operation_ids = OperationIds::new(pool.clock.clone());
+        let inner =
+            Inner { pool, jitter, operation_ids, server: greeting.server, identity: greeting.identity };
         Ok(Client { inner: Arc::new(inner) })
     }
 
@@ -97,37 +105,52 @@ impl Client {
 
     /// Asks an operation.
     pub fn call_with(&self, operation: Operation, options: CallOptions) -> BoxFuture<'_, Result<Answer>> {
-        Box::pin(self.called(operation, options))
+        Box::pin(async move { self.called(&operation, options).await })
     }
 
-    async fn called(&self, operation: Operation, options: CallOptions) -> Result<Answer> {
-        let operation_id = self.operation_id(&operation, options.operation_id)?;
+    async fn called(&self, operation: &Operation, options: CallOptions) -> Result<Answer> {
+        let operation_id = self.operation_id(operation, options.operation_id)?;
         let within = options.deadline.unwrap_or(self.settings().deadline);
         let deadline = Instant::now() + within;
-        let operation = Arc::new(operation);
         let mut asked = Asked::new(operation_id);
-        let mut backoff = None;
-        loop {
-            let connection = match self.connection_until(deadline, &mut asked).await? {
-                Verdict::Done(connection) => Some(connection),
-                Verdict::Again => None,
-            };
-            if let Some(connection) = connection {
-                let sent = Sent::default();
-                let attempt = connection.call(&operation, operation_id, deadline, &sent);
-                match timeout_at(deadline, attempt).await {
-                    Ok(Outcome::Answered(answered)) => {
-                        if let Verdict::Done(answered) = asked.answered(answered) {
-                            return answered;
-                        }
-                    }
-                    Ok(Outcome::Lost { sent, error }) => asked.lost(sent, error),
-                    Err(_) => asked.lost(sent.get(), no_answer(&connection)),
-                }
+        // Nearly always there is a connection, and it gives the answer.
+        let slot = self.inner.pool.slot();
+        let mut first = Some(slot);
+        if let Some(connection) = slot.open() {
+            first = None;
+            let outcome = connection.call(operation, operation_id, deadline).await;
+            if let Verdict::Done(answered) = asked.outcome(outcome) {
+                return answered;
             }
-            let pause = backoff.get_or_insert_with(|| self.inner.backoff()).pause(&self.inner.jitter);
-            if !wait_until(deadline, pause).await {
-                return Err(asked.give_up(&out_of_time(&operation, within)));
+        }
+        // Boxed: the parts of further attempts would make the future of every call larger.
+        Box::pin(self.called_again(operation, within, deadline, asked, first)).await
+    }
+
+    /// Asks at `first` at once, if that is given, then wherever it is whose turn it is, with pauses.
+
+    async fn called_again(
+        &self,
+        operation: &Operation,
+        within: Duration,
+        deadline: Instant,
+        mut asked: Asked,
+        mut first: Option<&Slot>,
+    ) -> Result<Answer> {
+        let mut backoff = self.inner.backoff();
+        loop {
+            let slot = match first.take() {
+                Some(first) => first,
+                None if wait_until(deadline, backoff.pause(&self.inner.jitter)).await => {
+                    self.inner.pool.slot()
+                }
+                None => return Err(asked.give_up(&out_of_time(operation, within))),
+            };
+            if let Verdict::Done(connection) = self.connection_until(slot, deadline, &mut asked).await? {
+                let outcome = connection.call(operation, asked.operation_id, deadline).await;
+                if let Verdict::Done(answered) = asked.outcome(outcome) {
+                    return answered;
+                }
             }
         }
     }
@@ -170,7 +193,8 @@ impl Client {
             let mut again = Vec::new();
             let mut rest = open.as_slice();
             while let Some(first) = rest.first() {
-                let connection = match self.connection_until(deadline, &mut asked[*first]).await {
+                let slot = self.inner.pool.slot();
+                let connection = match self.connection_until(slot, deadline, &mut asked[*first]).await {
                     Ok(Verdict::Done(connection)) => connection,
                     Ok(Verdict::Again) => {
                         again.extend_from_slice(rest);
@@ -186,15 +210,14 @@ impl Client {
                 let most = connection.batch_operations_max().min(rest.len());
                 let batch =
                     rest[..most].iter().map(|place| (&operations[*place], asked[*place].operation_id));
-                let sent = Sent::default();
-                let outcome = timeout_at(deadline, connection.call_batch(batch, deadline, &sent)).await;
+                let outcome = connection.call_batch(batch, deadline).await;
                 let (tried, after) = match &outcome {
-                    Ok(Outcome::Answered(answered)) => rest.split_at(answered.len()),
-                    _ => rest.split_at(most),
+                    Outcome::Answered(answered) => rest.split_at(answered.len()),
+                    Outcome::Lost { .. } => rest.split_at(most),
                 };
                 rest = after;
                 match outcome {
-                    Ok(Outcome::Answered(answered)) => {
+                    Outcome::Answered(answered) => {
                         for (place, answer) in tried.iter().zip(answered) {
                             match asked[*place].answered(answer) {
                                 Verdict::Done(answer) => answers[*place] = Some(answer),
@@ -202,15 +225,9 @@ impl Client {
                             }
                         }
                     }
-                    Ok(Outcome::Lost { sent, error }) => {
+                    Outcome::Lost { sent, error } => {
                         for place in tried {
                             asked[*place].lost(sent, error.clone());
-                        }
-                        again.extend_from_slice(tried);
-                    }
-                    Err(_) => {
-                        for place in tried {
-                            asked[*place].lost(sent.get(), no_answer(&connection));
                         }
                         again.extend_from_slice(tried);
                     }
@@ -243,7 +260,7 @@ impl Client {
     fn operation_id(&self, operation: &Operation, given: Option<OperationId>) -> Result<Option<OperationId>> {
         match (operation.writes(), given) {
             (true, Some(id)) => Ok(Some(id)),
-            (true, None) => new_operation_id(&self.inner.pool.clock).map(Some),
+            (true, None) => self.inner.new_operation_id().map(Some),
             (false, None) => Ok(None),
             (false, Some(_)) => Err(Error::invalid(format!(
                 "an operation id was given for {}, which changes nothing",
@@ -255,11 +272,10 @@ impl Client {
     /// A connection; `Again` if there is none now, an error if there will be none.
     async fn connection_until(
         &self,
+        slot: &Slot,
         deadline: Instant,
         asked: &mut Asked,
     ) -> Result<Verdict<Arc<Connection>>> {
-        // Nearly always there is one, and a look-up is over sooner than a timer is set.
-        let slot = self.inner.pool.slot();
         if let Some(connection) = slot.open() {
             return Ok(Verdict::Done(connection));
         }
@@ -282,10 +298,6 @@ async fn wait_until(deadline: Instant, pause: Duration) -> bool {
     }
     sleep(pause).await;
     true
-}
-
-fn no_answer(connection: &Connection) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("{} gave no answer in time", connection.shared.endpoint))
 }
 
 fn out_of_time(operation: &Operation, within: Duration) -> String {

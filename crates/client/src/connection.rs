@@ -1,218 +1,80 @@
-//! One connection: what callers, its reader and its writer share, and how a request gets onto it.
+//! One connection as its callers have it: how a request gets onto it, and how its answer comes back.
 
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use exacat_model::{Consistency, Error, ErrorKind, Operation, OperationId};
+use exacat_model::codec::Encode;
+use exacat_model::{Error, ErrorKind, Operation, OperationId};
 use exacat_wire::native::limits::{BATCH_OPERATIONS_MAX, FRAME_BYTES_MAX};
 use exacat_wire::native::{BatchWriter, FrameDecoder, RequestOptions, encode_request, features};
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::sync::{SemaphorePermit, mpsc};
+use tokio::time::{Instant, timeout_at};
 
+use crate::driver::Driver;
 use crate::handshake::Greeting;
-use crate::pending::{Answered, Outcome, Pending, Reply, StreamItem, Table};
 use crate::settings::ClientSettings;
-use crate::settings::limits::{QUEUE_CALLS_MAX, QUEUE_UNIT_BYTES, QUEUE_UNITS_MAX};
+use crate::shared::{Life, Refusal, Shared, Terms, remaining_ms};
+use crate::slots::{Answered, Answers, Opening, Outcome, SLOTS_MAX, StreamItem};
 use crate::target::Endpoint;
-use crate::{reader, writer};
 
 /// Bytes a batch is given room for at first.
 const BATCH_BYTES: usize = 4 << 10;
+/// Bytes of the buffer for encoding that a thread keeps.
+const SCRATCH_BYTES: usize = 64 << 10;
 
-/// How far a connection's life is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Life {
-    /// Requests may be sent.
-    Open,
-    /// No more are sent; answers still come.
-    Ending,
-    /// Over.
-    Closed,
+thread_local! {
+    /// Where a request is encoded before it is appended to the output.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What the writer is asked to send.
-#[derive(Debug)]
-pub(crate) enum Command {
-    /// A look-up small enough to be put into a batch with others.
-    Small { operation: Arc<Operation>, deadline: Instant, reply: Reply },
-    /// A frame made by the caller.
-    Frame {
-        request: u64,
-        bytes: Vec<u8>,
-        pending: Pending,
-        /// None for a stream, which may take its time.
-        deadline: Option<Instant>,
-        queued: OwnedSemaphorePermit,
-    },
-}
-
-impl Command {
-    /// Those who wait for it.
-    pub fn pending(self) -> Pending {
-        match self {
-            Command::Small { reply, .. } => Pending::One(reply),
-            Command::Frame { pending, .. } => pending,
-        }
-    }
-}
-
-/// What the writer is told beside the queue, so that it is never held up there. There is at most one of each
-/// kind per request in flight.
-#[derive(Debug)]
-pub(crate) enum Control {
-    /// More parts of a stream are wanted.
-    Credit { request: u64, parts: u32 },
-    /// An answer is not wanted any more.
-    Cancel { request: u64 },
-    /// Answer a ping.
-    Pong { echo: u64 },
-}
-
-/// What the tasks and callers of a connection share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub table: Mutex<Table>,
-    pub life: watch::Sender<Life>,
-    pub greeting: Greeting,
-    pub endpoint: Endpoint,
-    pub ping_after: Duration,
-    pub dead_after: Duration,
-    pub coalesced_calls_max: usize,
-    pub frame_bytes_max: usize,
-    /// What goes with every request; none as well if the server does not know of it.
-    pub consistency: Option<Consistency>,
-    /// The server said goodbye: another one is to be preferred.
-    pub said_goodbye: AtomicBool,
-    control: Mutex<Vec<Control>>,
-    /// There is something in `control`, or it is time to say goodbye.
-    pub control_waits: Notify,
-    started: Instant,
-    /// Milliseconds after `started` when something last came, and went.
-    received_ms: AtomicU64,
-    sent_ms: AtomicU64,
-    next_request: AtomicU64,
-}
-
-impl Shared {
-    /// A request id not used before on this connection.
-    pub fn new_request(&self) -> u64 {
-        self.next_request.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
-    }
-
-    pub fn note_received(&self) {
-        self.received_ms.store(self.now_ms(), Ordering::Relaxed);
-    }
-
-    pub fn note_sent(&self) {
-        self.sent_ms.store(self.now_ms(), Ordering::Relaxed);
-    }
-
-    /// When a request of this deadline should long have been ended.
-    pub fn overdue(&self, deadline: Instant) -> Instant {
-        deadline + self.dead_after
-    }
-
-    /// Was it silent, one way or the other, for so long?
-    pub fn is_silent(&self) -> bool {
-        let last = self.received_ms.load(Ordering::Relaxed).min(self.sent_ms.load(Ordering::Relaxed));
-        self.now_ms().saturating_sub(last) >= self.ping_after.as_millis() as u64
-    }
-
-    pub fn tell(&self, control: Control) {
-        let mut controls = self.control.lock();
-        match (&control, controls.last_mut()) {
-            // Of pings not answered yet, the last will do.
-            (Control::Pong { .. }, Some(last @ Control::Pong { .. })) => *last = control,
-            _ => controls.push(control),
-        }
-        drop(controls);
-        self.control_waits.notify_one();
-    }
-
-    pub fn take_controls(&self) -> Vec<Control> {
-        std::mem::take(&mut *self.control.lock())
-    }
-
-    /// No further requests; those in flight go on.
-    pub fn end(&self, why: &str) {
-        self.table.lock().refuse_further(Error::new(ErrorKind::Unavailable, why));
-        self.advance(Life::Ending);
-        self.control_waits.notify_one();
-    }
-
-    /// Lets the writer say goodbye, if that was waiting for the last answer.
-    pub fn note_answered(&self) {
-        if *self.life.borrow() == Life::Ending && self.table.lock().is_empty() {
-            self.control_waits.notify_one();
-        }
-    }
-
-    /// The connection is over: tells everyone who waits for an answer, and both tasks.
-    pub fn fail(&self, error: Error) {
-        let lost = self.table.lock().fail(error.clone());
-        for pending in lost {
-            pending.lose(true, &error);
-        }
-        self.advance(Life::Closed);
-    }
-
-    fn advance(&self, to: Life) {
-        self.life.send_if_modified(|life| {
-            let later = to > *life;
-            if later {
-                *life = to;
-            }
-            later
-        });
-    }
-
-    /// An error of this connection as its callers see it.
-    pub fn lost(&self, why: impl std::fmt::Display) -> Error {
-        Error::new(ErrorKind::Unavailable, format!("the connection to {} was lost: {why}", self.endpoint))
-    }
-}
-
-/// Cancels a request if it is dropped before its answer came.
-struct CancelOnDrop<'a> {
+/// Request that was appended and whose outcome is awaited. Dropping it gives the answer up.
+struct Ticket<'a> {
     shared: &'a Shared,
-    request: u64,
-    armed: bool,
+    number: u64,
+    /// Appended in this very poll of the caller, so the caller's waker is the right one.
+    is_fresh: bool,
+    is_over: bool,
 }
 
-impl Drop for CancelOnDrop<'_> {
+impl Future for Ticket<'_> {
+    type Output = Outcome<Answers>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<Answers>> {
+        if std::mem::take(&mut self.is_fresh) {
+            return Poll::Pending;
+        }
+        let polled = self.shared.poll(self.number, context);
+        self.is_over = polled.is_ready();
+        polled
+    }
+}
+
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        if self.armed {
-            self.shared.tell(Control::Cancel { request: self.request });
+        if !self.is_over {
+            self.shared.abandon(self.number);
         }
     }
 }
 
-/// One attempt's own view of whether the server can have got it; true from the moment that cannot be excluded.
-#[derive(Debug, Default)]
-pub(crate) struct Sent(AtomicBool);
-
-impl Sent {
-    pub fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+/// Result of the first attempt to append a request.
+enum Entered {
+    Now(u64),
+    /// Its bytes have to wait for room.
+    NoRoom(Vec<u8>),
+    Not(Error),
 }
 
 /// A stream open on a connection.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     connection: Arc<Connection>,
-    request: u64,
+    number: u64,
     items: mpsc::Receiver<StreamItem>,
     ended: bool,
     /// Parts taken for which no new credit was given yet.
@@ -232,11 +94,7 @@ impl OpenStream {
             StreamItem::Part(_) => {
                 self.taken += 1;
                 if self.taken >= self.window.div_ceil(2) {
-                    let parts = std::mem::take(&mut self.taken);
-                    let shared = &self.connection.shared;
-                    if shared.table.lock().grant(self.request, parts) {
-                        shared.tell(Control::Credit { request: self.request, parts });
-                    }
+                    self.connection.shared.grant(self.number, std::mem::take(&mut self.taken));
                 }
             }
             StreamItem::End | StreamItem::Failed(_) | StreamItem::Lost(_) => self.ended = true,
@@ -248,9 +106,7 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         if !self.ended {
-            // First, so that a request still in the queue is seen to be given up, and not sent.
-            self.items.close();
-            self.connection.shared.tell(Control::Cancel { request: self.request });
+            self.connection.shared.abandon(self.number);
         }
     }
 }
@@ -259,12 +115,7 @@ impl Drop for OpenStream {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub shared: Arc<Shared>,
-    commands: mpsc::Sender<Command>,
-    /// One permit per request in flight.
-    in_flight: Arc<Semaphore>,
     in_flight_max: u32,
-    /// One permit per [`QUEUE_UNIT_BYTES`] of frames in the queue.
-    queue_units: Arc<Semaphore>,
     batch_operations_max: usize,
 }
 
@@ -275,60 +126,42 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Starts the tasks of a connection that is through the handshake.
-    pub fn start<R, W>(
-        reader: R,
-        writer: W,
+    /// Starts the driver of a connection that is through the handshake.
+    pub fn start<S>(
+        stream: S,
         decoder: FrameDecoder,
         endpoint: &Endpoint,
         greeting: Greeting,
         settings: &ClientSettings,
     ) -> Arc<Connection>
     where
-        R: AsyncRead + Unpin + Send + 'static,
-        W: AsyncWrite + Unpin + Send + 'static,
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = greeting.server.limits;
         // The server hangs up after its idle time: half of it leaves a ping time to arrive.
         let idle = Duration::from_millis(u64::from(limits.idle_ms_max) / 2);
         let ping_after = if idle.is_zero() { settings.ping_after } else { settings.ping_after.min(idle) };
         let batch_operations_max = (limits.batch_operations_max as usize).min(BATCH_OPERATIONS_MAX);
-        let in_flight_max = settings.requests_in_flight_max.min(limits.requests_in_flight_max as usize);
+        let in_flight_max =
+            settings.requests_in_flight_max.min(limits.requests_in_flight_max as usize).min(SLOTS_MAX);
         let knows_consistency = greeting.server.features & features::CONSISTENCY != 0;
-        let (commands, queue) = mpsc::channel(QUEUE_CALLS_MAX);
-        let shared = Arc::new(Shared {
-            table: Mutex::default(),
-            life: watch::Sender::new(Life::Open),
+        let shared = Arc::new(Shared::new(Terms {
             endpoint: endpoint.clone(),
             ping_after,
             dead_after: settings.dead_after,
             coalesced_calls_max: settings.coalesced_calls_max.min(batch_operations_max),
             frame_bytes_max: (limits.frame_bytes_max as usize).min(FRAME_BYTES_MAX),
             consistency: settings.consistency.filter(|_| knows_consistency),
-            said_goodbye: AtomicBool::new(false),
-            control: Mutex::default(),
-            control_waits: Notify::new(),
-            started: Instant::now(),
-            received_ms: AtomicU64::new(0),
-            sent_ms: AtomicU64::new(0),
-            next_request: AtomicU64::new(1),
+            in_flight_max,
             greeting,
-        });
-        tokio::spawn(reader::run(shared.clone(), reader, decoder));
-        tokio::spawn(writer::run(shared.clone(), writer, queue));
-        Arc::new(Connection {
-            shared,
-            commands,
-            in_flight: Arc::new(Semaphore::new(in_flight_max)),
-            in_flight_max: in_flight_max as u32,
-            queue_units: Arc::new(Semaphore::new(QUEUE_UNITS_MAX)),
-            batch_operations_max,
-        })
+        }));
+        tokio::spawn(Driver::new(shared.clone(), stream, decoder));
+        Arc::new(Connection { shared, in_flight_max: in_flight_max as u32, batch_operations_max })
     }
 
     /// May requests be sent on it?
     pub fn is_open(&self) -> bool {
-        *self.shared.life.borrow() == Life::Open
+        self.shared.is_open()
     }
 
     /// Operations of one batch, at most.
@@ -336,59 +169,108 @@ impl Connection {
         self.batch_operations_max
     }
 
-    fn not_sent<T>(&self) -> Outcome<T> {
-        let error = match self.shared.table.lock().closed() {
-            Some(error) => error.clone(),
-            None => self.shared.lost("it was closed"),
-        };
-        Outcome::Lost { sent: false, error }
-    }
-
-    fn never_answered<T>(&self) -> Outcome<T> {
-        Outcome::Lost { sent: true, error: self.shared.lost("no answer will come") }
-    }
-
-    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+    /// A place among the requests in flight; an error at the deadline.
+    async fn permit(&self, deadline: Option<Instant>) -> Result<SemaphorePermit<'_>, Error> {
+        if let Ok(permit) = self.shared.in_flight.try_acquire() {
+            return Ok(permit);
+        }
+        let acquired = within(deadline, self.shared.in_flight.acquire()).await;
         // The semaphore is never closed; if it were, nothing would be sent.
-        self.in_flight.clone().acquire_owned().await.ok()
+        acquired.ok_or_else(|| self.shared.no_answer())?.map_err(|_| self.shared.closed())
     }
 
-    /// Asks one operation. `sent` is set before the server can get it.
+    /// Appends what `encode` makes and awaits the outcome. What cannot be encoded is answered with the
+    /// reason.
+    async fn ask(
+        &self,
+        permit: SemaphorePermit<'_>,
+        deadline: Instant,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+        opening: impl FnOnce(std::task::Waker) -> Opening,
+    ) -> Outcome<Answers> {
+        let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+        let mut opening = Some(opening(waker));
+        let entered = SCRATCH.with_borrow_mut(|scratch| {
+            scratch.clear();
+            scratch.shrink_to(SCRATCH_BYTES);
+            encode(scratch)?;
+            Ok::<_, Error>(match self.shared.enter(scratch, &mut opening, Some(deadline)) {
+                Ok(number) => Entered::Now(number),
+                Err(Refusal::Full) => Entered::NoRoom(std::mem::take(scratch)),
+                Err(Refusal::Closed(error)) => Entered::Not(error),
+            })
+        });
+        let entered = match entered {
+            Ok(entered) => entered,
+            Err(error) => return Outcome::Answered(Answers::One(Err(error))),
+        };
+        let (number, is_fresh) = match entered {
+            Entered::Now(number) => (number, true),
+            Entered::NoRoom(bytes) => match self.enter_in_turn(bytes, &mut opening, Some(deadline)).await {
+                Ok(number) => (number, false),
+                Err(error) => return not_sent(error),
+            },
+            Entered::Not(error) => return not_sent(error),
+        };
+        // It is given back when the request ends.
+        permit.forget();
+        Ticket { shared: &self.shared, number, is_fresh, is_over: false }.await
+    }
+
+    /// Appends a request when there is room; boxed, for it is rare and would make every call larger.
+    fn enter_in_turn<'a>(
+        &'a self,
+        mut bytes: Vec<u8>,
+        opening: &'a mut Option<Opening>,
+        deadline: Option<Instant>,
+    ) -> futures::future::BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            let entered = within(deadline, self.shared.enter_in_turn(&mut bytes, opening, deadline)).await;
+            match entered {
+                Some(Ok(number)) => Ok(number),
+                Some(Err(Refusal::Closed(error))) => Err(error),
+                Some(Err(Refusal::Full)) | None => Err(self.shared.no_answer()),
+            }
+        })
+    }
+
+    /// Asks one operation.
     pub async fn call(
         &self,
-        operation: &Arc<Operation>,
+        operation: &Operation,
         operation_id: Option<OperationId>,
         deadline: Instant,
-        sent: &Sent,
     ) -> Outcome<Answered> {
-        let Some(permit) = self.permit().await else { return self.not_sent() };
-        let (to, answer) = oneshot::channel();
-        let reply = Reply { to, permit };
-        if self.shared.coalesced_calls_max > 1 && is_small(operation) {
-            let command = Command::Small { operation: operation.clone(), deadline, reply };
-            let Ok(place) = self.commands.reserve().await else { return self.not_sent() };
-            sent.set();
-            place.send(command);
-            return answer.await.unwrap_or_else(|_| self.never_answered());
+        let permit = match self.permit(Some(deadline)).await {
+            Ok(permit) => permit,
+            Err(error) => return not_sent(error),
+        };
+        let shared = &*self.shared;
+        let asked = if shared.coalesced_calls_max > 1 && is_small(operation) {
+            let encode = |out: &mut Vec<u8>| {
+                operation.encode(out);
+                Ok(())
+            };
+            self.ask(permit, deadline, encode, Opening::Lookup).await
+        } else {
+            let encode = |out: &mut Vec<u8>| {
+                let deadline_ms = Some(remaining_ms(deadline, Instant::now()));
+                let options = RequestOptions {
+                    operation_id,
+                    deadline_ms,
+                    stream: None,
+                    consistency: shared.consistency,
+                };
+                // Its number is set when it is appended.
+                encode_request(out, shared.frame_bytes_max, 1, &options, operation)
+            };
+            self.ask(permit, deadline, encode, Opening::Single).await
+        };
+        match asked {
+            Outcome::Lost { sent, error } => Outcome::Lost { sent, error },
+            Outcome::Answered(Answers::One(answered)) => Outcome::Answered(answered),
+            Outcome::Answered(Answers::Many(_)) => Outcome::Answered(Err(mixed_up())),
         }
-        let request = self.shared.new_request();
-        let deadline_ms = Some(remaining_ms(deadline));
-        let consistency = self.shared.consistency;
-        let options = RequestOptions { operation_id, deadline_ms, stream: None, consistency };
-        let mut bytes = Vec::new();
-        if let Err(error) =
-            encode_request(&mut bytes, self.shared.frame_bytes_max, request, &options, operation)
-        {
-            return Outcome::Answered(Err(error));
-        }
-        let mut cancel = CancelOnDrop { shared: &self.shared, request, armed: false };
-        if !self.enqueue(request, bytes, Pending::One(reply), Some(deadline), sent).await {
-            return self.not_sent();
-        }
-        cancel.armed = true;
-        let outcome = answer.await.unwrap_or_else(|_| self.never_answered());
-        cancel.armed = false;
-        outcome
     }
 
     /// Asks as many of the operations as fit into one batch, from the first on; answers those.
@@ -396,14 +278,16 @@ impl Connection {
         &self,
         operations: impl Iterator<Item = (&Operation, Option<OperationId>)>,
         deadline: Instant,
-        sent: &Sent,
     ) -> Outcome<Vec<Answered>> {
-        let Some(permit) = self.permit().await else { return self.not_sent() };
-        let request = self.shared.new_request();
+        let permit = match self.permit(Some(deadline)).await {
+            Ok(permit) => permit,
+            Err(error) => return not_sent(error),
+        };
         let mut bytes = Vec::with_capacity(BATCH_BYTES);
-        let (frame_bytes_max, deadline_ms) = (self.shared.frame_bytes_max, Some(remaining_ms(deadline)));
-        let mut batch =
-            BatchWriter::new(&mut bytes, frame_bytes_max, request, deadline_ms, self.shared.consistency);
+        let deadline_ms = Some(remaining_ms(deadline, Instant::now()));
+        let (frame_bytes_max, consistency) = (self.shared.frame_bytes_max, self.shared.consistency);
+        // Its number is set when it is appended.
+        let mut batch = BatchWriter::new(&mut bytes, frame_bytes_max, 1, deadline_ms, consistency);
         for (operation, operation_id) in operations.take(self.batch_operations_max) {
             match batch.push(operation_id, operation) {
                 Ok(()) => {}
@@ -413,82 +297,81 @@ impl Connection {
         }
         let expected = batch.operations();
         batch.finish();
-        let (to, answer) = oneshot::channel();
-        let pending = Pending::Batch { to, expected, answers: Vec::new(), permit };
-        let mut cancel = CancelOnDrop { shared: &self.shared, request, armed: false };
-        if !self.enqueue(request, bytes, pending, Some(deadline), sent).await {
-            return self.not_sent();
+        let encode = |out: &mut Vec<u8>| {
+            *out = bytes;
+            Ok(())
+        };
+        match self.ask(permit, deadline, encode, |waker| Opening::Batch(waker, expected)).await {
+            Outcome::Lost { sent, error } => Outcome::Lost { sent, error },
+            Outcome::Answered(Answers::Many(answers)) => Outcome::Answered(answers),
+            Outcome::Answered(Answers::One(_)) => Outcome::Answered(vec![Err(mixed_up())]),
         }
-        cancel.armed = true;
-        let outcome = answer.await.unwrap_or_else(|_| self.never_answered());
-        cancel.armed = false;
-        outcome
     }
 
-    /// Opens a stream; an error says why the request was not sent.
+    /// Opens a stream; an error says why the request was not sent. The caller bounds the time.
     pub async fn stream(
         self: &Arc<Self>,
         operation: &Operation,
         operation_id: Option<OperationId>,
         window: u32,
     ) -> Outcome<Result<OpenStream, Error>> {
-        let Some(permit) = self.permit().await else { return self.not_sent() };
-        let request = self.shared.new_request();
+        let permit = match self.permit(None).await {
+            Ok(permit) => permit,
+            Err(error) => return not_sent(error),
+        };
         let consistency = self.shared.consistency;
         let options = RequestOptions { operation_id, deadline_ms: None, stream: Some(window), consistency };
         let mut bytes = Vec::new();
-        if let Err(error) =
-            encode_request(&mut bytes, self.shared.frame_bytes_max, request, &options, operation)
-        {
+        if let Err(error) = encode_request(&mut bytes, self.shared.frame_bytes_max, 1, &options, operation) {
             return Outcome::Answered(Err(error));
         }
         // All that the credit allows, and how it ends.
         let (to, items) = mpsc::channel(window as usize + 1);
-        let pending = Pending::Stream { to, parts: 0, credit: window, permit };
-        if !self.enqueue(request, bytes, pending, None, &Sent::default()).await {
-            return self.not_sent();
-        }
-        Outcome::Answered(Ok(OpenStream {
-            connection: self.clone(),
-            request,
-            items,
-            ended: false,
-            taken: 0,
-            window,
-        }))
-    }
-
-    /// Puts a frame into the writer's queue when there is room for it; false if the connection is over.
-    async fn enqueue(
-        &self,
-        request: u64,
-        bytes: Vec<u8>,
-        pending: Pending,
-        deadline: Option<Instant>,
-        sent: &Sent,
-    ) -> bool {
-        let units = bytes.len().div_ceil(QUEUE_UNIT_BYTES).min(QUEUE_UNITS_MAX) as u32;
-        let Ok(queued) = self.queue_units.clone().acquire_many_owned(units).await else { return false };
-        let Ok(place) = self.commands.reserve().await else { return false };
-        sent.set();
-        place.send(Command::Frame { request, bytes, pending, deadline, queued });
-        true
+        let mut opening = Some(Opening::Stream(to, window));
+        let entered = match self.shared.enter(&mut bytes, &mut opening, None) {
+            Ok(number) => Ok(number),
+            Err(Refusal::Closed(error)) => Err(error),
+            Err(Refusal::Full) => self.enter_in_turn(bytes, &mut opening, None).await,
+        };
+        let number = match entered {
+            Ok(number) => number,
+            Err(error) => return not_sent(error),
+        };
+        permit.forget();
+        let connection = self.clone();
+        Outcome::Answered(Ok(OpenStream { connection, number, items, ended: false, taken: 0, window }))
     }
 
     /// Waits, within the bound, for what is in flight, then says goodbye and waits for the end.
     pub async fn close(&self, within: Duration) {
         let deadline = Instant::now() + within;
-        let idle = tokio::time::timeout_at(deadline, self.in_flight.acquire_many(self.in_flight_max)).await;
+        let idle = timeout_at(deadline, self.shared.in_flight.acquire_many(self.in_flight_max)).await;
         self.shared.end("the client was closed");
         let mut life = self.shared.life.subscribe();
-        let closed = tokio::time::timeout_at(deadline, life.wait_for(|life| *life == Life::Closed)).await;
+        let closed = timeout_at(deadline, life.wait_for(|life| *life == Life::Closed)).await;
         if idle.is_err() || closed.is_err() {
-            self.shared.fail(Error::new(
+            self.shared.break_off(Error::new(
                 ErrorKind::Unavailable,
                 format!("the client was closed, and {} was not done in time", self.shared.endpoint),
             ));
         }
     }
+}
+
+/// What comes before the deadline, if there is one; none if nothing did.
+async fn within<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
+fn not_sent<T>(error: Error) -> Outcome<T> {
+    Outcome::Lost { sent: false, error }
+}
+
+fn mixed_up() -> Error {
+    Error::new(ErrorKind::Internal, "a request was answered as another kind of request")
 }
 
 /// Is it a look-up of one thing, which may share a frame with others?
@@ -499,10 +382,4 @@ fn is_small(operation: &Operation) -> bool {
         Operation::Lfns { guids } => guids.len() == 1,
         _ => false,
     }
-}
-
-/// What is left until the deadline, as a request says it.
-pub(crate) fn remaining_ms(deadline: Instant) -> u32 {
-    let left = deadline.saturating_duration_since(Instant::now()).as_millis();
-    u32::try_from(left).unwrap_or(u32::MAX).max(1)
 }

@@ -51,7 +51,7 @@ pub(crate) struct Greeting {
     pub clock: Arc<ServerClock>,
 }
 
-/// Opens a connection and starts its tasks. The caller bounds the time.
+/// Opens a connection and starts its driver. The caller bounds the time.
 pub(crate) async fn open(
     endpoint: &Endpoint,
     credentials: &Credentials,
@@ -63,8 +63,8 @@ pub(crate) async fn open(
         |error: std::io::Error| ConnectError::passing(format!("cannot connect to {endpoint}: {error}"));
     match endpoint {
         Endpoint::Unix(path) => {
-            let (reader, writer) = UnixStream::connect(path).await.map_err(unreachable)?.into_split();
-            greet(reader, writer, endpoint, credentials, settings, clock).await
+            let stream = UnixStream::connect(path).await.map_err(unreachable)?;
+            greet(stream, endpoint, credentials, settings, clock).await
         }
         Endpoint::Tls { host, port } => {
             let config = tls.ok_or_else(|| {
@@ -86,23 +86,20 @@ pub(crate) async fn open(
                 );
                 ConnectError { error, is_final }
             })?;
-            let (reader, writer) = tokio::io::split(stream);
-            greet(reader, writer, endpoint, credentials, settings, clock).await
+            greet(stream, endpoint, credentials, settings, clock).await
         }
     }
 }
 
-async fn greet<R, W>(
-    mut reader: R,
-    mut writer: W,
+async fn greet<S>(
+    mut stream: S,
     endpoint: &Endpoint,
     credentials: &Credentials,
     settings: &ClientSettings,
     clock: &Arc<ServerClock>,
 ) -> Result<Arc<Connection>, ConnectError>
 where
-    R: AsyncRead + Unpin + Send + 'static,
-    W: AsyncWrite + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut decoder = FrameDecoder::new();
     let broken = |error: std::io::Error| {
@@ -117,9 +114,9 @@ where
 
     let mut out = Vec::new();
     encode_hello(&mut out, &Hello::new(&settings.name));
-    writer.write_all(&out).await.map_err(broken)?;
-    writer.flush().await.map_err(broken)?;
-    let server = match next_frame(&mut reader, &mut decoder, endpoint).await? {
+    stream.write_all(&out).await.map_err(broken)?;
+    stream.flush().await.map_err(broken)?;
+    let server = match next_frame(&mut stream, &mut decoder, endpoint).await? {
         Frame::HelloAck(ack) => {
             clock.told(ack.time);
             ack
@@ -136,9 +133,9 @@ where
 
     out.clear();
     encode_authenticate(&mut out, &credentials.0).map_err(ConnectError::lasting)?;
-    writer.write_all(&out).await.map_err(broken)?;
-    writer.flush().await.map_err(broken)?;
-    let identity = match next_frame(&mut reader, &mut decoder, endpoint).await? {
+    stream.write_all(&out).await.map_err(broken)?;
+    stream.flush().await.map_err(broken)?;
+    let identity = match next_frame(&mut stream, &mut decoder, endpoint).await? {
         Frame::Authenticated(identity) => identity,
         Frame::Error(error) => return Err(ConnectError::given(error)),
         Frame::Goodbye { reason } => {
@@ -149,7 +146,7 @@ where
     decoder.set_frame_bytes_max((server.limits.frame_bytes_max as usize).min(FRAME_BYTES_MAX));
     tracing::debug!(%endpoint, server = server.server, catalogue = %server.catalogue, "connected");
     let greeting = Greeting { server, identity, clock: Arc::clone(clock) };
-    Ok(Connection::start(reader, writer, decoder, endpoint, greeting, settings))
+    Ok(Connection::start(stream, decoder, endpoint, greeting, settings))
 }
 
 async fn next_frame<R: AsyncRead + Unpin>(

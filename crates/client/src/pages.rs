@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::client::Inner;
 use crate::connection::OpenStream;
-use crate::pending::{Outcome, StreamItem};
-use crate::retry::{Asked, Backoff, new_operation_id};
+use crate::retry::{Asked, Backoff};
+use crate::slots::{Outcome, StreamItem};
 
 /// The pages of a long answer, in order. After an error there are no more.
 pub struct AnswerStream {
@@ -126,7 +126,7 @@ impl Pages {
         let mut deadline = None;
         let mut backoff: Option<Backoff> = None;
         if self.operation.writes() && self.operation_id.is_none() {
-            self.operation_id = Some(new_operation_id(&self.inner.pool.clock)?);
+            self.operation_id = Some(self.inner.new_operation_id()?);
         }
         let mut asked = Asked::new(self.operation_id);
         loop {

@@ -1,11 +1,14 @@
 //! When to ask again, after which pause, and what to say when there is no more time to.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use exacat_model::{Error, ErrorKind, OperationId, Result};
+use parking_lot::Mutex;
 
 use crate::clock::ServerClock;
+use crate::slots::Outcome;
 
 /// Random numbers, good enough to keep clients from asking again in step.
 #[derive(Debug)]
@@ -34,11 +37,39 @@ fn fill(bytes: &mut [u8]) -> Result<()> {
     })
 }
 
-/// A new operation id, made now by the server's clock.
-pub(crate) fn new_operation_id(clock: &ServerClock) -> Result<OperationId> {
-    let mut random = [0; 10];
-    fill(&mut random)?;
-    Ok(OperationId::new(clock.now(), random))
+/// Random bytes of one operation id.
+const ID_RANDOM_BYTES: usize = 10;
+/// Operation ids for which the system is asked for random bytes at once.
+const IDS_AT_ONCE: usize = 64;
+
+/// Makes operation ids. The system gives random bytes for many at once: each question is a system call.
+#[derive(Debug)]
+pub(crate) struct OperationIds {
+    clock: Arc<ServerClock>,
+    random: Mutex<Vec<[u8; ID_RANDOM_BYTES]>>,
+}
+
+impl OperationIds {
+    pub fn new(clock: Arc<ServerClock>) -> Self {
+        OperationIds { clock, random: Mutex::default() }
+    }
+
+    /// A new operation id, made now by the server's clock.
+    pub fn new_id(&self) -> Result<OperationId> {
+        let mut unused = self.random.lock();
+        let random = match unused.pop() {
+            Some(random) => random,
+            None => {
+                let mut bytes = [0; IDS_AT_ONCE * ID_RANDOM_BYTES];
+                fill(&mut bytes)?;
+                let (pieces, _) = bytes.as_chunks::<ID_RANDOM_BYTES>();
+                unused.extend_from_slice(&pieces[1..]);
+                pieces[0]
+            }
+        };
+        drop(unused);
+        Ok(OperationId::new(self.clock.now(), random))
+    }
 }
 
 /// The pauses of one call, each somewhere between half of and the whole of a bound that doubles.
@@ -102,6 +133,17 @@ impl Asked {
         self.last = Some(error);
     }
 
+    /// An attempt has ended, one way or the other.
+    pub fn outcome<T>(&mut self, outcome: Outcome<Result<T>>) -> Verdict<Result<T>> {
+        match outcome {
+            Outcome::Answered(answered) => self.answered(answered),
+            Outcome::Lost { sent, error } => {
+                self.lost(sent, error);
+                Verdict::Again
+            }
+        }
+    }
+
     /// What to say if it is not asked again, because of `why`.
     pub fn give_up(&self, why: &str) -> Error {
         let last = match &self.last {
@@ -133,6 +175,14 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn operation_ids_differ() {
+        let ids = OperationIds::new(Arc::new(ServerClock::new()));
+        let made: std::collections::BTreeSet<OperationId> =
+            (0..3 * IDS_AT_ONCE).map(|_| ids.new_id().unwrap()).collect();
+        assert_eq!(made.len(), 3 * IDS_AT_ONCE);
+    }
 
     #[test]
     fn pauses_grow_to_their_bound_and_differ() {

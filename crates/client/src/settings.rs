@@ -10,16 +10,14 @@ pub mod limits {
     pub const CONNECTIONS_MAX: usize = 64;
     /// Endpoints of one target.
     pub const ENDPOINTS_MAX: usize = 64;
-    /// Calls that wait for the writer of a connection; more wait for a place.
-    pub const QUEUE_CALLS_MAX: usize = 1024;
-    /// Bytes of encoded requests that wait for the writer of a connection, in units of
-    /// [`QUEUE_UNIT_BYTES`]; more wait for a place. Twice the largest frame.
-    pub const QUEUE_UNITS_MAX: usize = 32 << 10;
-    /// The unit in which waiting bytes are counted.
-    pub const QUEUE_UNIT_BYTES: usize = 1 << 10;
-    /// Bytes the writer collects before it writes.
+    /// Bytes of encoded requests that wait for the driver of a connection; callers beyond it wait in order.
+    /// The driver writes as many at a time. A frame fits that is as long as a frame may be.
+    pub const OUTPUT_BYTES_MAX: usize = exacat_wire::native::limits::FRAME_BYTES_MAX;
+    /// Bytes the driver gives to one write.
     pub const WRITE_BYTES: usize = 256 << 10;
-    /// Bytes the reader asks for at once.
+    /// Callers the driver wakes before it lets them run. The queue of a runtime's thread holds 256 tasks.
+    pub const WAKES_MAX: usize = 32;
+    /// Bytes the driver reads at once.
     pub const READ_BYTES: usize = 128 << 10;
     /// Bytes of the file of certificates to trust.
     pub const CERTIFICATE_FILE_BYTES_MAX: u64 = 16 << 20;

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId};
 use exacat_store::{Clock, SystemClock};
-use exacat_wire::native::limits::{FRAME_BYTES_MAX, HEADER_BYTES};
+use exacat_wire::native::limits::FRAME_BYTES_MAX;
 use exacat_wire::native::{
     Authenticate, Credentials, Frame, FrameDecoder, FrameType, Hello, RawFrame, RequestOptions,
-    encode_authenticate, encode_hello, encode_pong, encode_request,
+    encode_authenticate, encode_hello, encode_pong, encode_request, set_request,
 };
 use hdrhistogram::Histogram;
 
@@ -142,11 +142,8 @@ fn encoded(question: &Operation) -> Result<Vec<u8>, Error> {
 pub fn push_numbered(out: &mut Vec<u8>, frame: &[u8], request: u64) {
     let start = out.len();
     out.extend_from_slice(frame);
-    out[start + REQUEST_AT..start + HEADER_BYTES].copy_from_slice(&request.to_le_bytes());
+    set_request(&mut out[start..], request);
 }
-
-/// Where the number of a request stands in its frame.
-const REQUEST_AT: usize = HEADER_BYTES - size_of::<u64>();
 
 fn converse(
     mut conversation: Conversation,

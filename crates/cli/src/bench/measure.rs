@@ -81,33 +81,34 @@ pub async fn drive(
         for _ in 0..load.depth {
             let (target, next, make, check) = (target.clone(), next.clone(), make.clone(), check.clone());
             tasks.spawn(async move {
-                let mut latency = histogram()?;
+                // Not a distribution for each task: a thousand of them would be filled and added up in the
+                // measured time.
+                let mut took = Vec::new();
                 loop {
                     let call = next.fetch_add(1, Ordering::Relaxed);
                     if call >= load.calls {
-                        return Ok::<_, Error>(latency);
+                        return Ok::<_, Error>(took);
                     }
                     let operation = make(call)?;
                     let sent = Instant::now();
                     let answer = target.call(lane, operation).await?;
-                    record(&mut latency, sent.elapsed());
+                    took.push(sent.elapsed());
                     check(&answer)?;
                 }
             });
         }
     }
-    let latency = merged(tasks).await?;
-    Ok(sample(
-        target,
-        what,
-        load.calls * load.items_per_call,
-        start.elapsed(),
-        target.cpu_s() - cpu,
-        &latency,
-    ))
+    let mut took = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        took.push(done.map_err(|error| internal(&error))??);
+    }
+    let (wall, cpu_s) = (start.elapsed(), target.cpu_s() - cpu);
+    let mut latency = histogram()?;
+    took.into_iter().flatten().for_each(|took| record(&mut latency, took));
+    Ok(sample(target, what, load.calls * load.items_per_call, wall, cpu_s, &latency))
 }
 
-/// What all tasks measured, together.
+/// Distributions of all tasks, together.
 pub async fn merged(
     mut tasks: tokio::task::JoinSet<Result<Histogram<u64>, Error>>,
 ) -> Result<Histogram<u64>, Error> {

@@ -4,6 +4,7 @@
 //! figure is of durable changes and exact answers: answers are checked (of bare frames 1 of 16 item by item, all for
 //! their request), and an error ends the run.
 
+mod beside;
 pub mod echo;
 mod engine;
 mod frames;
@@ -107,6 +108,7 @@ async fn network(files: u64, data: &Path, report: &mut Report<'_>) -> Result<(),
     let memory = target.memory_bytes().saturating_sub(memory_empty) as f64 / files as f64;
     scenarios::reads(&target, files, report).await?;
     scenarios::frames(&target, &server.socket(), files, report).await?;
+    beside::library_beside_frames(&server, &target, files, report).await?;
     scenarios::reads_beside_writes(&target, files, report).await?;
     let wide = Arc::new(server.target(scenarios::CONNECTIONS_UNPIPELINED).await?);
     scenarios::unpipelined(&wide, &server.socket(), files, report).await?;

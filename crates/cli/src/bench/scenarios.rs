@@ -26,9 +26,9 @@ pub const CONNECTIONS: usize = 4;
 /// Connections of the unpipelined load.
 pub const CONNECTIONS_UNPIPELINED: usize = 64;
 /// Files in one registration.
-const BATCH: u64 = 1000;
+pub const BATCH: u64 = 1000;
 /// Look-ups in one batch.
-const LOOKUPS: u64 = 128;
+pub const LOOKUPS: u64 = 128;
 
 /// Files that are registered by bare frames have numbers from here on: nothing else has.
 const FILES_BY_FRAMES: u64 = 1 << 40;

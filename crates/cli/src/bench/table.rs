@@ -38,7 +38,7 @@ pub fn print(out: &mut (impl Write + ?Sized), sample: &Sample, json: bool) -> st
 }
 
 /// Three significant digits are all a shared machine is good for.
-fn rounded(rate: f64) -> String {
+pub fn rounded(rate: f64) -> String {
     if rate < 1000.0 {
         return format!("{rate:.0}");
     }

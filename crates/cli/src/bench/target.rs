@@ -131,6 +131,11 @@ impl StartedServer {
         Ok((server, start.elapsed()))
     }
 
+    /// CPU time of the server so far, seconds.
+    pub fn cpu_s(&self) -> f64 {
+        process_cpu_s(&self.child.id().to_string())
+    }
+
     /// Its data directory.
     pub fn data(&self) -> &Path {
         &self.data

@@ -4,4 +4,5 @@
 mod calls;
 mod connections;
 mod fake;
+mod flow;
 mod streams;

@@ -94,17 +94,46 @@ pub fn encode_authenticated(out: &mut Vec<u8>, identity: &Identity) {
 pub fn encode_request(
     out: &mut Vec<u8>,
     frame_bytes_max: usize,
-    request: u64,
+    request_id: u64,
     options: &RequestOptions,
     operation: &Operation,
 ) -> Result<(), Error> {
     debug_assert_eq!(options.operation_id.is_some(), operation.writes(), "{}", operation.name());
+    request(out, frame_bytes_max, request_id, options, |out| operation.encode(out))
+}
+
+/// Appends a [`FrameType::Request`] for an operation whose canonical bytes are there already.
+pub fn encode_encoded_request(
+    out: &mut Vec<u8>,
+    frame_bytes_max: usize,
+    request_id: u64,
+    options: &RequestOptions,
+    operation: &[u8],
+) -> Result<(), Error> {
+    request(out, frame_bytes_max, request_id, options, |out| out.extend_from_slice(operation))
+}
+
+/// Sets the request id of an encoded frame: it may be known only after the encoding.
+pub fn set_request(frame: &mut [u8], request: u64) {
+    debug_assert!(frame.len() >= HEADER_BYTES);
+    if let Some(id) = frame.get_mut(HEADER_BYTES - size_of::<u64>()..HEADER_BYTES) {
+        id.copy_from_slice(&request.to_le_bytes());
+    }
+}
+
+fn request(
+    out: &mut Vec<u8>,
+    frame_bytes_max: usize,
+    request_id: u64,
+    options: &RequestOptions,
+    operation: impl FnOnce(&mut Vec<u8>),
+) -> Result<(), Error> {
     let flag = |there: bool, flag: u8| if there { flag } else { 0 };
     let flags = flag(options.operation_id.is_some(), flags::OPERATION_ID)
         | flag(options.deadline_ms.is_some(), flags::DEADLINE)
         | flag(options.stream.is_some(), flags::STREAM)
         | flag(options.consistency.is_some(), flags::CONSISTENCY);
-    let start = open(out, FrameType::Request, flags, request);
+    let start = open(out, FrameType::Request, flags, request_id);
     if let Some(id) = &options.operation_id {
         id.encode(out);
     }
@@ -117,7 +146,7 @@ pub fn encode_request(
     if let Some(consistency) = &options.consistency {
         consistency.encode(out);
     }
-    operation.encode(out);
+    operation(out);
     close_within(out, start, frame_bytes_max, "the length of a request in bytes")
 }
 
@@ -156,6 +185,19 @@ impl<'a> BatchWriter<'a> {
     /// and begin another; in an empty batch, the operation is too long altogether.
     pub fn push(&mut self, operation_id: Option<OperationId>, operation: &Operation) -> Result<(), Error> {
         debug_assert_eq!(operation_id.is_some(), operation.writes(), "{}", operation.name());
+        self.push_with(operation_id, |out| operation.encode(out))
+    }
+
+    /// Adds an operation that changes nothing and whose canonical bytes are there already.
+    pub fn push_encoded(&mut self, operation: &[u8]) -> Result<(), Error> {
+        self.push_with(None, |out| out.extend_from_slice(operation))
+    }
+
+    fn push_with(
+        &mut self,
+        operation_id: Option<OperationId>,
+        operation: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), Error> {
         if self.operations == BATCH_OPERATIONS_MAX {
             return Err(Error::limit(
                 "the number of operations of a batch",
@@ -165,7 +207,7 @@ impl<'a> BatchWriter<'a> {
         }
         let mark = self.out.len();
         operation_id.encode(self.out);
-        operation.encode(self.out);
+        operation(self.out);
         let bytes = self.out.len() - self.start;
         if bytes > self.frame_bytes_max {
             self.out.truncate(mark);
