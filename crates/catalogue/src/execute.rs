@@ -178,6 +178,7 @@ impl Catalogue {
             Operation::Fsck => apart(self.fsck(caller)).await,
             Operation::Status => apart(self.status(caller)).await,
             Operation::ClockConfirm => apart(self.clock_confirm(caller)).await,
+            Operation::Position { after } => self.position(after).await,
             Operation::SnapshotCreate { name } => apart(self.snapshot_create(caller, id, &name)).await,
             Operation::SnapshotList => apart(self.snapshot_list(caller)).await,
             Operation::SnapshotDrop { name } => apart(self.snapshot_drop(caller, id, &name)).await,

@@ -80,6 +80,12 @@ impl Offline {
         Ok(Offline { store, directory, _lock: Some(lock) })
     }
 
+    /// Which catalogue it is, if a server was started on it.
+    pub fn catalogue_id(&self) -> Option<String> {
+        let text = std::fs::read_to_string(self.directory.join("catalogue.id")).ok()?;
+        Some(text.trim().to_owned())
+    }
+
     /// Opens a snapshot of it, which answers and cannot be changed; a server may use the directory meanwhile.
     pub async fn snapshot(connection: &Connection, name: &str) -> Result<Self, Failure> {
         let directory = data_directory(connection)?;

@@ -41,6 +41,15 @@ impl Source {
         Ok(Source::Here { offline, local })
     }
 
+    /// Which catalogue it is, as its server says to every client; none of a data directory that no
+    /// server was started on.
+    pub fn catalogue_id(&self) -> Option<String> {
+        match self {
+            Source::Server(client) => Some(client.server().catalogue.to_string()),
+            Source::Here { offline, .. } => offline.catalogue_id(),
+        }
+    }
+
     /// Ends it.
     pub async fn close(self) -> Result<(), Failure> {
         match self {

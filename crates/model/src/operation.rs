@@ -705,6 +705,12 @@ pub enum Operation {
     /// Believe the machine's clock, which is ahead of the time that has really passed. Changes nothing
     /// in the catalogue, so it needs no operation id; but it needs a token that may write.
     ClockConfirm,
+    /// Checks that a place in the history is one of this catalogue, and answers its end as a page of
+    /// changes without items.
+    Position {
+        /// The place; one with a timeline whose revision was replaced is a `conflict`.
+        after: LogPosition,
+    },
 }
 
 canonical_enum!(Operation {
@@ -762,6 +768,7 @@ canonical_enum!(Operation {
     52 => SnapshotDiff { before, after, cursor, limit },
     53 => Backup { directory, cursor },
     54 => ClockConfirm,
+    55 => Position { after },
 });
 
 macro_rules! operations {
@@ -803,7 +810,7 @@ operations! {
     Status "status" reads, SnapshotCreate "snapshot-create" writes, SnapshotList "snapshot-list" reads,
     SnapshotDrop "snapshot-drop" writes, SnapshotVerify "snapshot-verify" reads,
     SnapshotDiff "snapshot-diff" reads, Backup "backup" writes,
-    ClockConfirm "clock-confirm" reads,
+    ClockConfirm "clock-confirm" reads, Position "position" reads,
 }
 
 impl Operation {

@@ -224,6 +224,7 @@ pub fn operation(world: &World, name: &str) -> Operation {
         "fsck" => Operation::Fsck,
         "status" => Operation::Status,
         "clock-confirm" => Operation::ClockConfirm,
+        "position" => Operation::Position { after: Revision(0).into() },
         "snapshot-create" => Operation::SnapshotCreate { name: snapshot_name("new") },
         "snapshot-list" => Operation::SnapshotList,
         "snapshot-drop" => Operation::SnapshotDrop { name: snapshot_name("old") },

@@ -556,7 +556,7 @@ pub async fn export(
         }
     }
     match &args.output {
-        Some(path) => show_export(out, path, &report),
+        Some(path) => show_export(out, path, &report, source.catalogue_id().as_deref()),
         None => Ok(()),
     }
 }
@@ -575,7 +575,12 @@ fn format_of_name(path: Option<&Path>) -> Format {
     }
 }
 
-fn show_export(out: &mut Out, path: &Path, report: &ExportReport) -> Result<(), Failure> {
+fn show_export(
+    out: &mut Out,
+    path: &Path,
+    report: &ExportReport,
+    catalogue: Option<&str>,
+) -> Result<(), Failure> {
     if out.style.json {
         return out.json(&serde_json::json!({
             "file": path.to_string_lossy(),
@@ -583,6 +588,9 @@ fn show_export(out: &mut Out, path: &Path, report: &ExportReport) -> Result<(), 
             "files": report.files,
             "members": report.members,
             "bytes": report.bytes,
+            "catalogue": catalogue,
+            "revision": report.position.map(|position| position.revision.0),
+            "timeline": report.position.and_then(|position| position.timeline).map(|tag| tag.to_string()),
             "notes": report.notes,
             "seconds": report.elapsed.as_secs_f64(),
         }));

@@ -4,6 +4,7 @@ use crate::support::{Desk, Direct, Fault, assert_same_lines, no_state};
 use exacat_exchange::ImportOptions;
 use exacat_exchange::resume::StateAt;
 use exacat_model::operation::Existing;
+use exacat_model::{ErrorKind, Revision, TimelineId, Timelines};
 
 /// A listing of several batches with good rows, bad rows, refused rows, directories, collections, members.
 fn listing() -> String {
@@ -77,6 +78,43 @@ async fn an_import_interrupted_anywhere_ends_as_if_it_had_not_been() {
             catalogue.check().await;
         }
     }
+}
+
+/// Goal: rows that a state file calls done are in the catalogue that the import goes on with.
+#[tokio::test]
+async fn state_of_another_catalogue_or_of_a_replaced_revision_is_refused() {
+    let desk = Desk::new("listing.tsv", listing());
+    let options = options(&desk, Existing::Same);
+    let first = catalogue().await;
+    first.set_fault(Fault::Stop(8));
+    desk.try_import(&first, &options).await.unwrap_err();
+    let (state, rejects) = (std::fs::read(desk.state()).unwrap(), std::fs::read(&desk.rejects).unwrap());
+    let done = first.store().revision().await.unwrap();
+
+    let before = TimelineId([1; 16]);
+    let restored = |after| {
+        let mut timelines = Timelines::new(before);
+        timelines.begin(TimelineId([2; 16]), before, after);
+        timelines
+    };
+    for timelines in [Timelines::new(TimelineId([3; 16])), restored(Revision(done.0 - 1))] {
+        let other = Direct::on(timelines).await;
+        let revision = other.store().revision().await.unwrap();
+        let refused = desk.try_import(&other, &options).await.unwrap_err();
+        assert_eq!(refused.kind(), Some(ErrorKind::Conflict), "{refused}");
+        assert!(refused.to_string().contains("--restart"), "{refused}");
+        assert_eq!(other.store().revision().await.unwrap(), revision, "nothing was changed");
+        assert_eq!(std::fs::read(desk.state()).unwrap(), state);
+        assert_eq!(std::fs::read(&desk.rejects).unwrap(), rejects);
+    }
+
+    // A restore to what the state has of it, or a torn end after it, loses no row.
+    let kept = Direct::on(restored(done)).await;
+    desk.import(&kept, &options).await;
+    std::fs::write(desk.state(), &state).unwrap();
+    let other = Direct::on(Timelines::new(TimelineId([3; 16]))).await;
+    desk.import(&other, &ImportOptions { restart: true, ..options }).await;
+    assert!(!desk.state().exists());
 }
 
 #[tokio::test]

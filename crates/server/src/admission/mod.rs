@@ -61,7 +61,10 @@ impl Class {
             if items <= limits.write_items_per_request_max { Class::Write } else { Class::Bulk }
         };
         match operation {
-            Operation::Whoami | Operation::Status | Operation::ClockConfirm => lookup(1),
+            Operation::Whoami
+            | Operation::Status
+            | Operation::ClockConfirm
+            | Operation::Position { .. } => lookup(1),
             Operation::Stat { lfns, .. } | Operation::Du { lfns } | Operation::TagGet { lfns, .. } => {
                 lookup(lfns.len())
             }
