@@ -19,7 +19,6 @@ use exacat_exchange::{ImportOptions, ImportReport, ListingOptions, Preset, Verif
 use exacat_model::operation::Existing;
 use exacat_model::{Error, ErrorKind, SeName};
 use exacat_store::Store;
-use exacat_store::SystemClock;
 use exacat_store_embedded::LoadSettings;
 
 use super::find;
@@ -239,7 +238,7 @@ async fn import_into(
     style: Style,
 ) -> Result<u8, Failure> {
     let store = Arc::clone(&offline.store);
-    let local = Local::open(store, Arc::new(SystemClock), LoadSettings::default())
+    let local = Local::open(store, Arc::clone(&offline.clock), LoadSettings::default())
         .await
         .map_err(|error| offline.about(error))?;
     let mut out = Out::new(style);
