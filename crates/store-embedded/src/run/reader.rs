@@ -112,6 +112,15 @@ pub(crate) fn head_of(name: &str, file: &dyn DiskFile) -> Result<RunHead, Error>
     RunHead::decode(name, &read_exactly(name, file, 0, HEADER_BYTES)?)
 }
 
+/// The newest change in a run whose file is complete; none if it is not, or cannot be read.
+pub(crate) fn newest_in(name: &str, file: &dyn DiskFile) -> Option<(RunHead, Revision)> {
+    let head = head_of(name, file).ok()?;
+    let at = file.length().ok()?.checked_sub(FOOTER_BYTES as u64)?;
+    let end = read_exactly(name, file, at, FOOTER_BYTES).ok()?;
+    let footer = end.first_chunk().and_then(Footer::decode).filter(|footer| footer.head == head)?;
+    Some((head, Revision(footer.revision)))
+}
+
 impl Run {
     /// Opens a run of this catalogue: reads all of it but pages and blocks.
     pub fn open(name: &str, file: Arc<dyn DiskFile>, catalogue: [u8; 16]) -> Result<Self, Error> {
