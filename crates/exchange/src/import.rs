@@ -553,7 +553,10 @@ impl Keeper {
         if let Some(state) = found {
             state.check(&path, identity, &fingerprint)?;
             if expected.is_none_or(|(_, expected)| expected != state) {
-                return Err(Error::options(format!("another import was using {}: try again", path.display())));
+                return Err(Error::options(format!(
+                    "another import was using {}: try again",
+                    path.display()
+                )));
             }
             if state.position.is_none() {
                 notes.push(format!(

@@ -711,6 +711,22 @@ pub enum Operation {
         /// The place; one with a timeline whose revision was replaced is a `conflict`.
         after: LogPosition,
     },
+    /// Entries of the caller's inside of directories in the trash that others removed.
+    TrashParts {
+        /// Where to go on.
+        cursor: Cursor,
+        /// Items of one page, at most; a page may have fewer, even none, and still go on.
+        limit: u32,
+    },
+    /// Take an entry out of a directory in the trash, with all that is below it.
+    TrashRestorePart {
+        /// The item.
+        id: OnTimeline<TrashId>,
+        /// The path that the entry had.
+        lfn: Lfn,
+        /// To where; none for where it was.
+        to: Option<Lfn>,
+    },
 }
 
 canonical_enum!(Operation {
@@ -769,6 +785,8 @@ canonical_enum!(Operation {
     53 => Backup { directory, cursor },
     54 => ClockConfirm,
     55 => Position { after },
+    56 => TrashParts { cursor, limit },
+    57 => TrashRestorePart { id, lfn, to },
 });
 
 macro_rules! operations {
@@ -811,6 +829,7 @@ operations! {
     SnapshotDrop "snapshot-drop" writes, SnapshotVerify "snapshot-verify" reads,
     SnapshotDiff "snapshot-diff" reads, Backup "backup" writes,
     ClockConfirm "clock-confirm" reads, Position "position" reads,
+    TrashParts "trash-parts" reads, TrashRestorePart "trash-restore-part" writes,
 }
 
 impl Operation {
@@ -821,6 +840,7 @@ impl Operation {
             Operation::List { .. }
                 | Operation::Find { .. }
                 | Operation::TrashList { .. }
+                | Operation::TrashParts { .. }
                 | Operation::TrashPurge { .. }
                 | Operation::CollectionMembers { .. }
                 | Operation::ArchiveMembers { .. }
@@ -841,6 +861,7 @@ impl Operation {
             Operation::List { cursor, .. }
             | Operation::Find { cursor, .. }
             | Operation::TrashList { cursor, .. }
+            | Operation::TrashParts { cursor, .. }
             | Operation::TrashPurge { cursor, .. }
             | Operation::CollectionMembers { cursor, .. }
             | Operation::ArchiveMembers { cursor, .. }

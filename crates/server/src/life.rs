@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use exacat_catalogue::Catalogue;
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, Result};
-use exacat_store::{Clock, Store};
 use exacat_store::memory::MemoryStore;
+use exacat_store::{Clock, Store};
 use exacat_store_cassandra::{CassandraStore, check_schema};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use futures::future::BoxFuture;

@@ -228,8 +228,7 @@ impl Clock for WatchedClock {
                 None
             }
         };
-        let carried =
-            kept.map(|kept| kept.carried(self.uptime.boot().as_deref(), self.uptime.elapsed_ms()));
+        let carried = kept.map(|kept| kept.carried(self.uptime.boot().as_deref(), self.uptime.elapsed_ms()));
         *self.kept.lock() = Some((file.to_owned(), carried));
     }
 

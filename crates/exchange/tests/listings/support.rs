@@ -19,7 +19,8 @@ use exacat_exchange::verify::{VerifyReport, verify};
 use exacat_model::answer::Stat;
 use exacat_model::operation::{SeSettings, UserSettings};
 use exacat_model::{
-    Answer, Error, ErrorKind, Lfn, Operation, Record, RecordKey, SeName, TimeMs, TimelineId, Timelines, UserId,
+    Answer, Error, ErrorKind, Lfn, Operation, Record, RecordKey, SeName, TimeMs, TimelineId, Timelines,
+    UserId,
 };
 use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Store};

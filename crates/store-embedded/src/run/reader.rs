@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use exacat_model::{DirId, Error, ErrorKind, Guid};
+use exacat_model::{DirId, Error, ErrorKind, Guid, Revision};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::cache::{Bytes, Cache, Found, Slots};
