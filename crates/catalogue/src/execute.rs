@@ -87,9 +87,7 @@ impl Catalogue {
                 Operation::CollectionEdit { lfn, add, remove } => {
                     apart(self.collection_edit(&judging, id, lfn, add, remove)).await
                 }
-                Operation::SeDeleted { name, done } => {
-                    apart(self.se_deleted(&judging, id, name, done)).await
-                }
+                Operation::SeDeleted { name, done } => apart(self.se_deleted(&judging, id, name, done)).await,
                 short => apart(self.perform(&judging, id, short.clone())).await,
             };
             if !judging.is_outdated() {

@@ -159,8 +159,8 @@ impl Catalogue {
         Ok(Mutation::Restore { trash: id, to: place })
     }
 
-    /// Where an entry of the trash goes that stood at `lfn`: there, or to another path, or into a directory of
-    /// that path.
+    /// Finds the destination of an entry of the trash that stood at `lfn`: there, another path, or a
+    /// directory of that path.
     pub(crate) async fn restored_to(
         &self,
         caller: &Caller,

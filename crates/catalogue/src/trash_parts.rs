@@ -4,14 +4,15 @@
 use std::collections::VecDeque;
 
 use exacat_model::{
-    Answer, At, Body, Cursor, DirId, Entry, Error, ErrorKind, Expect, Lfn, Mutation, Name, OnTimeline,
-    OperationId, Result, TrashId, TrashItem, Usage, canonical_struct,
+    Answer, At, Body, Cursor, DirId, Entry, Error, Expect, Lfn, Mutation, Name, OnTimeline, OperationId,
+    Result, TrashId, TrashItem, Usage, canonical_struct,
 };
 use exacat_store::UsageOf;
 
 use crate::Catalogue;
 use crate::caller::{Caller, PASS, READ};
 use crate::cursor::{self, CursorOf};
+use crate::resolve::check_passage;
 use crate::trash::TRASH;
 
 /// Children listed at once in a directory of the trash.
@@ -19,14 +20,14 @@ const LIST_ENTRIES: usize = 1000;
 /// Items of the trash looked at at once.
 const ITEMS: usize = 100;
 
-/// Where a listing of parts goes on.
+/// Position at which a listing of parts goes on.
 #[derive(Clone, Debug, PartialEq)]
 struct PartsCursor {
     /// The item before which all are done, but for this one.
     item: OnTimeline<TrashId>,
     /// Names from the item down to the last entry that was looked at; none if the item is done.
     path: Option<Vec<Name>>,
-    /// That entry is a directory, and what is in it comes next.
+    /// The listing goes on inside of that entry, a directory.
     enter: bool,
 }
 
@@ -135,17 +136,10 @@ impl Catalogue {
         Answer::Trash { items: told(parts, names), timeline: timelines.current(), next }
     }
 
-    /// May the caller pass what is above the path now? What is gone bars nobody.
+    /// May the caller pass what is above the path now, whatever its token is for? What is gone bars nobody.
     async fn passes_above(&self, caller: &Caller, lfn: &Lfn) -> Result<bool> {
-        let Some(above) = lfn.parent() else { return Ok(true) };
-        match self.spot(caller, &above, false).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind == ErrorKind::Denied => Ok(false),
-            Err(error) if error.kind == ErrorKind::NotFound || error.kind == ErrorKind::NotDirectory => {
-                Ok(true)
-            }
-            Err(error) => Err(error),
-        }
+        let walk = self.store.walk(std::slice::from_ref(lfn)).await?.pop();
+        Ok(walk.is_some_and(|walk| check_passage(caller, &walk.gates, lfn).is_ok()))
     }
 
     /// Builds the way down again, as far as it is still there.
@@ -233,8 +227,8 @@ impl Catalogue {
         Ok(usage)
     }
 
-    /// Takes an entry that is the caller's out of an item of the trash, with all that is below it: to where it
-    /// was, to another path, or into a directory of that path.
+    /// Takes an entry of the caller's out of an item of the trash, with all that is below it: to where it
+    /// was, another path, or a directory of that path.
     pub(crate) async fn trash_restore_part(
         &self,
         caller: &Caller,

@@ -83,7 +83,7 @@ impl Offline {
         Ok(Offline { store, clock, directory, _lock: Some(lock) })
     }
 
-    /// Which catalogue it is, if a server was started on it.
+    /// Id of the catalogue, if a server was started on it.
     pub fn catalogue_id(&self) -> Option<String> {
         let text = std::fs::read_to_string(self.directory.join("catalogue.id")).ok()?;
         Some(text.trim().to_owned())

@@ -41,8 +41,8 @@ impl Source {
         Ok(Source::Here { offline, local })
     }
 
-    /// Which catalogue it is, as its server says to every client; none of a data directory that no
-    /// server was started on.
+    /// Id of the catalogue, as its server tells every client; none if no server was ever started on the
+    /// data directory.
     pub fn catalogue_id(&self) -> Option<String> {
         match self {
             Source::Server(client) => Some(client.server().catalogue.to_string()),

@@ -44,7 +44,8 @@ pub fn state_beside(listing: &Path) -> PathBuf {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct State {
     pub(crate) version: u32,
-    /// Place in the catalogue's history after all rows before `durable` (`2315.3f9a1c…`). Version 1 had none.
+    /// Place in the catalogue's history after all rows before `durable` (`2315.3f9a1c…`). Version 1 had
+    /// none.
     #[serde(default)]
     pub(crate) position: Option<String>,
     pub(crate) listing: Identity,

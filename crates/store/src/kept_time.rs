@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     const GOLDEN: &str =
-        "exacat clock\nversion 1\ntime 1800000000000\nboot 3e0a-1 604800000\nchecksum CHECKSUM\n";
+        "exacat clock\nversion 1\ntime 1800000000000\nboot 3e0a-1 604800000\nchecksum cf824746ca1438ae\n";
 
     fn kept() -> KeptTime {
         KeptTime { time: TimeMs(1_800_000_000_000), boot: Some(("3e0a-1".to_owned(), 604_800_000)) }

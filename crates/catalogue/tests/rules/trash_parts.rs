@@ -1,5 +1,5 @@
-//! Goal: who keeps something inside of a directory that somebody else removes sees it and gets it back, and nobody
-//! else's. Method: a shared tree with open and closed directories; pages of every size.
+//! Goal: owners of entries inside of a directory that somebody else removes see them and get them back, and
+//! nobody else's. Method: a shared tree with open and closed directories; pages of every size.
 
 use exacat_catalogue::{Caller, Settings};
 use exacat_model::{Answer, Cursor, ErrorKind, OnTimeline, Operation, TrashId};

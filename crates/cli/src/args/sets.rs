@@ -179,7 +179,7 @@ Examples:
         /// Ids of items, or LFNs they had; '-' reads them from standard input
         #[arg(value_name = "ID|LFN", required = true)]
         items: Vec<String>,
-        /// Of a removed directory only this entry of yours, by the LFN it had
+        /// Only this entry of yours in a removed directory, by the LFN it had
         #[arg(long, value_name = "LFN")]
         path: Option<String>,
         /// To where, if not to where it was; of one item only
