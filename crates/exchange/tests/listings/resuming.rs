@@ -4,7 +4,7 @@ use crate::support::{Desk, Direct, Fault, assert_same_lines, no_state};
 use exacat_exchange::ImportOptions;
 use exacat_exchange::resume::StateAt;
 use exacat_model::operation::Existing;
-use exacat_model::{ErrorKind, Revision, TimelineId, Timelines};
+use exacat_model::{Answer, Error, ErrorKind, Operation, Revision, TimelineId, Timelines};
 
 /// A listing of several batches with good rows, bad rows, refused rows, directories, collections, members.
 fn listing() -> String {
@@ -115,6 +115,67 @@ async fn state_of_another_catalogue_or_of_a_replaced_revision_is_refused() {
     let other = Direct::on(Timelines::new(TimelineId([3; 16]))).await;
     desk.import(&other, &ImportOptions { restart: true, ..options }).await;
     assert!(!desk.state().exists());
+}
+
+/// A catalogue that is restored to an earlier point after so many questions for its position.
+struct RestoredMeanwhile {
+    catalogue: std::sync::Arc<Direct>,
+    restored: std::sync::Arc<Direct>,
+    positions_left: std::sync::atomic::AtomicI64,
+}
+
+impl exacat_exchange::Catalogue for RestoredMeanwhile {
+    async fn call(&self, operation: Operation) -> Result<Answer, Error> {
+        use std::sync::atomic::Ordering;
+        let is_position = matches!(operation, Operation::Position { .. });
+        let left = self.positions_left.fetch_sub(i64::from(is_position), Ordering::SeqCst);
+        let now = if left > 0 { &self.catalogue } else { &self.restored };
+        exacat_exchange::Catalogue::call(&**now, operation).await
+    }
+}
+
+/// Goal: an import does not end well if a restore undid rows of it.
+#[tokio::test]
+async fn import_during_a_restore_is_refused() {
+    let desk = Desk::new("listing.tsv", listing());
+    let options = options(&desk, Existing::Same);
+    let before = TimelineId([1; 16]);
+    let mut timelines = Timelines::new(before);
+    timelines.begin(TimelineId([2; 16]), before, Revision(1));
+    let catalogue = catalogue().await;
+    let restored = Direct::on(timelines).await;
+    let positions_left = 1.into();
+    let meanwhile = std::sync::Arc::new(RestoredMeanwhile { catalogue, restored, positions_left });
+    let ended = exacat_exchange::import(std::sync::Arc::clone(&meanwhile), &desk.listing, &options, |_| {});
+    let refused = ended.await.unwrap_err();
+    assert_eq!(refused.kind(), Some(ErrorKind::Conflict), "{refused}");
+    assert!(refused.to_string().contains("restored while the import was running"), "{refused}");
+    // The next run is refused by the state file, until it is told to begin anew.
+    let refused = desk.try_import(&meanwhile.restored, &options).await.unwrap_err();
+    assert_eq!(refused.kind(), Some(ErrorKind::Conflict), "{refused}");
+    desk.import(&meanwhile.restored, &ImportOptions { restart: true, ..options }).await;
+}
+
+/// Goal: an import that an earlier version left goes on, and says what that version did not note.
+#[tokio::test]
+async fn state_of_an_earlier_version_goes_on_with_a_note() {
+    let desk = Desk::new("listing.tsv", listing());
+    let options = options(&desk, Existing::Same);
+    let catalogue = catalogue().await;
+    catalogue.set_fault(Fault::Stop(8));
+    desk.try_import(&catalogue, &options).await.unwrap_err();
+    catalogue.set_fault(Fault::None);
+    let mut state: serde_json::Value = serde_json::from_slice(&std::fs::read(desk.state()).unwrap()).unwrap();
+    assert_eq!(state["version"], 2);
+    state["version"] = 1.into();
+    state.as_object_mut().unwrap().remove("position").unwrap();
+    std::fs::write(desk.state(), state.to_string()).unwrap();
+    let report = desk.import(&catalogue, &options).await;
+    assert!(
+        report.notes.iter().any(|note| note.contains("does not tell which catalogue")),
+        "{:?}",
+        report.notes
+    );
 }
 
 #[tokio::test]

@@ -199,13 +199,12 @@ impl Work<'_> {
             found => found.ok().flatten(),
         };
         let of_end = witness.map(|witness| (directory.join(log_end::FILE), witness.revision));
-        let of_run = match Manifest::load(self.disk, &runs, self.catalogue) {
-            Ok(Some(manifest)) => newest_unnamed(self.disk, &runs, &ground.identity, &manifest)
-                // What the named runs have is not lost.
-                .filter(|(_, known)| *known > manifest.revision)
-                .map(|(name, known)| (runs.join(name), known)),
-            _ => None,
-        };
+        // Without a manifest all runs are unnamed.
+        let manifest = Manifest::load(self.disk, &runs, self.catalogue).ok().flatten().unwrap_or_default();
+        let of_run = newest_unnamed(self.disk, &runs, &ground.identity, &manifest)
+            // What the named runs have is not lost.
+            .filter(|(_, known)| *known > manifest.revision)
+            .map(|(name, known)| (runs.join(name), known));
         let latest = of_end.into_iter().chain(of_run).max_by_key(|(_, known)| *known);
         let Some((file, known)) = latest.filter(|(_, known)| *known >= next) else { return Ok(()) };
         let what = format!(
