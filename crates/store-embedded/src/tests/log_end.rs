@@ -268,11 +268,12 @@ async fn run_that_no_manifest_names_is_a_witness() {
     let zeroed = disk.copy();
     zeroed.damage(&path, |bytes| bytes[last..].fill(0));
     assert!(try_open(&zeroed).err().unwrap().message.contains("which no manifest names, says that change"));
-    // A repair lists what is lost, and loses it only if that is accepted.
+    // A repair takes the state from the run; the history it lists as lost, until that is accepted.
     let lost = zeroed.copy();
     let asked = repair(&lost, None, false).unwrap();
-    assert!(!asked.done && asked.losses.iter().any(|loss| loss.what == "changes"), "{asked:?}");
-    assert!(repair(&lost, None, true).unwrap().done);
+    assert!(!asked.done && asked.losses.iter().any(|loss| loss.which == "changes 5 to 5"), "{asked:?}");
+    let repaired = repair(&lost, None, true).unwrap();
+    assert_eq!((repaired.done, repaired.revision, repaired.entries), (true, asked.revision, asked.entries));
     assert_sound(&open(&lost)).await;
     // Half a run is one that was being written.
     zeroed.damage(&run, |bytes| bytes.truncate(bytes.len() / 2));
