@@ -59,18 +59,18 @@ impl Catalogue {
         &self,
         caller: &Caller,
         id: OperationId,
-        lfns: Vec<Lfn>,
-        attributes: Vec<Attribute>,
+        lfns: &[Lfn],
+        attributes: &[Attribute],
     ) -> Result<Answer> {
         if attributes.len() > ATTRIBUTES_MAX {
             return Err(Error::limit("the number of attributes to set", attributes.len(), ATTRIBUTES_MAX));
         }
         let names = self.registry.names();
         let mut edits = Vec::with_capacity(attributes.len());
-        for attribute in &attributes {
+        for attribute in attributes {
             edits.push(edit_of(&names, attribute)?);
         }
-        let found = self.resolve_all(caller, &lfns, true).await?;
+        let found = self.resolve_all(caller, lfns, true).await?;
         let items = found.into_iter().map(|resolved| {
             let resolved = resolved?;
             for edit in &edits {
@@ -91,7 +91,7 @@ impl Catalogue {
         &self,
         caller: &Caller,
         id: OperationId,
-        edits: Vec<(FileRef, Vec<ReplicaEdit>)>,
+        edits: &[(FileRef, Vec<ReplicaEdit>)],
     ) -> Result<Answer> {
         let names = self.registry.names();
         let files: Vec<FileRef> = edits.iter().map(|(file, _)| file.clone()).collect();
@@ -219,7 +219,7 @@ fn plan_replicas(
     names: &Names,
     caller: &Caller,
     resolved: Resolved,
-    asked: Vec<ReplicaEdit>,
+    asked: &[ReplicaEdit],
 ) -> Result<Mutation> {
     let Resolved { lfn, entry, .. } = resolved;
     check_writable(caller, &entry, &lfn)?;
@@ -232,19 +232,19 @@ fn plan_replicas(
     for edit in asked {
         edits.push(match edit {
             ReplicaEdit::Put(NewReplica { se, pfn, state }) => {
-                let se = names.se(&se)?;
-                let location = location_on(se, file.guid, pfn, file.replica(se.number))?;
-                Edit::PutReplica(Replica { se: se.number, state, location })
+                let se = names.se(se)?;
+                let location = location_on(se, file.guid, pfn.clone(), file.replica(se.number))?;
+                Edit::PutReplica(Replica { se: se.number, state: *state, location })
             }
             ReplicaEdit::State(se, state) => {
-                let number = names.se(&se)?.number;
-                check_held(file, &edits, number, &lfn, &se)?;
-                Edit::ReplicaState { se: number, state }
+                let number = names.se(se)?.number;
+                check_held(file, &edits, number, &lfn, se)?;
+                Edit::ReplicaState { se: number, state: *state }
             }
             ReplicaEdit::Drop { se, delete } => {
-                let number = names.se(&se)?.number;
-                check_held(file, &edits, number, &lfn, &se)?;
-                Edit::DropReplica { se: number, delete }
+                let number = names.se(se)?.number;
+                check_held(file, &edits, number, &lfn, se)?;
+                Edit::DropReplica { se: number, delete: *delete }
             }
         });
     }

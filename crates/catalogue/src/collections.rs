@@ -66,9 +66,9 @@ impl Catalogue {
         &self,
         caller: &Caller,
         id: OperationId,
-        lfn: Lfn,
-        add: Vec<FileRef>,
-        remove: Vec<FileRef>,
+        lfn: &Lfn,
+        add: &[FileRef],
+        remove: &[FileRef],
     ) -> Result<Answer> {
         let asked = add.len() + remove.len();
         if asked > EDITS_PER_UPDATE_MAX {
@@ -76,17 +76,17 @@ impl Catalogue {
         }
         for _ in 0..ATTEMPTS_MAX {
             let mut refused = Vec::new();
-            let planned = self.plan_members(caller, &lfn, &add, &remove, &mut refused).await;
+            let planned = self.plan_members(caller, lfn, add, remove, &mut refused).await;
             let outcome = match planned {
                 // A file that is purged between the look and the commit lets the store refuse all; the next look
                 // refuses just that file.
                 Ok(mutation) => match self.apply(caller, id, vec![mutation]).await?.pop() {
                     Some(Outcome::Refused(Refusal::NotFound)) => continue,
-                    Some(Outcome::Refused(refusal)) => return Err(crate::repeat::refused(&lfn, refusal)),
+                    Some(Outcome::Refused(refusal)) => return Err(crate::repeat::refused(lfn, refusal)),
                     Some(outcome) => outcome,
                     None => return Err(Error::new(ErrorKind::Internal, "the store gave no outcome")),
                 },
-                Err(error) => self.apply_planned(caller, id, &lfn, Err(error)).await?,
+                Err(error) => self.apply_planned(caller, id, lfn, Err(error)).await?,
             };
             let (added, removed) = match outcome {
                 Outcome::Applied { revision, .. } => self.count_members(revision).await?,

@@ -18,6 +18,7 @@ pub(crate) enum CursorOf {
     SeFiles = 8,
     SeDeletions = 9,
     Log = 10,
+    TrashParts = 11,
 }
 
 /// The cursor of an operation at a position.

@@ -42,16 +42,16 @@ impl Catalogue {
         &self,
         caller: &Caller,
         id: OperationId,
-        lfns: Vec<Lfn>,
+        lfns: &[Lfn],
         parents: bool,
         mode: Option<Mode>,
     ) -> Result<Answer> {
         let mode = mode.unwrap_or(Mode::DIRECTORY);
         let done = if parents {
-            let made = self.make_directories(caller, id, &lfns, mode, ErrorKind::Exists).await?;
+            let made = self.make_directories(caller, id, lfns, mode, ErrorKind::Exists).await?;
             made.into_iter().map(|directory| directory.map(|_| ())).collect()
         } else {
-            self.make_without_parents(caller, id, &lfns, mode).await?
+            self.make_without_parents(caller, id, lfns, mode).await?
         };
         Ok(Answer::EachDone(done))
     }

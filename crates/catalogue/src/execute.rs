@@ -32,16 +32,14 @@ impl Catalogue {
     }
 
     async fn carry_out(&self, caller: &Caller, id: OperationId, mut operation: Operation) -> Result<Answer> {
-        let asking;
-        let caller = if operation.writes() {
+        if operation.writes() {
             self.admit_writer(caller)?;
             check_id(id, self.clock.trusted())?;
-            asking = caller.asking(fingerprint(caller, &operation));
-            &asking
-        } else {
-            self.admit_reader(caller)?;
-            caller
-        };
+            let asking = caller.asking(fingerprint(caller, &operation));
+            self.look_for_names().await?;
+            return self.write(asking, id, operation).await;
+        }
+        self.admit_reader(caller)?;
         // What is asked most reads the store in any case, and takes the names of that look, or none.
         let is_look_up = matches!(
             operation,
@@ -57,18 +55,40 @@ impl Catalogue {
             self.look_for_names().await?;
         }
         trailing::settle(&mut operation)?;
-        if !operation.writes() {
-            return apart(self.perform(caller, id, operation)).await;
-        }
-        let (mut caller, mut since) = (caller.clone(), self.store.seen_revision());
+        apart(self.perform(caller, id, operation)).await
+    }
+
+    /// Carries out an operation that writes, for a caller who was admitted under an id that was checked.
+    pub(crate) async fn write(
+        &self,
+        mut caller: Caller,
+        id: OperationId,
+        mut operation: Operation,
+    ) -> Result<Answer> {
+        trailing::settle(&mut operation)?;
+        let mut since = self.store.seen_revision();
         for _ in 0..JUDGED_TRIES_MAX {
             let judging = caller.judging(since);
+            // It is needed again if it is judged again, and those with lists are too long to be copied.
             let answer = match &operation {
-                // The longest of all is not copied.
                 Operation::Register { files, parents, existing } => {
                     apart(self.register(&judging, id, files, *parents, *existing)).await
                 }
-                other => apart(self.perform(&judging, id, other.clone())).await,
+                Operation::Mkdir { lfns, parents, mode } => {
+                    apart(self.mkdir(&judging, id, lfns, *parents, *mode)).await
+                }
+                Operation::SetAttributes { lfns, attributes } => {
+                    apart(self.set_attributes(&judging, id, lfns, attributes)).await
+                }
+                Operation::SetReplicas { edits } => apart(self.set_replicas(&judging, id, edits)).await,
+                Operation::TagSet { lfns, set, unset } => {
+                    apart(self.tag_set(&judging, id, lfns, set, unset)).await
+                }
+                Operation::CollectionEdit { lfn, add, remove } => {
+                    apart(self.collection_edit(&judging, id, lfn, add, remove)).await
+                }
+                Operation::SeDeleted { name, done } => apart(self.se_deleted(&judging, id, name, done)).await,
+                short => apart(self.perform(&judging, id, short.clone())).await,
             };
             if !judging.is_outdated() {
                 return answer;
@@ -81,6 +101,7 @@ impl Catalogue {
         Err(Error::new(ErrorKind::Busy, Refusal::Outdated.to_string()))
     }
 
+    /// Carries out an operation without lists to change, once.
     async fn perform(&self, caller: &Caller, id: OperationId, operation: Operation) -> Result<Answer> {
         match operation {
             Operation::Whoami => self.whoami(caller).await,
@@ -94,17 +115,16 @@ impl Catalogue {
                 apart(self.find(caller, &lfn, &filter, &cursor, page(limit)?)).await
             }
             Operation::Du { lfns } => apart(self.du(caller, &lfns)).await,
-            Operation::Mkdir { lfns, parents, mode } => {
-                apart(self.mkdir(caller, id, lfns, parents, mode)).await
-            }
-            Operation::Register { files, parents, existing } => {
-                apart(self.register(caller, id, &files, parents, existing)).await
+            Operation::Mkdir { .. }
+            | Operation::Register { .. }
+            | Operation::SetAttributes { .. }
+            | Operation::SetReplicas { .. }
+            | Operation::TagSet { .. }
+            | Operation::CollectionEdit { .. }
+            | Operation::SeDeleted { .. } => {
+                Err(Error::new(ErrorKind::Internal, "an operation with lists is carried out by reference"))
             }
             Operation::Link { lfn, target } => apart(self.link(caller, id, lfn, target)).await,
-            Operation::SetAttributes { lfns, attributes } => {
-                apart(self.set_attributes(caller, id, lfns, attributes)).await
-            }
-            Operation::SetReplicas { edits } => apart(self.set_replicas(caller, id, edits)).await,
             Operation::Move { from, to } => apart(self.move_entry(caller, id, from, to)).await,
             Operation::Remove { lfn, recursive, directory } => {
                 apart(self.remove(caller, id, lfn, recursive, directory)).await
@@ -112,17 +132,19 @@ impl Catalogue {
             Operation::TrashList { cursor, limit } => {
                 apart(self.trash_list(caller, &cursor, page(limit)?)).await
             }
+            Operation::TrashParts { cursor, limit } => {
+                apart(self.trash_parts(caller, &cursor, page(limit)?)).await
+            }
+            Operation::TrashRestorePart { id: item, lfn, to } => {
+                apart(self.trash_restore_part(caller, id, item, lfn, to)).await
+            }
             Operation::TrashRestore { id: item, to } => apart(self.trash_restore(caller, id, item, to)).await,
             Operation::TrashPurge { id: item, cursor } => {
                 apart(self.trash_purge(caller, id, item, &cursor)).await
             }
-            Operation::TagSet { lfns, set, unset } => apart(self.tag_set(caller, id, lfns, set, unset)).await,
             Operation::TagGet { lfns, own } => apart(self.tag_get(caller, &lfns, own)).await,
             Operation::CollectionCreate { lfn, tags } => {
                 apart(self.collection_create(caller, id, lfn, tags)).await
-            }
-            Operation::CollectionEdit { lfn, add, remove } => {
-                apart(self.collection_edit(caller, id, lfn, add, remove)).await
             }
             Operation::CollectionMembers { lfn, cursor, limit } => {
                 apart(self.collection_members(caller, &lfn, &cursor, page(limit)?)).await
@@ -154,7 +176,6 @@ impl Catalogue {
             Operation::SeDeletions { name, cursor, limit } => {
                 apart(self.se_deletions(caller, &name, &cursor, page(limit)?)).await
             }
-            Operation::SeDeleted { name, done } => apart(self.se_deleted(caller, id, name, done)).await,
             Operation::UserSet(settings) => apart(self.user_set(caller, id, settings)).await,
             Operation::UserDrop { name } => apart(self.user_drop(caller, id, name)).await,
             Operation::GroupAdd { name } => apart(self.group_add(caller, id, name)).await,
@@ -178,6 +199,7 @@ impl Catalogue {
             Operation::Fsck => apart(self.fsck(caller)).await,
             Operation::Status => apart(self.status(caller)).await,
             Operation::ClockConfirm => apart(self.clock_confirm(caller)).await,
+            Operation::Position { after } => self.position(after).await,
             Operation::SnapshotCreate { name } => apart(self.snapshot_create(caller, id, &name)).await,
             Operation::SnapshotList => apart(self.snapshot_list(caller)).await,
             Operation::SnapshotDrop { name } => apart(self.snapshot_drop(caller, id, &name)).await,

@@ -65,6 +65,16 @@ impl Catalogue {
         Ok(Answer::Changes { items, next, up_to, timeline: timelines.current(), cut: false })
     }
 
+    /// Checks a place in the history and answers its end, to anybody: whoever wrote keeps this to find
+    /// out later whether a restore undid it.
+    pub(crate) async fn position(&self, after: LogPosition) -> Result<Answer> {
+        let timelines = self.store.timelines();
+        timelines.check_position(after)?;
+        let up_to = self.store.revision().await?;
+        let timeline = timelines.current();
+        Ok(Answer::Changes { items: Vec::new(), next: None, up_to, timeline, cut: false })
+    }
+
     /// Waits for a change; bounded by whoever calls.
     async fn next_changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
         loop {

@@ -35,6 +35,7 @@ mod timing;
 mod tokens;
 mod trailing;
 mod trash;
+mod trash_parts;
 mod upload;
 mod whereis;
 pub mod workers;

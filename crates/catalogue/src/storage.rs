@@ -216,14 +216,14 @@ impl Catalogue {
         &self,
         caller: &Caller,
         id: OperationId,
-        name: SeName,
-        done: Vec<OnTimeline<DeletionId>>,
+        name: &SeName,
+        done: &[OnTimeline<DeletionId>],
     ) -> Result<Answer> {
         caller.check_operator("to take deletions off a storage element's queue")?;
         let timelines = self.store.timelines();
-        let done = done.into_iter().map(|id| timelines.resolve(DELETIONS, id)).collect::<Result<_>>()?;
+        let done = done.iter().map(|id| timelines.resolve(DELETIONS, *id)).collect::<Result<_>>()?;
         let names = self.registry.names();
-        let number = match names.se(&name) {
+        let number = match names.se(name) {
             Ok(se) => se.number,
             Err(error) => {
                 // Dropped since: if this is a repeat, it was done.

@@ -20,29 +20,29 @@ impl Catalogue {
         &self,
         caller: &Caller,
         id: OperationId,
-        lfns: Vec<Lfn>,
-        set: Vec<Tag>,
-        unset: Vec<TagKey>,
+        lfns: &[Lfn],
+        set: &[Tag],
+        unset: &[TagKey],
     ) -> Result<Answer> {
         for count in [set.len(), unset.len()] {
             if count > TAGS_PER_ENTRY_MAX {
                 return Err(Error::limit("the number of tags in one request", count, TAGS_PER_ENTRY_MAX));
             }
         }
-        let keys = set.iter().map(|tag| &tag.key).chain(&unset);
+        let keys = set.iter().map(|tag| &tag.key).chain(unset);
         check_distinct(keys)?;
         let mut bytes = MUTATION_BYTES;
-        for tag in &set {
+        for tag in set {
             tag.value.check()?;
             bytes += exacat_model::codec::Encode::to_bytes(tag).len() + 2;
         }
         bytes += unset.iter().map(|key| key.as_str().len() + 4).sum::<usize>();
         check_bytes(lfns.len(), bytes)?;
         // First taken away, so that the limit of tags counts what is there in the end.
-        let edits: Vec<Edit> =
-            unset.into_iter().map(Edit::UnsetTag).chain(set.into_iter().map(Edit::SetTag)).collect();
+        let (unset, set) = (unset.iter().cloned(), set.iter().cloned());
+        let edits: Vec<Edit> = unset.map(Edit::UnsetTag).chain(set.map(Edit::SetTag)).collect();
 
-        let found = self.resolve_all(caller, &lfns, true).await?;
+        let found = self.resolve_all(caller, lfns, true).await?;
         let items = found.into_iter().map(|resolved| {
             let Resolved { lfn, entry, .. } = resolved?;
             check_writable(caller, &entry, &lfn)?;

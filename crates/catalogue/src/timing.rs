@@ -1,7 +1,9 @@
 //! The clock, as operators see it: a jump ahead is told, and confirmed.
 
+use std::sync::Arc;
+
 use exacat_model::answer::StatusPart;
-use exacat_model::{Answer, Result};
+use exacat_model::{Answer, Error, ErrorKind, Result};
 use exacat_store::ClockJump;
 
 use crate::Catalogue;
@@ -34,6 +36,16 @@ impl Catalogue {
             let who = caller.name().map_or("", |name| name.as_str());
             tracing::warn!(who, machine = %jump.machine, trusted = %jump.trusted, "the clock was confirmed");
         }
+        // Also if it is believed already: an answer that says so may have been lost with the machine.
+        let clock = Arc::clone(&self.clock);
+        let kept = tokio::task::spawn_blocking(move || clock.keep()).await;
+        let kept = kept.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+        kept.map_err(|error| {
+            let message = format!(
+                "the clock is believed until the next start only, for that cannot be kept in the data directory: {error}"
+            );
+            Error::new(ErrorKind::Unknown, message)
+        })?;
         Ok(Answer::Done { revision: self.store.revision().await? })
     }
 }

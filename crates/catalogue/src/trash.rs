@@ -16,7 +16,7 @@ use crate::{Catalogue, step_id};
 /// Directories passed over in one step of a purge, because the caller may not empty them.
 const CLOSED_PASSED_MAX: usize = 10_000;
 /// List to read again when an item's timeline was replaced.
-const TRASH: &str = "the trash";
+pub(crate) const TRASH: &str = "the trash";
 /// Children listed at once while a directory in the trash is emptied.
 const LIST_ENTRIES_MAX: usize = 1000;
 /// The same, at least, however deep the directory.
@@ -155,24 +155,31 @@ impl Catalogue {
 
     async fn plan_restore(&self, caller: &Caller, id: TrashId, to: Option<Lfn>) -> Result<Mutation> {
         let item = self.visible_item(caller, id, |item| belongs_to(caller, item)).await?;
-        let place = match &to {
-            Some(to) => {
-                let spot = self.spot(caller, to, to.must_be_directory()).await?;
-                self.destination(caller, to, &item.entry.at.name, item.entry.kind(), spot).await?
-            }
-            None => match self.spot(caller, &item.lfn, false).await? {
-                spot @ Spot::Vacant(_) => {
-                    let kind = item.entry.kind();
-                    self.destination(caller, &item.lfn, &item.entry.at.name, kind, spot).await?
-                }
-                Spot::Taken(_) => {
-                    let lfn = &item.lfn;
-                    let message = format!("{lfn} is there again: say another path to restore it to");
-                    return Err(Error::new(ErrorKind::Exists, message));
-                }
-            },
-        };
+        let place = self.restored_to(caller, &item.lfn, &item.entry, to).await?;
         Ok(Mutation::Restore { trash: id, to: place })
+    }
+
+    /// Finds the destination of an entry of the trash that stood at `lfn`: there, another path, or a
+    /// directory of that path.
+    pub(crate) async fn restored_to(
+        &self,
+        caller: &Caller,
+        lfn: &Lfn,
+        entry: &Entry,
+        to: Option<Lfn>,
+    ) -> Result<At> {
+        let (name, kind) = (&entry.at.name, entry.kind());
+        if let Some(to) = &to {
+            let spot = self.spot(caller, to, to.must_be_directory()).await?;
+            return self.destination(caller, to, name, kind, spot).await;
+        }
+        match self.spot(caller, lfn, false).await? {
+            spot @ Spot::Vacant(_) => self.destination(caller, lfn, name, kind, spot).await,
+            Spot::Taken(_) => {
+                let message = format!("{lfn} is there again: say another path to restore it to");
+                Err(Error::new(ErrorKind::Exists, message))
+            }
+        }
     }
 
     /// One step; its owner, an admin and an operator may. Repeated until there is no cursor; a purge that is left in the

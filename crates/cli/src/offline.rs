@@ -39,6 +39,8 @@ pub fn lock(directory: &Path, instead: &str) -> Result<File, Failure> {
 pub struct Offline {
     /// The store.
     pub store: Arc<EmbeddedStore>,
+    /// Clock of the store.
+    pub clock: Arc<dyn Clock>,
     /// Where it lies, with what belongs to the server.
     directory: PathBuf,
     /// None of a snapshot: nobody changes that.
@@ -68,6 +70,7 @@ impl Offline {
         // What could be compressed or removed waits for the server.
         let settings = EmbeddedSettings { archive: false, ..EmbeddedSettings::at(store) };
         let clock = Arc::new(WatchedClock::of_system(CLOCK_JUMP));
+        clock.keep_in(&directory.join("clock"));
         let of_opening = clock.clone();
         let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(settings, of_opening));
         let store = opened
@@ -77,7 +80,13 @@ impl Offline {
         if let Some(jump) = clock.jump() {
             say(&format!("exacat: {jump}"));
         }
-        Ok(Offline { store, directory, _lock: Some(lock) })
+        Ok(Offline { store, clock, directory, _lock: Some(lock) })
+    }
+
+    /// Id of the catalogue, if a server was started on it.
+    pub fn catalogue_id(&self) -> Option<String> {
+        let text = std::fs::read_to_string(self.directory.join("catalogue.id")).ok()?;
+        Some(text.trim().to_owned())
     }
 
     /// Opens a snapshot of it, which answers and cannot be changed; a server may use the directory meanwhile.
@@ -93,7 +102,7 @@ impl Offline {
             .await
             .map_err(|error| Failure::local(format!("opening the snapshot failed: {error}")))?
             .map_err(about)?;
-        Ok(Offline { store, directory, _lock: None })
+        Ok(Offline { store, clock: Arc::new(SystemClock), directory, _lock: None })
     }
 
     /// An error about the directory.

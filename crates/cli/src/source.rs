@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exacat_exchange::catalogue::Catalogue;
 use exacat_exchange::local::Local;
 use exacat_model::{Answer, Error, Operation};
-use exacat_store::{Store, SystemClock};
+use exacat_store::Store;
 use exacat_store_embedded::LoadSettings;
 use futures::Stream;
 use futures::future::Either;
@@ -35,10 +35,19 @@ impl Source {
             None => Offline::open(connection, "without --offline it is asked; or stop it first").await?,
         };
         let store = Arc::clone(&offline.store);
-        let local = Local::open(store, Arc::new(SystemClock), LoadSettings::default())
+        let local = Local::open(store, Arc::clone(&offline.clock), LoadSettings::default())
             .await
             .map_err(|error| offline.about(error))?;
         Ok(Source::Here { offline, local })
+    }
+
+    /// Id of the catalogue, as its server tells every client; none if no server was ever started on the
+    /// data directory.
+    pub fn catalogue_id(&self) -> Option<String> {
+        match self {
+            Source::Server(client) => Some(client.server().catalogue.to_string()),
+            Source::Here { offline, .. } => offline.catalogue_id(),
+        }
     }
 
     /// Ends it.

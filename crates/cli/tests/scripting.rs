@@ -115,3 +115,48 @@ fn dry_runs_show_what_would_go_and_change_nothing() {
     said.fails(REJECTED);
     service.fails("stat /in", NOT_FOUND);
 }
+
+#[test]
+fn owner_of_an_entry_in_a_removed_directory_gets_it_back() {
+    let service = Service::start();
+    service.ok("user add alice --home /home/alice");
+    service.ok("mkdir -p /home/alice /pub/m/sub");
+    service.ok("chown alice:alice /home/alice");
+    service.ok("chmod 777 /pub/m/sub");
+    let token = service.ok("token issue --user alice --write --lifetime 1h");
+    let alice = |line: &str| service.over_tls(Some(token.trim()), line);
+    alice("register /pub/m/sub/mine --size 7").ok();
+    service.ok("register /pub/m/other --size 9");
+    let id = service.json1("rm -r /pub/m")["trash"].as_str().unwrap().to_owned();
+
+    assert!(alice("--json trash ls").json().is_empty());
+    let inside = alice("--json trash ls --inside").json();
+    assert_eq!(inside.len(), 1, "{inside:?}");
+    assert_eq!((inside[0]["id"].as_str(), inside[0]["lfn"].as_str()), (Some(&*id), Some("/pub/m/sub/mine")));
+    assert!(alice("trash ls --inside").ok().contains("/pub/m/sub/mine"));
+    let restore = |rest: &str| alice(&format!("--json trash restore {id} --path /pub/m/{rest}"));
+    restore("other --to /home/alice/x").fails(NOT_FOUND);
+    restore("sub/mine").fails(NOT_FOUND);
+    assert_eq!(restore("sub/mine --to /home/alice").json()[0]["item"], *id);
+    assert_eq!(service.json1("stat /home/alice/mine")["size"], 7);
+    assert!(alice("--json trash ls --inside").json().is_empty());
+    service.ok(&format!("trash restore {id}"));
+    assert_eq!(service.json("ls /pub/m/sub").len(), 0);
+    service.ok("fsck");
+}
+
+#[test]
+fn export_and_changes_tell_the_end_of_the_history() {
+    let service = Service::start();
+    service.ok("mkdir /d");
+    let last = service.json("changes").pop().unwrap();
+    let file = service.place().join("all.tsv");
+    let told = service.json1(&format!("export / -o {}", file.display()));
+    assert_eq!((&told["revision"], &told["timeline"]), (&last["revision"], &last["timeline"]));
+    assert!(told["catalogue"].is_string(), "{told}");
+    let ran = service.run(&["changes"]);
+    let tag = &last["timeline"].as_str().unwrap()[..6];
+    let cursor = format!("exacat: go on with --after {}.{tag}", last["revision"]);
+    assert!(ran.err.contains(&cursor), "{}", ran.err);
+    assert!(service.json(&format!("changes --after {}.{tag}", last["revision"])).is_empty());
+}

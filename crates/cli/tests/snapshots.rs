@@ -218,6 +218,12 @@ fn revisions_and_ids_replaced_by_a_restore_are_conflicts() {
         let refused = service.fails(&format!("{command} {item}"), 19);
         assert!(refused.contains("was replaced"), "{refused}");
     }
+    // Without its timeline a revision may be of either.
+    for command in ["changes --after", "changes --from"] {
+        let refused = service.fails(&format!("{command} {revision}"), 19);
+        assert!(refused.contains(&format!("part after revision {parted}; give {revision}.")), "{refused}");
+    }
+    service.ok(&format!("changes --after {parted}"));
     // What both timelines have goes on, with the changes of the new one.
     let since = service.json(&format!("changes --after {parted}.{timeline}"));
     assert_eq!(since.len() as u64, revision - parted);

@@ -171,8 +171,8 @@ impl Client {
     }
 
     /// The history after a place in it, of all or of what stands below a directory, page by page up to
-    /// now. A place with a timeline whose revision was replaced is a `conflict`; a bare revision is not
-    /// checked.
+    /// now. A place with a timeline whose revision was replaced is a `conflict`, and so is a bare
+    /// revision that several timelines may have given.
     pub fn changes(&self, after: impl Into<LogPosition>, under: Option<Lfn>) -> AnswerStream {
         let (after, limit) = (after.into(), self.settings().page_items);
         self.stream(Operation::Changes { after, under, limit, wait: false })

@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exacat_model::answer::{Member, Stat};
-use exacat_model::{Answer, Cursor, ErrorKind, FileRef, Filter, Kind, Lfn, Operation, Se};
+use exacat_model::{
+    Answer, Cursor, ErrorKind, FileRef, Filter, Kind, Lfn, LogPosition, Operation, Revision, Se,
+};
 use futures::{Stream, StreamExt, pin_mut};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -26,6 +28,7 @@ use crate::cells::{self, Cells, Line, Ses, full_columns};
 use crate::columns::Role;
 use crate::days::Days;
 use crate::error::Error;
+use crate::import::position;
 use crate::input::Compression;
 use crate::limits::{EXPORT_PAGE_ITEMS, EXPORT_PAGES_WAITING_MAX};
 use crate::listing::{EXPORT_VERSION, PREAMBLE_KEY};
@@ -86,6 +89,8 @@ pub struct ExportReport {
     pub members: u64,
     /// Bytes of the rows, before compression.
     pub bytes: u64,
+    /// End of the history when the export began: everything up to there is in it.
+    pub position: Option<LogPosition>,
     /// Describes for a person the data that the columns could not hold.
     pub notes: Vec<String>,
     /// How long it took.
@@ -214,6 +219,7 @@ pub async fn export<C: Catalogue>(
 ) -> Result<ExportReport, Error> {
     let started = Instant::now();
     let cells = written_by(options)?;
+    let position = position(catalogue, Revision(0).into()).await?;
     let mut left_out = LeftOut::of(options, &cells.columns);
     let mut ses = known_ses(catalogue).await?;
     let mut head = Vec::new();
@@ -227,7 +233,7 @@ pub async fn export<C: Catalogue>(
     let compression = options.compression;
     let writing = tokio::task::spawn_blocking(move || write_pages(out, compression, &head, &cells, receiver));
 
-    let mut report = ExportReport::default();
+    let mut report = ExportReport { position: Some(position), ..ExportReport::default() };
     let walked = async {
         let find = |filter: Filter| Operation::Find {
             lfn: options.under.clone(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exacat_model::operation::Existing;
-use exacat_model::{Answer, Operation, SeName};
+use exacat_model::{Answer, ErrorKind, LogPosition, Operation, Revision, SeName};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -17,7 +17,7 @@ use crate::bulk::{Bulk, Lines, OneByOne};
 use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::input::BytesRead;
-use crate::limits::{BATCH_ROWS_MAX, BATCHES_IN_FLIGHT_MAX, ROWS_PER_STATE};
+use crate::limits::{BATCH_ROWS_MAX, BATCHES_IN_FLIGHT_MAX, POSITION_WAIT, ROWS_PER_STATE};
 use crate::listing::{self, Examined, Listing, ListingOptions};
 use crate::progress::Progress;
 use crate::reject::{Reason, Reject, RejectSink};
@@ -189,6 +189,8 @@ async fn import_by<C: Catalogue, B: Bulk>(
     if bulk.is_some() && listing.input().identity().is_none() {
         return Err(Error::options("loading may take a second reading: give a file, not a pipe"));
     }
+    let found = find_state(&listing, options);
+    let position = resumed_position(&*catalogue, found.as_ref()).await?;
     let mut report = ImportReport::default();
     let mut counts = Counts::default();
     if options.restore
@@ -203,7 +205,7 @@ async fn import_by<C: Catalogue, B: Bulk>(
     let own = options.clone();
     let opened = tokio::task::spawn_blocking(move || {
         let mut notes = Vec::new();
-        Keeper::open(&listing, &own, &mut notes).map(|opened| (listing, opened, notes))
+        Keeper::open(&listing, &own, found, position, &mut notes).map(|opened| (listing, opened, notes))
     });
     let (listing, (mut keeper, mut sink), notes) =
         opened.await.map_err(|_| Error::Broken("opening the files of an import"))??;
@@ -221,7 +223,7 @@ async fn import_by<C: Catalogue, B: Bulk>(
     let reading = Reading { from, two_passes: true, batch_rows: options.batch_rows, left };
     let reads = batches::read(Arc::clone(&listing), reading, count)?;
     let sender = Sender {
-        catalogue,
+        catalogue: Arc::clone(&catalogue),
         listing: Arc::clone(&listing),
         existing: options.existing,
         collections: Mutex::new(HashSet::new()),
@@ -248,9 +250,14 @@ async fn import_by<C: Catalogue, B: Bulk>(
     sink.flush(false)?;
     if let Err(error) = ran {
         // What is durable is noted, so that the next run need not do it again; the error itself says more.
-        let _next_run_repeats_more = keeper.save(&mut sink, counts, None);
+        // A catalogue that cannot be asked does not say which revision has it: the next run repeats more.
+        let located = tokio::time::timeout(POSITION_WAIT, keeper.locate(&*catalogue)).await;
+        if matches!(located, Ok(Ok(()))) {
+            let _next_run_repeats_more = keeper.save(&mut sink, counts, None);
+        }
         return Err(error);
     }
+    keeper.locate(&*catalogue).await?;
     keeper.finish()?;
     report.rows = rows;
     report.counts = counts;
@@ -318,7 +325,8 @@ impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
                     self.land_all().await?;
                     if pass == Pass::First {
                         self.load().await?;
-                        self.keeper.begin_second(&mut self.sink, self.counts)?;
+                        let catalogue = &*self.sender.catalogue;
+                        self.keeper.begin_second(catalogue, &mut self.sink, self.counts).await?;
                         self.progress.second_pass = true;
                     }
                 }
@@ -336,7 +344,8 @@ impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
         while batch.names.iter().any(|name| self.flying_names.contains_key(name)) {
             self.land().await?;
         }
-        self.keeper.before_sending(&batch, &mut self.sink, self.counts)?;
+        let catalogue = &*self.sender.catalogue;
+        self.keeper.before_sending(catalogue, &batch, &mut self.sink, self.counts).await?;
         let again = self.keeper.may_be_sent_already(&batch);
         self.counts.ses_registered += self.sender.register_ses(&batch.new_ses).await?;
         let directories = self.sender.make_directories(&mut batch, again).await?;
@@ -448,6 +457,57 @@ struct Keeper {
     durable: (Pass, u64),
     /// Nothing is noted until all is done: it is not known which rows are.
     held: bool,
+    /// Place in the catalogue's history after all rows before `durable`.
+    position: LogPosition,
+}
+
+/// State file of an import of this listing, if it has one.
+fn state_path(listing: &Listing, options: &ImportOptions) -> Option<PathBuf> {
+    match &options.state {
+        StateAt::Nowhere => None,
+        StateAt::At(path) => Some(path.clone()),
+        StateAt::Beside => Some(state_beside(listing.input().path())),
+    }
+}
+
+/// Reads the state that an import would go on from. Whatever is wrong with it is told when it is opened.
+fn find_state(listing: &Listing, options: &ImportOptions) -> Option<(PathBuf, State)> {
+    let path = state_path(listing, options).filter(|_| !options.restart)?;
+    let state = State::load(&path).ok()??;
+    Some((path, state))
+}
+
+/// Refuses a state of an import into another catalogue, or of before a restore. Returns the end of
+/// the catalogue's history.
+async fn resumed_position<C: Catalogue>(
+    catalogue: &C,
+    found: Option<&(PathBuf, State)>,
+) -> Result<LogPosition, Error> {
+    let named = found.and_then(|(path, state)| Some((path, state.position.as_ref()?)));
+    let Some((path, text)) = named else { return position(catalogue, Revision(0).into()).await };
+    position(catalogue, text.parse()?).await.map_err(|error| match error {
+        Error::Catalogue(error) if error.kind == ErrorKind::Conflict => exacat_model::Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "{} is of an import into another catalogue, or of before a restore ({}): --restart begins with \
+                 the first row, or name another state file with --state",
+                path.display(),
+                error.message
+            ),
+        )
+        .into(),
+        error => error,
+    })
+}
+
+/// Checks that the catalogue's history has this place, and returns its end.
+pub(crate) async fn position<C: Catalogue>(catalogue: &C, after: LogPosition) -> Result<LogPosition, Error> {
+    match catalogue.call(Operation::Position { after }).await? {
+        Answer::Changes { up_to, timeline, .. } => {
+            Ok(LogPosition { revision: up_to, timeline: Some(timeline.whole()) })
+        }
+        _ => Err(unexpected("position").into()),
+    }
 }
 
 impl Keeper {
@@ -455,6 +515,8 @@ impl Keeper {
     fn open(
         listing: &Listing,
         options: &ImportOptions,
+        expected: Option<(PathBuf, State)>,
+        position: LogPosition,
         notes: &mut Vec<String>,
     ) -> Result<(Self, RejectSink), Error> {
         if let Some(rejects) = &options.rejects {
@@ -463,13 +525,16 @@ impl Keeper {
         let fresh_sink =
             || options.rejects.as_deref().map_or_else(|| Ok(RejectSink::counting()), RejectSink::create);
         let start = (Pass::First, 0);
-        let mut keeper =
-            Keeper { _lock: None, state: None, from: start, sent_before: start, durable: start, held: false };
-        let path = match &options.state {
-            StateAt::Nowhere => return Ok((keeper, fresh_sink()?)),
-            StateAt::At(path) => path.clone(),
-            StateAt::Beside => state_beside(listing.input().path()),
+        let mut keeper = Keeper {
+            _lock: None,
+            state: None,
+            from: start,
+            sent_before: start,
+            durable: start,
+            held: false,
+            position,
         };
+        let Some(path) = state_path(listing, options) else { return Ok((keeper, fresh_sink()?)) };
         let Some(identity) = listing.input().identity() else {
             notes.push("the listing is a pipe: an interrupted import starts from its first row".to_owned());
             return Ok((keeper, fresh_sink()?));
@@ -487,6 +552,18 @@ impl Keeper {
         };
         if let Some(state) = found {
             state.check(&path, identity, &fingerprint)?;
+            if expected.is_none_or(|(_, expected)| expected != state) {
+                return Err(Error::options(format!(
+                    "another import was using {}: try again",
+                    path.display()
+                )));
+            }
+            if state.position.is_none() {
+                notes.push(format!(
+                    "{} is of an earlier version of exacat, and does not tell which catalogue it is of",
+                    path.display()
+                ));
+            }
             let mut sink = match &options.rejects {
                 Some(rejects) => RejectSink::resume(rejects, state.reject_bytes)?,
                 None => RejectSink::counting(),
@@ -505,6 +582,7 @@ impl Keeper {
         let mut sink = fresh_sink()?;
         let state = State {
             version: STATE_VERSION,
+            position: None,
             listing: identity.clone(),
             options: fingerprint,
             pass: Pass::First,
@@ -553,22 +631,35 @@ impl Keeper {
     }
 
     /// Writes the state if the batch goes beyond what it allows.
-    fn before_sending(&mut self, batch: &Batch, sink: &mut RejectSink, counts: Counts) -> Result<(), Error> {
+    async fn before_sending<C: Catalogue>(
+        &mut self,
+        catalogue: &C,
+        batch: &Batch,
+        sink: &mut RejectSink,
+        counts: Counts,
+    ) -> Result<(), Error> {
         let Some((_, state)) = &self.state else { return Ok(()) };
         if (batch.pass, batch.rows.end) <= (state.pass, state.ceiling)
             || (batch.pass, batch.rows.end) <= self.from
         {
             return Ok(());
         }
+        self.locate(catalogue).await?;
         self.save(sink, counts, Some(batch.rows.end + ROWS_PER_STATE))
     }
 
     /// All of the first pass is done.
-    fn begin_second(&mut self, sink: &mut RejectSink, counts: Counts) -> Result<(), Error> {
+    async fn begin_second<C: Catalogue>(
+        &mut self,
+        catalogue: &C,
+        sink: &mut RejectSink,
+        counts: Counts,
+    ) -> Result<(), Error> {
         if self.held || self.durable.0 == Pass::Second {
             return Ok(());
         }
         self.durable = (Pass::Second, 0);
+        self.locate(catalogue).await?;
         self.save(sink, counts, Some(0))
     }
 
@@ -579,6 +670,8 @@ impl Keeper {
         }
         let Some((path, state)) = &mut self.state else { return Ok(()) };
         sink.flush(true)?;
+        state.version = STATE_VERSION;
+        state.position = Some(self.position.to_string());
         (state.pass, state.durable) = self.durable;
         state.ceiling = ceiling.unwrap_or(state.ceiling);
         state.reject_bytes = sink.bytes();
@@ -586,6 +679,24 @@ impl Keeper {
             sink.counts().into_iter().map(|(reason, count)| (reason.name().to_owned(), count)).collect();
         state.counts = counts;
         state.save(path)
+    }
+
+    /// Finds where the history is now that has everything done so far. Refused if the catalogue was
+    /// restored to before that.
+    async fn locate<C: Catalogue>(&mut self, catalogue: &C) -> Result<(), Error> {
+        self.position = position(catalogue, self.position).await.map_err(|error| match error {
+            Error::Catalogue(error) if error.kind == ErrorKind::Conflict => exacat_model::Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "the catalogue was restored while the import was running, and may have lost rows of it ({}): \
+                     import again with --restart",
+                    error.message
+                ),
+            )
+            .into(),
+            error => error,
+        })?;
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<(), Error> {

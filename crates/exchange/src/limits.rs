@@ -19,6 +19,8 @@ pub const ROW_BYTES_MAX: usize = 1 << 20;
 pub const COLUMNS_MAX: usize = 1024;
 /// Bytes of the first part of a listing that tells its compression and its format.
 pub const HEAD_BYTES: usize = 64 << 10;
+/// Time that an import which stops by an error waits for the end of the history, to note what is done.
+pub const POSITION_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
 /// Rows that may be sent after a state file was written and before it is written again: what an interrupted
 /// import has to look at twice.
 pub const ROWS_PER_STATE: u64 = 50_000;

@@ -4,6 +4,9 @@
 //! (`durable`), and up to which row something may have been sent (`ceiling`): it is written before anything
 //! beyond the ceiling goes out. A run that resumes skips to `durable`; rows up to the ceiling may be in the
 //! catalogue already through the interrupted run, and finding them so is no conflict, whatever the policy.
+//!
+//! It also says up to which revision, of which timeline, the catalogue had everything before `durable`. A
+//! catalogue without that revision is another one, or was restored since.
 
 use std::fs::{File, TryLockError};
 use std::io::Write;
@@ -41,6 +44,10 @@ pub fn state_beside(listing: &Path) -> PathBuf {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct State {
     pub(crate) version: u32,
+    /// Place in the catalogue's history after all rows before `durable` (`2315.3f9a1c…`). Version 1 had
+    /// none.
+    #[serde(default)]
+    pub(crate) position: Option<String>,
     pub(crate) listing: Identity,
     /// Of the options, so that rows mean the same as before.
     pub(crate) options: String,
@@ -53,7 +60,9 @@ pub(crate) struct State {
     pub(crate) counts: crate::import::Counts,
 }
 
-pub(crate) const STATE_VERSION: u32 = 1;
+pub(crate) const STATE_VERSION: u32 = 2;
+/// Version without a position in the history.
+const STATE_VERSION_WITHOUT_POSITION: u32 = 1;
 
 impl State {
     /// Reads the state file; none if there is none.
@@ -64,7 +73,12 @@ impl State {
             Err(error) => return Err(Error::file("read", path, error)),
         };
         match serde_json::from_slice::<State>(&text) {
-            Ok(state) if state.version == STATE_VERSION => Ok(Some(state)),
+            Ok(state)
+                if state.version == STATE_VERSION && state.position.is_some()
+                    || state.version == STATE_VERSION_WITHOUT_POSITION =>
+            {
+                Ok(Some(state))
+            }
             Ok(state) => Err(Error::options(format!(
                 "{} is of version {}, this program knows {STATE_VERSION}: start anew, or use the program that wrote it",
                 path.display(),
@@ -180,6 +194,7 @@ mod tests {
         let listing = Identity { size: 3, modified_ns: 4, head: "5".into() };
         let state = State {
             version: STATE_VERSION,
+            position: Some("7.3f9a1c".into()),
             listing: listing.clone(),
             options: "o".into(),
             pass: Pass::Second,
@@ -194,6 +209,11 @@ mod tests {
         state.check(&path, &listing, "o").unwrap();
         assert!(state.check(&path, &Identity { size: 4, ..listing.clone() }, "o").is_err());
         assert!(state.check(&path, &listing, "p").is_err());
+        let first = State { version: 1, position: None, ..state.clone() };
+        first.save(&path).unwrap();
+        assert_eq!(State::load(&path).unwrap().unwrap(), first, "a version without a position");
+        State { position: None, ..state.clone() }.save(&path).unwrap();
+        assert!(State::load(&path).is_err());
         State { version: 99, ..state }.save(&path).unwrap();
         assert!(State::load(&path).unwrap_err().to_string().contains("version 99"));
         std::fs::write(&path, "{").unwrap();

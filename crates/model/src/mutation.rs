@@ -429,6 +429,16 @@ pub enum Mutation {
         /// What it must be like now.
         expect: ExpectRecord,
     },
+    /// Bring an entry below a directory in the trash back, with all that is below it. Its change is
+    /// that of a move.
+    RestoreBelow {
+        /// Where it stands.
+        from: At,
+        /// What must be there.
+        expect: Expect,
+        /// To where; the name must be free.
+        to: At,
+    },
 }
 
 canonical_enum!(Mutation {
@@ -444,6 +454,7 @@ canonical_enum!(Mutation {
     10 => Dequeue { se, done },
     11 => SetRecord { record, expect },
     12 => DropRecord { key, expect },
+    13 => RestoreBelow { from, expect, to },
 });
 
 impl Mutation {
@@ -462,6 +473,7 @@ impl Mutation {
             Mutation::Dequeue { .. } => "dequeue",
             Mutation::SetRecord { .. } => "set-record",
             Mutation::DropRecord { .. } => "drop-record",
+            Mutation::RestoreBelow { .. } => "restore-below",
         }
     }
 }

@@ -705,6 +705,28 @@ pub enum Operation {
     /// Believe the machine's clock, which is ahead of the time that has really passed. Changes nothing
     /// in the catalogue, so it needs no operation id; but it needs a token that may write.
     ClockConfirm,
+    /// Checks that a place in the history is one of this catalogue, and answers its end as a page of
+    /// changes without items.
+    Position {
+        /// The place; one with a timeline whose revision was replaced is a `conflict`.
+        after: LogPosition,
+    },
+    /// Entries of the caller's inside of directories in the trash that others removed.
+    TrashParts {
+        /// Where to go on.
+        cursor: Cursor,
+        /// Items of one page, at most; a page may have fewer, even none, and still go on.
+        limit: u32,
+    },
+    /// Take an entry out of a directory in the trash, with all that is below it.
+    TrashRestorePart {
+        /// The item.
+        id: OnTimeline<TrashId>,
+        /// The path that the entry had.
+        lfn: Lfn,
+        /// To where; none for where it was.
+        to: Option<Lfn>,
+    },
 }
 
 canonical_enum!(Operation {
@@ -762,6 +784,9 @@ canonical_enum!(Operation {
     52 => SnapshotDiff { before, after, cursor, limit },
     53 => Backup { directory, cursor },
     54 => ClockConfirm,
+    55 => Position { after },
+    56 => TrashParts { cursor, limit },
+    57 => TrashRestorePart { id, lfn, to },
 });
 
 macro_rules! operations {
@@ -803,7 +828,8 @@ operations! {
     Status "status" reads, SnapshotCreate "snapshot-create" writes, SnapshotList "snapshot-list" reads,
     SnapshotDrop "snapshot-drop" writes, SnapshotVerify "snapshot-verify" reads,
     SnapshotDiff "snapshot-diff" reads, Backup "backup" writes,
-    ClockConfirm "clock-confirm" reads,
+    ClockConfirm "clock-confirm" reads, Position "position" reads,
+    TrashParts "trash-parts" reads, TrashRestorePart "trash-restore-part" writes,
 }
 
 impl Operation {
@@ -814,6 +840,7 @@ impl Operation {
             Operation::List { .. }
                 | Operation::Find { .. }
                 | Operation::TrashList { .. }
+                | Operation::TrashParts { .. }
                 | Operation::TrashPurge { .. }
                 | Operation::CollectionMembers { .. }
                 | Operation::ArchiveMembers { .. }
@@ -834,6 +861,7 @@ impl Operation {
             Operation::List { cursor, .. }
             | Operation::Find { cursor, .. }
             | Operation::TrashList { cursor, .. }
+            | Operation::TrashParts { cursor, .. }
             | Operation::TrashPurge { cursor, .. }
             | Operation::CollectionMembers { cursor, .. }
             | Operation::ArchiveMembers { cursor, .. }

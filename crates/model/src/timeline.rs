@@ -411,9 +411,34 @@ impl Timelines {
         }
     }
 
-    /// Checks a place in the history; one without a timeline is taken as it is.
+    /// Checks a place in the history. One without a timeline is refused where several timelines may
+    /// have given its revision; `Revision(u64::MAX)` means the end, whatever it is.
     pub fn check_position(&self, position: LogPosition) -> Result<()> {
-        position.timeline.map_or(Ok(()), |timeline| self.check(position.revision, timeline))
+        match position.timeline {
+            Some(timeline) => self.check(position.revision, timeline),
+            None => self.check_bare(position.revision),
+        }
+    }
+
+    fn check_bare(&self, revision: Revision) -> Result<()> {
+        let current = self.current();
+        let others = self.all.iter().filter(|timeline| timeline.id != current);
+        let parted = others.map(|other| (self.parted_after(other.id), other.id)).min();
+        match parted {
+            Some((point, other)) if revision > point && revision != Revision(u64::MAX) => Err(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "revision {} may be of a replaced timeline: {} and {} part after revision {}; give {} if it is of today's, else start again from {}",
+                    revision.0,
+                    other.tag(),
+                    current.tag(),
+                    point.0,
+                    revision.on(current.tag()),
+                    point.on(current.tag())
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The id, unless what it named was replaced.
@@ -464,6 +489,22 @@ mod tests {
         assert_eq!(timelines.check(Revision(2315), id(0xb).whole()), Ok(()));
         assert_eq!(timelines.check(Revision(0), id(0xf).tag()), Ok(()), "the start is that of all");
         assert_eq!(timelines.check(Revision(1), id(0xf).tag()).unwrap_err().kind, ErrorKind::Conflict);
+    }
+
+    #[test]
+    fn bare_revision_after_a_parting_point_is_refused() {
+        let bare = |timelines: &Timelines, revision| timelines.check_position(Revision(revision).into());
+        assert_eq!(bare(&Timelines::new(id(0xa)), 2315), Ok(()));
+        let timelines = restored_twice();
+        assert_eq!(bare(&timelines, 2100), Ok(()));
+        assert_eq!(bare(&timelines, u64::MAX), Ok(()), "the end");
+        let refused = bare(&timelines, 2101).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Conflict);
+        assert_eq!(
+            refused.message,
+            "revision 2101 may be of a replaced timeline: 0a0a0a and 0c0c0c part after revision 2100; give 2101.0c0c0c if it is of today's, else start again from 2100.0c0c0c"
+        );
+        assert_eq!(timelines.check_position("2101.0c0c0c".parse().unwrap()), Ok(()));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! DATA/server.lock    held while a server runs
 //! DATA/catalogue.id   which catalogue this is, told to every client
 //! DATA/store/         the embedded store
+//! DATA/clock          the time that is trusted, for the next start
 //! DATA/cluster        the cluster that the catalogue is on instead
 //! DATA/server.crt     the certificate clients are to trust      (made at the first start)
 //! DATA/server.key     its key, for the owner only               (made at the first start)
@@ -96,6 +97,10 @@ impl DataDirectory {
 
     pub fn store(&self) -> PathBuf {
         self.data.join("store")
+    }
+
+    pub fn clock(&self) -> PathBuf {
+        self.path.join("clock")
     }
 
     pub fn certificate(&self) -> PathBuf {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use exacat_catalogue::Catalogue;
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, Result};
-use exacat_store::Store;
 use exacat_store::memory::MemoryStore;
+use exacat_store::{Clock, Store};
 use exacat_store_cassandra::{CassandraStore, check_schema};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use futures::future::BoxFuture;
@@ -30,6 +30,8 @@ use crate::workers::WorkerBook;
 
 /// After the time for requests in flight is over, the time for connections to say so and close.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time after which a running server keeps the trusted time again.
+const TIME_KEPT_EVERY: Duration = Duration::from_secs(600);
 /// Bytes of the path of a Unix socket, as the kernel has it.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -98,6 +100,9 @@ impl Server {
                 DataDirectory::open_view(&settings.directory, name, settings.socket_access())?
             }
         };
+        if settings.snapshot.is_none() {
+            settings.clock.keep_in(&directory.clock());
+        }
         let store = open_store(&settings, &directory).await?;
         Self::start_in(settings, directory, store).await
     }
@@ -106,6 +111,7 @@ impl Server {
     pub async fn start_over(settings: ServerSettings, store: Arc<dyn Store>) -> Result<RunningServer> {
         settings.limits.check()?;
         let directory = DataDirectory::open(&settings.directory, settings.socket_access())?;
+        settings.clock.keep_in(&directory.clock());
         Self::start_in(settings, directory, store).await
     }
 
@@ -232,6 +238,7 @@ async fn start_on(
     if catalogue.store().read_only().is_none() {
         working = workers.start(&catalogue, &settings.workers, &service.phase());
     }
+    working.spawn(keep_time(Arc::clone(&settings.clock), Arc::clone(&service)));
     tracing::info!(
         native = addresses.native.map(tracing::field::display),
         socket = addresses.socket.as_ref().map(|path| tracing::field::display(path.display().to_string())),
@@ -252,6 +259,24 @@ async fn start_on(
     };
     let ended = tokio::spawn(taking_down.when_stopped());
     Ok(RunningServer { addresses, service, ended: Some(ended) })
+}
+
+/// Keeps the trusted time now and then while the server runs, and once when it stops.
+async fn keep_time(clock: Arc<dyn Clock>, service: Arc<Service>) {
+    loop {
+        let keeping = Arc::clone(&clock);
+        let kept = tokio::task::spawn_blocking(move || keeping.keep()).await;
+        if let Ok(Err(error)) = kept {
+            tracing::warn!(%error, "the time cannot be kept for the next start");
+        }
+        if !service.is_serving() {
+            return;
+        }
+        tokio::select! {
+            () = service.reached(Phase::Stopping) => {}
+            () = tokio::time::sleep(TIME_KEPT_EVERY) => {}
+        }
+    }
 }
 
 /// At the first start, and with a store that forgets at every start: a token for the administrator, so that

@@ -12,10 +12,11 @@
 //! Slots are written by turns, so one is always whole. They are written and synced with each mark,
 //! when a segment is begun, and before a snapshot; under load now and then without a sync, which
 //! survives the end of the process. What a slot says was durable before it was written. Snapshots
-//! know a revision too, and each header says how long its file is.
+//! and complete sorted runs know a revision too, also runs that no manifest names yet or any more;
+//! and each header says how long its file is.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use exacat_model::{Error, ErrorKind, Result, Revision};
@@ -204,6 +205,7 @@ pub(crate) fn check(
     catalogue: CatalogueId,
     end: Option<&End>,
     revision: Revision,
+    unnamed_run: Option<(PathBuf, Revision)>,
 ) -> Result<()> {
     let directory = layout.log();
     let place = end.map_or_else(
@@ -225,6 +227,11 @@ pub(crate) fn check(
         && witness.revision > revision
     {
         return Err(early(directory.join(FILE).display().to_string(), witness.revision));
+    }
+    if let Some((file, known)) = unnamed_run
+        && known > revision
+    {
+        return Err(early(format!("the run {}, which no manifest names,", file.display()), known));
     }
     let last = end.map(|end| (end.position.segment, end.header.salt));
     if let Some((name, known)) = snapshot::later_than(disk, layout, catalogue, last, revision)? {

@@ -274,6 +274,8 @@ pub(crate) fn recover(
     }
     let rows_max = if clean && !carried_over { settings.memtable_rows } else { usize::MAX };
     let mut into = Builder { state, operations, shelf, rows_max };
+    // Before replaying adds runs of its own.
+    let unnamed = into.shelf.newest_unnamed();
     let end = log::replay(&**disk, catalogue, &segments, from, &mut into)?;
     if into.state.revision < from {
         return Err(Error::new(
@@ -291,7 +293,7 @@ pub(crate) fn recover(
             ),
         ));
     }
-    log_end::check(&**disk, layout, catalogue, end.as_ref(), into.state.revision)?;
+    log_end::check(&**disk, layout, catalogue, end.as_ref(), into.state.revision, unnamed)?;
     let Builder { state, operations, shelf, .. } = into;
     Ok(Recovered { state, operations, shelf, end, segments, carried_over, notes })
 }

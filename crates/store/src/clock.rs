@@ -4,12 +4,16 @@
 //! what has not expired. So dates and expiry go by [`Clock::trusted`]: the time of the last change
 //! that was known, and the time that has really passed since, as the kernel counts it. The
 //! machine's clock is believed as long as it is at most [`CLOCK_JUMP`] ahead of that, or once an
-//! operator confirms it.
+//! operator confirms it. A file keeps the trusted time for the next start (`kept_time.rs`).
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_model::TimeMs;
 use parking_lot::Mutex;
+
+use crate::kept_time::KeptTime;
 
 /// Default maximum lead of a clock over the time that has really passed, in milliseconds: a day.
 pub const CLOCK_JUMP: u64 = 24 * 3600 * 1000;
@@ -32,6 +36,17 @@ pub trait Clock: Send + Sync + 'static {
     /// Takes note of the time of the last change of a catalogue that is opened.
     fn opened(&self, last_change: TimeMs) {
         let _ = last_change;
+    }
+
+    /// Takes the time that an earlier process kept in this file, and has [`Clock::keep`] write there.
+    /// For before a catalogue is opened.
+    fn keep_in(&self, file: &Path) {
+        let _ = file;
+    }
+
+    /// Keeps the trusted time durably for the next start, if it was said where.
+    fn keep(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Takes note that another server of the catalogue dated a change with this time.
@@ -94,6 +109,11 @@ impl Clock for SystemClock {
 pub trait Uptime: Send + Sync + 'static {
     /// Milliseconds since some moment, those in which the machine slept included.
     fn elapsed_ms(&self) -> u64;
+
+    /// Names that moment: counts of another name are not comparable.
+    fn boot(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The kernel's count since the machine was started.
@@ -105,6 +125,12 @@ impl Uptime for SystemUptime {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         seconds.saturating_mul(1000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000)
+    }
+
+    fn boot(&self) -> Option<String> {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let id = id.trim();
+        (!id.is_empty() && id.len() <= 64 && !id.contains(char::is_whitespace)).then(|| id.to_owned())
     }
 }
 
@@ -124,12 +150,14 @@ pub struct WatchedClock {
     jump_ms: u64,
     /// None before the first question.
     anchor: Mutex<Option<Anchor>>,
+    /// File that keeps the time, and the time that an earlier process kept there, carried on to now.
+    kept: Mutex<Option<(PathBuf, Option<TimeMs>)>>,
 }
 
 impl WatchedClock {
     /// Watches `machine`, which may be ahead by `jump_ms`.
     pub fn new(machine: Arc<dyn Clock>, uptime: Arc<dyn Uptime>, jump_ms: u64) -> Self {
-        WatchedClock { machine, uptime, jump_ms, anchor: Mutex::new(None) }
+        WatchedClock { machine, uptime, jump_ms, anchor: Mutex::new(None), kept: Mutex::new(None) }
     }
 
     /// Watches the machine's clock by the kernel's count.
@@ -176,17 +204,41 @@ impl Clock for WatchedClock {
 
     fn opened(&self, last_change: TimeMs) {
         let machine = self.machine.now();
-        let jumped = machine > last_change.plus_ms(self.jump_ms);
+        let kept = self.kept.lock().as_ref().and_then(|(_, kept)| *kept);
+        let last_known = kept.map_or(last_change, |kept| kept.max(last_change));
+        let jumped = machine > last_known.plus_ms(self.jump_ms);
         if last_change > machine.plus_ms(self.jump_ms) {
             tracing::warn!(
                 %last_change, %machine,
                 "the last change is dated far ahead of the machine's clock: later changes get its time until then"
             );
         }
-        // A clock that is behind now, and put right later, does not jump then: the last change vouches for
-        // that time.
-        self.set(if jumped { last_change } else { machine.max(last_change) });
+        // A clock that is behind now, and put right later, does not jump then: the last known time vouches
+        // for that.
+        self.set(if jumped { last_known } else { machine.max(last_known) });
         self.read();
+    }
+
+    fn keep_in(&self, file: &Path) {
+        let kept = match KeptTime::load(file) {
+            Ok(kept) => kept,
+            Err(error) => {
+                // The last change still bounds the clock.
+                tracing::warn!(file = %file.display(), %error, "the kept time cannot be read");
+                None
+            }
+        };
+        let carried = kept.map(|kept| kept.carried(self.uptime.boot().as_deref(), self.uptime.elapsed_ms()));
+        *self.kept.lock() = Some((file.to_owned(), carried));
+    }
+
+    fn keep(&self) -> io::Result<()> {
+        // Held meanwhile: two writers would share the fresh file.
+        let kept = self.kept.lock();
+        let Some((file, _)) = kept.as_ref() else { return Ok(()) };
+        let time = self.trusted();
+        let boot = self.uptime.boot().map(|boot| (boot, self.uptime.elapsed_ms()));
+        KeptTime { time, boot }.save(file)
     }
 
     fn witness(&self, change: TimeMs) {
@@ -225,6 +277,7 @@ mod tests {
     struct Turned {
         machine: Arc<AtomicU64>,
         uptime: Arc<AtomicU64>,
+        boots: Arc<AtomicU64>,
     }
 
     impl Clock for Turned {
@@ -237,6 +290,10 @@ mod tests {
         fn elapsed_ms(&self) -> u64 {
             self.uptime.load(Ordering::SeqCst)
         }
+
+        fn boot(&self) -> Option<String> {
+            Some(self.boots.load(Ordering::SeqCst).to_string())
+        }
     }
 
     impl Turned {
@@ -244,8 +301,26 @@ mod tests {
             let turned = Turned::default();
             turned.machine.store(START, Ordering::SeqCst);
             turned.uptime.store(7 * DAY, Ordering::SeqCst);
-            let clock = WatchedClock::new(Arc::new(turned.clone()), Arc::new(turned.clone()), CLOCK_JUMP);
+            let clock = turned.watched();
             (turned, clock)
+        }
+
+        fn watched(&self) -> WatchedClock {
+            WatchedClock::new(Arc::new(self.clone()), Arc::new(self.clone()), CLOCK_JUMP)
+        }
+
+        /// A process that finds what an earlier one kept.
+        fn restarted(&self, file: &Path, last_change: TimeMs) -> WatchedClock {
+            let clock = self.watched();
+            clock.keep_in(file);
+            clock.opened(last_change);
+            clock
+        }
+
+        /// The machine is started again: its count begins anew.
+        fn reboot(&self) {
+            self.boots.fetch_add(1, Ordering::SeqCst);
+            self.uptime.store(1000, Ordering::SeqCst);
         }
 
         fn pass(&self, ms: u64) {
@@ -341,6 +416,66 @@ mod tests {
         assert!(clock.jump().is_some());
         clock.witness(TimeMs(START - DAY));
         assert_eq!((clock.jump(), clock.trusted()), (None, TimeMs(START)));
+    }
+
+    /// Goal: neither an idle server nor one that was stopped for long asks again, if the time passed.
+    #[test]
+    fn idle_time_that_was_counted_is_no_jump_at_the_next_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("clock");
+        let (turned, _) = Turned::new();
+        let last_change = TimeMs(START);
+        let clock = turned.restarted(&file, last_change);
+        turned.pass(40 * DAY);
+        clock.keep().unwrap();
+        // Stopped for 30 days, the machine running.
+        turned.pass(30 * DAY);
+        let clock = turned.restarted(&file, last_change);
+        assert_eq!((clock.jump(), clock.trusted()), (None, TimeMs(START + 70 * DAY)));
+        clock.keep().unwrap();
+        // The machine is started again within the limit, and then later than that.
+        turned.reboot();
+        turned.machine.fetch_add(DAY, Ordering::SeqCst);
+        assert_eq!(turned.restarted(&file, last_change).jump(), None);
+        turned.machine.fetch_add(1, Ordering::SeqCst);
+        assert!(turned.restarted(&file, last_change).jump().is_some());
+    }
+
+    /// Goal: what an operator confirmed holds after a restart, and nothing else does.
+    #[test]
+    fn confirmed_clock_is_believed_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("clock");
+        let (turned, _) = Turned::new();
+        let last_change = TimeMs(START - 45 * DAY);
+        let clock = turned.restarted(&file, last_change);
+        clock.keep().unwrap();
+        turned.reboot();
+        let clock = turned.restarted(&file, last_change);
+        assert!(clock.jump().is_some(), "a start alone confirms nothing");
+        clock.confirm();
+        clock.keep().unwrap();
+        turned.reboot();
+        let clock = turned.restarted(&file, last_change);
+        assert_eq!((clock.jump(), clock.trusted()), (None, TimeMs(START)));
+        // A damaged file says nothing.
+        std::fs::write(&file, "exacat clock\n").unwrap();
+        assert!(turned.restarted(&file, last_change).jump().is_some());
+    }
+
+    /// Goal: a clock that is ahead does not vouch for itself, however often it is kept.
+    #[test]
+    fn clock_that_is_ahead_is_never_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("clock");
+        let (turned, _) = Turned::new();
+        for start in 0..5 {
+            turned.machine.store(START + 45 * DAY, Ordering::SeqCst);
+            turned.reboot();
+            let clock = turned.restarted(&file, TimeMs(START));
+            clock.keep().unwrap();
+            assert_eq!(clock.trusted(), TimeMs(START), "start {start}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod clock;
 pub mod contract;
 mod judged;
+mod kept_time;
 pub mod memory;
 mod outcome;
 mod read;

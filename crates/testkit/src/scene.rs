@@ -372,6 +372,11 @@ pub fn restore(trash: TrashId, to: At) -> Mutation {
     Mutation::Restore { trash, to }
 }
 
+/// Bring a part of an item back.
+pub fn restore_below(from: At, to: At) -> Mutation {
+    Mutation::RestoreBelow { from, expect: Expect::ANY, to }
+}
+
 /// End an item.
 pub fn purge(trash: TrashId) -> Mutation {
     Mutation::Purge(PurgeTarget::Item(trash))

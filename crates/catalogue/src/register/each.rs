@@ -14,6 +14,7 @@ use crate::Catalogue;
 use crate::caller::Caller;
 use crate::execute::apart;
 use crate::repeat::{check_id, fingerprint};
+use crate::steps;
 
 impl Catalogue {
     /// Carries out as many operations as there are files, each to register one under its own id; gives what each came to.
@@ -57,12 +58,12 @@ impl Catalogue {
             Err(error) => return ids.iter().map(|_| Err(error.clone())).collect(),
         };
         let mut answers = Vec::with_capacity(files.len());
-        for ((id, file), settled) in ids.into_iter().zip(files).zip(together) {
+        for (((id, ask), file), settled) in ids.into_iter().zip(asks).zip(files).zip(together) {
             answers.push(match settled {
                 Some(answer) => answer,
                 None => {
                     let operation = Operation::Register { files: vec![file], parents, existing };
-                    self.execute(caller, id, operation).await
+                    apart(steps::truthful(self.write(caller.asking(ask), id, operation))).await
                 }
             });
         }
@@ -86,9 +87,11 @@ impl Catalogue {
         let Some(first) = ids.first() else { return settled };
         // No directory is made and nothing merged, so these are not used.
         let unused = PartIds { create: *first, merge: *first, parents: *first };
-        // An id that is refused is refused by the ordinary way.
         let now = self.clock.trusted();
-        let part: Vec<usize> = (0..files.len()).filter(|place| check_id(ids[*place], now).is_ok()).collect();
+        for (id, settled) in ids.iter().zip(&mut settled) {
+            *settled = check_id(*id, now).err().map(Err);
+        }
+        let part: Vec<usize> = (0..files.len()).filter(|place| settled[*place].is_none()).collect();
         // If the plan as a whole fails, each finds out by itself why.
         let Ok(plans) = self.plan(&call, &unused, &part).await else { return settled };
         let (mut places, mut requests) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));

@@ -19,5 +19,6 @@ mod registering_together;
 mod repeats;
 mod storing;
 mod telling;
+mod trash_parts;
 mod uploading;
 mod working;

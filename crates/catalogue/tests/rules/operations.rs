@@ -28,6 +28,8 @@ pub struct World {
     pub archive: Guid,
     pub uploaded: Guid,
     pub trashed: OnTimeline<TrashId>,
+    /// Removed by an admin, with a file of the owner in it.
+    pub others: OnTimeline<TrashId>,
     pub token: TokenId,
     pub deletion: OnTimeline<DeletionId>,
 }
@@ -91,6 +93,9 @@ impl World {
         let add = vec![FileRef::Guid(file)];
         f.get(&f.alice, Operation::CollectionEdit { lfn: under("set"), add, remove: Vec::new() }).await;
         let trashed = f.remove(&f.alice, &name("gone")).await.unwrap();
+        f.plant("/place/others", 0, 0o755, NewBody::Directory).await;
+        f.plant_file("/place/others/mine", 1, target.file_mode, 10, vec![]).await;
+        let others = f.remove(&f.admin, "/place/others").await.unwrap();
         f.edit(&name("shrunk"), vec![Edit::DropReplica { se: exacat_model::SeNumber(1), delete: true }])
             .await;
         let Answer::Upload(upload) = f.get(&f.alice, book(under("uploaded"), 10, &[DISK])).await else {
@@ -122,6 +127,7 @@ impl World {
             archive,
             uploaded: upload.booking.guid,
             trashed,
+            others,
             token: token.id,
             deletion: items[0].id,
             fixture,
@@ -161,6 +167,12 @@ pub fn operation(world: &World, name: &str) -> Operation {
         "remove" => Operation::Remove { lfn: file(), recursive: false, directory: false },
         "trash-list" => Operation::TrashList { cursor: cursor(), limit: 0 },
         "trash-restore" => Operation::TrashRestore { id: world.trashed, to: None },
+        "trash-parts" => Operation::TrashParts { cursor: cursor(), limit: 0 },
+        "trash-restore-part" => Operation::TrashRestorePart {
+            id: world.others,
+            lfn: lfn("/place/others/mine"),
+            to: Some(under("back")),
+        },
         "trash-purge" => Operation::TrashPurge { id: world.trashed, cursor: cursor() },
         "tag-set" => {
             Operation::TagSet { lfns: vec![file()], set: vec![text_tag("run", "7")], unset: Vec::new() }
@@ -224,6 +236,7 @@ pub fn operation(world: &World, name: &str) -> Operation {
         "fsck" => Operation::Fsck,
         "status" => Operation::Status,
         "clock-confirm" => Operation::ClockConfirm,
+        "position" => Operation::Position { after: Revision(0).into() },
         "snapshot-create" => Operation::SnapshotCreate { name: snapshot_name("new") },
         "snapshot-list" => Operation::SnapshotList,
         "snapshot-drop" => Operation::SnapshotDrop { name: snapshot_name("old") },

@@ -20,9 +20,11 @@ const TARGETS: [Target; 5] = [
 ];
 
 /// Operations that have nothing to do with the target: asked on the first only.
-const WITHOUT_TARGET: [&str; 31] = [
+const WITHOUT_TARGET: [&str; 33] = [
     "whoami",
+    "position",
     "trash-list",
+    "trash-parts",
     "upload-list",
     "se-set",
     "se-drop",

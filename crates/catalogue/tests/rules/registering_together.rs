@@ -139,3 +139,20 @@ async fn who_may_not_write_is_refused() {
     assert!(!f.is_there("/open/a").await);
     assert!(f.catalogue.register_each(&f.alice, Vec::new(), true, Existing::Refuse).await.is_empty());
 }
+
+/// Goal: an id that is too old is refused among others as it is alone, and nothing is done under it.
+#[tokio::test]
+async fn too_old_id_among_others_is_refused() {
+    let f = Fixture::new().await;
+    let age = exacat_model::limits::OPERATION_AGE_MAX_MS;
+    f.clock.turn(i64::try_from(age).unwrap());
+    let old = OperationId::new(exacat_model::TimeMs(TestClock::START.0 - 1), [0x78; 10]);
+    let files =
+        vec![(id(1), file("/alice/a", 1)), (old, file("/alice/b", 2)), (id(3), file("/alice/no/c", 3))];
+    let answers = f.catalogue.register_each(&f.alice, files, true, Existing::Refuse).await;
+    let kinds: Vec<Option<ErrorKind>> =
+        answers.iter().map(|answer| answer.as_ref().err().map(|e| e.kind)).collect();
+    assert_eq!(kinds, [None, Some(ErrorKind::Unknown), None]);
+    assert!(f.is_there("/alice/a").await && f.is_there("/alice/no/c").await);
+    assert!(!f.is_there("/alice/b").await);
+}

@@ -224,12 +224,13 @@ Examples:
   exacat changes --after 1000.3f9a1c                refused with 'conflict' if a restore replaced 1000
   exacat --json changes --after last --follow       from now on, as they happen")]
 pub struct ChangesArgs {
-    /// After this revision, with its timeline if it is to be checked; 'last' for those to come
+    /// After this revision; without its timeline refused after a restore to before it; 'last' for
+    /// those to come
     #[arg(long, value_name = "REVISION[.TIMELINE]", default_value = "0")]
     pub after: String,
     /// From this revision on
-    #[arg(long, value_name = "REVISION", conflicts_with = "after")]
-    pub from: Option<u64>,
+    #[arg(long, value_name = "REVISION[.TIMELINE]", conflicts_with = "after")]
+    pub from: Option<String>,
     /// Only what stands below this directory now
     #[arg(long, value_name = "DIR")]
     pub under: Option<String>,

@@ -161,18 +161,27 @@ Shows the item's id (its revision and the timeline), when and by whom it was rem
 
 Examples:
   exacat trash ls
+  exacat trash ls --inside
   exacat --json trash ls | jq -r 'select(.removed < \"2026-01-01\").id' | xargs exacat trash purge")]
-    Ls,
+    Ls {
+        /// Show instead your entries inside of directories that others removed
+        #[arg(long)]
+        inside: bool,
+    },
     /// Bring items back
     #[command(after_help = "\
 Examples:
   exacat trash restore 1234.3f9a1c
   exacat trash restore /demo/x.root                 what was removed there last
-  exacat trash restore 1234.3f9a1c --to /demo/elsewhere")]
+  exacat trash restore 1234.3f9a1c --to /demo/elsewhere
+  exacat trash restore 1234.3f9a1c --path /demo/dir/mine --to /demo/mine")]
     Restore {
         /// Ids of items, or LFNs they had; '-' reads them from standard input
         #[arg(value_name = "ID|LFN", required = true)]
         items: Vec<String>,
+        /// Only this entry of yours in a removed directory, by the LFN it had
+        #[arg(long, value_name = "LFN")]
+        path: Option<String>,
         /// To where, if not to where it was; of one item only
         #[arg(long, value_name = "LFN")]
         to: Option<String>,

@@ -19,7 +19,6 @@ use exacat_exchange::{ImportOptions, ImportReport, ListingOptions, Preset, Verif
 use exacat_model::operation::Existing;
 use exacat_model::{Error, ErrorKind, SeName};
 use exacat_store::Store;
-use exacat_store::SystemClock;
 use exacat_store_embedded::LoadSettings;
 
 use super::find;
@@ -239,7 +238,7 @@ async fn import_into(
     style: Style,
 ) -> Result<u8, Failure> {
     let store = Arc::clone(&offline.store);
-    let local = Local::open(store, Arc::new(SystemClock), LoadSettings::default())
+    let local = Local::open(store, Arc::clone(&offline.clock), LoadSettings::default())
         .await
         .map_err(|error| offline.about(error))?;
     let mut out = Out::new(style);
@@ -556,7 +555,7 @@ pub async fn export(
         }
     }
     match &args.output {
-        Some(path) => show_export(out, path, &report),
+        Some(path) => show_export(out, path, &report, source.catalogue_id().as_deref()),
         None => Ok(()),
     }
 }
@@ -575,7 +574,12 @@ fn format_of_name(path: Option<&Path>) -> Format {
     }
 }
 
-fn show_export(out: &mut Out, path: &Path, report: &ExportReport) -> Result<(), Failure> {
+fn show_export(
+    out: &mut Out,
+    path: &Path,
+    report: &ExportReport,
+    catalogue: Option<&str>,
+) -> Result<(), Failure> {
     if out.style.json {
         return out.json(&serde_json::json!({
             "file": path.to_string_lossy(),
@@ -583,6 +587,9 @@ fn show_export(out: &mut Out, path: &Path, report: &ExportReport) -> Result<(), 
             "files": report.files,
             "members": report.members,
             "bytes": report.bytes,
+            "catalogue": catalogue,
+            "revision": report.position.map(|position| position.revision.0),
+            "timeline": report.position.and_then(|position| position.timeline).map(|tag| tag.to_string()),
             "notes": report.notes,
             "seconds": report.elapsed.as_secs_f64(),
         }));

@@ -2,8 +2,8 @@
 
 use exacat_model::answer::ChangeInfo;
 use exacat_model::{
-    Answer, At, Cursor, Effect, FieldChange, GroupId, Lfn, LogPosition, Operation, Replica, Revision,
-    TimelineId, UserId,
+    Answer, At, Cursor, Effect, FieldChange, GroupId, HasRevision, Lfn, LogPosition, Operation, Replica,
+    Revision, TimelineId, UserId,
 };
 
 use crate::args::{ChangesArgs, LogArgs};
@@ -39,13 +39,18 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
         .as_deref()
         .map(|text| parse::lfn(text).map_err(|error| Failure::about(text, error)))
         .transpose()?;
-    let mut after = match (args.from, args.after.as_str()) {
-        (Some(from), _) => Revision(from.saturating_sub(1)).into(),
+    let mut after = match (&args.from, args.after.as_str()) {
+        (Some(from), _) => {
+            let from = from.parse::<LogPosition>()?;
+            // The change before it may be one that both timelines have.
+            context.call(Operation::Position { after: from }).await?;
+            LogPosition { revision: Revision(from.revision.0.saturating_sub(1)), ..from }
+        }
         (None, "last") => last(context).await?,
         (None, text) => text.parse::<LogPosition>()?,
     };
     let mut left = args.limit.unwrap_or(u64::MAX);
-    let mut at_end = false;
+    let (mut at_end, mut cursor) = (false, None);
     while left > 0 {
         let limit = u32::try_from(left.min(u64::from(PAGE_ITEMS))).unwrap_or(PAGE_ITEMS);
         let ask = Operation::Changes { after, under: under.clone(), limit, wait: args.follow && at_end };
@@ -55,6 +60,9 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
         };
         left -= (items.len() as u64).min(left);
         show(context, &items, timeline, true).await?;
+        let last = items.last().map_or(Revision(0), |item| item.change.revision);
+        let revision = after.revision.max(up_to).max(last);
+        cursor = Some(revision.on(timeline.tag()));
         at_end = next.is_none();
         if at_end && !args.follow {
             break;
@@ -62,16 +70,21 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
         if at_end {
             context.out.flush()?;
         }
-        let last = items.last().map_or(Revision(0), |item| item.change.revision);
-        let revision = after.revision.max(up_to).max(last);
         after = LogPosition { revision, timeline: Some(timeline.whole()) };
+    }
+    if let Some(cursor) = cursor
+        && !context.out.style.json
+        && !context.out.style.quiet
+    {
+        context.out.flush()?;
+        say(&format!("exacat: go on with --after {cursor}"));
     }
     Ok(())
 }
 
 /// The place after the last change.
 async fn last(context: &Context) -> Result<LogPosition, Failure> {
-    let ask = Operation::Changes { after: Revision(u64::MAX).into(), under: None, limit: 1, wait: false };
+    let ask = Operation::Position { after: Revision(0).into() };
     match context.call(ask).await? {
         Answer::Changes { up_to, timeline, .. } => {
             Ok(LogPosition { revision: up_to, timeline: Some(timeline.whole()) })

@@ -16,8 +16,11 @@ use crate::parse;
 /// `exacat trash`
 pub async fn trash(context: &mut Context, command: TrashCommand) -> Result<(), Failure> {
     match command {
-        TrashCommand::Ls => list(context).await,
-        TrashCommand::Restore { items, to } => restore(context, &items, to.as_deref()).await,
+        TrashCommand::Ls { inside } => list(context, inside).await,
+        TrashCommand::Restore { items, path: Some(path), to } => {
+            restore_part(context, &items, &path, to.as_deref()).await
+        }
+        TrashCommand::Restore { items, path: None, to } => restore(context, &items, to.as_deref()).await,
         TrashCommand::Purge { items, dry_run: true, .. } => would_purge(context, &items).await,
         TrashCommand::Purge { all: true, yes: false, .. } => Err(Failure::local(
             "everything in the trash ends for good: say --yes too, or look with --dry-run",
@@ -27,8 +30,12 @@ pub async fn trash(context: &mut Context, command: TrashCommand) -> Result<(), F
     }
 }
 
-async fn list(context: &mut Context) -> Result<(), Failure> {
-    let mut pages = context.pages(Operation::TrashList { cursor: Cursor::default(), limit: PAGE_ITEMS });
+async fn list(context: &mut Context, inside: bool) -> Result<(), Failure> {
+    let (cursor, limit) = (Cursor::default(), PAGE_ITEMS);
+    let mut pages = context.pages(match inside {
+        true => Operation::TrashParts { cursor, limit },
+        false => Operation::TrashList { cursor, limit },
+    });
     while let Some(answer) = pages.next().await? {
         let Answer::Trash { items, timeline, .. } = answer else { return Err(Failure::unexpected(&answer)) };
         let timeline = timeline.tag();
@@ -92,6 +99,31 @@ async fn restore(context: &mut Context, items: &[String], to: Option<&str>) -> R
         }
     }
     Ok(())
+}
+
+/// Takes one entry out of a directory in the trash.
+async fn restore_part(
+    context: &mut Context,
+    items: &[String],
+    path: &str,
+    to: Option<&str>,
+) -> Result<(), Failure> {
+    let [item] = items else {
+        return Err(Failure::local("--path is for one item: the id that 'trash ls --inside' shows"));
+    };
+    let lfn = |text: &str| parse::lfn(text).map_err(|error| Failure::about(text, error));
+    let (lfn, to) = (lfn(path)?, to.map(lfn).transpose()?);
+    let id = parse::trash_id(item).map_err(|error| Failure::about(item, error))?;
+    match context.call(Operation::TrashRestorePart { id, lfn, to }).await {
+        Ok(Answer::Done { revision }) if context.out.style.json => {
+            context.out.json(&serde_json::json!({"item": item, "revision": revision.0}))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => {
+            context.fail(path, &error);
+            Ok(())
+        }
+    }
 }
 
 /// Of each name, the item that was removed last.

@@ -4,6 +4,7 @@ use crate::support::{Desk, Direct, Fault, assert_same_lines, no_state};
 use exacat_exchange::ImportOptions;
 use exacat_exchange::resume::StateAt;
 use exacat_model::operation::Existing;
+use exacat_model::{Answer, Error, ErrorKind, Operation, Revision, TimelineId, Timelines};
 
 /// A listing of several batches with good rows, bad rows, refused rows, directories, collections, members.
 fn listing() -> String {
@@ -77,6 +78,104 @@ async fn an_import_interrupted_anywhere_ends_as_if_it_had_not_been() {
             catalogue.check().await;
         }
     }
+}
+
+/// Goal: rows that a state file calls done are in the catalogue that the import goes on with.
+#[tokio::test]
+async fn state_of_another_catalogue_or_of_a_replaced_revision_is_refused() {
+    let desk = Desk::new("listing.tsv", listing());
+    let options = options(&desk, Existing::Same);
+    let first = catalogue().await;
+    first.set_fault(Fault::Stop(8));
+    desk.try_import(&first, &options).await.unwrap_err();
+    let (state, rejects) = (std::fs::read(desk.state()).unwrap(), std::fs::read(&desk.rejects).unwrap());
+    let done = first.store().revision().await.unwrap();
+
+    let before = TimelineId([1; 16]);
+    let restored = |after| {
+        let mut timelines = Timelines::new(before);
+        timelines.begin(TimelineId([2; 16]), before, after);
+        timelines
+    };
+    for timelines in [Timelines::new(TimelineId([3; 16])), restored(Revision(done.0 - 1))] {
+        let other = Direct::on(timelines).await;
+        let revision = other.store().revision().await.unwrap();
+        let refused = desk.try_import(&other, &options).await.unwrap_err();
+        assert_eq!(refused.kind(), Some(ErrorKind::Conflict), "{refused}");
+        assert!(refused.to_string().contains("--restart"), "{refused}");
+        assert_eq!(other.store().revision().await.unwrap(), revision, "nothing was changed");
+        assert_eq!(std::fs::read(desk.state()).unwrap(), state);
+        assert_eq!(std::fs::read(&desk.rejects).unwrap(), rejects);
+    }
+
+    // A restore to what the state has of it, or a torn end after it, loses no row.
+    let kept = Direct::on(restored(done)).await;
+    desk.import(&kept, &options).await;
+    std::fs::write(desk.state(), &state).unwrap();
+    let other = Direct::on(Timelines::new(TimelineId([3; 16]))).await;
+    desk.import(&other, &ImportOptions { restart: true, ..options }).await;
+    assert!(!desk.state().exists());
+}
+
+/// A catalogue that is restored to an earlier point after so many questions for its position.
+struct RestoredMeanwhile {
+    catalogue: std::sync::Arc<Direct>,
+    restored: std::sync::Arc<Direct>,
+    positions_left: std::sync::atomic::AtomicI64,
+}
+
+impl exacat_exchange::Catalogue for RestoredMeanwhile {
+    async fn call(&self, operation: Operation) -> Result<Answer, Error> {
+        use std::sync::atomic::Ordering;
+        let is_position = matches!(operation, Operation::Position { .. });
+        let left = self.positions_left.fetch_sub(i64::from(is_position), Ordering::SeqCst);
+        let now = if left > 0 { &self.catalogue } else { &self.restored };
+        exacat_exchange::Catalogue::call(&**now, operation).await
+    }
+}
+
+/// Goal: an import does not end well if a restore undid rows of it.
+#[tokio::test]
+async fn import_during_a_restore_is_refused() {
+    let desk = Desk::new("listing.tsv", listing());
+    let options = options(&desk, Existing::Same);
+    let before = TimelineId([1; 16]);
+    let mut timelines = Timelines::new(before);
+    timelines.begin(TimelineId([2; 16]), before, Revision(1));
+    let catalogue = catalogue().await;
+    let restored = Direct::on(timelines).await;
+    let positions_left = 1.into();
+    let meanwhile = std::sync::Arc::new(RestoredMeanwhile { catalogue, restored, positions_left });
+    let ended = exacat_exchange::import(std::sync::Arc::clone(&meanwhile), &desk.listing, &options, |_| {});
+    let refused = ended.await.unwrap_err();
+    assert_eq!(refused.kind(), Some(ErrorKind::Conflict), "{refused}");
+    assert!(refused.to_string().contains("restored while the import was running"), "{refused}");
+    // The next run is refused by the state file, until it is told to begin anew.
+    let refused = desk.try_import(&meanwhile.restored, &options).await.unwrap_err();
+    assert_eq!(refused.kind(), Some(ErrorKind::Conflict), "{refused}");
+    desk.import(&meanwhile.restored, &ImportOptions { restart: true, ..options }).await;
+}
+
+/// Goal: an import that an earlier version left goes on, and says what that version did not note.
+#[tokio::test]
+async fn state_of_an_earlier_version_goes_on_with_a_note() {
+    let desk = Desk::new("listing.tsv", listing());
+    let options = options(&desk, Existing::Same);
+    let catalogue = catalogue().await;
+    catalogue.set_fault(Fault::Stop(8));
+    desk.try_import(&catalogue, &options).await.unwrap_err();
+    catalogue.set_fault(Fault::None);
+    let mut state: serde_json::Value = serde_json::from_slice(&std::fs::read(desk.state()).unwrap()).unwrap();
+    assert_eq!(state["version"], 2);
+    state["version"] = 1.into();
+    state.as_object_mut().unwrap().remove("position").unwrap();
+    std::fs::write(desk.state(), state.to_string()).unwrap();
+    let report = desk.import(&catalogue, &options).await;
+    assert!(
+        report.notes.iter().any(|note| note.contains("does not tell which catalogue")),
+        "{:?}",
+        report.notes
+    );
 }
 
 #[tokio::test]

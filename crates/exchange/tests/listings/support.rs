@@ -18,7 +18,10 @@ use exacat_exchange::resume::StateAt;
 use exacat_exchange::verify::{VerifyReport, verify};
 use exacat_model::answer::Stat;
 use exacat_model::operation::{SeSettings, UserSettings};
-use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation, Record, RecordKey, SeName, TimeMs, UserId};
+use exacat_model::{
+    Answer, Error, ErrorKind, Lfn, Operation, Record, RecordKey, SeName, TimeMs, TimelineId, Timelines,
+    UserId,
+};
 use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Store};
 use exacat_testkit::settings;
@@ -57,8 +60,13 @@ pub struct Direct {
 
 impl Direct {
     pub async fn new() -> Arc<Direct> {
+        Direct::on(Timelines::new(TimelineId([1; 16]))).await
+    }
+
+    /// With these timelines.
+    pub async fn on(timelines: Timelines) -> Arc<Direct> {
         let clock: Arc<dyn Clock> = Arc::new(Ticking(AtomicU64::new(0)));
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock)));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock)).on_timelines(timelines));
         let Some((Record::User(admin), _)) = store.record(RecordKey::User(UserId::ADMIN)).await.unwrap()
         else {
             panic!("no admin");

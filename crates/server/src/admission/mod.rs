@@ -61,7 +61,9 @@ impl Class {
             if items <= limits.write_items_per_request_max { Class::Write } else { Class::Bulk }
         };
         match operation {
-            Operation::Whoami | Operation::Status | Operation::ClockConfirm => lookup(1),
+            Operation::Whoami | Operation::Status | Operation::ClockConfirm | Operation::Position { .. } => {
+                lookup(1)
+            }
             Operation::Stat { lfns, .. } | Operation::Du { lfns } | Operation::TagGet { lfns, .. } => {
                 lookup(lfns.len())
             }
@@ -73,6 +75,7 @@ impl Class {
             Operation::List { .. }
             | Operation::Find { .. }
             | Operation::TrashList { .. }
+            | Operation::TrashParts { .. }
             | Operation::CollectionMembers { .. }
             | Operation::ArchiveMembers { .. }
             | Operation::UploadList { .. }
@@ -100,6 +103,7 @@ impl Class {
             | Operation::Move { .. }
             | Operation::Remove { .. }
             | Operation::TrashRestore { .. }
+            | Operation::TrashRestorePart { .. }
             | Operation::CollectionCreate { .. }
             | Operation::UploadBook { .. }
             | Operation::UploadCommit { .. }

@@ -80,6 +80,7 @@ macro_rules! limit {
             Operation::List { limit, .. }
             | Operation::Find { limit, .. }
             | Operation::TrashList { limit, .. }
+            | Operation::TrashParts { limit, .. }
             | Operation::CollectionMembers { limit, .. }
             | Operation::ArchiveMembers { limit, .. }
             | Operation::UploadList { limit, .. }

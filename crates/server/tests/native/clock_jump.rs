@@ -213,3 +213,37 @@ async fn clock_that_jumps_while_the_server_runs_waits_for_the_time_to_pass() {
     assert_eq!(error.kind, ErrorKind::Denied);
     stop(server).await;
 }
+
+/// Goal: an idle server does not doubt its clock after a restart, and a confirmation is durable
+/// when it is answered. Method: no change is made after the first start; the file is read as a
+/// process would that starts after a kill.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_time_and_a_confirmation_survive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let clocks = Clocks::new();
+    let server = start(directory.path(), &clocks).await;
+    clocks.pass(10 * DAY_MS);
+    stop(server).await;
+    let server = start(directory.path(), &clocks).await;
+    assert_eq!(clock_notes(&server).await.0, 0, "after idle days that the server counted");
+    stop(server).await;
+
+    clocks.machine.turn(45 * DAY_MS);
+    let server = start(directory.path(), &clocks).await;
+    assert!(clock_notes(&server).await.0 > 0);
+    stop(server).await;
+    let server = start(directory.path(), &clocks).await;
+    assert!(clock_notes(&server).await.0 > 0, "a restart confirms nothing");
+    get(&server, Operation::ClockConfirm).await;
+    let copy = directory.path().join("store").join("copy-of-clock");
+    std::fs::copy(directory.path().join("clock"), &copy).unwrap();
+    let killed = clocks.machine.watched(&clocks.passed);
+    killed.keep_in(&copy);
+    killed.opened(TestClock::START);
+    assert_eq!(killed.jump(), None);
+    std::fs::remove_file(&copy).unwrap();
+    stop(server).await;
+    let server = start(directory.path(), &clocks).await;
+    assert_eq!(clock_notes(&server).await.0, 0);
+    stop(server).await;
+}

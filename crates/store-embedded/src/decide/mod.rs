@@ -69,6 +69,7 @@ pub(crate) fn decide(state: &State, context: Context, mutation: Mutation) -> Dec
         Mutation::Move { from, expect, to } => place::relocate(state, from, expect, to),
         Mutation::Remove { at, expect, only_empty, lfn } => place::remove(state, at, expect, only_empty, lfn),
         Mutation::Restore { trash, to } => place::restore(state, trash, to),
+        Mutation::RestoreBelow { from, expect, to } => place::restore_below(state, from, expect, to),
         Mutation::Purge(target) => place::purge(state, target),
         Mutation::Book(booking) => booking::book(state, context, *booking),
         Mutation::Commit { guid, se, at, size, checksums } => {
@@ -92,7 +93,7 @@ pub(crate) fn bytes_at_most(state: &State, mutation: &Mutation) -> Result<usize,
     let bytes = |row: Option<&Row<'_>>| row.map_or(0, Row::bytes);
     let named = match mutation {
         Mutation::Update { at, .. } | Mutation::Remove { at, .. } => look.at(at, bytes)?,
-        Mutation::Move { from, .. } => look.at(from, bytes)?,
+        Mutation::Move { from, .. } | Mutation::RestoreBelow { from, .. } => look.at(from, bytes)?,
         Mutation::Restore { trash, .. } | Mutation::Purge(PurgeTarget::Item(trash)) => {
             look.view.find(keyspace::TRASH, &keyspace::trash_key(*trash), bytes)?
         }

@@ -1,6 +1,6 @@
 //! The rows `Move`, `Remove`, `Restore` and `Purge` of the contract's table: where entries stand, and how they end.
 
-use exacat_model::{At, DirId, Effect, Expect, Lfn, PurgeTarget, TrashId};
+use exacat_model::{At, DirId, Effect, Entry, Expect, Lfn, PurgeTarget, TrashId};
 use exacat_store::Refusal;
 
 use super::{
@@ -47,17 +47,26 @@ pub(super) fn restore(state: &State, trash: TrashId, to: At) -> Decision {
     Ok(Effect::Restored { trash, id: entry.id(), to, previous: Some(entry.revision) })
 }
 
+pub(super) fn restore_below(state: &State, from: At, expect: Expect, to: At) -> Decision {
+    let entry = below_item(state, &from, expect)?;
+    check_target(state, &to)?;
+    Ok(Effect::Moved { id: entry.id(), from, to, previous: Some(entry.revision) })
+}
+
+/// What stands there, below an item of the trash.
+fn below_item(state: &State, at: &At, expect: Expect) -> Result<Entry, Declined> {
+    if !matches!(state.top(at.parent), Some(Top::Trash(_))) {
+        return Err(Refusal::ParentGone.into());
+    }
+    let entry = state.look().find(at)?.ok_or(Refusal::NotFound)?;
+    check_expected(&entry, expect)?;
+    Ok(entry)
+}
+
 pub(super) fn purge(state: &State, target: PurgeTarget) -> Decision {
     let entry = match &target {
         PurgeTarget::Item(trash) => state.look().trashed(*trash)?.ok_or(Refusal::NotFound)?.0,
-        PurgeTarget::Below { at, expect } => {
-            if !matches!(state.top(at.parent), Some(Top::Trash(_))) {
-                return Err(Refusal::ParentGone.into());
-            }
-            let entry = state.look().find(at)?.ok_or(Refusal::NotFound)?;
-            check_expected(&entry, *expect)?;
-            entry
-        }
+        PurgeTarget::Below { at, expect } => below_item(state, at, *expect)?,
     };
     if entry.directory().is_some_and(|directory| !state.is_empty_directory(directory)) {
         return Err(Refusal::NotEmpty.into());

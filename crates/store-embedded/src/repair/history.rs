@@ -14,8 +14,10 @@ use crate::archive::{Archive, ENDING as ARCHIVED, is_archived};
 use crate::disk::{Disk, read_whole};
 use crate::history::cannot_read;
 use crate::log_end;
+use crate::manifest::Manifest;
 use crate::record::{read_changes, read_head};
 use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, VERSION};
+use crate::table::newest_unnamed;
 
 /// Where the bytes of a segment are.
 #[derive(Clone, Debug)]
@@ -109,7 +111,7 @@ impl MendedLog {
             let after = own.get(at + 1).map(|(after, _)| *after);
             next = work.segment(*first, path, after)?;
         }
-        work.compare_with_end(&directory, next)?;
+        work.compare_with_end(ground, next)?;
         Ok(work.log)
     }
 
@@ -188,19 +190,26 @@ struct Work<'w> {
 }
 
 impl Work<'_> {
-    /// Names what the log lacks at its end, as far as the file END knows; `next` is the change that
-    /// would come next.
-    fn compare_with_end(&mut self, directory: &Path, next: Revision) -> Result<()> {
-        let witness = match log_end::read(self.disk, directory, self.catalogue) {
+    /// Names what the log lacks at its end, as far as the file END and runs that the manifest does not
+    /// name know; `next` is the change that would come next.
+    fn compare_with_end(&mut self, ground: &Ground<'_>, next: Revision) -> Result<()> {
+        let (directory, runs) = (ground.data.log(), ground.data.runs());
+        let witness = match log_end::read(self.disk, &directory, self.catalogue) {
             Err(error) if error.kind != ErrorKind::Corrupt => return Err(error),
             found => found.ok().flatten(),
         };
-        let Some(known) = witness.map(|witness| witness.revision).filter(|known| *known >= next) else {
-            return Ok(());
-        };
+        let of_end = witness.map(|witness| (directory.join(log_end::FILE), witness.revision));
+        // Without a manifest all runs are unnamed.
+        let manifest = Manifest::load(self.disk, &runs, self.catalogue).ok().flatten().unwrap_or_default();
+        let of_run = newest_unnamed(self.disk, &runs, &ground.identity, &manifest)
+            // What the named runs have is not lost.
+            .filter(|(_, known)| *known > manifest.revision)
+            .map(|(name, known)| (runs.join(name), known));
+        let latest = of_end.into_iter().chain(of_run).max_by_key(|(_, known)| *known);
+        let Some((file, known)) = latest.filter(|(_, known)| *known >= next) else { return Ok(()) };
         let what = format!(
             "{}: change {} was durable, but the log ends with change {}",
-            directory.join(log_end::FILE).display(),
+            file.display(),
             known.0,
             next.0.saturating_sub(1)
         );

@@ -21,7 +21,7 @@ mod writer;
 mod tests;
 
 pub(crate) use cache::Cache;
-pub(crate) use reader::{Cursor, PageAt, Run, head_of};
+pub(crate) use reader::{Cursor, PageAt, Run, head_of, newest_in};
 pub(crate) use reading::{Held, Reading};
 pub(crate) use scan::{Gap, Scanned};
 pub(crate) use writer::{RunHead, RunWriter};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use exacat_model::{DirId, Error, ErrorKind, Guid};
+use exacat_model::{DirId, Error, ErrorKind, Guid, Revision};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::cache::{Bytes, Cache, Found, Slots};
@@ -110,6 +110,15 @@ impl RunHead {
 /// What a run was made with, from its file.
 pub(crate) fn head_of(name: &str, file: &dyn DiskFile) -> Result<RunHead, Error> {
     RunHead::decode(name, &read_exactly(name, file, 0, HEADER_BYTES)?)
+}
+
+/// The newest change in a run whose file is complete; none if it is not, or cannot be read.
+pub(crate) fn newest_in(name: &str, file: &dyn DiskFile) -> Option<(RunHead, Revision)> {
+    let head = head_of(name, file).ok()?;
+    let at = file.length().ok()?.checked_sub(FOOTER_BYTES as u64)?;
+    let end = read_exactly(name, file, at, FOOTER_BYTES).ok()?;
+    let footer = end.first_chunk().and_then(Footer::decode).filter(|footer| footer.head == head)?;
+    Some((head, Revision(footer.revision)))
 }
 
 impl Run {

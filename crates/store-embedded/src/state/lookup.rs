@@ -193,7 +193,9 @@ impl Lookup<'_> {
                 })
             }
             Mutation::Remove { at, .. } => seen(self.has(at)),
-            Mutation::Move { from, to, .. } => seen(self.has(from)).and_then(|()| seen(self.has(to))),
+            Mutation::Move { from, to, .. } | Mutation::RestoreBelow { from, to, .. } => {
+                seen(self.has(from)).and_then(|()| seen(self.has(to)))
+            }
             Mutation::Restore { trash, to } => seen(self.trashed(*trash)).and_then(|()| seen(self.has(to))),
             Mutation::Purge(PurgeTarget::Item(trash)) => seen(self.trashed(*trash)),
             Mutation::Purge(PurgeTarget::Below { at, .. }) => seen(self.has(at)),

@@ -30,7 +30,7 @@ use crate::run::{Cache, Held, Reading, Run, RunWriter};
 
 pub(crate) use merge::{From, Merged};
 pub(crate) use shelf::{
-    Begun, Shelf, begin_run, name as run_file_name, next_number, number_of, scratch_name,
+    Begun, Shelf, begin_run, name as run_file_name, newest_unnamed, next_number, number_of, scratch_name,
 };
 
 /// The runs of a moment.

@@ -16,7 +16,7 @@ use crate::history::cannot_read;
 use crate::identity::Identity;
 use crate::log::{cannot_write, random_u64};
 use crate::manifest::{Manifest, RunNamed};
-use crate::run::{Run, RunHead, RunWriter};
+use crate::run::{Run, RunHead, RunWriter, newest_in};
 use crate::segment::CatalogueId;
 
 /// How the name of a run's file ends.
@@ -97,6 +97,26 @@ pub(crate) fn scratch_name(number: u64) -> String {
     format!("{number:010}.scratch")
 }
 
+/// The newest change in the complete runs of a directory that its manifest does not name: one that was
+/// being named when the power went, or all of them if the manifest was lost or put back. A run is
+/// completed when the log durably has all of it, so it is a witness of how far that went.
+pub(crate) fn newest_unnamed(
+    disk: &dyn Disk,
+    directory: &Path,
+    identity: &Identity,
+    manifest: &Manifest,
+) -> Option<(String, Revision)> {
+    let unnamed = list_if_there(disk, directory).unwrap_or_default().into_iter().filter(|name| {
+        number_of(name).is_some_and(|number| manifest.runs.iter().all(|run| run.number != number))
+    });
+    let known = unnamed.filter_map(|name| {
+        let file = disk.open_to_read(&directory.join(&name)).ok()?;
+        let (head, revision) = newest_in(&name, &*file)?;
+        identity.has_runs_of(head.catalogue).then_some((name, revision))
+    });
+    known.max_by_key(|(_, revision)| *revision)
+}
+
 impl Shelf {
     /// Opens the runs that the manifest names, and removes other files. A new shelf is empty.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, identity: impl Into<Identity>) -> Result<Self, Error> {
@@ -140,6 +160,12 @@ impl Shelf {
     /// The runs as they are now.
     pub fn version(&self) -> &Arc<Version> {
         &self.version
+    }
+
+    /// The newest change in a complete run that the manifest does not name, and that run's file.
+    pub fn newest_unnamed(&self) -> Option<(PathBuf, Revision)> {
+        let newest = newest_unnamed(&*self.disk, &self.directory, &self.identity, &self.manifest);
+        newest.map(|(name, revision)| (self.directory.join(name), revision))
     }
 
     /// Up to which change the runs have everything, and when that was.

@@ -237,6 +237,52 @@ async fn snapshot_of_a_later_revision_is_a_witness() {
     assert_eq!(history(&store, 100).await, changes, "the later snapshot is of another timeline");
 }
 
+/// Goal: a run that no manifest names is a witness too, as after a power cut between the two. Method:
+/// the manifest of before the run put back, END gone, the log zeroed from anywhere before the last
+/// change; a run that is not complete says nothing.
+#[tokio::test]
+async fn run_that_no_manifest_names_is_a_witness() {
+    let disk = SimulatedDisk::new();
+    let store = super::open_without_runs(&disk);
+    let changes = drive(&store).await;
+    let before = disk.copy();
+    store.flush().await.unwrap();
+    drop(store);
+    let run = disk.files(".run").pop().unwrap();
+    let manifest = Path::new("/data/runs/manifest");
+    let old = before.files("").contains(&manifest.to_owned()).then(|| before.bytes(manifest));
+    match old {
+        Some(bytes) => disk.damage(manifest, |now| *now = bytes.clone()),
+        None => disk.vanish(manifest),
+    }
+    disk.vanish(Path::new("/data/log/END"));
+    let path = segment(&disk);
+    let last = last_record(&disk.bytes(&path)).0;
+    for at in (HEADER_BYTES..=last).step_by(8) {
+        let zeroed = disk.copy();
+        zeroed.damage(&path, |bytes| bytes[at..].fill(0));
+        let error = try_open(&zeroed).err().unwrap_or_else(|| panic!("zeros from {at} passed over"));
+        assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+        assert!(zeroed.files(".run").contains(&run), "zeros from {at}: the evidence was removed");
+    }
+    let zeroed = disk.copy();
+    zeroed.damage(&path, |bytes| bytes[last..].fill(0));
+    assert!(try_open(&zeroed).err().unwrap().message.contains("which no manifest names, says that change"));
+    // A repair takes the state from the run; the history it lists as lost, until that is accepted.
+    let lost = zeroed.copy();
+    let asked = repair(&lost, None, false).unwrap();
+    assert!(!asked.done && asked.losses.iter().any(|loss| loss.which == "changes 5 to 5"), "{asked:?}");
+    let repaired = repair(&lost, None, true).unwrap();
+    assert_eq!((repaired.done, repaired.revision, repaired.entries), (true, asked.revision, asked.entries));
+    assert_sound(&open(&lost)).await;
+    // Half a run is one that was being written.
+    zeroed.damage(&run, |bytes| bytes.truncate(bytes.len() / 2));
+    assert_eq!(history(&open(&zeroed), 100).await.len(), changes.len() - 1);
+    let whole = open(&disk);
+    assert_eq!(history(&whole, 100).await, changes);
+    assert_sound(&whole).await;
+}
+
 /// Goal: a snapshot shares no file that is still written to. Method: the names of its last segment;
 /// its bytes after a torn end of the catalogue's log was cut off; and one that shares it, as older
 /// releases made them.

@@ -28,6 +28,7 @@ pub fn decide(state: &dyn View, mutation: &Mutation, revision: Revision, time: T
             Ok(Some(Effect::Removed { id: entry.id(), at: at.clone(), lfn: lfn.clone(), previous }))
         }
         Mutation::Restore { trash, to } => restore(state, *trash, to),
+        Mutation::RestoreBelow { from, expect, to } => restore_below(state, from, *expect, to),
         Mutation::Purge(target) => purge(state, target),
         Mutation::Book(booking) => book(state, booking, time),
         Mutation::Commit { guid, se, at, size, checksums } => {
@@ -279,17 +280,29 @@ fn restore(state: &dyn View, trash: TrashId, to: &At) -> Decided {
     Ok(Some(Effect::Restored { trash, id: item.entry.id(), to: to.clone(), previous }))
 }
 
+fn restore_below(state: &dyn View, from: &At, expect: Expect, to: &At) -> Decided {
+    let entry = below_item(state, from, expect)?;
+    not_the_roots(&to.name)?;
+    parent_takes(state, to.parent)?;
+    name_free(state, to)?;
+    let previous = Some(entry.revision);
+    Ok(Some(Effect::Moved { id: entry.id(), from: from.clone(), to: to.clone(), previous }))
+}
+
+/// What stands there, below an item of the trash.
+fn below_item(state: &dyn View, at: &At, expect: Expect) -> Result<Entry, Refusal> {
+    if !matches!(state.way_up(at.parent).1, Top::Trash(_)) {
+        return Err(Refusal::ParentGone);
+    }
+    let entry = state.at(at).ok_or(Refusal::NotFound)?;
+    expected(&entry, expect)?;
+    Ok(entry)
+}
+
 fn purge(state: &dyn View, target: &PurgeTarget) -> Decided {
     let entry = match target {
         PurgeTarget::Item(trash) => state.trashed(*trash).ok_or(Refusal::NotFound)?.entry,
-        PurgeTarget::Below { at, expect } => {
-            if !matches!(state.way_up(at.parent).1, Top::Trash(_)) {
-                return Err(Refusal::ParentGone);
-            }
-            let entry = state.at(at).ok_or(Refusal::NotFound)?;
-            expected(&entry, *expect)?;
-            entry
-        }
+        PurgeTarget::Below { at, expect } => below_item(state, at, *expect)?,
     };
     if entry.directory().is_some_and(|directory| !state.is_empty(directory)) {
         return Err(Refusal::NotEmpty);

@@ -17,7 +17,7 @@ pub fn places(mutation: &Mutation) -> impl Iterator<Item = &At> {
             (Some(at), None)
         }
         Mutation::Move { from, to, .. } => (Some(from), Some(to)),
-        Mutation::Restore { to, .. } => (Some(to), None),
+        Mutation::Restore { to, .. } | Mutation::RestoreBelow { to, .. } => (Some(to), None),
         Mutation::Purge(_)
         | Mutation::Book(_)
         | Mutation::Release { .. }

@@ -101,6 +101,8 @@ macro_rules! conformance_list {
             moving::remove_refuses,
             moving::restore_brings_everything_back,
             moving::restore_refuses,
+            moving::restore_below_takes_a_part_out_of_an_item,
+            moving::restore_below_refuses,
             moving::purge_ends_for_good,
             moving::purge_refuses,
             uploads::book_keeps_and_reserves,

@@ -1,4 +1,4 @@
-//! The rows `Move`, `Remove`, `Restore` and `Purge` of the table of mutations.
+//! The rows `Move`, `Remove`, `Restore`, `RestoreBelow` and `Purge` of the table of mutations.
 
 use exacat_model::limits::DEPTH_MAX;
 use exacat_model::{
@@ -212,6 +212,78 @@ pub async fn restore_refuses(factory: &dyn StoreFactory) {
     scene.applied(restore(trash, top("f"))).await;
     scene.refused("Exists", restore(file, top("f"))).await;
     scene.applied(restore(file, at(b, "f"))).await;
+}
+
+/// Goal: a part of an item comes back with all that is below it, counted where it stands then; the rest of
+/// the item stays, and counts what is left.
+pub async fn restore_below_takes_a_part_out_of_an_item(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    let a = scene.directory(DirId::ROOT, "a").await;
+    let b = scene.directory(a, "b").await;
+    let c = scene.directory(DirId::ROOT, "c").await;
+    let expires = Edit::Expires(Some(scene.clock.now().plus_ms(1000)));
+    scene.file(b, "f", 1, &[1]).await;
+    scene.file(b, "g", 2, &[2]).await;
+    scene.file(a, "h", 3, &[1]).await;
+    scene.applied(edit(at(b, "f"), expires)).await;
+    scene.applied(edit(at(b, "g"), Edit::SetTag(tag("run", 1)))).await;
+    let below = scene.at(&at(b, "g")).await;
+    let of = [UsageOf::User(UserId(1)), UsageOf::Group(GroupId(1)), UsageOf::Se(SeNumber(1))];
+    let before = scene.store().usage(&of).await.expect("usage");
+    let trash = scene.trash(top("a")).await;
+
+    let revision = scene.applied(restore_below(at(a, "b"), at(c, "x"))).await;
+    let entry = scene.at(&at(c, "x")).await;
+    assert_eq!((entry.id(), entry.revision), (EntryId::Directory(b), revision));
+    assert_eq!(scene.at(&at(b, "g")).await, below, "what is below is as it was");
+    assert!(scene.entry(&at(a, "b")).await.is_none());
+    let mut counts = files(2, 200, 2, 200);
+    counts.add(&directories(1));
+    assert_eq!(scene.usage(UsageOf::Directory(c)).await, counts);
+    let mut left = files(1, 100, 1, 100);
+    assert_eq!(scene.usage(UsageOf::Directory(a)).await, left);
+    left.add(&directories(1));
+    let item = scene.store().trash_item(trash).await.expect("trash item").expect("there");
+    assert_eq!(item.usage, left, "the item counts what is left of it");
+    assert_eq!(scene.store().usage(&of).await.expect("usage"), before, "still counted for these");
+    let found = scene.store().locate(&[object(1)]).await.expect("locate").remove(0).expect("f");
+    assert_eq!(found.place, exacat_store::Place::Tree(lfn("/c/x/f")));
+    // It is due again; and a file alone comes back.
+    scene.clock.turn(2000);
+    let due = scene.store().due(scene.clock.now(), 10).await.expect("due");
+    assert_eq!(due.entries.iter().map(exacat_model::Entry::id).collect::<Vec<_>>(), [object(1)]);
+    scene.applied(restore_below(at(a, "h"), top("h"))).await;
+    assert_eq!(scene.usage(UsageOf::Directory(DirId::ROOT)).await.files, 3);
+    // The rest comes back, or ends, as any item.
+    scene.applied(restore(trash, top("a"))).await;
+    assert_eq!(scene.usage(UsageOf::Directory(a)).await, Usage::default());
+}
+
+/// Goal: each refusal of `RestoreBelow`, in order.
+pub async fn restore_below_refuses(factory: &dyn StoreFactory) {
+    let scene = Scene::new(factory).await;
+    let a = scene.directory(DirId::ROOT, "a").await;
+    let b = scene.directory(a, "b").await;
+    let revision = scene.file(b, "f", 1, &[]).await;
+    let alive = scene.directory(DirId::ROOT, "alive").await;
+    scene.file(alive, "g", 2, &[]).await;
+    let to = |name| Mutation::RestoreBelow { from: at(b, "f"), expect: Expect::entry(object(9)), to: name };
+    scene.refused("ParentGone", restore_below(at(b, "f"), top("f"))).await;
+    scene.trash(top("a")).await;
+    scene.refused("ParentGone", restore_below(at(alive, "g"), top("g"))).await;
+    scene.refused("ParentGone", restore_below(at(DirId(99), "g"), top("/"))).await;
+    scene.refused("NotFound", restore_below(at(b, "x"), top("/"))).await;
+    scene.refused("Stale", to(top("/"))).await;
+    scene.refused("Invalid", restore_below(at(b, "f"), at(DirId(99), "/"))).await;
+    scene.refused("ParentGone", restore_below(at(b, "f"), at(DirId(99), "g"))).await;
+    // Nothing comes into a directory in the trash, itself included.
+    scene.refused("ParentGone", restore_below(at(b, "f"), at(a, "f"))).await;
+    scene.refused("ParentGone", restore_below(at(a, "b"), at(b, "b"))).await;
+    scene.refused("Exists", restore_below(at(b, "f"), at(alive, "g"))).await;
+    let expect = Expect { id: Some(object(1)), revision: Some(revision) };
+    let mutation = Mutation::RestoreBelow { from: at(b, "f"), expect, to: at(alive, "f") };
+    scene.applied(mutation.clone()).await;
+    scene.refused("NotFound", mutation).await;
 }
 
 /// Goal: what is purged is gone from everything, its copies that take space are queued.

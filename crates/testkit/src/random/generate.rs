@@ -195,8 +195,9 @@ impl Generator {
             30..46 => self.update(view, now),
             46..56 => self.move_entry(view),
             56..66 => self.remove(view),
-            66..70 => self.restore(view),
-            70..78 => self.purge(view),
+            66..69 => self.restore(view),
+            69..72 => self.restore_below(view),
+            72..78 => self.purge(view),
             78..84 => self.book(view, now),
             84..89 => self.commit(view),
             89..92 => self.release(view),
@@ -480,6 +481,15 @@ impl Generator {
 
     fn restore(&mut self, view: &View) -> Mutation {
         Mutation::Restore { trash: self.trash_id(view), to: self.some_place(view) }
+    }
+
+    fn restore_below(&mut self, view: &View) -> Mutation {
+        let (from, entry) = match self.one_of(&view.below).cloned() {
+            Some(entry) if self.percent(85) => (entry.at.clone(), Some(entry)),
+            Some(entry) if self.percent(50) => (At { name: self.some_name(), ..entry.at }, None),
+            _ => (self.some_place(view), None),
+        };
+        Mutation::RestoreBelow { from, expect: self.expect(entry.as_ref()), to: self.some_place(view) }
     }
 
     fn purge(&mut self, view: &View) -> Mutation {

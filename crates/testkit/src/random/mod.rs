@@ -76,7 +76,7 @@ impl Tally {
 }
 
 /// What each mutation can come to by the contract's table. Of limits only those that a single number can exceed.
-const OUTCOMES: [(&str, &[&str]); 12] = [
+const OUTCOMES: [(&str, &[&str]); 13] = [
     ("create", &["Applied", "Invalid", "Limit", "ParentGone", "Exists", "GuidInUse", "NoSuchSe", "Quota"]),
     (
         "update",
@@ -98,6 +98,7 @@ const OUTCOMES: [(&str, &[&str]); 12] = [
     ("move", &["Applied", "Unchanged", "ParentGone", "NotFound", "Stale", "Invalid", "Loop", "Exists"]),
     ("remove", &["Applied", "ParentGone", "NotFound", "Stale", "Invalid", "WrongKind", "NotEmpty"]),
     ("restore", &["Applied", "NotFound", "Invalid", "ParentGone", "Exists"]),
+    ("restore-below", &["Applied", "ParentGone", "NotFound", "Stale", "Invalid", "Exists"]),
     ("purge", &["Applied", "NotFound", "ParentGone", "Stale", "NotEmpty"]),
     ("book", &["Applied", "Invalid", "Limit", "GuidInUse", "Mismatch", "ReplicaExists", "NoSuchSe", "Quota"]),
     (

@@ -1,0 +1,291 @@
+//! Parts of the trash: entries that somebody keeps inside of a directory that somebody else removed. Their
+//! owners see them and take them out of the item.
+
+use std::collections::VecDeque;
+
+use exacat_model::{
+    Answer, At, Body, Cursor, DirId, Entry, Error, Expect, Lfn, Mutation, Name, OnTimeline, OperationId,
+    Result, TrashId, TrashItem, Usage, canonical_struct,
+};
+use exacat_store::UsageOf;
+
+use crate::Catalogue;
+use crate::caller::{Caller, PASS, READ};
+use crate::cursor::{self, CursorOf};
+use crate::resolve::check_passage;
+use crate::trash::TRASH;
+
+/// Children listed at once in a directory of the trash.
+const LIST_ENTRIES: usize = 1000;
+/// Items of the trash looked at at once.
+const ITEMS: usize = 100;
+
+/// Position at which a listing of parts goes on.
+#[derive(Clone, Debug, PartialEq)]
+struct PartsCursor {
+    /// The item before which all are done, but for this one.
+    item: OnTimeline<TrashId>,
+    /// Names from the item down to the last entry that was looked at; none if the item is done.
+    path: Option<Vec<Name>>,
+    /// The listing goes on inside of that entry, a directory.
+    enter: bool,
+}
+
+canonical_struct!(PartsCursor { item, path, enter });
+
+/// A directory of an item, on the way.
+struct Level {
+    directory: DirId,
+    lfn: Lfn,
+    /// The last child that was looked at.
+    after: Option<Name>,
+    /// Children that were listed, and not looked at.
+    rest: VecDeque<Entry>,
+    more: bool,
+}
+
+impl Level {
+    fn new(directory: DirId, lfn: Lfn) -> Self {
+        Level { directory, lfn, after: None, rest: VecDeque::new(), more: true }
+    }
+}
+
+/// The way down to where a listing goes on.
+fn position(way: &[Level]) -> (Option<Vec<Name>>, bool) {
+    let names = way.iter().map_while(|level| level.after.clone()).collect::<Vec<_>>();
+    let enter = !names.is_empty() && names.len() < way.len();
+    (Some(names), enter)
+}
+
+fn may_pass(caller: &Caller, directory: &Entry) -> bool {
+    caller.is_operator() || caller.has_entry(directory, PASS)
+}
+
+/// May the caller restore the item whole? Then it is in the list of items.
+fn is_own_item(caller: &Caller, item: &TrashItem) -> bool {
+    caller.owns(&item.entry) || caller.user() == Some(item.removed_by)
+}
+
+fn no_part(id: TrashId, lfn: &Lfn) -> Error {
+    Error::not_found(format!("item {} of the trash has no entry of yours that was at {lfn}", id.0.0))
+}
+
+impl Catalogue {
+    /// Topmost entries that the caller owns inside of directories that others removed, where modes let the
+    /// caller pass. Each is told as an item: with the item's id, and the LFN that it had itself.
+    pub(crate) async fn trash_parts(&self, caller: &Caller, cursor: &Cursor, limit: usize) -> Result<Answer> {
+        caller.check_known()?;
+        let names = self.registry.names();
+        let timelines = self.store.timelines();
+        let begun: Option<PartsCursor> = cursor::read(CursorOf::TrashParts, cursor)?;
+        let mut looks_left = self.settings.find_scan_entries.max(1);
+        let mut parts = Vec::new();
+        let mut after = None;
+        if let Some(PartsCursor { item, path, enter }) = begun {
+            let id = timelines.resolve(TRASH, item)?;
+            after = Some(id);
+            if let Some(path) = path
+                && let Some(item) = self.store.trash_item(id).await?
+            {
+                let mut way = self.way_again(caller, &item, path, enter).await?;
+                self.parts_of(caller, &item, &mut way, limit, &mut looks_left, &mut parts).await?;
+                if !way.is_empty() {
+                    return Ok(self.parts_page(parts, id, position(&way), &names));
+                }
+            }
+        }
+        loop {
+            let page = self.store.trash(after, ITEMS).await?;
+            for item in page.items {
+                if looks_left == 0 || parts.len() == limit {
+                    let Some(id) = after else { break };
+                    return Ok(self.parts_page(parts, id, (None, false), &names));
+                }
+                looks_left -= 1;
+                after = Some(item.id);
+                let Some(directory) = item.entry.directory() else { continue };
+                if is_own_item(caller, &item) || !may_pass(caller, &item.entry) {
+                    continue;
+                }
+                if !self.passes_above(caller, &item.lfn).await? {
+                    continue;
+                }
+                let mut way = vec![Level::new(directory, item.lfn.clone())];
+                self.parts_of(caller, &item, &mut way, limit, &mut looks_left, &mut parts).await?;
+                if !way.is_empty() {
+                    return Ok(self.parts_page(parts, item.id, position(&way), &names));
+                }
+            }
+            if !page.more {
+                let items = told(parts, &names);
+                return Ok(Answer::Trash { items, timeline: timelines.current(), next: None });
+            }
+        }
+    }
+
+    fn parts_page(
+        &self,
+        parts: Vec<TrashItem>,
+        id: TrashId,
+        (path, enter): (Option<Vec<Name>>, bool),
+        names: &crate::registry::Names,
+    ) -> Answer {
+        let timelines = self.store.timelines();
+        let cursor = PartsCursor { item: timelines.name(id), path, enter };
+        let next = Some(cursor::write(CursorOf::TrashParts, &cursor));
+        Answer::Trash { items: told(parts, names), timeline: timelines.current(), next }
+    }
+
+    /// May the caller pass what is above the path now, whatever its token is for? What is gone bars nobody.
+    async fn passes_above(&self, caller: &Caller, lfn: &Lfn) -> Result<bool> {
+        let walk = self.store.walk(std::slice::from_ref(lfn)).await?.pop();
+        Ok(walk.is_some_and(|walk| check_passage(caller, &walk.gates, lfn).is_ok()))
+    }
+
+    /// Builds the way down again, as far as it is still there.
+    async fn way_again(
+        &self,
+        caller: &Caller,
+        item: &TrashItem,
+        path: Vec<Name>,
+        enter: bool,
+    ) -> Result<Vec<Level>> {
+        let Some(directory) = item.entry.directory().filter(|_| may_pass(caller, &item.entry)) else {
+            return Ok(Vec::new());
+        };
+        let mut way = vec![Level::new(directory, item.lfn.clone())];
+        let last = path.len();
+        for (number, name) in path.into_iter().enumerate() {
+            let Some(level) = way.last_mut() else { break };
+            level.after = Some(name.clone());
+            if number + 1 == last && !enter {
+                break;
+            }
+            let (at, lfn) = (At { parent: level.directory, name: name.clone() }, level.lfn.join(&name));
+            let entry = self.store.standing(&[at]).await?.pop().flatten();
+            let Some(entry) = entry.filter(|entry| may_pass(caller, entry)) else { break };
+            let Some(directory) = entry.directory() else { break };
+            way.push(Level::new(directory, lfn));
+        }
+        Ok(way)
+    }
+
+    /// Goes on down an item until it is done, the page is full, or enough was looked at. `way` is empty when
+    /// the item is done.
+    async fn parts_of(
+        &self,
+        caller: &Caller,
+        item: &TrashItem,
+        way: &mut Vec<Level>,
+        limit: usize,
+        looks_left: &mut usize,
+        parts: &mut Vec<TrashItem>,
+    ) -> Result<()> {
+        while let Some(level) = way.last_mut() {
+            if *looks_left == 0 || parts.len() == limit {
+                return Ok(());
+            }
+            let Some(mut entry) = level.rest.pop_front() else {
+                if !level.more {
+                    way.pop();
+                    continue;
+                }
+                let count = LIST_ENTRIES.min(*looks_left);
+                let page = self.store.list(level.directory, level.after.as_ref(), count).await?;
+                level.more = page.as_ref().is_some_and(|page| page.more);
+                level.rest = page.map_or_else(VecDeque::new, |page| page.items.into());
+                continue;
+            };
+            *looks_left -= 1;
+            level.after = Some(entry.at.name.clone());
+            let lfn = level.lfn.join(&entry.at.name);
+            if caller.owns(&entry) {
+                if caller.scope().contains(&lfn) {
+                    let usage = self.usage_of_part(&entry).await?;
+                    let may_read = caller.has_entry(&entry, READ);
+                    if let Body::File(file) = &mut entry.body
+                        && !may_read
+                    {
+                        file.replicas = Vec::new();
+                    }
+                    parts.push(TrashItem { lfn, entry, usage, ..item.clone() });
+                }
+            } else if let Some(directory) = entry.directory().filter(|_| may_pass(caller, &entry)) {
+                way.push(Level::new(directory, lfn));
+            }
+        }
+        Ok(())
+    }
+
+    async fn usage_of_part(&self, entry: &Entry) -> Result<Usage> {
+        let mut usage = Usage::of(entry);
+        if let Some(directory) = entry.directory()
+            && let Some(account) = self.store.usage(&[UsageOf::Directory(directory)]).await?.pop()
+        {
+            usage.add(&account.usage);
+        }
+        Ok(usage)
+    }
+
+    /// Takes an entry of the caller's out of an item of the trash, with all that is below it: to where it
+    /// was, another path, or a directory of that path.
+    pub(crate) async fn trash_restore_part(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        item: OnTimeline<TrashId>,
+        lfn: Lfn,
+        to: Option<Lfn>,
+    ) -> Result<Answer> {
+        let item = self.store.timelines().resolve(TRASH, item)?;
+        let planned = self.plan_restore_part(caller, item, &lfn, to).await;
+        let what = format!("{lfn} of item {} of the trash", item.0.0);
+        let outcome = self.apply_planned(caller, id, what, planned).await?;
+        Ok(Answer::Done { revision: self.revision_of(&outcome).await? })
+    }
+
+    async fn plan_restore_part(
+        &self,
+        caller: &Caller,
+        id: TrashId,
+        lfn: &Lfn,
+        to: Option<Lfn>,
+    ) -> Result<Mutation> {
+        caller.check_known()?;
+        caller.check_scope(lfn)?;
+        let nothing = || no_part(id, lfn);
+        let item = self.store.trash_item(id).await?.ok_or_else(nothing)?;
+        if !item.lfn.contains(lfn) || item.lfn.depth() == lfn.depth() {
+            return Err(nothing());
+        }
+        if !is_own_item(caller, &item) && !self.passes_above(caller, &item.lfn).await? {
+            return Err(nothing());
+        }
+        let mut entry = item.entry;
+        for name in lfn.components().skip(item.lfn.depth()) {
+            let directory = entry.directory().filter(|_| may_pass(caller, &entry)).ok_or_else(nothing)?;
+            let at = At { parent: directory, name: Name::parse(name)? };
+            entry = self.store.standing(&[at]).await?.pop().flatten().ok_or_else(nothing)?;
+        }
+        if !caller.is_operator() && !caller.owns(&entry) {
+            return Err(nothing());
+        }
+        let to = self.restored_to(caller, lfn, &entry, to).await?;
+        let expect = Expect { id: Some(entry.id()), revision: Some(entry.revision) };
+        Ok(Mutation::RestoreBelow { from: entry.at, expect, to })
+    }
+}
+
+/// Parts with the names of those who removed the items.
+fn told(parts: Vec<TrashItem>, names: &crate::registry::Names) -> Vec<(TrashItem, String)> {
+    let who = |item: &TrashItem| {
+        names.users.get(&item.removed_by).map_or_else(String::new, |user| user.name.to_string())
+    };
+    parts
+        .into_iter()
+        .map(|item| {
+            let who = who(&item);
+            (item, who)
+        })
+        .collect()
+}

@@ -1,0 +1,140 @@
+//! The file that keeps the trusted time for the next start.
+//!
+//! The last change alone would make an idle catalogue doubt its clock at every start, and forget
+//! what an operator confirmed. The file has the time that was *trusted*, so a machine's clock that
+//! is too far ahead does not get into it. As long as the machine was not started again, the
+//! kernel's count says how much time passed since, without any clock.
+//!
+//! ```text
+//! exacat clock
+//! version 1
+//! time 1800000000000
+//! boot 3e0a…-… 604800000
+//! checksum 0123456789abcdef
+//! ```
+//!
+//! The `boot` line is the machine's start and the kernel's count in milliseconds; it is left out
+//! where the kernel does not name its start. The checksum is XXH3-64 of all lines before it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use exacat_model::TimeMs;
+use xxhash_rust::xxh3::xxh3_64;
+
+const HEAD: &str = "exacat clock\nversion 1\n";
+/// Bytes of the file, at most.
+const BYTES_MAX: u64 = 512;
+
+/// The trusted time at a moment of the kernel's count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptTime {
+    pub time: TimeMs,
+    /// Start of the machine, and milliseconds of its count.
+    pub boot: Option<(String, u64)>,
+}
+
+impl KeptTime {
+    /// The time now, as far as it is known: with what the kernel counted since, if it is the same start.
+    pub fn carried(&self, boot: Option<&str>, elapsed_ms: u64) -> TimeMs {
+        match (&self.boot, boot) {
+            (Some((kept, count)), Some(boot)) if kept == boot => {
+                self.time.plus_ms(elapsed_ms.saturating_sub(*count))
+            }
+            _ => self.time,
+        }
+    }
+
+    fn encode(&self) -> String {
+        let mut text = format!("{HEAD}time {}\n", self.time.0);
+        if let Some((boot, elapsed_ms)) = &self.boot {
+            text.push_str(&format!("boot {boot} {elapsed_ms}\n"));
+        }
+        let checksum = xxh3_64(text.as_bytes());
+        text.push_str(&format!("checksum {checksum:016x}\n"));
+        text
+    }
+
+    fn decode(text: &str) -> Option<KeptTime> {
+        let (body, checksum) = text.strip_suffix('\n')?.rsplit_once("checksum ")?;
+        if u64::from_str_radix(checksum, 16).ok()? != xxh3_64(body.as_bytes()) {
+            return None;
+        }
+        let mut lines = body.strip_prefix(HEAD)?.lines();
+        let time = TimeMs(lines.next()?.strip_prefix("time ")?.parse().ok()?);
+        let boot = match lines.next() {
+            None => None,
+            Some(line) => {
+                let (boot, elapsed_ms) = line.strip_prefix("boot ")?.split_once(' ')?;
+                Some((boot.to_owned(), elapsed_ms.parse().ok()?))
+            }
+        };
+        lines.next().is_none().then_some(KeptTime { time, boot })
+    }
+
+    /// Reads the file; none if there is none. A damaged one is an error.
+    pub fn load(path: &Path) -> io::Result<Option<KeptTime>> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let text = io::read_to_string(io::Read::take(file, BYTES_MAX))?;
+        let kept = KeptTime::decode(&text).ok_or_else(|| io::Error::other("damaged, or of another version"));
+        kept.map(Some)
+    }
+
+    /// Writes the file whole or not at all, and durably.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let fresh = path.with_extension("new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(self.encode().as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, path)?;
+        match path.parent() {
+            Some(directory) => File::open(directory)?.sync_all(),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOLDEN: &str =
+        "exacat clock\nversion 1\ntime 1800000000000\nboot 3e0a-1 604800000\nchecksum cf824746ca1438ae\n";
+
+    fn kept() -> KeptTime {
+        KeptTime { time: TimeMs(1_800_000_000_000), boot: Some(("3e0a-1".to_owned(), 604_800_000)) }
+    }
+
+    /// Goal: what was kept is read as written, and no flipped bit makes another time of it.
+    #[test]
+    fn kept_time_is_read_as_written_or_not_at_all() {
+        let text = kept().encode();
+        assert_eq!(text, GOLDEN);
+        assert_eq!(KeptTime::decode(&text), Some(kept()));
+        let without = KeptTime { boot: None, ..kept() };
+        assert_eq!(KeptTime::decode(&without.encode()), Some(without));
+        for at in 0..text.len() {
+            for bit in 0..7 {
+                let mut bytes = text.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                let read = String::from_utf8(bytes).ok().and_then(|text| KeptTime::decode(&text));
+                assert!(read.is_none_or(|read| read == kept()), "bit {bit} of byte {at}");
+            }
+            assert_eq!(KeptTime::decode(&text[..at]), None, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn time_goes_on_with_the_count_of_the_same_start_only() {
+        let time = kept().time;
+        assert_eq!(kept().carried(Some("3e0a-1"), 604_800_007), time.plus_ms(7));
+        assert_eq!(kept().carried(Some("3e0a-1"), 0), time);
+        assert_eq!(kept().carried(Some("3e0a-2"), 604_800_007), time);
+        assert_eq!(kept().carried(None, 604_800_007), time);
+    }
+}
