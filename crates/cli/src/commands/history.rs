@@ -17,6 +17,7 @@ use crate::parse;
 /// `exacat log`
 pub async fn log(context: &mut Context, args: LogArgs) -> Result<(), Failure> {
     let lfn = parse::lfn(&args.lfn).map_err(|error| Failure::about(&args.lfn, error))?;
+    let mut headed = false;
     let mut pages = context.pages(Operation::Log { lfn, cursor: Cursor::default(), limit: PAGE_ITEMS });
     loop {
         match pages.next().await.map_err(|error| Failure::about(&args.lfn, error))? {
@@ -24,7 +25,7 @@ pub async fn log(context: &mut Context, args: LogArgs) -> Result<(), Failure> {
                 if cut {
                     say("exacat: earlier changes of it are not kept in the history");
                 }
-                show(context, &items, timeline, false).await?;
+                show(context, &items, timeline, false, &mut headed).await?;
             }
             Some(other) => return Err(Failure::unexpected(&other)),
             None => return Ok(()),
@@ -45,7 +46,7 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
         (None, text) => text.parse::<LogPosition>()?,
     };
     let mut left = args.limit.unwrap_or(u64::MAX);
-    let mut at_end = false;
+    let (mut at_end, mut headed) = (false, false);
     while left > 0 {
         let limit = u32::try_from(left.min(u64::from(PAGE_ITEMS))).unwrap_or(PAGE_ITEMS);
         let ask = Operation::Changes { after, under: under.clone(), limit, wait: args.follow && at_end };
@@ -54,7 +55,7 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
             return Err(Failure::unexpected(&answer));
         };
         left -= (items.len() as u64).min(left);
-        show(context, &items, timeline, true).await?;
+        show(context, &items, timeline, true, &mut headed).await?;
         at_end = next.is_none();
         if at_end && !args.follow {
             break;
@@ -85,13 +86,24 @@ async fn show(
     items: &[ChangeInfo],
     timeline: TimelineId,
     paths: bool,
+    headed: &mut bool,
 ) -> Result<(), Failure> {
     let ses = context.ses().await?;
     let out = &mut context.out;
     if out.style.json {
         return items.iter().try_for_each(|item| out.json(&json::change(item, timeline, &ses)));
     }
-    let mut table = Table::new([Align::Right, Align::Left, Align::Left, Align::Left, Align::Left]);
+    if items.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::headed([
+        ("REVISION", Align::Right),
+        ("TIME", Align::Left),
+        ("BY", Align::Left),
+        ("EFFECT", Align::Left),
+        ("WHAT", Align::Left),
+    ])
+    .headed_once(headed);
     for item in items {
         let change = &item.change;
         let path = match (&item.lfn, paths) {

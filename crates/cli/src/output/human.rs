@@ -49,6 +49,15 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
+/// A short time in its largest fitting unit: `850us`, `12.5ms`, `3.2s`.
+pub fn microseconds(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us}us"),
+        1_000..1_000_000 => format!("{}.{}ms", us / 1_000, us % 1_000 / 100),
+        _ => format!("{}.{}s", us / 1_000_000, us % 1_000_000 / 100_000),
+    }
+}
+
 /// The columns of a long listing; the last is the name.
 pub const LONG: [Align; 7] =
     [Align::Left, Align::Right, Align::Left, Align::Left, Align::Right, Align::Left, Align::Left];
@@ -158,6 +167,7 @@ mod tests {
         assert_eq!(minute(TimeMs(u64::MAX)), format!("{}ms", u64::MAX));
         assert_eq!(duration(7_000), "7s");
         assert_eq!(duration(26 * 3_600_000), "26h");
+        assert_eq!([850, 12_570, 3_200_000].map(microseconds), ["850us", "12.5ms", "3.2s"]);
         assert_eq!(plural(1, "entry"), "1 entry");
         assert_eq!(plural(2, "entry"), "2 entries");
         assert_eq!(plural(0, "file"), "0 files");

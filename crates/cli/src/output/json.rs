@@ -13,7 +13,7 @@ use exacat_model::answer::{
 use exacat_model::operation::{FileRef, Owner};
 use exacat_model::{
     Body, Checksums, DeletionId, Effect, Entry, FieldChange, HasRevision, Location, Record, Replica, Tag,
-    TagValue, TimelineId, TimelineTag, TrashItem, Usage,
+    TagValue, TimelineId, TimelineTag, TokenId, TrashItem, Usage,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -355,7 +355,7 @@ pub fn user(user: &UserInfo) -> Value {
 /// A token, without its secret.
 pub fn token(token: &TokenInfo) -> Value {
     json!({
-        "id": token.id.0,
+        "id": token_id(token.id),
         "user": token.user.as_str(),
         "issued": token.issued.to_string(),
         "expires": token.expires.to_string(),
@@ -363,6 +363,11 @@ pub fn token(token: &TokenInfo) -> Value {
         "write": token.write,
         "note": token.note,
     })
+}
+
+/// The id of a token, as it stands in its secret.
+pub fn token_id(id: TokenId) -> String {
+    format!("{:016x}", id.0)
 }
 
 /// Limits, and what is used of them.

@@ -1,14 +1,5 @@
 //! Errors that name the next command, and wildcards in arguments, at a real server process.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking, and says what it skipped or counted"
-)]
-
-mod service;
-
-use service::Service;
+use crate::service::Service;
 
 /// Status of an error kind: 10 and the kind's number.
 const NOT_FOUND: i32 = 11;
