@@ -53,6 +53,8 @@ enum Values {
     Lfns,
     /// Storage elements.
     Ses,
+    /// Storage elements, and the state that follows the last of them.
+    SesAndStates,
     /// Users.
     Users,
     /// Groups.
@@ -102,9 +104,12 @@ fn values(path: &str, arg: &Arg) -> Option<Values> {
         (_, "act_as", _) | (_, _, "USER" | "USER[:GROUP]") => Some(Values::Users),
         ("user", "name", _) | (_, "owner" | "owners" | "user", _) => Some(Values::Users),
         ("group", "name", _) | (_, "group" | "groups", _) => Some(Values::Groups),
+        ("replica", "ses", _) if path.ends_with(" state") => Some(Values::SesAndStates),
         ("se", "name" | "names", _) | (_, "se" | "ses" | "exclude", _) => Some(Values::Ses),
         (_, _, "SE" | "SE[=PFN]") => Some(Values::Ses),
-        ("snapshot", "name" | "names" | "before" | "after", _) | (_, "snapshot", _) => Some(Values::Snapshots),
+        ("snapshot", "name" | "names" | "before" | "after", _) | (_, "snapshot", _) => {
+            Some(Values::Snapshots)
+        }
         ("clone", "name", _) => Some(Values::Snapshots),
         ("mv" | "cp", "from" | "to", _) | ("ln", "target", _) => Some(Values::Lfns),
         (_, _, "DIR") => Some(Values::Lfns),
@@ -116,8 +121,12 @@ fn values(path: &str, arg: &Arg) -> Option<Values> {
 /// Values that begin as the word does.
 fn candidates(values: Values, current: &OsStr) -> Vec<CompletionCandidate> {
     let Some(begun) = current.to_str() else { return Vec::new() };
-    let offered = match values {
+    let offered: Vec<String> = match values {
         Values::Words(words) => words.iter().map(|word| (*word).to_owned()).collect(),
+        Values::SesAndStates => {
+            let states = STATES.iter().map(|state| (*state).to_owned());
+            ask(values, begun).unwrap_or_default().into_iter().chain(states).collect()
+        }
         asked => ask(asked, begun).unwrap_or_default(),
     };
     let mut offered: Vec<String> = offered.into_iter().filter(|name| name.starts_with(begun)).collect();
@@ -141,7 +150,7 @@ fn ask(values: Values, begun: &str) -> Option<Vec<String>> {
 async fn names(session: &Session, values: Values, begun: &str) -> Option<Vec<String>> {
     let operation = match values {
         Values::Lfns => below(begun)?,
-        Values::Ses => Operation::SeList,
+        Values::Ses | Values::SesAndStates => Operation::SeList,
         Values::Users | Values::Groups => Operation::AccountList,
         Values::Snapshots => Operation::SnapshotList,
         Values::Words(_) => return None,

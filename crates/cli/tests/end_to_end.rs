@@ -183,14 +183,7 @@ fn moving_removing_restoring() {
     let trash = service.json("trash ls");
     assert_eq!(texts(&trash, "lfn"), ["/demo/empty/mc", "/demo/data/mc", "/demo/data", "/demo"]);
     assert_eq!(trash[2]["usage"]["files"], 4);
-    assert!(
-        service
-            .ok("trash ls")
-            .lines()
-            .nth(3)
-            .unwrap()
-            .ends_with("  4  4573741834  /demo/data")
-    );
+    assert!(service.ok("trash ls").lines().nth(3).unwrap().ends_with("  4  4573741834  /demo/data"));
     service.fails("trash restore /demo/data", 11);
     service.ok("trash restore /demo");
     let id = trash[2]["id"].as_str().unwrap();
@@ -326,7 +319,7 @@ fn registering_and_replicas() {
     assert_eq!(texts(&ses, "name"), ["VO::FAR::TAPE", "VO::NEAR::DISK"]);
     assert_eq!((&ses[1]["status"], &ses[1]["number"]), (&json!("read-only"), &json!(7)));
     assert_eq!(ses[1]["distances"], json!({"CERN": 1}));
-    assert!(service.ok("se ls").starts_with("NAME           NO  STATUS"));
+    assert!(service.ok("se ls").starts_with("NAME            NO  STATUS"));
     assert!(service.ok("se usage VO::FAR::TAPE -H").contains("VO::FAR::TAPE         5"));
     let files = service.ok("se files VO::NEAR::DISK");
     assert_eq!(files.lines().count(), 4, "{files}");

@@ -189,14 +189,7 @@ impl Instruments {
     }
 
     /// `count` requests of an operation over `items` items ended so after `time` each.
-    pub fn record(
-        &self,
-        operation: OperationIndex,
-        ended: Ended,
-        count: u64,
-        items: u64,
-        time: Duration,
-    ) {
+    pub fn record(&self, operation: OperationIndex, ended: Ended, count: u64, items: u64, time: Duration) {
         let meter = &self.meters[operation.0];
         let us = u64::try_from(time.as_micros()).unwrap_or(TIME_US_MAX).min(TIME_US_MAX);
         meter.outcomes[ended.place()].fetch_add(count, Ordering::Relaxed);

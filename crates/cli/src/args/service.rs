@@ -508,10 +508,10 @@ snapshot, opens it again, and serves it; beside the fill it says what the disk
 itself takes to overwrite 4 KiB.
 
 Examples:
-  exacat bench --entries 2k
+  exacat bench --entries 2k --in-process
   exacat bench --entries 2k --network --only whereis
-  exacat --json bench --entries 2k --in-process --directory /var/tmp
-  exacat bench --engine --entries 10k --cache 16MiB
+  exacat --json bench --entries 2k --only stat --directory /var/tmp
+  exacat bench --engine --entries 10k --only whereis
   systemd-run --scope -p MemoryMax=2G exacat bench --engine --entries 200M")]
 pub struct BenchArgs {
     /// Files to register

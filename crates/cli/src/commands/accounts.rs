@@ -354,7 +354,9 @@ fn token_named(tokens: &[TokenInfo], text: &str) -> exacat_model::Result<TokenId
         }
         (Some(token), None) => Ok(token.id),
         (Some(_), Some(_)) => Err(Error::invalid("several tokens have ids that begin so: give more digits")),
-        (None, _) => Err(Error::not_found("no such token, as far as you may see; 'exacat token ls' lists them")),
+        (None, _) => {
+            Err(Error::not_found("no such token, as far as you may see; 'exacat token ls' lists them"))
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use exacat_model::{Answer, Body, Cursor, Filter, Kind, Lfn, Operation};
 use crate::args::{LsArgs, OrderArgs, StatArgs};
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::Failure;
-use crate::output::human::{self, UNKNOWN};
 use crate::ordering::{self, Sorted};
+use crate::output::human::{self, UNKNOWN};
 use crate::output::{Align, Table, json};
 
 /// An entry, and the name to show it under.
@@ -109,11 +109,7 @@ async fn list(context: &mut Context, directory: &Lfn, sections: &mut Sections) -
 
 /// Shows what is in all directories below one, each before those in it. Memory is bounded: of each directory
 /// on the way down, one page of its subdirectories.
-async fn list_below(
-    context: &mut Context,
-    top: Lfn,
-    sections: &mut Sections,
-) -> Result<(), Failure> {
+async fn list_below(context: &mut Context, top: Lfn, sections: &mut Sections) -> Result<(), Failure> {
     let mut way = vec![Subdirectories::of(top)];
     loop {
         let Some(level) = way.last_mut() else { return Ok(()) };

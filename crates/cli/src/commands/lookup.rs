@@ -95,8 +95,7 @@ pub async fn du(context: &mut Context, args: DuArgs) -> Result<(), Failure> {
         };
         by_key.then_with(|| a.cmp(b))
     };
-    let ordered =
-        OrderArgs { sort: order.map(|_| SortArg::Name), reverse: args.reverse, limit: args.limit };
+    let ordered = OrderArgs { sort: order.map(|_| SortArg::Name), reverse: args.reverse, limit: args.limit };
     let mut sorted = Sorted::wanted(&ordered, |_| key);
     let mut left = args.limit.unwrap_or(u64::MAX);
     let mut headed = false;

@@ -59,12 +59,7 @@ async fn edit(context: &mut Context, text: &str, files: &[String], adding: bool)
     Ok(())
 }
 
-async fn members(
-    context: &mut Context,
-    text: &str,
-    long: bool,
-    limit: Option<u64>,
-) -> Result<(), Failure> {
+async fn members(context: &mut Context, text: &str, long: bool, limit: Option<u64>) -> Result<(), Failure> {
     let mut left = limit.unwrap_or(u64::MAX);
     let lfn = parse::lfn(text).map_err(|error| Failure::about(text, error))?;
     let mut pages =

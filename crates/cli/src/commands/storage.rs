@@ -124,7 +124,7 @@ async fn usage(context: &mut Context, names: &[String]) -> Result<(), Failure> {
         ("REPLICAS", Align::Right),
         ("BYTES", Align::Right),
         ("TO-DELETE", Align::Right),
-        ("BYTES-TO-DELETE", Align::Right),
+        ("DELETE-BYTES", Align::Right),
     ]);
     for item in wanted {
         table.row([

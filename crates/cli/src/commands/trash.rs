@@ -70,7 +70,9 @@ async fn list(context: &mut Context, order: &OrderArgs) -> Result<(), Failure> {
 fn show(context: &mut Context, items: &[Listed], headed: &mut bool) -> Result<(), Failure> {
     let out = &mut context.out;
     if out.style.json {
-        return items.iter().try_for_each(|(item, who, timeline)| out.json(&json::trash(item, who, *timeline)));
+        return items
+            .iter()
+            .try_for_each(|(item, who, timeline)| out.json(&json::trash(item, who, *timeline)));
     }
     if items.is_empty() {
         return Ok(());

@@ -292,7 +292,11 @@ fn is_offline(path: &str, example: &str) -> bool {
 #[test]
 fn help_fits_a_terminal() {
     for (path, text) in helps() {
-        for text in [text, help(&path, "--help"), if path == "ls" || path == "du" { String::new() } else { help(&path, "-h") }] {
+        for text in [
+            text,
+            help(&path, "--help"),
+            if path == "ls" || path == "du" { String::new() } else { help(&path, "-h") },
+        ] {
             for line in text.lines() {
                 assert!(line.chars().count() <= WIDTH, "exacat {path}: {line}");
             }

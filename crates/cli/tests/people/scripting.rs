@@ -1,7 +1,7 @@
 //! For scripts: JSON of changes and of errors, exit statuses of wrong use, and dry runs, at a real
 //! server process.
-use serde_json::{Value, json};
 use crate::service::Service;
+use serde_json::{Value, json};
 
 /// Exit status of wrong use.
 const LOCAL: i32 = 1;

@@ -91,7 +91,9 @@ async fn upload_that_is_whole_is_seen_by_clients_of_other_protocols() {
             "stat" => world.admin(stat(name("/deep/f"))).await,
             "list" => world.admin(list(name("/deep"))).await,
             "whereis" => {
-                world.admin(Operation::Whereis { files: vec![FileRef::Lfn(name("/deep/f"))], site: None }).await
+                world
+                    .admin(Operation::Whereis { files: vec![FileRef::Lfn(name("/deep/f"))], site: None })
+                    .await
             }
             // The first file that is committed makes its directories.
             "directory" => world.admin(stat(name("/deep"))).await,

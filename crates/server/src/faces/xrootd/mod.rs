@@ -66,13 +66,8 @@ impl Face {
             None => {
                 let (service, envelopes) = (Arc::clone(&service), Arc::clone(&envelopes));
                 let checksums = settings.checksums.clone();
-                let uploads = Uploads::open(
-                    Arc::clone(&service),
-                    envelopes,
-                    clock,
-                    directory.uploads()?,
-                    checksums,
-                )?;
+                let uploads =
+                    Uploads::open(Arc::clone(&service), envelopes, clock, directory.uploads()?, checksums)?;
                 let _first = service.uploads.set(Arc::downgrade(&uploads));
                 Some(uploads)
             }

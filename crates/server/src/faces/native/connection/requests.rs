@@ -243,7 +243,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match self.service.admit(&asker, 1) {
             Ok(held) => Some(Job {
                 waiting,
-                work: Work { asker, id, operation, consistency, deadline, cancel, step: Step::First, looked: false },
+                work: Work {
+                    asker,
+                    id,
+                    operation,
+                    consistency,
+                    deadline,
+                    cancel,
+                    step: Step::First,
+                    looked: false,
+                },
                 rooms: self.rooms.clone(),
                 held,
                 alive: self.alive.clone(),
