@@ -305,7 +305,7 @@ pub async fn token(context: &mut Context, command: TokenCommand) -> Result<(), F
                 table.row([
                     short_id(&tokens, token.id),
                     token.user.to_string(),
-                    may(token.write).to_owned(),
+                    if token.write { "write" } else { "read" }.to_owned(),
                     minute(token.expires),
                     context.out.name(token.scope.as_str()).to_string(),
                     context.out.name(&token.note).to_string(),

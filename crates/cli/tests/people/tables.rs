@@ -16,12 +16,11 @@ fn wide() -> Service {
     let service = Service::start();
     service.ok("se add LONGVO::SITENAME::DISK --prefix root://near//data --qos disk");
     service.ok("group add physics-analysis");
-    service.ok("user add christopher.montgomery --groups physics-analysis --home /home/chris");
+    service.ok("user add c.montgomery --groups physics-analysis --home /home/chris");
     service.ok("mkdir -p /demo/a /demo/b");
     for (name, size) in [("/demo/a/x", "9P"), ("/demo/a/y", "1k"), ("/demo/b/z", "1M")] {
-        service.ok(&format!(
-            "register {name} --size {size} --se LONGVO::SITENAME::DISK --owner christopher.montgomery"
-        ));
+        service
+            .ok(&format!("register {name} --size {size} --se LONGVO::SITENAME::DISK --owner c.montgomery"));
     }
     service.ok("register /demo/b/unknown");
     service
@@ -30,7 +29,7 @@ fn wide() -> Service {
 #[test]
 fn tables_fit_a_terminal_and_have_headings() {
     let service = wide();
-    service.ok("token issue --lifetime 1h --write --user christopher.montgomery --note work");
+    service.ok("token issue --lifetime 1h --write --user c.montgomery --note work");
     service.ok("upload book /demo/up --size 1P --se LONGVO::SITENAME::DISK");
     service.ok("snapshot create nightly-2026-11-23");
     service.ok("rm -r /demo/b");
@@ -46,7 +45,7 @@ fn tables_fit_a_terminal_and_have_headings() {
         ("token ls", "ID  "),
         ("user ls", "USER "),
         ("group ls", "GROUP "),
-        ("quota get christopher.montgomery", "OWNER "),
+        ("quota get c.montgomery", "OWNER "),
         ("snapshot ls", "NAME "),
         ("log /demo/a/x", "REVISION "),
         ("changes --limit 5", "REVISION "),

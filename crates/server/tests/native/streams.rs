@@ -113,9 +113,12 @@ async fn client_that_goes_away_or_cancels_is_no_failure() {
     assert!(matches!(client.expect().await, (id, Frame::Part(_)) if id == request));
     client.send(request, Frame::Cancel).await;
     client.outcome(request).await.unwrap_err();
-    let request = client.ask_with(streamed(1), list(10)).await;
-    assert!(matches!(client.expect().await, (id, Frame::Part(_)) if id == request));
+    let begun = world.hooks.lists_begun.load(Ordering::SeqCst);
+    world.hooks.hold_lists.send_replace(true);
+    client.ask_with(streamed(100), list(10)).await;
+    eventually("a page to be begun", || world.hooks.lists_begun.load(Ordering::SeqCst) > begun).await;
     drop(client);
+    world.hooks.hold_lists.send_replace(false);
     eventually_so("the stream to end", async || figure("list_requests").await == 2).await;
     assert_eq!(figure("list_failed").await, 0);
     let mut client = Client::admin(&world).await;

@@ -7,7 +7,7 @@ use exacat_model::{Answer, Cursor, FileRef, Operation};
 use exacat_server::ChecksumServer;
 use exacat_wire::xrootd::numbers::{error, request, status};
 
-use crate::client::soon;
+use crate::client::{Client, soon};
 use crate::element::{Element, Manner, There};
 use crate::root::{Root, world_with};
 use crate::world::lfn;
@@ -81,6 +81,7 @@ async fn upload_that_is_whole_is_seen_by_clients_of_other_protocols() {
     let world = world().await;
     let all = elements(&world, 1).await;
     let mut root = Root::admin(&world).await;
+    let mut client = Client::admin(&world).await;
     for place in ["stat", "list", "whereis", "directory", "above"] {
         let sent = write(&mut root, NEW, &format!("/n/{place}/deep/f?oss.asize=11")).await;
         all[0].put(&sent.path, WHOLE);
@@ -88,18 +89,18 @@ async fn upload_that_is_whole_is_seen_by_clients_of_other_protocols() {
         let list = |lfn| Operation::List { lfn, cursor: Cursor::default(), limit: 100 };
         let stat = |lfn| Operation::Stat { lfns: vec![lfn], follow: false };
         let answer = match place {
-            "stat" => world.admin(stat(name("/deep/f"))).await,
-            "list" => world.admin(list(name("/deep"))).await,
+            "stat" => client.call(stat(name("/deep/f"))).await,
+            "list" => client.call(list(name("/deep"))).await,
             "whereis" => {
-                world
-                    .admin(Operation::Whereis { files: vec![FileRef::Lfn(name("/deep/f"))], site: None })
+                client
+                    .call(Operation::Whereis { files: vec![FileRef::Lfn(name("/deep/f"))], site: None })
                     .await
             }
             // The first file that is committed makes its directories.
-            "directory" => world.admin(stat(name("/deep"))).await,
-            _ => world.admin(list(name(""))).await,
+            "directory" => client.call(stat(name("/deep"))).await,
+            _ => client.call(list(name(""))).await,
         };
-        match answer {
+        match answer.unwrap() {
             Answer::Stats(found) => assert!(found[0].is_ok(), "{place}: {found:?}"),
             Answer::Whereis(found) => assert!(found[0].is_ok(), "{place}: {found:?}"),
             Answer::Entries { items, .. } => assert_eq!(items.len(), 1, "{place}: {items:?}"),
