@@ -102,8 +102,8 @@ pub struct Conditions {
     /// PATTERN is a regular expression found anywhere in the whole LFN, not a shell pattern for the name
     #[arg(long, requires = "pattern")]
     pub regex: bool,
-    /// Tags, inherited ones included: 'run=246087', 'energy>6 and not exists bad'; may be repeated. A tag that
-    /// is text is compared as text, also with a number
+    /// Tags, inherited ones included: 'run=246087', 'energy>6 and not exists bad'; may be repeated. A tag
+    /// that is text is compared as text, also with a number
     #[arg(long = "tag", value_name = "EXPR")]
     pub tags: Vec<String>,
     /// Size: +1G at least, -10M at most, 5k..1M between, 100 exactly; or unknown

@@ -507,7 +507,7 @@ pub fn change(info: &ChangeInfo, timeline: TimelineId, ses: &SeNames) -> Value {
 /// A record's name, or what stands for it.
 pub fn record_name(record: &Record) -> Option<String> {
     match record {
-        Record::Token(token) => Some(token.id.0.to_string()),
+        Record::Token(token) => Some(token_id(token.id)),
         Record::Quota(quota) => Some(match quota.of {
             exacat_model::QuotaOf::User(id) => format!("user number {}", id.0),
             exacat_model::QuotaOf::Group(id) => format!("group number {}", id.0),
