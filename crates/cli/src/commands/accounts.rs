@@ -325,7 +325,7 @@ async fn tokens(context: &Context) -> Result<Vec<TokenInfo>, Failure> {
 }
 
 /// Digits of a token's id that are shown at least.
-const ID_DIGITS_SHOWN: usize = 8;
+pub const ID_DIGITS_SHOWN: usize = 8;
 /// Digits that name a token, at least: fewer are a slip of the pen rather than an id.
 const ID_DIGITS_MIN: usize = 4;
 

@@ -2,10 +2,11 @@
 
 use exacat_model::answer::ChangeInfo;
 use exacat_model::{
-    Answer, At, Cursor, Effect, FieldChange, GroupId, Lfn, LogPosition, Operation, Replica, Revision,
-    TimelineId, UserId,
+    Answer, At, Cursor, Effect, FieldChange, GroupId, Lfn, LogPosition, Operation, RecordKey, Replica,
+    Revision, TimelineId, UserId,
 };
 
+use super::accounts::ID_DIGITS_SHOWN;
 use crate::args::{ChangesArgs, LogArgs};
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::{Failure, say};
@@ -112,7 +113,7 @@ async fn show(
         };
         table.row([
             change.revision.0.to_string(),
-            change.time.to_string(),
+            human::second(change.time),
             item.who.clone(),
             change.effect.name().to_owned(),
             format!("{path}{}", detail(out, item, &ses)),
@@ -157,7 +158,10 @@ fn detail(out: &Out, item: &ChangeInfo, ses: &SeNames) -> String {
             format!("{} of {}", plural(done.len() as u64, "deletion"), ses.name(*se))
         }
         Effect::Recorded { key, before, after } => {
-            let name = after.as_ref().or(before.as_ref()).and_then(|record| json::record_name(record));
+            let mut name = after.as_ref().or(before.as_ref()).and_then(|record| json::record_name(record));
+            if let (RecordKey::Token(_), Some(name)) = (key, &mut name) {
+                name.truncate(ID_DIGITS_SHOWN);
+            }
             let what = if after.is_none() {
                 "dropped"
             } else if before.is_none() {

@@ -32,8 +32,17 @@ pub fn size(bytes: u128) -> String {
 
 /// A time to the minute, UTC: `2026-11-21 10:00`.
 pub fn minute(time: TimeMs) -> String {
+    shortened(time, 16)
+}
+
+/// A time to the second, UTC: `2026-11-21 10:00:07`.
+pub fn second(time: TimeMs) -> String {
+    shortened(time, 19)
+}
+
+fn shortened(time: TimeMs, characters: usize) -> String {
     let text = time.to_string();
-    match text.get(..16) {
+    match text.get(..characters) {
         Some(start) if text.as_bytes().get(10) == Some(&b'T') => start.replacen('T', " ", 1),
         _ => text,
     }
@@ -164,6 +173,7 @@ mod tests {
     #[test]
     fn times_and_counts_read_well() {
         assert_eq!(minute(TimeMs(1_414_153_225_123)), "2014-10-24 12:20");
+        assert_eq!(second(TimeMs(1_414_153_225_123)), "2014-10-24 12:20:25");
         assert_eq!(minute(TimeMs(u64::MAX)), format!("{}ms", u64::MAX));
         assert_eq!(duration(7_000), "7s");
         assert_eq!(duration(26 * 3_600_000), "26h");
