@@ -10,7 +10,7 @@ use exacat_model::{AccountName, Answer, Error, Lfn, Operation, Role, TokenId};
 use crate::args::{GroupCommand, QuotaCommand, TokenCommand, UserCommand, UserOptions};
 use crate::context::Context;
 use crate::failure::{Failure, OnInterrupt, say};
-use crate::output::human::{UNKNOWN, minute};
+use crate::output::human::{UNKNOWN, folded, minute};
 use crate::output::{Align, Table, json};
 use crate::parse;
 
@@ -227,7 +227,7 @@ pub async fn group(context: &mut Context, command: GroupCommand) -> Result<(), F
                         .out
                         .json(&serde_json::json!({"group": name.as_str(), "id": number, "users": members}))?;
                 } else {
-                    let mut lines = folded(&members).into_iter();
+                    let mut lines = folded(members, NAMES_LINE_MAX).into_iter();
                     let first = lines.next().unwrap_or_default();
                     table.row([name.to_string(), number.to_string(), first]);
                     lines.for_each(|line| table.row([String::new(), String::new(), line]));
@@ -243,21 +243,6 @@ pub async fn group(context: &mut Context, command: GroupCommand) -> Result<(), F
 
 /// Characters of a line of names.
 const NAMES_LINE_MAX: usize = 50;
-
-/// Names in lines that are not long; a name is never broken.
-fn folded(names: &[&str]) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for name in names {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + name.chars().count() < NAMES_LINE_MAX => {
-                line.push(' ');
-                line.push_str(name);
-            }
-            _ => lines.push((*name).to_owned()),
-        }
-    }
-    lines
-}
 
 /// `exacat token`
 pub async fn token(context: &mut Context, command: TokenCommand) -> Result<(), Failure> {

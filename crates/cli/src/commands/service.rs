@@ -68,6 +68,9 @@ fn show_audit(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Characters of a line of a note, beside its indentation.
+const NOTE_LINE_MAX: usize = 78;
+
 /// `exacat status`
 pub async fn status(context: &mut Context) -> Result<(), Failure> {
     let answer = context.call(Operation::Status).await?;
@@ -89,8 +92,10 @@ pub async fn status(context: &mut Context) -> Result<(), Failure> {
         });
         context.out.table(&table)?;
         for note in &part.notes {
-            let line = format!("  {}", context.out.name(note));
-            context.out.line(line)?;
+            let shown = context.out.name(note).to_string();
+            for line in human::folded(shown.split(' '), NOTE_LINE_MAX) {
+                context.out.line(format!("  {line}"))?;
+            }
         }
     }
     Ok(())

@@ -48,6 +48,21 @@ fn shortened(time: TimeMs, characters: usize) -> String {
     }
 }
 
+/// Words in lines of so many characters; a word is never broken.
+pub fn folded<'a>(words: impl IntoIterator<Item = &'a str>, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// A duration in its largest fitting unit: `3d`, `5h`, `20m`, `7s`.
 pub fn duration(ms: u64) -> String {
     match ms / 1000 {
