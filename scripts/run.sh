@@ -36,11 +36,15 @@ cat >&2 <<EOF
 exacat serves a catalogue from $data. In another terminal, try:
 
   export PATH=$(dirname "$(realpath "$exacat")"):\$PATH EXACAT_SERVER=$EXACAT_SERVER
-  exacat ls -l /demo                          exacat find /demo 'AOD*.root' --size +1G
-  exacat du -H /demo                          exacat find /demo --tag 'year=2026 and type=raw'
-  exacat whereis \$(exacat find /demo '*.root' | head -1)
-  exacat se usage                             exacat status
-  exacat --help                               exacat find --help
+  exacat ls -l /demo
+  exacat du -H /demo
+  exacat find /demo 'AOD*.root' --size +1G
+  exacat find /demo --tag 'year=2026 and type=raw'
+  exacat whereis \$(exacat find /demo '*.root' --limit 1)
+  exacat se usage
+  exacat status
+  exacat --help
+  exacat find --help
 
 Ctrl-C stops the service; what is in it stays.
 EOF

@@ -62,7 +62,9 @@ impl Session {
         let over_socket = target.endpoints().iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
         let credentials = credentials(connection, over_socket)?;
         let deadline = match &connection.timeout {
-            Some(text) => Duration::from_millis(parse::duration_ms(text)?),
+            Some(text) => Duration::from_millis(
+                parse::some_time_ms(text).map_err(|error| Failure::local(format!("--timeout: {error}")))?,
+            ),
             None => TIMEOUT,
         };
         let settings = ClientSettings {

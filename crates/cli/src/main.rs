@@ -4,12 +4,14 @@ mod advice;
 mod args;
 mod bench;
 mod commands;
+mod completion;
 mod connect;
 mod context;
 mod failure;
 mod input;
 mod names_of_ses;
 mod offline;
+mod ordering;
 mod output;
 mod parse;
 mod progress;
@@ -39,6 +41,8 @@ const CLIENT_THREADS: usize = 2;
 const WAIT_AFTER_SIGNAL: std::time::Duration = std::time::Duration::from_secs(3);
 
 fn main() -> ExitCode {
+    // A completion script asks for the rest of a word; that ends here.
+    completion::complete();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -3,7 +3,7 @@
 use exacat_model::operation::Owner;
 use exacat_model::{
     AccountName, DeletionId, Error, FileRef, Guid, Lfn, Mode, OnTimeline, Pfn, Result, SeName, Tag, TimeMs,
-    TokenId, TrashId,
+    TrashId,
 };
 use exacat_store::{Clock, SystemClock};
 use exacat_store_embedded::HistoryKept;
@@ -136,6 +136,34 @@ pub fn duration_ms(text: &str) -> Result<u64> {
     Ok(total)
 }
 
+/// A duration that is not zero, in milliseconds.
+pub fn some_time_ms(text: &str) -> Result<u64> {
+    match duration_ms(text)? {
+        0 => Err(Error::invalid(format!("a duration of nothing ends at once: {text:.40?}"))),
+        ms => Ok(ms),
+    }
+}
+
+/// A duration of a second or more, in seconds.
+pub fn seconds(text: &str) -> Result<u64> {
+    match duration_ms(text)? / 1000 {
+        0 => Err(Error::invalid(format!("a duration of less than a second: {text:.40?}"))),
+        seconds => Ok(seconds),
+    }
+}
+
+/// A time to come, for an expiry.
+pub fn time_to_come(text: &str) -> Result<TimeMs> {
+    let now = now();
+    let time = time_from(text, Direction::Future, now)?;
+    if time <= now {
+        return Err(Error::invalid(format!(
+            "an expiry in the past ({time}); 'exacat rm' moves an entry to the trash now"
+        )));
+    }
+    Ok(time)
+}
+
 /// Milliseconds of a day.
 pub const DAY_MS: u64 = 86_400_000;
 
@@ -224,11 +252,6 @@ pub fn tag(text: &str) -> Result<Tag> {
 /// The id of an item of the trash, as `trash ls` prints it: `REVISION.TIMELINE`.
 pub fn trash_id(text: &str) -> Result<OnTimeline<TrashId>> {
     text.parse()
-}
-
-/// The number of a token.
-pub fn token_id(text: &str) -> Result<TokenId> {
-    text.parse().map(TokenId).map_err(|_| Error::invalid(format!("not the number of a token: {text:.40?}")))
 }
 
 /// The id of a deletion, as `se deletions` prints it: `REVISION.INDEX.TIMELINE`.
@@ -422,6 +445,16 @@ mod tests {
         assert_eq!(time_from("9999w", Direction::Past, now).unwrap(), TimeMs(0));
         assert_eq!(time_from("1970-01-02", Direction::Past, now).unwrap(), TimeMs(86_400_000));
         assert!(time_from("yesterday", Direction::Past, now).is_err());
+    }
+
+    #[test]
+    fn durations_of_nothing_and_past_expiries_are_refused() {
+        assert_eq!((some_time_ms("5ms").unwrap(), seconds("1m").unwrap()), (5, 60));
+        assert!(some_time_ms("0s").is_err() && seconds("0s").is_err() && seconds("999ms").is_err());
+        for past in ["now", "0s", "1970-01-02", "2001-01-01T00:00:00Z"] {
+            assert!(time_to_come(past).unwrap_err().message.contains("in the past"), "{past}");
+        }
+        assert!(time_to_come("1d").unwrap() > now());
     }
 
     #[test]

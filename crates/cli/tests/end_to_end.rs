@@ -85,14 +85,14 @@ fn looking_around() {
         "root://near//odd%20place?x=1&y=2"
     );
     assert_eq!(service.ok(&format!("lfn {guid}")), "/demo/data/2026/AOD2.root\n");
-    assert_eq!(service.ok("du /demo"), "4573741834  4  /demo\n");
-    assert_eq!(service.ok("du -h /demo/sim"), "10  1  /demo/sim\n");
+    assert_eq!(service.ok("-q du /demo"), "4573741834  4  /demo\n");
+    assert_eq!(service.ok("du -h /demo/sim"), "BYTES  FILES  LFN\n   10      1  /demo/sim\n");
     let usage = &service.json1("du /demo")["usage"];
     assert_eq!(
         (&usage["files"], &usage["directories"], &usage["replicas"]),
         (&json!(4), &json!(4), &json!(7))
     );
-    assert!(service.ok("du -l / /demo").starts_with("     BYTES  FILES  DIRECTORIES"));
+    assert!(service.ok("du -l / /demo").starts_with("/:\n  bytes               4573741834\n"));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn moving_removing_restoring() {
     service.fails("rmdir /demo/data/2026/AOD1.root", 13);
     service.ok("rmdir /demo/data/mc");
     service.ok("rm -f /demo/data/nothing");
-    assert_eq!(service.ok("rm -r /demo/data"), "");
+    assert!(service.ok("rm -r /demo/data").starts_with("/demo/data is in the trash;"));
     service.fails("ls /demo/data", 11);
     let removed = service.json1("rm -r /demo");
     assert_eq!(removed["lfn"], "/demo");
@@ -183,21 +183,14 @@ fn moving_removing_restoring() {
     let trash = service.json("trash ls");
     assert_eq!(texts(&trash, "lfn"), ["/demo/empty/mc", "/demo/data/mc", "/demo/data", "/demo"]);
     assert_eq!(trash[2]["usage"]["files"], 4);
-    assert!(
-        service
-            .ok("trash ls")
-            .lines()
-            .nth(2)
-            .unwrap()
-            .ends_with("4 files, 4573741834, 3 directories  /demo/data")
-    );
+    assert!(service.ok("trash ls").lines().nth(3).unwrap().ends_with("  4  4573741834  /demo/data"));
     service.fails("trash restore /demo/data", 11);
     service.ok("trash restore /demo");
     let id = trash[2]["id"].as_str().unwrap();
     service.ok(&format!("trash restore {id}"));
     let timeline = id.split_once('.').unwrap().1;
     assert_eq!(service.ok("ls /demo"), "data\n");
-    assert_eq!(service.ok("du /demo"), "4573741834  4  /demo\n");
+    assert_eq!(service.ok("-q du /demo"), "4573741834  4  /demo\n");
     service.fails(&format!("trash restore 999999.{timeline}"), 11);
     service.fails("trash restore 999999", 1);
 
@@ -207,7 +200,7 @@ fn moving_removing_restoring() {
     service.ok("rm -r /demo/data");
     let id = service.json("trash ls").last().unwrap()["id"].as_str().unwrap().to_owned();
     assert_eq!(service.json1(&format!("trash purge {id}"))["entries"], 6);
-    let queue = service.ok("se deletions VO::NEAR::DISK");
+    let queue = service.ok("-q se deletions VO::NEAR::DISK");
     assert_eq!(queue.lines().count(), 3, "{queue}");
     assert!(queue.contains("  10  root://near//odd%20place?x=1&y=2\n"), "{queue}");
     let ids: Vec<&str> = queue.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
@@ -326,7 +319,7 @@ fn registering_and_replicas() {
     assert_eq!(texts(&ses, "name"), ["VO::FAR::TAPE", "VO::NEAR::DISK"]);
     assert_eq!((&ses[1]["status"], &ses[1]["number"]), (&json!("read-only"), &json!(7)));
     assert_eq!(ses[1]["distances"], json!({"CERN": 1}));
-    assert!(service.ok("se ls").starts_with("NAME            NUMBER  STATUS"));
+    assert!(service.ok("se ls").starts_with("NAME            NO  STATUS"));
     assert!(service.ok("se usage VO::FAR::TAPE -H").contains("VO::FAR::TAPE         5"));
     let files = service.ok("se files VO::NEAR::DISK");
     assert_eq!(files.lines().count(), 4, "{files}");
@@ -544,7 +537,7 @@ fn who_may_do_what() {
     let tokens = service.json("token ls");
     assert!(tokens.iter().all(|token| token.get("secret").is_none()));
     let of_reader = tokens.iter().find(|token| token["note"] == "reading").unwrap();
-    service.ok(&format!("token revoke {}", of_reader["id"]));
+    service.ok(&format!("token revoke {}", &of_reader["id"].as_str().unwrap()[..8]));
     service.over_tls(Some(&reader), "ls /demo").fails(17);
     service.fails("token revoke 1", 11);
 
@@ -623,7 +616,7 @@ fn output_is_harmless_and_errors_are_clear() {
     assert!(service.ok("find --help").contains("Examples:"));
     assert!(service.ok("--version").starts_with("exacat "));
     for shell in ["bash", "zsh", "fish"] {
-        assert!(service.ok(&format!("completions {shell}")).contains("whereis"), "{shell}");
+        assert!(service.ok(&format!("completions {shell}")).contains("EXACAT_COMPLETE"), "{shell}");
     }
 
     // Nobody is there: what to do is said.

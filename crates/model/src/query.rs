@@ -392,7 +392,18 @@ impl Pattern {
                 .dfa_size_limit(1 << 20)
                 .build()
                 .map(|regex| Matcher::Regex(Box::new(regex)))
-                .map_err(|error| Error::invalid(format!("bad regular expression: {error}"))),
+                .map_err(|error| Error::invalid(format!("bad regular expression: {}", in_words(&error)))),
+        }
+    }
+}
+
+/// The reason of a refused expression without the drawing that the parser puts before it.
+fn in_words(error: &regex::Error) -> String {
+    match error {
+        regex::Error::CompiledTooBig(limit) => format!("compiled it takes more than {limit} bytes"),
+        other => {
+            let text = other.to_string();
+            text.rsplit("error: ").next().unwrap_or(&text).lines().collect::<Vec<_>>().join(" ")
         }
     }
 }
@@ -438,6 +449,8 @@ pub struct Filter {
     pub tags: Option<TagExpression>,
     /// Levels below the start, at most; 1 is the start's own children.
     pub depth_max: Option<u32>,
+    /// It is a file whose size is not known.
+    pub size_unknown: bool,
 }
 
 canonical_struct!(Filter {
@@ -454,7 +467,8 @@ canonical_struct!(Filter {
     se,
     job,
     tags,
-    depth_max
+    depth_max,
+    size_unknown
 });
 
 impl Filter {
@@ -464,6 +478,7 @@ impl Filter {
         (self.kinds.is_empty() || self.kinds.contains(&entry.kind()))
             && self.size_min.is_none_or(|min| size.is_some_and(|size| size >= min))
             && self.size_max.is_none_or(|max| size.is_some_and(|size| size <= max))
+            && (!self.size_unknown || (size.is_none() && entry.file().is_some()))
             && self.modified_from.is_none_or(|from| entry.modified >= from)
             && self.modified_before.is_none_or(|before| entry.modified < before)
             && self.created_from.is_none_or(|from| entry.created >= from)
@@ -562,7 +577,11 @@ mod tests {
         );
         let regex = Pattern::Regex(r"/run\d+/".into()).compile().unwrap();
         assert!(regex.matches("x", || "/a/run12/x".into()) && !regex.matches("x", || "/a/run/x".into()));
-        assert!(Pattern::Regex("(".into()).compile().is_err());
+        for bad in ["(", "a{2,1}", "[z-a]", "\\q"] {
+            let error = Pattern::Regex(bad.into()).compile().unwrap_err();
+            assert!(!error.message.contains(['\n', '^']), "{error}");
+            assert!(error.message.len() > "bad regular expression: ".len() + 5, "{error}");
+        }
         assert!(Pattern::Glob("[".into()).compile().is_err());
         assert!(Pattern::Regex("x{1000}{1000}".into()).compile().is_err());
     }

@@ -48,7 +48,8 @@ impl fmt::Debug for TagKey {
 
 canonical_text!(TagKey, "not a valid tag key");
 
-/// A tag's value. Integers and reals compare with each other as numbers; other types only with themselves.
+/// A tag's value. Integers and reals compare with each other as numbers, a stored text with every value as
+/// text; other types compare only with themselves.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TagValue {
     /// UTF-8 text.
@@ -134,7 +135,19 @@ impl TagValue {
         }
     }
 
-    /// Order, where there is one: numbers with numbers, other types with themselves.
+    /// The value as text, without its type.
+    fn plain(&self) -> String {
+        match self {
+            TagValue::Text(text) => text.clone(),
+            TagValue::Integer(number) => number.to_string(),
+            TagValue::Real(number) => number.to_string(),
+            TagValue::Time(time) => time.to_string(),
+            TagValue::Boolean(truth) => truth.to_string(),
+        }
+    }
+
+    /// Order of a stored value and a given one, where there is one: numbers with numbers, a stored text with
+    /// any value as text, other types with themselves.
     pub fn compare(&self, other: &TagValue) -> Option<Ordering> {
         match (self, other) {
             (TagValue::Text(a), TagValue::Text(b)) => Some(a.cmp(b)),
@@ -144,6 +157,8 @@ impl TagValue {
             (TagValue::Real(a), TagValue::Integer(b)) => compare_numbers(*b, *a).map(Ordering::reverse),
             (TagValue::Time(a), TagValue::Time(b)) => Some(a.cmp(b)),
             (TagValue::Boolean(a), TagValue::Boolean(b)) => Some(a.cmp(b)),
+            // Nobody who writes `k=2016` knows the type that the tag was given.
+            (TagValue::Text(text), other) => Some(text.as_str().cmp(other.plain().as_str())),
             _ => None,
         }
     }
@@ -167,13 +182,7 @@ fn compare_numbers(whole: i64, real: f64) -> Option<Ordering> {
 /// As [`TagValue::parse`] reads it back without a type where it can, with the type where it must.
 impl fmt::Display for TagValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = match self {
-            TagValue::Text(text) => text.clone(),
-            TagValue::Integer(number) => number.to_string(),
-            TagValue::Real(number) => number.to_string(),
-            TagValue::Time(time) => time.to_string(),
-            TagValue::Boolean(truth) => truth.to_string(),
-        };
+        let plain = self.plain();
         let typed = !TagValue::parse(&plain).is_ok_and(|read| read == *self);
         if typed { write!(f, "{}:{plain}", self.type_name()) } else { f.write_str(&plain) }
     }
@@ -276,5 +285,13 @@ mod tests {
         assert_eq!(TagValue::Integer(-3).compare(&TagValue::Real(-2.5)), Some(Ordering::Less));
         assert_eq!(TagValue::Real(2.5).compare(&TagValue::Integer(2)), Some(Ordering::Greater));
         assert_eq!(TagValue::Integer(2).compare(&TagValue::Text("2".into())), None);
+    }
+
+    #[test]
+    fn stored_text_compares_with_a_number_as_text() {
+        let year = TagValue::Text("2016".into());
+        assert_eq!(year.compare(&TagValue::parse("2016").unwrap()), Some(Ordering::Equal));
+        assert_eq!(year.compare(&TagValue::parse("2017").unwrap()), Some(Ordering::Less));
+        assert_eq!(TagValue::Text("true".into()).compare(&TagValue::Boolean(true)), Some(Ordering::Equal));
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use exacat_model::answer::StatusPart;
-use exacat_model::{ErrorKind, Operation};
+use exacat_model::{Error, ErrorKind, Operation};
 use exacat_store::StoreStatus;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
@@ -18,6 +18,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
+
+use crate::service::is_cancelled;
 
 /// The longest time told apart, in microseconds; longer ones count as this.
 const TIME_US_MAX: u64 = 3_600_000_000;
@@ -28,8 +30,57 @@ const BUCKETS_US: [u64; 15] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
     30_000_000,
 ];
-/// How requests end: well, or with a kind of error, by its number.
-const OUTCOMES: usize = ErrorKind::ALL.len() + 1;
+/// How requests end: well, with a kind of error, by its number, or without a client that waits.
+const OUTCOMES: usize = CANCELLED + 1;
+/// The place of requests whose client went away or cancelled them.
+const CANCELLED: usize = ErrorKind::ALL.len() + 1;
+
+/// The end of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was done.
+    Well,
+    /// It failed.
+    Failed(ErrorKind),
+    /// Its client went away or cancelled it, which is no failure.
+    Cancelled,
+}
+
+impl Ended {
+    /// The end that an outcome is.
+    pub fn of<T>(outcome: &Result<T, Error>) -> Self {
+        match outcome {
+            Ok(_) => Ended::Well,
+            Err(error) if is_cancelled(error) => Ended::Cancelled,
+            Err(error) => Ended::Failed(error.kind),
+        }
+    }
+
+    /// Its name in the log and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ended::Well => "ok",
+            Ended::Failed(kind) => kind.name(),
+            Ended::Cancelled => "cancelled",
+        }
+    }
+
+    fn place(self) -> usize {
+        match self {
+            Ended::Well => 0,
+            Ended::Failed(kind) => kind as usize,
+            Ended::Cancelled => CANCELLED,
+        }
+    }
+
+    fn at(place: usize) -> Self {
+        match u8::try_from(place).ok().and_then(ErrorKind::from_number) {
+            _ if place == CANCELLED => Ended::Cancelled,
+            Some(kind) => Ended::Failed(kind),
+            None => Ended::Well,
+        }
+    }
+}
 
 /// The operations' place in tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,18 +188,11 @@ impl Instruments {
         }
     }
 
-    /// `count` requests of an operation over `items` items ended with `outcome` after `time` each.
-    pub fn record(
-        &self,
-        operation: OperationIndex,
-        outcome: Option<ErrorKind>,
-        count: u64,
-        items: u64,
-        time: Duration,
-    ) {
+    /// `count` requests of an operation over `items` items ended so after `time` each.
+    pub fn record(&self, operation: OperationIndex, ended: Ended, count: u64, items: u64, time: Duration) {
         let meter = &self.meters[operation.0];
         let us = u64::try_from(time.as_micros()).unwrap_or(TIME_US_MAX).min(TIME_US_MAX);
-        meter.outcomes[outcome.map_or(0, |kind| kind as usize)].fetch_add(count, Ordering::Relaxed);
+        meter.outcomes[ended.place()].fetch_add(count, Ordering::Relaxed);
         meter.items.fetch_add(items, Ordering::Relaxed);
         meter.sum_us.fetch_add(us.saturating_mul(count), Ordering::Relaxed);
         let bucket = BUCKETS_US.partition_point(|end| *end < us);
@@ -170,7 +214,10 @@ impl Instruments {
             if count == 0 {
                 continue;
             }
-            let failed = count - meter.outcomes[0].load(Ordering::Relaxed);
+            let no_failures = [Ended::Well, Ended::Cancelled].map(Ended::place);
+            let no_failures = no_failures.map(|place| meter.outcomes[place].load(Ordering::Relaxed));
+            // Read one after the other, while requests end.
+            let failed = count.saturating_sub(no_failures.iter().sum());
             figures.push((format!("{name}_requests"), count));
             figures.push((format!("{name}_failed"), failed));
             figures.push((format!("{name}_items"), meter.items.load(Ordering::Relaxed)));
@@ -295,10 +342,7 @@ impl Scrape {
         for (name, meter) in asked() {
             for (number, count) in meter.outcomes.iter().enumerate() {
                 let count = count.load(Ordering::Relaxed);
-                let outcome = match u8::try_from(number).ok().and_then(ErrorKind::from_number) {
-                    Some(kind) => kind.name(),
-                    None => "ok",
-                };
+                let outcome = Ended::at(number).name();
                 if count > 0 {
                     family
                         .encode_family(&[("operation", *name), ("outcome", outcome)])?
@@ -390,9 +434,9 @@ mod tests {
     fn what_is_recorded_is_what_is_told() {
         let instruments = Arc::new(Instruments::new());
         let stat = OperationIndex::of(&Operation::Stat { lfns: Vec::new(), follow: false });
-        instruments.record(stat, None, 3, 30, Duration::from_micros(50));
-        instruments.record(stat, Some(ErrorKind::Busy), 1, 0, Duration::from_micros(51));
-        instruments.record(stat, None, 1, 1, Duration::from_secs(100_000));
+        instruments.record(stat, Ended::Well, 3, 30, Duration::from_micros(50));
+        instruments.record(stat, Ended::Failed(ErrorKind::Busy), 1, 0, Duration::from_micros(51));
+        instruments.record(stat, Ended::Well, 1, 1, Duration::from_secs(100_000));
         let gauge = |lane: &str, value| Gauge {
             name: "exacat_queue",
             help: "waiting",
@@ -403,6 +447,7 @@ mod tests {
         for line in [
             "exacat_requests_total{operation=\"stat\",outcome=\"ok\"} 4",
             "exacat_requests_total{operation=\"stat\",outcome=\"busy\"} 1",
+            "exacat_requests_total{operation=\"stat\",outcome=\"cancelled\"} 1",
             "exacat_request_items_total{operation=\"stat\"} 31",
             "exacat_request_seconds_bucket{le=\"0.00005\",operation=\"stat\"} 3",
             "exacat_request_seconds_bucket{le=\"0.0001\",operation=\"stat\"} 4",

@@ -3,8 +3,8 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use exacat_catalogue::{Caller, Catalogue};
@@ -15,10 +15,12 @@ use exacat_model::{
     AccountName, Answer, Consistency, Error, ErrorKind, Guid, Operation, OperationId, Result,
 };
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 
 use crate::admission::{Admission, Class, Held, Lane, Step, UserShare, busy};
-use crate::instruments::{Gauge, Instruments, OperationIndex, Scrape, count};
+use crate::faces::xrootd::Uploads;
+use crate::instruments::{Ended, Gauge, Instruments, OperationIndex, Scrape, count};
 use crate::paced::Paced;
 use crate::settings::Limits;
 use crate::workers::WorkerBook;
@@ -62,6 +64,8 @@ pub(crate) struct Service {
     phase: watch::Sender<Phase>,
     requests: AtomicU64,
     slow_lines: Paced,
+    /// Uploads of clients of the protocol of XRootD, which own the service.
+    pub uploads: OnceLock<Weak<Uploads>>,
 }
 
 /// What can be told to stop while it waits or between two pages.
@@ -111,18 +115,28 @@ pub(crate) struct Work {
     pub deadline: Instant,
     pub cancel: Arc<Cancel>,
     pub step: Step,
+    /// Its protocol looks at uploads by itself.
+    pub looked: bool,
 }
 
 /// The operation's name for the log.
 const REGISTER: &str = "register";
 
 /// The error of a request whose answer is not wanted any more.
-fn cancelled() -> Error {
-    Error::new(ErrorKind::Unavailable, "cancelled: nothing was done")
+pub(crate) fn cancelled() -> Error {
+    Error::new(ErrorKind::Unavailable, format!("{CANCELLED}: nothing was done"))
+}
+
+/// Begins the messages of requests whose client went away or cancelled them.
+pub(crate) const CANCELLED: &str = "cancelled";
+
+/// Says whether a request ended because nobody wanted its answer any more.
+pub(crate) fn is_cancelled(error: &Error) -> bool {
+    error.kind == ErrorKind::Unavailable && error.message.starts_with(CANCELLED)
 }
 
 /// The error of a request whose deadline passed before it was begun, or that only reads.
-fn too_late() -> Error {
+pub(crate) fn too_late() -> Error {
     Error::new(ErrorKind::Unavailable, "the deadline passed before there was an answer; nothing was changed")
 }
 
@@ -156,6 +170,7 @@ impl Service {
             phase: watch::Sender::new(Phase::Serving),
             requests: AtomicU64::new(0),
             slow_lines: Paced::default(),
+            uploads: OnceLock::new(),
         })
     }
 
@@ -339,13 +354,29 @@ impl Service {
         }
     }
 
+    fn uploads(&self) -> Option<Arc<Uploads>> {
+        self.uploads.get().and_then(Weak::upgrade)
+    }
+
+    /// Says whether uploads must be looked at before an operation is carried out.
+    pub fn looks_at_uploads(&self, operation: &Operation) -> bool {
+        self.uploads.get().is_some() && self.uploads().is_some_and(|uploads| uploads.concern(operation))
+    }
+
     /// Runs an operation where its class belongs and gives its outcome to `deliver`, exactly once and at the
     /// deadline at the latest. Returns when the work is over, which for a write may be later.
     pub async fn run(self: &Arc<Self>, work: Work, deliver: impl FnOnce(Result<Answer>) + Send) {
-        let Work { asker, id, operation, consistency, deadline, cancel, step } = work;
-        if Instant::now() >= deadline {
+        if Instant::now() >= work.deadline {
             return deliver(Err(too_late()));
         }
+        if !work.looked
+            && let Some(uploads) = self.uploads()
+        {
+            // Boxed, for the future of a look holds that of a request.
+            let looking: BoxFuture<'_, ()> = Box::pin(uploads.before(&work));
+            looking.await;
+        }
+        let Work { asker, id, operation, consistency, deadline, cancel, step, .. } = work;
         let writes = operation.writes();
         match Class::of(&operation, &self.limits) {
             Class::Lookup { items } => match self.admission.lookup_items.take(items) {
@@ -469,9 +500,13 @@ impl Service {
         let mut told = None;
         self.run(work, |outcome| told = Some(outcome)).await;
         let outcome = told.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, "the server stops")));
-        let kind = outcome.as_ref().err().map(|error| error.kind);
-        self.ended(&asker, index, kind, 1, items, began.elapsed());
+        self.ended(&asker, index, Ended::of(&outcome), 1, items, began.elapsed());
         outcome
+    }
+
+    /// The same, boxed: a look at uploads asks, and a request may wait for a look.
+    pub fn ask_boxed(self: &Arc<Self>, work: Work) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(self.ask(work))
     }
 
     /// Records that requests ended, and logs slow ones.
@@ -479,7 +514,7 @@ impl Service {
         &self,
         asker: &Asker,
         operation: OperationIndex,
-        outcome: Option<ErrorKind>,
+        outcome: Ended,
         requests: u64,
         items: u64,
         time: Duration,
@@ -492,7 +527,7 @@ impl Service {
             tracing::warn!(
                 operation = operation.name(),
                 user = asker.caller.name().map_or("", |name| name.as_str()),
-                outcome = outcome.map_or("ok", ErrorKind::name),
+                outcome = outcome.name(),
                 requests,
                 items,
                 ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX),

@@ -6,8 +6,9 @@ use crate::fixture::{Fixture, derived, guid, lfn, mode};
 use exacat_catalogue::{Caller, Settings};
 use exacat_model::codec::Encode;
 use exacat_model::{
-    Answer, Cursor, DirId, Edit, Entry, ErrorKind, FileRef, Filter, GroupId, Guid, Kind, Lfn, Location, Name,
-    NewBody, Operation, Pattern, Replica, ReplicaState, SeNumber, Tag, TagExpression, TimeMs, UserId,
+    Answer, Checksums, Cursor, DirId, Edit, Entry, ErrorKind, File, FileRef, Filter, GroupId, Guid, Kind,
+    Lfn, Location, Name, NewBody, Operation, Pattern, Replica, ReplicaState, SeNumber, Tag, TagExpression,
+    TimeMs, UserId,
 };
 use exacat_store::Store;
 
@@ -118,6 +119,9 @@ async fn each_condition_holds() {
     f.plant_file("/alice/t/late.root", 1, 0o644, 1 << 40, vec![derived(2, ReplicaState::Available)]).await;
     f.plant("/alice/t/link", 1, 0o777, NewBody::Link { guid: guid(900), target: lfn("/alice/t/a") }).await;
     f.plant("/alice/t/set", 2, 0o644, NewBody::Collection { guid: guid(901) }).await;
+    let checksums = Checksums::none();
+    let unsized_file = File { guid: guid(902), size: None, checksums, job: None, replicas: Vec::new() };
+    f.plant("/alice/t/unsized", 1, 0o644, NewBody::File(unsized_file)).await;
     f.edit("/alice/t/a/f0", vec![Edit::Job(Some(42)), Edit::Group(GroupId(10)), Edit::Modified(TimeMs(5))])
         .await;
     let all = walk_all(&f, "/alice/t").await;
@@ -147,6 +151,10 @@ async fn each_condition_holds() {
     .await;
     check(Filter { size_min: Some(2), size_max: Some(5), ..base() }, "size", &|_, entry| {
         entry.size().is_some_and(|size| (2..=5).contains(&size))
+    })
+    .await;
+    check(Filter { size_unknown: true, ..base() }, "size unknown", &|_, entry| {
+        entry.file().is_some_and(|file| file.size.is_none())
     })
     .await;
     check(Filter { created_from: Some(late), ..base() }, "created from", &|_, entry| entry.created >= late)

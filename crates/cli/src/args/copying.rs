@@ -5,18 +5,21 @@ use clap::Args;
 /// `exacat cp`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-One side is a local file, written file:PATH, the other an LFN. The bytes are moved by xrdcp, the client of XRootD, which has
-to be on this machine (Debian: xrootd-client); the server has to speak root:// (exacat serve --xrootd). What is copied to here
-is complete and of the right checksum before it has its name; if a replica cannot be read or is wrong, the next is.
-What is copied to an LFN is there when the storage element has told the right size and checksum.
+One side is a local file, written file:PATH, the other an LFN. The bytes are
+moved by xrdcp, the client of XRootD, which has to be on this machine (Debian:
+xrootd-client); the server has to speak root:// (exacat serve --xrootd). What
+is copied to here is complete and of the right checksum before it has its name;
+if a replica cannot be read or is wrong, the next is. What is copied to an LFN
+is there when the storage element has told the right size and checksum.
 
-Behind @ stands where replicas are wanted: storage elements, LABEL:COUNT of a quality of service, !SE for one that is not.
+Behind @ stands where replicas are wanted: storage elements, LABEL:COUNT of a
+quality of service, !SE for one that is not.
 
 Examples:
   exacat cp /demo/x.root file:x.root
   exacat cp file:x.root /demo/x.root@disk:2
-  exacat cp file:a.root file:b.root /demo/          into a directory that is there
-  exacat --json cp file:x.root /demo/x.root@VO::CERN::EOS,!VO::GSI::SE")]
+  exacat cp file:a.root file:b.root /demo/        # into a directory
+  exacat --json cp file:x.root '/demo/x.root@DEMO::CERN::EOS,!DEMO::FZK::SE'")]
 pub struct CpArgs {
     /// What to copy: file:PATH, or an LFN
     #[arg(required = true, num_args = 1..)]

@@ -86,23 +86,28 @@ pub struct ListingArgs {
 /// `exacat import`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Listings are TSV, CSV or JSON lines, plain or compressed with gzip or zstd. Bad rows do not stop the others:
-they are counted, and with --rejects written to a file with line and reason. A second run of the same import
-changes nothing and says so. An interrupted one goes on where it stopped (what is done is noted beside the
-listing, or where --state says). Exit status 18 if rows were rejected.
+Listings are TSV, CSV or JSON lines, plain or compressed with gzip or zstd. Bad
+rows do not stop the others: they are counted, and with --rejects written to a
+file with line and reason. A second run of the same import changes nothing and
+says so. An interrupted one goes on where it stopped (what is done is noted
+beside the listing, or where --state says). Exit status 18 if rows were
+rejected.
 
-With --offline the listing goes into a data directory on this machine whose server is stopped, with the same checks and
-to the same end, for less work; it may be larger than memory. Interrupted, it begins with the first row
-again, and finds what is there already.
+With --offline the listing goes into a data directory on this machine whose
+server is stopped, with the same checks and to the same end, for less work; it
+may be larger than memory. Interrupted, it begins with the first row again, and
+finds what is there already.
 
 Examples:
-  exacat import files.tsv.zst --columns lfn,size,checksum,pfn --se MY::SITE::DISK
-  exacat import --dry-run files.tsv --se MY::SITE::DISK    counts what would be rejected without asking
-  exacat import files.csv --columns path=lfn,bytes=size --prefix /imported --rejects bad.tsv
-  exacat import transfers.tsv --columns name=lfn,dst=se --se-auto --repeats --existing merge --prefix /dune
-  exacat import datasets.jsonl --kind collection --columns id=lfn --rest-as-tags --prefix /sets
-  exacat import saved.tsv.zst --restore          an export, with its storage elements and accounts
-  exacat import --offline files.tsv.zst --columns lfn,size,checksum,pfn --se-auto --data /srv/exacat")]
+  exacat import files.tsv.zst --columns lfn,size,checksum,pfn --se DEMO::FZK::SE
+  exacat import --dry-run files.tsv --se DEMO::FZK::SE    # changes nothing
+  exacat import files.csv --columns path=lfn,bytes=size --rejects bad.tsv
+  exacat import transfers.tsv --columns name=lfn,dst=se --se-auto --repeats \\
+      --existing merge --prefix /dune
+  exacat import sets.jsonl --kind collection --columns id=lfn --rest-as-tags
+  exacat import saved.tsv.zst --restore     # an export, with SEs and accounts
+  exacat import --offline more.tsv --se DEMO::FZK::SE     # server stopped
+  exacat import --offline --dry-run files.tsv --se DEMO::FZK::SE")]
 pub struct ImportArgs {
     /// Listings
     #[arg(value_name = "FILE", required = true)]
@@ -125,7 +130,7 @@ pub struct ImportArgs {
     #[arg(long)]
     pub restore: bool,
     /// Read and judge every row without asking the catalogue for anything but its storage elements
-    #[arg(long, conflicts_with_all = ["offline", "rejects", "restore"])]
+    #[arg(long, conflicts_with_all = ["rejects", "restore"])]
     pub dry_run: bool,
     /// Into the data directory itself, in bulk; no server may be running on it
     #[arg(long)]
@@ -135,10 +140,11 @@ pub struct ImportArgs {
 /// `exacat verify`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Give the options the listing was imported with. Exit status 19 (conflict) if something differs.
+Give the options the listing was imported with. Exit status 19 (conflict) if
+something differs.
 
 Examples:
-  exacat verify files.tsv.zst --columns lfn,size,checksum,pfn --se MY::SITE::DISK
+  exacat verify files.tsv.zst --columns lfn,size,checksum,pfn --se DEMO::FZK::SE
   exacat verify saved.tsv.zst --differences differences.tsv")]
 pub struct VerifyArgs {
     /// Listings
@@ -172,18 +178,21 @@ impl Place {
 /// `exacat export`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-An export has everything about every entry, storage elements and accounts included, and can be imported again.
-With --columns it is a plain listing of what was asked for; without the column kind directories end with a slash.
-A file appears under its name when it is whole; a device or a FIFO is written as it is.
+An export has everything about every entry, storage elements and accounts
+included, and can be imported again. With --columns it is a plain listing of
+what was asked for; without the column kind directories end with a slash. A
+file appears under its name when it is whole; a device or a FIFO is written as
+it is.
 
-On the machine of the data directory --snapshot and --offline read it there, which is several times as fast and takes nothing
-from a server; a snapshot is of one moment, however long the export takes.
+On the machine of the data directory --snapshot and --offline read it there,
+which is several times as fast and takes nothing from a server; a snapshot is
+of one moment, however long the export takes.
 
 Examples:
   exacat export / -o saved.tsv.zst
-  exacat export / -o saved.tsv.zst --snapshot before-upgrade --data /srv/exacat
-  exacat export /demo --columns lfn,size,checksum,pfn > files.tsv
-  exacat export /demo/data --format csv -o data.csv.gz --type f --tag run=246087")]
+  exacat export / -o kept.tsv.zst --snapshot before-upgrade
+  exacat export /demo --columns lfn,size,checksum,pfn > out.tsv
+  exacat export /demo/data --type f --tag run=560123 -o data.csv.gz")]
 pub struct ExportArgs {
     /// What is below this directory
     #[arg(value_name = "DIR")]
@@ -220,16 +229,18 @@ pub struct ExportArgs {
 /// `exacat digest`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Two catalogues have the same below a directory exactly if their digests of it are the same, wherever it stands. A
-digest is of all that an export holds. Digests of a catalogue that changes meanwhile are of no one state: digest a
-snapshot (--snapshot NAME on the machine of the data directory, or exacat serve --snapshot NAME) where that matters.
+Two catalogues have the same below a directory exactly if their digests of it
+are the same, wherever it stands. A digest is of all that an export holds.
+Digests of a catalogue that changes meanwhile are of no one state: digest a
+snapshot (--snapshot NAME on the machine of the data directory, or exacat serve
+--snapshot NAME) where that matters.
 
 Examples:
-  exacat digest                                   of everything
-  exacat digest /demo --depth 2                   and of the directories two levels below
-  exacat digest -o here.digests                   of every directory, into a file
-  exacat digest --against here.digests            at another catalogue: which directories differ?
-  exacat digest --snapshot before-upgrade --data /srv/exacat")]
+  exacat digest                             # of everything
+  exacat digest /demo --depth 2             # and two levels of directories
+  exacat digest -o here.digests             # of every directory, into a file
+  exacat digest --against here.digests      # which directories differ?
+  exacat digest --snapshot before-upgrade")]
 pub struct DigestArgs {
     /// What is below this directory
     #[arg(value_name = "DIR", default_value = "/")]
@@ -250,13 +261,13 @@ pub struct DigestArgs {
 /// `exacat generate`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Makes an experiment-like tree: raw data by year, period and run, reconstructed and simulated data with several
-replicas, users' homes, archives with members, collections, tags. The same seed makes the same tree.
+Makes an experiment-like tree: raw data by year, period and run, reconstructed
+and simulated data with several replicas, users' homes, archives with members,
+collections, tags. The same seed makes the same tree.
 
 Examples:
-  exacat generate --entries 100000
-  exacat generate --entries 1M --seed 7 --prefix /big
-  exacat generate --entries 1000 --listing sample.jsonl    a file instead, without a server")]
+  exacat generate --entries 1000 --seed 7 --prefix /big
+  exacat generate --entries 1000 --listing sample.jsonl   # a file instead")]
 pub struct GenerateArgs {
     /// How many entries, about
     #[arg(long, value_name = "NUMBER", default_value = "100000")]

@@ -20,7 +20,7 @@ pub use writing::*;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use exacat_model::Consistency;
 
 /// The file catalogue for exabyte-scale science: which logical files there are, and where their bytes are.
@@ -29,27 +29,29 @@ use exacat_model::Consistency;
     name = "exacat",
     version,
     about,
-    max_term_width = 110,
+    max_term_width = 80,
     subcommand_required = true,
     arg_required_else_help = true,
     disable_help_subcommand = false,
     after_help = "\
-LFNs are absolute: they begin with '/'. Where a command takes LFNs, '-' reads them from standard input, one
-per line (with -0: each ended by NUL).
+LFNs are absolute: they begin with '/'. Where a command takes LFNs, '-' reads
+them from standard input, one per line (with -0: each ended by NUL).
 
-Exit status: 0 done, 1 wrong use or a local error, 10 and above by kind of error: 11 not found, 12 exists,
-13 not a directory, 14 not a file, 15 not empty, 16 denied, 17 unauthenticated, 18 rows of a listing were
-rejected, 19 conflict, 20 quota, 21 limit, 22 busy, 23 unavailable, 24 unknown (it may have been done), 25
-corrupt, 26 internal, 130 interrupted, 143 terminated. If some of several names fail, each failure is on standard error and the last one's status
-is given.
+Exit status: 0 done, 1 wrong use or a local error, 10 and above by kind of
+error: 11 not found, 12 exists, 13 not a directory, 14 not a file, 15 not
+empty, 16 denied, 17 unauthenticated, 18 rows of a listing were rejected, 19
+conflict, 20 quota, 21 limit, 22 busy, 23 unavailable, 24 unknown (it may have
+been done), 25 corrupt, 26 internal, 130 interrupted, 143 terminated. If some
+of several names fail, each failure is on standard error and the last one's
+status is given.
 
 Examples:
-  exacat serve                                   start the service on this machine
-  exacat ls -l /                                 look around
-  exacat find /demo 'AOD*.root' --size +1G       search
-  exacat --json stat /demo | jq .revision        for scripts
-  exacat --consistency one whereis /demo/f       on a cluster: without waiting for most of it
-  source <(exacat completions bash)              completion in the shell"
+  exacat serve                              # start the service on this machine
+  exacat ls -l /                            # look around
+  exacat find /demo 'AOD*.root' --size +1G  # search
+  exacat --json stat /demo                  # for scripts
+  exacat --consistency one ls /demo         # on a cluster: may be a second old
+  source <(exacat completions bash)         # complete commands and names"
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -157,6 +159,31 @@ pub struct Connection {
     /// Give up on a request after so long: 30s, 5m [default: 60s]
     #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
     pub timeout: Option<String>,
+}
+
+/// Keys of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SortArg {
+    /// The LFN
+    Name,
+    /// Bytes; unknown sizes first
+    Size,
+    /// Time of modification, or of removal
+    Time,
+}
+
+/// Order and number of what is listed.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct OrderArgs {
+    /// Sort; of what is sorted, 200000 entries at most [default: by name]
+    #[arg(long, value_name = "KEY", value_enum)]
+    pub sort: Option<SortArg>,
+    /// Last first
+    #[arg(long)]
+    pub reverse: bool,
+    /// Stop after so many
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
 }
 
 /// What to do.

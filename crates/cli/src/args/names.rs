@@ -7,14 +7,16 @@ use clap::{ArgAction, Args};
 #[command(
     disable_help_flag = true,
     after_help = "\
-A long listing shows: kind and permissions, replicas (of a collection: members), owner, group, size, time
-(UTC), name.
+A long listing shows: kind and permissions, replicas (of a collection:
+members), owner, group, size, time (UTC), name.
 
 Examples:
   exacat ls /demo
-  exacat ls -lh /demo/data/2026
-  exacat ls -R -0 /demo | xargs -0 -n1 echo
-  exacat --json ls /demo | jq -r .lfn"
+  exacat ls -lh /demo/data/2026/LHC26a
+  exacat ls -l '/demo/user/a/*'             # names with wildcards, in quotes
+  exacat ls --sort time --reverse --limit 5 /demo/collections/LHC26a
+  exacat ls -R -0 /demo/collections | xargs -0 -n 1 echo
+  exacat --json ls /demo"
 )]
 pub struct LsArgs {
     /// What to list; '-' reads LFNs from standard input
@@ -32,6 +34,8 @@ pub struct LsArgs {
     /// Sizes with a unit, as -H
     #[arg(short = 'h')]
     pub short_units: bool,
+    #[command(flatten)]
+    pub order: super::OrderArgs,
     /// Nothing is hidden in a catalogue: accepted because fingers type it
     #[arg(short = 'a', long = "all", hide = true)]
     pub all: bool,
@@ -44,9 +48,10 @@ pub struct LsArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  exacat stat /demo/data/2026/run.root
-  exacat stat -L /demo/latest                       what the link leads to
-  exacat --json stat /demo/data | jq .revision")]
+  exacat stat /demo/sim/2026/LHC26a1/560123-0/001/AOD.root
+  exacat stat -L /demo/data/2026            # of a link: what it leads to
+  exacat find /demo '*.zip' --limit 5 | exacat stat -
+  exacat --json stat /demo/data")]
 pub struct StatArgs {
     /// Which entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
@@ -59,12 +64,13 @@ pub struct StatArgs {
 /// `exacat whereis`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Available replicas come before suspect ones, near before far; lost ones are not shown.
+Available replicas come before suspect ones, near before far; lost ones are not
+shown.
 
 Examples:
-  exacat whereis /demo/data/2026/run.root
-  exacat whereis 5d9a8f1e-5607-11ee-90f9-6c02e09897e9 --site CERN
-  exacat find /demo 'AOD*' | exacat --json whereis -")]
+  exacat whereis /demo/sim/2026/LHC26a1/560123-0/001/AOD.root
+  exacat whereis 019ca704-e5b3-7896-837e-8eb862d331a5 --site CERN
+  exacat find /demo 'AOD*' --limit 5 | exacat whereis -1 -")]
 pub struct WhereisArgs {
     /// Which files, by LFN or GUID; '-' reads them from standard input
     #[arg(value_name = "LFN|GUID", required = true)]
@@ -81,8 +87,8 @@ pub struct WhereisArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  exacat lfn 5d9a8f1e-5607-11ee-90f9-6c02e09897e9
-  cut -f1 guids.tsv | exacat lfn -")]
+  exacat lfn 019ca704-e5b3-7896-837e-8eb862d331a5
+  cut -f 1 guids.tsv | exacat lfn -")]
 pub struct LfnArgs {
     /// Which; '-' reads GUIDs from standard input
     #[arg(value_name = "GUID", required = true)]
@@ -96,10 +102,11 @@ pub struct Conditions {
     /// PATTERN is a regular expression found anywhere in the whole LFN, not a shell pattern for the name
     #[arg(long, requires = "pattern")]
     pub regex: bool,
-    /// Tags, inherited ones included: 'run=246087', 'energy>6 and not exists bad'; may be repeated
+    /// Tags, inherited ones included: 'run=246087', 'energy>6 and not exists bad'; may be repeated. A tag
+    /// that is text is compared as text, also with a number
     #[arg(long = "tag", value_name = "EXPR")]
     pub tags: Vec<String>,
-    /// Size: +1G at least, -10M at most, 5k..1M between, 100 exactly
+    /// Size: +1G at least, -10M at most, 5k..1M between, 100 exactly; or unknown
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub size: Vec<String>,
     /// Modified then or later: a time, or so long ago (2d)
@@ -137,15 +144,18 @@ pub struct Conditions {
 /// `exacat find`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Entries come depth first, each directory before what is in it. A pattern without --regex is a shell pattern
-that the whole name must match: * ? [a-z] {a,b}.
+Entries come depth first, each directory before what is in it. A pattern
+without --regex is a shell pattern that the whole name must match: * ? [a-z]
+{a,b}.
 
 Examples:
   exacat find /demo 'AOD*.root' --size +1G
-  exacat find /demo --tag 'run >= 246000 and run < 247000' -l
-  exacat find /demo --type f --older 365d --se VO::SITE::DISK --count
-  exacat find / '/run\\d+/' --regex -0 | xargs -0 -n 100 exacat stat
-  exacat find /demo/tmp --newer 1h --json")]
+  exacat find /demo --tag 'run >= 560000 and run < 560200' -l --limit 10
+  exacat find /demo --type f --older 365d --se DEMO::CERN::EOS --count
+  exacat find /demo/sim --type f --sort size --reverse --limit 5 -l
+  exacat find /demo --size unknown
+  exacat find /demo '/560123-\\d$' --regex -0 | xargs -0 -n 100 exacat stat
+  exacat --json find /demo/user --newer 1h")]
 pub struct FindArgs {
     /// Below which directory
     #[arg(value_name = "DIR")]
@@ -160,9 +170,8 @@ pub struct FindArgs {
     /// How many there are, and their size
     #[arg(short, long, conflicts_with = "long")]
     pub count: bool,
-    /// Stop after so many
-    #[arg(long, value_name = "NUMBER")]
-    pub limit: Option<u64>,
+    #[command(flatten)]
+    pub order: super::OrderArgs,
 }
 
 /// `exacat du`
@@ -170,14 +179,16 @@ pub struct FindArgs {
 #[command(
     disable_help_flag = true,
     after_help = "\
-Shows logical bytes, files and the LFN. The figures are counters kept exact at every change, not a scan: they
-come at once whatever is below. Only --by-se reads the files.
+Shows logical bytes, files and the LFN. The figures are counters kept exact at
+every change, not a scan: they come at once whatever is below. Only --by-se
+reads the files.
 
 Examples:
   exacat du -h /demo
-  exacat du -l /demo/data /demo/sim                 all figures
-  exacat du --by-se -h /demo                        by storage element
-  exacat --json du / | jq .usage.replica_bytes"
+  exacat du -h '/demo/*' --sort size --reverse
+  exacat du -l /demo/data /demo/sim         # all figures
+  exacat du --by-se -h /demo                # by storage element
+  exacat --json du /"
 )]
 pub struct DuArgs {
     /// Which entries; '-' reads LFNs from standard input
@@ -192,6 +203,15 @@ pub struct DuArgs {
     /// Sizes with a unit, as -H
     #[arg(short = 'h')]
     pub short_units: bool,
+    /// Sort [default: as named]
+    #[arg(long, value_name = "KEY", value_parser = ["name", "size", "files"], conflicts_with = "by_se")]
+    pub sort: Option<String>,
+    /// Last first
+    #[arg(long, conflicts_with = "by_se")]
+    pub reverse: bool,
+    /// Show so many at most
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "by_se")]
+    pub limit: Option<u64>,
     /// Only a total is kept: accepted because fingers type it
     #[arg(short = 's', hide = true)]
     pub summarize: bool,
@@ -203,11 +223,11 @@ pub struct DuArgs {
 /// `exacat log`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Shows the history of what stands at the name now, through all its moves, oldest first; of a name that is gone,
-that of what stood there last.
+Shows the history of what stands at the name now, through all its moves, oldest
+first; of a name that is gone, that of what stood there last.
 
 Examples:
-  exacat log /demo/data/2026/run.root
+  exacat log /demo/data/2026
   exacat --json log /demo/data")]
 pub struct LogArgs {
     /// Which entry
@@ -220,9 +240,8 @@ pub struct LogArgs {
 #[command(after_help = "\
 Examples:
   exacat changes --limit 20
-  exacat changes --after 1000 --under /demo
-  exacat changes --after 1000.3f9a1c                refused with 'conflict' if a restore replaced 1000
-  exacat --json changes --after last --follow       from now on, as they happen")]
+  exacat changes --after 100 --under /demo --limit 20
+  exacat --json changes --after last --follow     # from now on, as they happen")]
 pub struct ChangesArgs {
     /// After this revision; without its timeline refused after a restore to before it; 'last' for
     /// those to come
@@ -238,6 +257,6 @@ pub struct ChangesArgs {
     #[arg(short, long)]
     pub follow: bool,
     /// Stop after so many
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
 }

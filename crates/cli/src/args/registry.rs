@@ -25,7 +25,8 @@ pub enum SeCommand {
     /// Add a storage element
     #[command(after_help = "\
 Examples:
-  exacat se add VO::SITE::DISK --prefix root://host//data --qos disk --distance SITE=0")]
+  exacat se add VO::SITE::DISK --prefix root://host//data --qos disk
+  exacat se add VO::SITE::TAPE --prefix root://host//tape --distance CERN=9")]
     Add {
         /// Its name, by convention VO::Site::Name
         name: String,
@@ -38,7 +39,7 @@ Examples:
     /// Change a storage element
     #[command(after_help = "\
 Examples:
-  exacat se set VO::SITE::DISK --status read-only")]
+  exacat se set DEMO::ORNL::EOS --status read-only")]
     Set {
         /// Which
         name: String,
@@ -48,7 +49,8 @@ Examples:
     /// Take a storage element that holds nothing out of the registry
     #[command(after_help = "\
 Examples:
-  exacat se rm VO::SITE::DISK")]
+  exacat se add VO::SITE::OLD --prefix root://old//data
+  exacat se rm VO::SITE::OLD")]
     Rm {
         /// Which
         name: String,
@@ -57,13 +59,13 @@ Examples:
     #[command(after_help = "\
 Examples:
   exacat se ls
-  exacat --json se ls | jq -r .prefix")]
+  exacat --json se ls")]
     Ls,
     /// Show what is on storage elements, and what waits for deletion
     #[command(after_help = "\
 Examples:
   exacat se usage -H
-  exacat se usage VO::SITE::DISK")]
+  exacat se usage DEMO::CERN::EOS")]
     Usage {
         /// Which [default: all]
         names: Vec<String>,
@@ -71,36 +73,42 @@ Examples:
     /// List the files with a replica on a storage element
     #[command(after_help = "\
 Examples:
-  exacat se files VO::SITE::DISK
-  exacat se files -l VO::SITE::DISK")]
+  exacat se files DEMO::KISTI::TAPE --limit 10
+  exacat se files -l DEMO::KISTI::TAPE")]
     Files {
         /// Which
         name: String,
         /// Everything about each file
         #[arg(short, long)]
         long: bool,
+        /// Stop after so many
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+        limit: Option<u64>,
     },
     /// List the physical copies a storage element is to delete
     #[command(after_help = "\
-Shows the deletion's id, the size and the URL.
+Shows the deletion's id, the size and the URL. With -q there are no headings.
 
 Examples:
-  exacat se deletions VO::SITE::DISK")]
+  exacat se deletions DEMO::CERN::EOS --limit 10")]
     Deletions {
         /// Which
         name: String,
         /// Stop after so many
-        #[arg(long, value_name = "NUMBER")]
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
     },
     /// Say that physical copies were deleted
     #[command(after_help = "\
-What was said before is passed over, so a run that was interrupted can be run again.
+What was said before is passed over, so a run that was interrupted can be run
+again.
 
 Examples:
-  exacat se deleted VO::SITE::DISK 1234.0 1234.1
-  exacat se deletions VO::SITE::DISK | while read id size url; do rm-it \"$url\" && echo $id; done |
-      exacat se deleted VO::SITE::DISK -")]
+  exacat -q se deletions DEMO::CERN::EOS | cut -d ' ' -f 1 |
+      exacat se deleted --dry-run DEMO::CERN::EOS -
+  exacat -q se deletions DEMO::CERN::EOS |
+      while read id size url; do echo \"rm $url\" >> deleted && echo $id; done |
+      exacat se deleted DEMO::CERN::EOS -")]
     Deleted {
         /// On which
         name: String,
@@ -121,8 +129,8 @@ pub enum QuotaCommand {
 What is in the trash counts until it is purged.
 
 Examples:
-  exacat quota set alice --files 1M --bytes 100T
-  exacat quota set group:physics --replica-bytes 1P --files none")]
+  exacat quota set aleksy --files 1M --bytes 100T
+  exacat quota set group:demo --replica-bytes 1P --files none")]
     Set {
         /// NAME or user:NAME, or group:NAME
         owner: String,
@@ -139,8 +147,8 @@ Examples:
     /// Show limits and what is used of them
     #[command(after_help = "\
 Examples:
-  exacat quota get                                  yours
-  exacat quota get -H alice group:physics")]
+  exacat quota get                          # yours
+  exacat quota get -H aleksy group:demo")]
     Get {
         /// NAME or user:NAME, or group:NAME [default: you and your groups]
         owners: Vec<String>,
@@ -178,7 +186,7 @@ pub enum UserCommand {
     #[command(after_help = "\
 Examples:
   exacat user add alice --home /home/alice
-  exacat user add bob --groups physics,tape --roles operator --subject uid:1000")]
+  exacat user add bob --groups demo --roles operator --subject uid:54321")]
     Add {
         /// Its name
         name: String,
@@ -188,8 +196,8 @@ Examples:
     /// Change a user
     #[command(after_help = "\
 Examples:
-  exacat user set alice --groups physics
-  exacat user set alice --disable")]
+  exacat user set aleksy --groups demo
+  exacat user set zofia --disable")]
     Set {
         /// Which
         name: String,
@@ -205,7 +213,7 @@ Examples:
     /// Take a user that owns nothing out of the registry
     #[command(after_help = "\
 Examples:
-  exacat user rm alice")]
+  exacat user add eve && exacat user rm eve")]
     Rm {
         /// Which
         name: String,
@@ -231,7 +239,7 @@ Examples:
     /// Take a group that owns nothing and has no members out of the registry
     #[command(after_help = "\
 Examples:
-  exacat group rm physics")]
+  exacat group add old && exacat group rm old")]
     Rm {
         /// Which
         name: String,
@@ -251,8 +259,9 @@ pub enum TokenCommand {
 The secret alone is on standard output, what it is for on standard error.
 
 Examples:
-  exacat token issue --lifetime 30d --scope /demo > my.token       may read below /demo
-  exacat token issue --lifetime 1d --write --user alice --note 'grid job' --out job.token")]
+  exacat token issue --lifetime 30d --scope /demo > my.token
+  exacat token issue --lifetime 1d --write --user aleksy --out job.token
+  exacat token issue --lifetime 1h --note 'grid job' --out trial.token")]
     Issue {
         /// For whom [default: you]
         #[arg(long)]
@@ -276,9 +285,10 @@ Examples:
     /// Make tokens invalid at once
     #[command(after_help = "\
 Examples:
-  exacat token revoke 3")]
+  exacat token issue --lifetime 1h --note trial > t.token
+  exacat -q token ls | grep trial | cut -d ' ' -f 1 | exacat token revoke -")]
     Revoke {
-        /// Their numbers
+        /// Their ids, or beginnings of them that no other token has; '-' reads them from standard input
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
     },
@@ -294,5 +304,5 @@ Examples:
 #[command(after_help = "\
 Examples:
   exacat whoami
-  exacat --token-file job.token whoami")]
+  EXACAT_TOKEN=$(exacat token issue --lifetime 1h) exacat whoami")]
 pub struct WhoamiArgs {}

@@ -99,15 +99,18 @@ impl ClusterArgs {
 pub enum SchemaCommand {
     /// Make the tables of a catalogue on a cluster, with an empty catalogue in them
     #[command(after_help = "\
-REPLICATION is what CQL takes, with the names of the cluster's datacenters; three copies are right for nearly everyone.
-An attempt that was cut off can be made again.
+REPLICATION is what CQL takes, with the names of the cluster's datacenters;
+three copies are right for nearly everyone. An attempt that was cut off can be
+made again.
 
 Examples:
-  exacat schema create cassandra://db1,db2,db3/exacat --replication \"{'class': 'NetworkTopologyStrategy', 'dc1': 3}\"
-  exacat schema create cassandra://db1/exacat --replication … --store-ca ca.pem --store-user admin --store-password-file pw")]
+  exacat schema create cassandra://db1,db2,db3/exacat \\
+      --replication \"{'class': 'NetworkTopologyStrategy', 'dc1': 3}\"
+  exacat schema create cassandra://db1/exacat --replication \"$REPLICATION\" \\
+      --store-ca ca.pem --store-user admin --store-password-file pw")]
     Create {
-        /// The cluster and the keyspace
-        #[arg(value_name = "cassandra://HOST,HOST/KEYSPACE", value_parser = CassandraSettings::parse)]
+        /// The cluster and the keyspace: cassandra://HOST,HOST/KEYSPACE
+        #[arg(value_name = "CLUSTER", value_parser = CassandraSettings::parse)]
         cluster: CassandraSettings,
         /// How often, and where, everything is kept
         #[arg(long, value_name = "REPLICATION")]
@@ -119,10 +122,10 @@ Examples:
     #[command(after_help = "\
 Examples:
   exacat schema check cassandra://db1,db2,db3/exacat
-  exacat --json schema check cassandra://db1/exacat | jq .found")]
+  exacat --json schema check cassandra://db1/exacat")]
     Check {
-        /// The cluster and the keyspace
-        #[arg(value_name = "cassandra://HOST,HOST/KEYSPACE", value_parser = CassandraSettings::parse)]
+        /// The cluster and the keyspace: cassandra://HOST,HOST/KEYSPACE
+        #[arg(value_name = "CLUSTER", value_parser = CassandraSettings::parse)]
         cluster: CassandraSettings,
         #[command(flatten)]
         reach: Box<ClusterArgs>,
@@ -132,8 +135,8 @@ Examples:
 Examples:
   exacat schema upgrade cassandra://db1,db2,db3/exacat")]
     Upgrade {
-        /// The cluster and the keyspace
-        #[arg(value_name = "cassandra://HOST,HOST/KEYSPACE", value_parser = CassandraSettings::parse)]
+        /// The cluster and the keyspace: cassandra://HOST,HOST/KEYSPACE
+        #[arg(value_name = "CLUSTER", value_parser = CassandraSettings::parse)]
         cluster: CassandraSettings,
         #[command(flatten)]
         reach: Box<ClusterArgs>,
@@ -177,22 +180,25 @@ impl std::str::FromStr for PlaceArg {
 /// `exacat copy`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Everything comes along as it was: numbers, revisions, times, history, trash, bookings, deletion queues, accounts, tokens. For that
-the history must be kept from the first change on. The servers of both catalogues are stopped first. The other catalogue is new
-(for a cluster: exacat schema create), or one that a copy from here was begun into: then it goes on where that ended. At the end
+Everything comes along as it was: numbers, revisions, times, history, trash,
+bookings, deletion queues, accounts, tokens. For that the history must be kept
+from the first change on. The servers of both catalogues are stopped first. The
+other catalogue is new (for a cluster: exacat schema create), or one that a
+copy from here was begun into: then it goes on where that ended. At the end
 both are read and compared: the tree by its digest, the rest item by item.
 
 Examples:
+  exacat copy --from embedded:$HOME/.local/share/exacat --to embedded:copied
   exacat copy --from embedded:/srv/exacat --to cassandra://db1,db2,db3/exacat
   exacat copy --from cassandra://db1,db2,db3/exacat --to embedded:/srv/new
-  exacat copy --from embedded:/srv/exacat --to cassandra://db1/exacat --store-ca ca.pem --store-user exacat --store-password-file pw
-  exacat --progress copy --from embedded:/srv/exacat --to embedded:/other/disk")]
+  exacat copy --from embedded:/srv/exacat --to cassandra://db1/exacat \\
+      --store-ca ca.pem --store-user exacat --store-password-file pw")]
 pub struct CopyArgs {
-    /// What is copied
-    #[arg(long, value_name = "embedded:DIR|cassandra://HOST,HOST/KEYSPACE")]
+    /// What is copied: embedded:DIR, or cassandra://HOST,HOST/KEYSPACE
+    #[arg(long, value_name = "STORE")]
     pub from: PlaceArg,
-    /// Where to
-    #[arg(long, value_name = "embedded:DIR|cassandra://HOST,HOST/KEYSPACE")]
+    /// Where to: the same
+    #[arg(long, value_name = "STORE")]
     pub to: PlaceArg,
     /// Do not compare both at the end
     #[arg(long)]
@@ -214,24 +220,26 @@ pub enum LogFormat {
 /// `exacat serve`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The data directory holds everything: the catalogue, a certificate made at the first start, the admin's token
-(admin.token, readable by its owner only) and the socket for clients on this machine (exacat.sock). Where it
-listens stands in server.json there, and is printed when it is ready. SIGINT or SIGTERM ends it: requests in
-flight are finished first.
+The data directory holds everything: the catalogue, a certificate made at the
+first start, the admin's token (admin.token, readable by its owner only) and
+the socket for clients on this machine (exacat.sock). Where it listens stands
+in server.json there, and is printed when it is ready. SIGINT or SIGTERM ends
+it: requests in flight are finished first.
 
 Examples:
   exacat serve
-  exacat serve --data /srv/exacat --listen 0.0.0.0:7420 --name catalogue.example.org
-  exacat serve --history-keep 90d
-  exacat serve --history-keep 100GiB
-  exacat serve --listen 127.0.0.1:0 --metrics 127.0.0.1:9420 --log-format json
+  exacat serve --listen 127.0.0.1:0 --store memory --data ~/try --log debug
+  exacat serve --listen 127.0.0.1:0 --metrics 127.0.0.1:0 --data ~/second
+  exacat serve --listen 127.0.0.1:0 --data ~/third --history-keep 90d
   exacat serve --snapshot before-upgrade
+  exacat serve --listen 0.0.0.0:7420 --name catalogue.example.org
   exacat serve --jalien 0.0.0.0:8097 --jalien-ca /etc/grid-security/certificates
-  exacat serve --xrootd 0.0.0.0:1094 --anonymous-reads --networks /etc/exacat/networks
+  exacat serve --xrootd 0.0.0.0:1094 --anonymous-reads --networks /etc/networks
   exacat serve --store cassandra://db1,db2,db3/exacat --data /srv/exacat
-  exacat serve --store cassandra://db1,db2,db3/exacat --filter 1GiB --fsck-rows 20000 --peers 192.0.2.7:7430
-  exacat serve --store cassandra://db1/exacat --store-ca ca.pem --store-user exacat --store-password-file pw --consistency quorum
-  EXACAT_LOG=debug exacat serve --store memory --data /tmp/try")]
+  exacat serve --store cassandra://db1,db2,db3/exacat --filter 1GiB \\
+      --fsck-rows 20000 --peers 192.0.2.7:7430
+  exacat serve --store cassandra://db1/exacat --consistency quorum \\
+      --store-ca ca.pem --store-user exacat --store-password-file pw")]
 pub struct ServeArgs {
     /// Where to speak the native protocol over TLS; port 0 takes a free one; none for nowhere
     #[arg(
@@ -415,23 +423,25 @@ pub fn listener(text: &str) -> Result<Option<SocketAddr>, String> {
 /// `exacat fsck`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Recomputes every counter and every index from the entries and compares. The running server does it beside its
-other work; --offline does it on a data directory without a server, and reads every page of every file and every
-record of the log as well. Exit status 25 (corrupt) if something is wrong.
+Recomputes every counter and every index from the entries and compares. The
+running server does it beside its other work; --offline does it on a data
+directory without a server, and reads every page of every file and every record
+of the log as well. Exit status 25 (corrupt) if something is wrong.
 
---repair makes a damaged catalogue whole again. What is damaged is taken from a good copy if there is one (in
-snapshots, in what --from names), written anew if all of it can be read, or made again from an older state and the
-log. If something cannot be had again, nothing is changed, and what would be lost is listed: then give a
-backup with --from, or accept the loss with --accept-loss, which keeps all that can be read. What was there before is
-set aside, whole, and never removed by itself.
+--repair makes a damaged catalogue whole again. What is damaged is taken from a
+good copy if there is one (in snapshots, in what --from names), written anew if
+all of it can be read, or made again from an older state and the log. If
+something cannot be had again, nothing is changed, and what would be lost is
+listed: then give a backup with --from, or accept the loss with --accept-loss,
+which keeps all that can be read. What was there before is set aside, whole,
+and never removed by itself.
 
 Examples:
   exacat fsck
-  exacat fsck --offline --data /srv/exacat
-  exacat fsck --offline --repair --data /srv/exacat
-  exacat fsck --offline --repair --from /backup/exacat
-  exacat --json fsck --offline --repair --accept-loss > lost.json
-  exacat --json fsck | jq .findings_total")]
+  exacat fsck --offline                     # server stopped
+  exacat fsck --offline --repair
+  exacat fsck --offline --repair --from ~/exacat-backup
+  exacat --json fsck --offline --repair --accept-loss > lost.json")]
 pub struct FsckArgs {
     /// On the data directory itself; no server may be running on it
     #[arg(long)]
@@ -452,7 +462,7 @@ pub struct FsckArgs {
 #[command(after_help = "\
 Examples:
   exacat status
-  exacat --json status | jq 'select(.part == \"store\").figures'")]
+  exacat --json status")]
 pub struct StatusArgs {}
 
 /// `exacat clock`
@@ -490,17 +500,19 @@ pub struct CompletionsArgs {
 /// `exacat bench`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Starts a server of its own on a temporary data directory, loads it over the network, then does the same in
-this process without network. Load generator and server share the machine; CPU time is that of both. Ends what
-it started and removes what it wrote. Of the engine: fills it, looks up, lists, takes a snapshot, opens it again, and
-serves it; beside the fill it says what the disk itself takes to overwrite 4 KiB.
+Starts a server of its own on a temporary data directory, loads it over the
+network, then does the same in this process without network. Load generator and
+server share the machine; CPU time is that of both. Ends what it started and
+removes what it wrote. Of the engine: fills it, looks up, lists, takes a
+snapshot, opens it again, and serves it; beside the fill it says what the disk
+itself takes to overwrite 4 KiB.
 
 Examples:
-  exacat bench
-  exacat bench --entries 1M --network
-  exacat bench --only whereis
-  exacat --json bench --entries 100k --in-process --directory /var/tmp
-  systemd-run --scope -p MemoryMax=2G exacat bench --engine --entries 200M --cache 512MiB")]
+  exacat bench --entries 2k --in-process
+  exacat bench --entries 2k --network --only whereis
+  exacat --json bench --entries 2k --only stat --directory /var/tmp
+  exacat bench --engine --entries 10k --only whereis
+  systemd-run --scope -p MemoryMax=2G exacat bench --engine --entries 200M")]
 pub struct BenchArgs {
     /// Files to register
     #[arg(long, value_name = "NUMBER", default_value = "1M")]

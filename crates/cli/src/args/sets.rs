@@ -2,19 +2,20 @@
 
 use clap::Subcommand;
 
-use super::Conditions;
+use super::{Conditions, OrderArgs};
 
 /// `exacat tag`
 #[derive(Debug, Subcommand)]
 pub enum TagCommand {
     /// Set tags of entries
     #[command(after_help = "\
-A value is a whole number, a number, true or false, a time (RFC 3339) or text, as it looks; int:, real:, bool:,
-time: or text: before it says the type. Tags of a directory hold for all that is below it.
+A value is a whole number, a number, true or false, a time (RFC 3339) or text,
+as it looks; int:, real:, bool:, time: or text: before it says the type. Tags
+of a directory hold for all that is below it.
 
 Examples:
-  exacat tag set /demo/data/2026 run=246087 beam=Pb-Pb
-  exacat find /demo '*.root' | exacat tag set - checked=true")]
+  exacat tag set /demo/data/2026 beam=Pb-Pb checked=true
+  exacat find /demo '*.zip' | exacat tag set - checked=true")]
     Set {
         /// Entries (LFNs, or '-' to read them from standard input) and tags (KEY=VALUE), in any order
         #[arg(value_name = "LFN|KEY=VALUE", required = true)]
@@ -23,9 +24,9 @@ Examples:
     /// Show the tags of entries, with where each is set
     #[command(after_help = "\
 Examples:
-  exacat tag get /demo/data/2026/run.root
-  exacat tag get --own /demo/data/2026
-  exacat --json tag get /demo/x.root run | jq .value")]
+  exacat tag get /demo/data/2026/LHC26a
+  exacat tag get --own /demo/data/2026/LHC26a
+  exacat --json tag get /demo/data/2026/LHC26a year")]
     Get {
         /// Entries (LFNs, or '-' to read them from standard input) and keys of tags to show
         #[arg(value_name = "LFN|KEY", required = true)]
@@ -37,7 +38,7 @@ Examples:
     /// Take tags of entries away
     #[command(after_help = "\
 Examples:
-  exacat tag rm /demo/data/2026 run beam")]
+  exacat tag rm /demo/data/2026/LHC26b period beam")]
     Rm {
         /// Entries (LFNs, or '-' to read them from standard input) and keys of tags to take away
         #[arg(value_name = "LFN|KEY", required = true)]
@@ -45,11 +46,12 @@ Examples:
     },
     /// Search entries by their tags, as find --tag
     #[command(after_help = "\
-An expression compares tags with =, !=, <, <=, >, >= or 'KEY in (A, B)', tests 'exists KEY', and combines with
-and, or, not and brackets. Text with blanks goes in quotes.
+An expression compares tags with =, !=, <, <=, >, >= or 'KEY in (A, B)', tests
+'exists KEY', and combines with and, or, not and brackets. Text with blanks
+goes in quotes.
 
 Examples:
-  exacat tag find /demo 'run >= 246000 and run < 247000'
+  exacat tag find /demo 'run >= 560000 and run < 560200'
   exacat tag find /demo \"beam in (pp, 'Pb-Pb') and not exists bad\" --type f -l")]
     Find {
         /// Below which directory
@@ -68,9 +70,8 @@ Examples:
         /// How many there are, and their size
         #[arg(short, long, conflicts_with = "long")]
         count: bool,
-        /// Stop after so many
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<u64>,
+        #[command(flatten)]
+        order: OrderArgs,
     },
 }
 
@@ -80,7 +81,7 @@ pub enum CollectionCommand {
     /// Make a collection
     #[command(after_help = "\
 Examples:
-  exacat collection create /demo/sets/good-runs --tag year=2026")]
+  exacat collection create /demo/good-runs --tag year=2026")]
     Create {
         /// Its name
         #[arg(value_name = "LFN")]
@@ -92,8 +93,8 @@ Examples:
     /// Add files
     #[command(after_help = "\
 Examples:
-  exacat collection add /demo/sets/good-runs /demo/x.root /demo/y.root
-  exacat find /demo 'AOD*' --tag good=true | exacat collection add /demo/sets/good-runs -")]
+  exacat collection create /demo/aods
+  exacat find /demo 'AOD*' --limit 9 | exacat collection add /demo/aods -")]
     Add {
         /// The collection
         #[arg(value_name = "LFN")]
@@ -105,7 +106,8 @@ Examples:
     /// Take files out
     #[command(after_help = "\
 Examples:
-  exacat collection rm /demo/sets/good-runs /demo/x.root")]
+  exacat collection rm /demo/collections/LHC26a/000560123_pass1_AOD \\
+      $(exacat find /demo/data/2026 AOD.root --limit 1)")]
     Rm {
         /// The collection
         #[arg(value_name = "LFN")]
@@ -116,11 +118,12 @@ Examples:
     },
     /// List the members
     #[command(after_help = "\
-A member that was purged, is in the trash or may not be seen by you is shown by its GUID.
+A member that was purged, is in the trash or may not be seen by you is shown by
+its GUID.
 
 Examples:
-  exacat collection ls /demo/sets/good-runs
-  exacat collection ls -l /demo/sets/good-runs")]
+  exacat collection ls /demo/collections/LHC26a/000560123_pass1_AOD
+  exacat collection ls -l /demo/collections/LHC26a/000560123_pass1_AOD")]
     Ls {
         /// The collection
         #[arg(value_name = "LFN")]
@@ -128,6 +131,9 @@ Examples:
         /// Everything about each member
         #[arg(short, long)]
         long: bool,
+        /// Stop after so many
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+        limit: Option<u64>,
     },
 }
 
@@ -137,8 +143,8 @@ pub enum ArchiveCommand {
     /// List the registered members of an archive
     #[command(after_help = "\
 Examples:
-  exacat archive ls /demo/all.zip
-  exacat archive ls /demo/all.zip --under /demo/members -l")]
+  exacat archive ls /demo/sim/2026/LHC26a1/560123-0/001/root_archive.zip
+  exacat archive ls -l /demo/sim/2026/LHC26a1/560123-0/001/root_archive.zip")]
     Ls {
         /// The archive, by LFN or GUID
         #[arg(value_name = "LFN|GUID")]
@@ -149,6 +155,9 @@ Examples:
         /// Everything about each member
         #[arg(short, long)]
         long: bool,
+        /// Stop after so many
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+        limit: Option<u64>,
     },
 }
 
@@ -157,23 +166,27 @@ Examples:
 pub enum TrashCommand {
     /// List what is in the trash: yours, for an operator all
     #[command(after_help = "\
-Shows the item's id (its revision and the timeline), when and by whom it was removed, what it counts, and the LFN it had.
+Shows the item's id (its revision and the timeline), when and by whom it was
+removed, what it counts, and the LFN it had.
 
 Examples:
   exacat trash ls
   exacat trash ls --inside
-  exacat --json trash ls | jq -r 'select(.removed < \"2026-01-01\").id' | xargs exacat trash purge")]
+  exacat trash ls --sort size --reverse --limit 10
+  exacat --json trash ls")]
     Ls {
-        /// Show instead your entries inside of directories that others removed
+        /// Show instead your entries inside directories that others removed
         #[arg(long)]
         inside: bool,
+        #[command(flatten)]
+        order: OrderArgs,
     },
     /// Bring items back
     #[command(after_help = "\
 Examples:
-  exacat trash restore 1234.3f9a1c
-  exacat trash restore /demo/x.root                 what was removed there last
-  exacat trash restore 1234.3f9a1c --to /demo/elsewhere
+  exacat rm -r /demo/user/j && exacat trash restore /demo/user/j
+  exacat rm -r /demo/user/j && exacat trash restore /demo/user/j --to /demo/j
+  exacat -q trash ls --limit 1 | cut -d ' ' -f 1 | exacat trash restore -
   exacat trash restore 1234.3f9a1c --path /demo/dir/mine --to /demo/mine")]
     Restore {
         /// Ids of items, or LFNs they had; '-' reads them from standard input
@@ -189,7 +202,8 @@ Examples:
     /// End items for good: their physical copies are queued for deletion
     #[command(after_help = "\
 Examples:
-  exacat trash purge 1234.3f9a1c
+  exacat trash purge --all --dry-run
+  exacat -q trash ls --limit 1 | cut -d ' ' -f 1 | exacat trash purge -
   exacat trash purge --all --yes")]
     Purge {
         /// Ids of items; '-' reads them from standard input

@@ -9,11 +9,13 @@ use clap::{Args, Subcommand};
 pub enum SnapshotCommand {
     /// Keep the catalogue as it is under a name
     #[command(after_help = "\
-Takes a moment, whatever the catalogue holds: nothing is copied. The snapshot takes space as the catalogue moves
-on. It is on the same disk: 'exacat backup' makes copies elsewhere. Takes the role admin, as all of these.
+Takes a moment, whatever the catalogue holds: nothing is copied. The snapshot
+takes space as the catalogue moves on. It is on the same disk: 'exacat backup'
+makes copies elsewhere. Takes the role admin, as all of these.
 
 Examples:
   exacat snapshot create before-upgrade
+  exacat snapshot create monday
   exacat snapshot create nightly-$(date +%F)")]
     Create {
         /// Its name: letters, digits, . _ -
@@ -25,8 +27,8 @@ OWN is what nothing else has: the bytes that dropping the snapshot frees.
 
 Examples:
   exacat snapshot ls
-  exacat snapshot ls --offline --data /srv/exacat
-  exacat --json snapshot ls | jq -r .name")]
+  exacat snapshot ls --offline
+  exacat --json snapshot ls")]
     Ls {
         /// From the data directory itself, with or without a server
         #[arg(long)]
@@ -34,13 +36,14 @@ Examples:
     },
     /// Show how the catalogue, or another snapshot, differs from a snapshot
     #[command(after_help = "\
-Each line is an entry that was created, changed, moved or removed. A directory that was removed, restored or moved
-stands for all that is below it. What the two have in common is not read.
+Each line is an entry that was created, changed, moved or removed. A directory
+that was removed, restored or moved stands for all that is below it. What the
+two have in common is not read.
 
 Examples:
   exacat snapshot diff before-upgrade
-  exacat snapshot diff monday tuesday
-  exacat --json snapshot diff monday | jq -r 'select(.difference == \"removed\").lfn'")]
+  exacat snapshot diff before-upgrade monday
+  exacat --json snapshot diff monday")]
     Diff {
         /// The snapshot to compare with
         before: String,
@@ -52,7 +55,7 @@ Examples:
 Frees what nothing else has. Clones made of it stay.
 
 Examples:
-  exacat snapshot drop before-upgrade")]
+  exacat snapshot create tuesday && exacat snapshot drop tuesday")]
     Drop {
         /// Which
         #[arg(value_name = "NAME", required = true)]
@@ -60,12 +63,13 @@ Examples:
     },
     /// Read all of snapshots and check it
     #[command(after_help = "\
-Every page and every record is read, every counter and index recomputed, and the digest compared with that of the
-moment it was taken. Exit status 25 (corrupt) if something is wrong.
+Every page and every record is read, every counter and index recomputed, and
+the digest compared with that of the moment it was taken. Exit status 25
+(corrupt) if something is wrong.
 
 Examples:
   exacat snapshot verify before-upgrade
-  exacat snapshot verify --offline before-upgrade --data /srv/exacat")]
+  exacat snapshot verify --offline before-upgrade")]
     Verify {
         /// Which
         #[arg(value_name = "NAME", required = true)]
@@ -79,13 +83,14 @@ Examples:
 /// `exacat clone`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A catalogue of its own, on the files of the snapshot: made in a moment, and never in the way of the one it was made
-of. Its history begins about where the snapshot's runs end. The server may run. DIR becomes a data directory; it must be
-empty or not there, and on the same file system.
+A catalogue of its own, on the files of the snapshot: made in a moment, and
+never in the way of the one it was made of. Its history begins about where the
+snapshot's runs end. The server may run. DIR becomes a data directory; it must
+be empty or not there, and on the same file system.
 
 Examples:
-  exacat clone before-upgrade /srv/exacat-test
-  exacat serve --data /srv/exacat-test --listen 127.0.0.1:0")]
+  exacat clone before-upgrade ~/exacat-test
+  exacat serve --data ~/exacat-test --listen 127.0.0.1:0")]
 pub struct CloneArgs {
     /// The snapshot
     pub name: String,
@@ -97,22 +102,23 @@ pub struct CloneArgs {
 /// `exacat restore`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-From a snapshot: the catalogue becomes what it was then, or, with --until, what it was at a later point: the snapshot,
-and its log up to there. What it was until now is not removed but set aside, in a directory that is named in the end,
-and can be served or restored from again. No server may run.
+From a snapshot: the catalogue becomes what it was then, or, with --until, what
+it was at a later point: the snapshot, and its log up to there. What it was
+until now is not removed but set aside, in a directory that is named in the
+end, and can be served or restored from again. No server may run.
 
-From a directory of backups (with a / in it): a catalogue is made in a data directory that has none. Every file is
-checked.
+From a directory of backups (with a / in it): a catalogue is made in a data
+directory that has none. Every file is checked.
 
-TIME is as find takes it (RFC 3339, a date, 2h for two hours ago); a whole number is a REVISION.
+TIME is as find takes it (RFC 3339, a date, 2h for two hours ago); a whole
+number is a REVISION.
 
 Examples:
   exacat restore before-upgrade
-  exacat restore nightly --until 2026-11-21T14:05:00Z
-  exacat restore nightly --until 123456
-  exacat restore nightly --until 123999 --log ~/.local/share/exacat/store/set-aside/1
-  exacat restore /backup/exacat --data /srv/exacat
-  exacat restore /backup/exacat --backup r123456 --data /srv/exacat")]
+  exacat restore before-upgrade --until now \\
+      --log ~/.local/share/exacat/store/set-aside/1
+  exacat restore monday --until now
+  exacat restore ~/exacat-backup --data ~/exacat-again")]
 pub struct RestoreArgs {
     /// The snapshot, or the directory of backups (write ./DIR for one here)
     #[arg(value_name = "NAME|DIR")]
@@ -131,14 +137,15 @@ pub struct RestoreArgs {
 /// `exacat backup`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The running server copies the catalogue as it is, with its history, to a directory on its machine: what is there from
-earlier backups is not copied again. Every file is read back and checked. Takes the role admin. Interrupted, it can
-be begun again, and goes on where it was.
+The running server copies the catalogue as it is, with its history, to a
+directory on its machine: what is there from earlier backups is not copied
+again. Every file is read back and checked. Takes the role admin. Interrupted,
+it can be begun again, and goes on where it was.
 
 Examples:
-  exacat backup /backup/exacat
-  exacat backup --ls /backup/exacat
-  exacat backup --verify /backup/exacat")]
+  exacat backup ~/exacat-backup
+  exacat backup --ls ~/exacat-backup
+  exacat backup --verify ~/exacat-backup")]
 pub struct BackupArgs {
     /// The directory; made if it is not there
     #[arg(value_name = "DIR")]

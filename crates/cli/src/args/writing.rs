@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 #[command(after_help = "\
 Examples:
   exacat mkdir /demo/new
-  exacat mkdir -p -m 775 /demo/a/b/c")]
+  exacat mkdir -p -m 775 /demo/new/a/b")]
 pub struct MkdirArgs {
     /// Which directories; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
@@ -23,14 +23,15 @@ pub struct MkdirArgs {
 /// `exacat mv`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A directory moves with all that is below it in one atomic change, whatever its size. If TO is a directory, FROM
-moves into it. A name that is taken is never replaced.
+A directory moves with all that is below it in one atomic change, whatever its
+size. If TO is a directory, FROM moves into it. A name that is taken is never
+replaced.
 
 Examples:
-  exacat mv /demo/old /demo/new
-  exacat mv /demo/a.root /demo/b.root /demo/archive")]
+  exacat mv /demo/user/b/bruno/analysis_0000 /demo/user/b/bruno/first
+  exacat mv -v '/demo/user/c/chiara/*' /demo/user/c")]
 pub struct MvArgs {
-    /// What to move
+    /// What to move; '-' reads LFNs from standard input
     #[arg(required = true, num_args = 1..)]
     pub from: Vec<String>,
     /// To where: the new LFN, or a directory that is there to move into
@@ -40,14 +41,14 @@ pub struct MvArgs {
 /// `exacat rm`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What is removed is in the trash, and can be restored until it is purged. A directory goes with all that is
-below it in one atomic change.
+What is removed is in the trash, and can be restored until it is purged. A
+directory goes with all that is below it in one atomic change.
 
 Examples:
-  exacat rm /demo/x.root
-  exacat rm -r -v /demo/old                         says the number in the trash
-  exacat rm -r --dry-run /demo/old                  shows what would go
-  exacat find /demo 'tmp*' -0 | exacat rm -0 -")]
+  exacat rm -r --dry-run /demo/user/d       # shows what would go
+  exacat rm -r /demo/user/d                 # says how to bring it back
+  exacat rm -v /demo/sim/2026/LHC26a1/560123-0/002/sim.log
+  exacat find /demo/user/h 'Ana*' -0 | exacat rm -0 -")]
 pub struct RmArgs {
     /// Which entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
@@ -67,7 +68,7 @@ pub struct RmArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  exacat rmdir /demo/empty")]
+  exacat mkdir /demo/empty && exacat rmdir /demo/empty")]
 pub struct RmdirArgs {
     /// Which directories; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
@@ -96,8 +97,8 @@ pub struct LnArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  exacat chmod 640 /demo/x.root
-  exacat chmod -R g+rX,o= /demo/private
+  exacat chmod 640 /demo/sim/2026/LHC26a1/560123-0/001/AOD.root
+  exacat chmod -R g+rX,o= /demo/user/a
   exacat find /demo '*.log' | exacat chmod 600 -")]
 pub struct ChmodArgs {
     /// Octal (644), or what to change: u+rw,go-w,a=rX
@@ -115,9 +116,9 @@ pub struct ChmodArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  exacat chown alice /demo/x.root
-  exacat chown -R alice:physics /demo/alice
-  exacat chown :physics /demo/x.root                the group only")]
+  exacat chown aleksy /demo/sim/2026/LHC26a1/560123-0/001/AOD.root
+  exacat chown -R aleksy:demo /demo/user/a/aleksy
+  exacat chown :demo /demo/data             # the group only")]
 pub struct ChownArgs {
     /// USER, USER:GROUP or :GROUP
     #[arg(value_name = "USER[:GROUP]")]
@@ -134,7 +135,7 @@ pub struct ChownArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  exacat chgrp -R physics /demo/alice")]
+  exacat chgrp -R demo /demo/user/a")]
 pub struct ChgrpArgs {
     /// The group
     pub group: String,
@@ -151,7 +152,7 @@ pub struct ChgrpArgs {
 #[command(after_help = "\
 Examples:
   exacat touch /demo/done
-  exacat touch --time 2026-11-21 /demo/x.root")]
+  exacat touch --time 2026-11-21 /demo/done")]
 pub struct TouchArgs {
     /// Which files; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
@@ -170,12 +171,13 @@ pub struct TouchArgs {
 /// `exacat expire`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-From that time on the entry goes to the trash by itself; a directory with all that is below it.
+From that time on the entry goes to the trash by itself; a directory with all
+that is below it.
 
 Examples:
-  exacat expire /demo/tmp 30d
-  exacat expire /demo/tmp/keep never
-  exacat find /demo/tmp --older 90d | exacat expire - 7d")]
+  exacat expire /demo/user/i 30d
+  exacat expire /demo/user/i/ines never
+  exacat find /demo/sim '*.log' | exacat expire - 90d")]
 pub struct ExpireArgs {
     /// Which entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true, num_args = 1..)]
@@ -200,19 +202,23 @@ pub enum ExistingArg {
 /// `exacat register`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-With '-', files are read from standard input as JSON, one per line, with the fields lfn (required), guid,
-size, checksum or checksums, owner, group, mode, modified, expires, job, tags (an object), replicas (a list of
-SE names or of objects with se, pfn, state) and member_of (ARCHIVE?NAME). Options given beside it apply to
-every file that does not say otherwise. For listings in other formats see 'exacat import'.
+With '-', files are read from standard input as JSON, one per line, with the
+fields lfn (required), guid, size, checksum or checksums, owner, group, mode,
+modified, expires, job, tags (an object), replicas (a list of SE names or of
+objects with se, pfn, state) and member_of (ARCHIVE?NAME). Options given beside
+it apply to every file that does not say otherwise. For listings in other
+formats see 'exacat import'.
 
-A storage element alone stands for the PFN that follows from its prefix and the file's GUID.
+A storage element alone stands for the PFN that follows from its prefix and the
+file's GUID.
 
 Examples:
-  exacat register /demo/x.root --size 1G --checksum adler32:067b54f3 --se VO::SITE::DISK
-  exacat register /demo/y.root --se VO::SITE::DISK=root://host//path/y.root --tag run=246087 -p
-  exacat register /demo/y.root --se VO::SITE::TAPE --existing merge
+  exacat register /demo/x.root --size 1G --checksum adler32:067b54f3
+  exacat register /demo/x.root --se DEMO::FZK::SE --existing merge
+  exacat register -p /demo/runs/y.root --se DEMO::FZK::SE=root://host//y.root
+  exacat register /demo/all.zip --size 10M --tag run=560123
   exacat register /demo/in.root --member-of '/demo/all.zip?in.root'
-  jq -c . files.jsonl | exacat register -p -")]
+  exacat register -p - < files.jsonl")]
 pub struct RegisterArgs {
     /// Which files; '-' reads JSON lines from standard input
     #[arg(value_name = "LFN", required = true)]
@@ -270,8 +276,9 @@ pub enum ReplicaCommand {
     /// Add replicas, or set the state of those that are there
     #[command(after_help = "\
 Examples:
-  exacat replica add /demo/x.root VO::SITE::TAPE
-  exacat replica add /demo/x.root VO::SITE::DISK=root://host//x.root --state copying")]
+  exacat touch /demo/a.root && exacat replica add /demo/a.root DEMO::FZK::SE
+  exacat replica add /demo/a.root DEMO::NDGF::DCACHE=root://host//a.root
+  exacat replica add /demo/a.root DEMO::CERN::EOS --state copying")]
     Add {
         /// The file, by LFN or GUID
         #[arg(value_name = "LFN|GUID")]
@@ -286,8 +293,9 @@ Examples:
     /// Take replicas away
     #[command(after_help = "\
 Examples:
-  exacat replica rm /demo/x.root VO::SITE::DISK             forget it
-  exacat replica rm --delete /demo/x.root VO::SITE::DISK    and queue the copy for deletion")]
+  exacat register /demo/b.root --se DEMO::FZK::SE --se DEMO::CERN::EOS
+  exacat replica rm /demo/b.root DEMO::FZK::SE            # forget it
+  exacat replica rm --delete /demo/b.root DEMO::CERN::EOS # and delete the copy")]
     Rm {
         /// The file, by LFN or GUID
         #[arg(value_name = "LFN|GUID")]
@@ -302,7 +310,8 @@ Examples:
     /// Say what is known of replicas
     #[command(after_help = "\
 Examples:
-  exacat replica state /demo/x.root VO::SITE::DISK lost")]
+  exacat register /demo/c.root --se DEMO::FZK::SE
+  exacat replica state /demo/c.root DEMO::FZK::SE lost")]
     State {
         /// The file, by LFN or GUID
         #[arg(value_name = "LFN|GUID")]
@@ -320,11 +329,12 @@ Examples:
 pub enum UploadCommand {
     /// Book an upload: choose storage elements, reserve quota
     #[command(after_help = "\
-Shows the GUID, and a line for each storage element: its name and the URL to write to.
+Shows the GUID, and a line for each storage element: its name and the URL to
+write to.
 
 Examples:
   exacat upload book /demo/new.root --size 1G --qos disk=2 --site CERN
-  exacat upload book /demo/new.root --size 123 --se VO::SITE::DISK --checksum adler32:067b54f3")]
+  exacat upload book /demo/u1.root --size 123 --se DEMO::FZK::SE")]
     Book {
         /// Where the file shall stand; missing parents are made when it is committed
         #[arg(value_name = "LFN")]
@@ -360,7 +370,10 @@ Examples:
     /// Make a booked replica visible
     #[command(after_help = "\
 Examples:
-  exacat upload commit 5d9a8f1e-5607-11ee-90f9-6c02e09897e9 VO::SITE::DISK --size 123 --checksum adler32:067b54f3")]
+  exacat upload book /demo/u2.root --size 123 --se DEMO::FZK::SE \\
+      --guid 5d9a8f1e-5607-11ee-90f9-6c02e09897e9
+  exacat upload commit 5d9a8f1e-5607-11ee-90f9-6c02e09897e9 DEMO::FZK::SE \\
+      --size 123 --checksum adler32:067b54f3")]
     Commit {
         /// The booking
         guid: String,
@@ -376,8 +389,9 @@ Examples:
     /// Give up a booking, or one replica of it
     #[command(after_help = "\
 Examples:
-  exacat upload abort 5d9a8f1e-5607-11ee-90f9-6c02e09897e9
-  exacat upload abort 5d9a8f1e-5607-11ee-90f9-6c02e09897e9 VO::SITE::DISK")]
+  exacat upload book /demo/u3.root --size 123 --se DEMO::FZK::SE \\
+      --guid 5d9a8f1e-5607-11ee-90f9-6c02e09897ea
+  exacat upload abort 5d9a8f1e-5607-11ee-90f9-6c02e09897ea")]
     Abort {
         /// The booking
         guid: String,

@@ -110,8 +110,10 @@ async fn network(files: u64, data: &Path, report: &mut Report<'_>) -> Result<(),
     scenarios::frames(&target, &server.socket(), files, report).await?;
     beside::library_beside_frames(&server, &target, files, report).await?;
     scenarios::reads_beside_writes(&target, files, report).await?;
+    // One after the other: the local socket has no room for the connections of both.
+    scenarios::unpipelined_frames(&target, &server.socket(), files, report).await?;
     let wide = Arc::new(server.target(scenarios::CONNECTIONS_UNPIPELINED).await?);
-    scenarios::unpipelined(&wide, &server.socket(), files, report).await?;
+    scenarios::unpipelined(&wide, files, report).await?;
     drop(wide);
     scenarios::long_listing(&target, files, report).await?;
     scenarios::exports(&server, &target, report).await?;

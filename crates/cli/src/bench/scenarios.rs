@@ -317,7 +317,7 @@ pub async fn frames(
 }
 
 /// One look-up at a time on each of many connections, beside an echo of the same bytes.
-async fn unpipelined_frames(
+pub async fn unpipelined_frames(
     target: &Arc<Target>,
     socket: &Path,
     files: u64,
@@ -398,13 +398,7 @@ pub async fn reads_beside_writes(
 }
 
 /// One look-up at a time on each of many connections.
-pub async fn unpipelined(
-    target: &Arc<Target>,
-    socket: &Path,
-    files: u64,
-    report: &mut Report<'_>,
-) -> Result<(), Error> {
-    unpipelined_frames(target, socket, files, report).await?;
+pub async fn unpipelined(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
     let what = "whereis, single, 64 x 1 in flight";
     if !report.wants(what) {
         return Ok(());

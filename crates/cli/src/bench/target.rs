@@ -155,8 +155,16 @@ impl StartedServer {
     /// As a target, over so many connections.
     pub async fn target(&self, connections: usize) -> Result<Target, Error> {
         let mut clients = Vec::new();
-        for _ in 0..connections {
-            clients.push(self.connect().await?);
+        let start = Instant::now();
+        while clients.len() < connections {
+            match self.connect().await {
+                Ok(client) => clients.push(client),
+                // The server still closes those of the measurement before.
+                Err(error) if error.kind == ErrorKind::Busy && start.elapsed() < START_LIMIT => {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(Target::Network { clients, pid: Some(self.child.id()) })
     }

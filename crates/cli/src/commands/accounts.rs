@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use exacat_exchange::output::OutputFile;
-use exacat_model::answer::{QuotaInfo, UserInfo};
+use exacat_model::answer::{QuotaInfo, TokenInfo, UserInfo};
 use exacat_model::operation::UserSettings;
-use exacat_model::{AccountName, Answer, Error, Lfn, Operation, Role};
+use exacat_model::{AccountName, Answer, Error, Lfn, Operation, Role, TokenId};
 
 use crate::args::{GroupCommand, QuotaCommand, TokenCommand, UserCommand, UserOptions};
 use crate::context::Context;
 use crate::failure::{Failure, OnInterrupt, say};
-use crate::output::human::{UNKNOWN, minute};
+use crate::output::human::{UNKNOWN, folded, minute};
 use crate::output::{Align, Table, json};
 use crate::parse;
 
@@ -227,7 +227,10 @@ pub async fn group(context: &mut Context, command: GroupCommand) -> Result<(), F
                         .out
                         .json(&serde_json::json!({"group": name.as_str(), "id": number, "users": members}))?;
                 } else {
-                    table.row([name.to_string(), number.to_string(), members.join(",")]);
+                    let mut lines = folded(members, NAMES_LINE_MAX).into_iter();
+                    let first = lines.next().unwrap_or_default();
+                    table.row([name.to_string(), number.to_string(), first]);
+                    lines.for_each(|line| table.row([String::new(), String::new(), line]));
                 }
             }
             if !context.out.style.json {
@@ -238,6 +241,9 @@ pub async fn group(context: &mut Context, command: GroupCommand) -> Result<(), F
     Ok(())
 }
 
+/// Characters of a line of names.
+const NAMES_LINE_MAX: usize = 50;
+
 /// `exacat token`
 pub async fn token(context: &mut Context, command: TokenCommand) -> Result<(), Failure> {
     match command {
@@ -246,31 +252,34 @@ pub async fn token(context: &mut Context, command: TokenCommand) -> Result<(), F
                 user: user.as_deref().map(AccountName::parse).transpose()?,
                 scope: parse::lfn(&scope).map_err(|error| Failure::about(&scope, error))?,
                 write,
-                lifetime_seconds: parse::duration_ms(&lifetime)? / 1000,
+                lifetime_seconds: parse::seconds(&lifetime)?,
                 note,
             };
             issue_token(context, issue, out.as_deref()).await?;
         }
         TokenCommand::Revoke { ids } => {
-            for text in ids {
-                let revoked = match parse::token_id(&text) {
-                    Ok(id) => context.call(Operation::TokenRevoke { id }).await,
-                    Err(error) => Err(error),
-                };
-                match revoked {
-                    Ok(_) => context.show_done(&text)?,
-                    Err(error) => context.fail(&text, &error),
+            let mut names = context.names(&ids);
+            while let Some(batch) = names.next_batch().await? {
+                let tokens = tokens(context).await?;
+                for text in batch {
+                    let revoked = match token_named(&tokens, &text) {
+                        Ok(id) => context.call(Operation::TokenRevoke { id }).await,
+                        Err(error) => Err(error),
+                    };
+                    match revoked {
+                        Ok(_) => context.show_done(&text)?,
+                        Err(error) => context.fail(&text, &error),
+                    }
                 }
             }
         }
         TokenCommand::Ls => {
-            let answer = context.call(Operation::TokenList).await?;
-            let Answer::Tokens(tokens) = answer else { return Err(Failure::unexpected(&answer)) };
+            let tokens = tokens(context).await?;
             if context.out.style.json {
                 return tokens.iter().try_for_each(|token| context.out.json(&json::token(token)));
             }
             let mut table = Table::headed([
-                ("ID", Align::Right),
+                ("ID", Align::Left),
                 ("USER", Align::Left),
                 ("MAY", Align::Left),
                 ("EXPIRES", Align::Left),
@@ -279,9 +288,9 @@ pub async fn token(context: &mut Context, command: TokenCommand) -> Result<(), F
             ]);
             for token in &tokens {
                 table.row([
-                    token.id.0.to_string(),
+                    short_id(&tokens, token.id),
                     token.user.to_string(),
-                    may(token.write).to_owned(),
+                    if token.write { "write" } else { "read" }.to_owned(),
                     minute(token.expires),
                     context.out.name(token.scope.as_str()).to_string(),
                     context.out.name(&token.note).to_string(),
@@ -291,6 +300,49 @@ pub async fn token(context: &mut Context, command: TokenCommand) -> Result<(), F
         }
     }
     Ok(())
+}
+
+async fn tokens(context: &Context) -> Result<Vec<TokenInfo>, Failure> {
+    match context.call(Operation::TokenList).await? {
+        Answer::Tokens(tokens) => Ok(tokens),
+        other => Err(Failure::unexpected(&other)),
+    }
+}
+
+/// Digits of a token's id that are shown at least.
+pub const ID_DIGITS_SHOWN: usize = 8;
+/// Digits that name a token, at least: fewer are a slip of the pen rather than an id.
+const ID_DIGITS_MIN: usize = 4;
+
+/// The beginning of a token's id that no other token has.
+fn short_id(tokens: &[TokenInfo], id: TokenId) -> String {
+    let whole = json::token_id(id);
+    let taken = |digits: usize| {
+        tokens.iter().any(|other| other.id != id && json::token_id(other.id).starts_with(&whole[..digits]))
+    };
+    let digits = (ID_DIGITS_SHOWN..whole.len()).find(|digits| !taken(*digits)).unwrap_or(whole.len());
+    whole[..digits].to_owned()
+}
+
+/// The token with this id, or the only one whose id begins so. Decimal ids are those of earlier versions.
+fn token_named(tokens: &[TokenInfo], text: &str) -> exacat_model::Result<TokenId> {
+    if let Some(token) =
+        tokens.iter().find(|token| json::token_id(token.id) == text || token.id.0.to_string() == text)
+    {
+        return Ok(token.id);
+    }
+    let wanted = text.to_ascii_lowercase();
+    let mut found = tokens.iter().filter(|token| json::token_id(token.id).starts_with(&wanted));
+    match (found.next(), found.next()) {
+        _ if text.len() < ID_DIGITS_MIN => {
+            Err(Error::not_found(format!("no token is named by fewer than {ID_DIGITS_MIN} digits of its id")))
+        }
+        (Some(token), None) => Ok(token.id),
+        (Some(_), Some(_)) => Err(Error::invalid("several tokens have ids that begin so: give more digits")),
+        (None, _) => {
+            Err(Error::not_found("no such token, as far as you may see; 'exacat token ls' lists them"))
+        }
+    }
 }
 
 fn may(write: bool) -> &'static str {
@@ -340,7 +392,7 @@ async fn issue_token(
         let scope = crate::output::quoted(token.scope.as_str());
         say(&format!(
             "token {} of {}: {} below {scope} until {}",
-            token.id.0,
+            &json::token_id(token.id)[..ID_DIGITS_SHOWN],
             token.user,
             may(token.write),
             token.expires

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::input::BATCH_NAMES;
 use crate::output::human::plural;
-use crate::parse::{self, Direction, ModeChange};
+use crate::parse::{self, ModeChange};
 
 /// `exacat chmod`
 pub async fn chmod(context: &mut Context, args: ChmodArgs) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ pub async fn chgrp(context: &mut Context, args: ChgrpArgs) -> Result<(), Failure
 pub async fn expire(context: &mut Context, args: ExpireArgs) -> Result<(), Failure> {
     let expires = match args.time.as_str() {
         "never" => None,
-        text => Some(parse::time(text, Direction::Future)?),
+        text => Some(parse::time_to_come(text)?),
     };
     set(context, &args.lfns, false, Change::All(vec![Attribute::Expires(expires)])).await
 }

@@ -194,7 +194,9 @@ pub async fn import(context: &mut Context, args: ImportArgs, global: &Global) ->
     if args.dry_run {
         for path in &args.files {
             let examined = exacat_exchange::import::examine(&*catalogue, path, &options.listing).await;
-            show_examined(context, path, &examined.map_err(failure)?)?;
+            if let Some(rejected) = show_examined(&mut context.out, path, &examined.map_err(failure)?)? {
+                context.rejected(&path.to_string_lossy(), &rejected);
+            }
         }
         return Ok(());
     }
@@ -244,6 +246,15 @@ async fn import_into(
     let mut out = Out::new(style);
     let mut status = 0;
     for path in &args.files {
+        if args.dry_run {
+            let examined = exacat_exchange::import::examine(&*local, path, &options.listing).await;
+            if let Some(rejected) = show_examined(&mut out, path, &examined.map_err(failure)?)? {
+                out.flush()?;
+                crate::failure::report(Some(&path.to_string_lossy()), &rejected, None);
+                status = STATUS_REJECTED;
+            }
+            continue;
+        }
         let mut bar = Bar::new(global, "rows");
         let interrupted =
             OnInterrupt::say("the same import begins with its first row, and finds what is there already");
@@ -262,13 +273,13 @@ async fn import_into(
             status = STATUS_REJECTED;
         }
     }
+    out.flush()?;
     Ok(status)
 }
 
-/// `exacat import --dry-run`
-fn show_examined(context: &mut Context, path: &Path, examined: &Examined) -> Result<(), Failure> {
+/// `exacat import --dry-run`: shows the outcome, and gives an error if rows were rejected.
+fn show_examined(out: &mut Out, path: &Path, examined: &Examined) -> Result<Option<Error>, Failure> {
     let rejected = examined.rows - examined.accepted;
-    let out = &mut context.out;
     if out.style.json {
         out.json(&serde_json::json!({
             "file": path.to_string_lossy(),
@@ -289,9 +300,9 @@ fn show_examined(context: &mut Context, path: &Path, examined: &Examined) -> Res
     }
     if rejected > 0 {
         let message = format!("{} rejected", plural(rejected, "row"));
-        context.rejected(&path.to_string_lossy(), &Error::new(ErrorKind::Invalid, message));
+        return Ok(Some(Error::new(ErrorKind::Invalid, message)));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// What is to be said of rows that were rejected.

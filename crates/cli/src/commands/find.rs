@@ -20,17 +20,23 @@ use crate::parse::{self, Direction};
 pub async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> {
     let directory = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
     let filter = filter(context.session.client(), args.pattern.as_deref(), &args.conditions).await?;
-    let mut found = Found::below(context, directory, filter, args.limit);
+    let mut sorted = listing::sorted(&args.order);
+    // The first in another order may be found last.
+    let limit = if sorted.is_some() && !args.count { None } else { args.order.limit };
+    let mut found = Found::below(context, directory, filter, limit);
     if args.count {
         return count(context, found).await;
     }
     while let Some(items) = found.next(context).await? {
         let named: Vec<Named> = items.into_iter().map(|stat| (stat.lfn.to_string(), stat)).collect();
-        listing::show(context, named, args.long).await?;
+        match &mut sorted {
+            Some(sorted) => sorted.add(named)?,
+            None => listing::show(context, named, args.long).await?,
+        }
         // Some finds look at much and show little: what is found is shown at once.
         context.out.flush()?;
     }
-    Ok(())
+    listing::show_sorted(context, sorted, args.long).await
 }
 
 async fn count(context: &mut Context, mut found: Found) -> Result<(), Failure> {
@@ -109,6 +115,10 @@ pub async fn filter<C: Catalogue>(
         }
     }
     for text in &conditions.size {
+        if text == "unknown" {
+            filter.size_unknown = true;
+            continue;
+        }
         let (min, max) = parse::size_range(text)?;
         filter.size_min = filter.size_min.max(min);
         filter.size_max = match (filter.size_max, max) {
@@ -122,6 +132,12 @@ pub async fn filter<C: Catalogue>(
     filter.modified_before = time(&conditions.older)?;
     filter.created_from = time(&conditions.created_after)?;
     filter.created_before = time(&conditions.created_before)?;
+    no_empty_range("--size", filter.size_min, filter.size_max.map(|max| max.saturating_add(1)))?;
+    no_empty_range("--newer, --older", filter.modified_from, filter.modified_before)?;
+    no_empty_range("--created-after, --created-before", filter.created_from, filter.created_before)?;
+    if filter.size_unknown && (filter.size_min.is_some() || filter.size_max.is_some()) {
+        return Err(Error::invalid("--size: no size is unknown and in a range").into());
+    }
     filter.job = conditions.job;
     filter.depth_max = conditions.depth;
     filter.tags = match conditions.tags.as_slice() {
@@ -150,6 +166,16 @@ pub async fn filter<C: Catalogue>(
         filter.se = Some(number.ok_or_else(|| Error::not_found(format!("there is no SE {name}")))?);
     }
     Ok(filter)
+}
+
+/// Refuses conditions that nothing can meet.
+fn no_empty_range<T: PartialOrd>(options: &str, from: Option<T>, before: Option<T>) -> Result<(), Error> {
+    match from.zip(before) {
+        Some((from, before)) if from >= before => {
+            Err(Error::invalid(format!("{options}: nothing is in this range, which ends before it begins")))
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn number_of_user<C: Catalogue>(catalogue: &C, name: &AccountName) -> Result<u32, Failure> {

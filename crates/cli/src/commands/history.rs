@@ -2,10 +2,11 @@
 
 use exacat_model::answer::ChangeInfo;
 use exacat_model::{
-    Answer, At, Cursor, Effect, FieldChange, GroupId, HasRevision, Lfn, LogPosition, Operation, Replica,
-    Revision, TimelineId, UserId,
+    Answer, At, Cursor, Effect, FieldChange, GroupId, HasRevision, Lfn, LogPosition, Operation, RecordKey,
+    Replica, Revision, TimelineId, UserId,
 };
 
+use super::accounts::ID_DIGITS_SHOWN;
 use crate::args::{ChangesArgs, LogArgs};
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::{Failure, say};
@@ -17,6 +18,7 @@ use crate::parse;
 /// `exacat log`
 pub async fn log(context: &mut Context, args: LogArgs) -> Result<(), Failure> {
     let lfn = parse::lfn(&args.lfn).map_err(|error| Failure::about(&args.lfn, error))?;
+    let mut headed = false;
     let mut pages = context.pages(Operation::Log { lfn, cursor: Cursor::default(), limit: PAGE_ITEMS });
     loop {
         match pages.next().await.map_err(|error| Failure::about(&args.lfn, error))? {
@@ -24,7 +26,7 @@ pub async fn log(context: &mut Context, args: LogArgs) -> Result<(), Failure> {
                 if cut {
                     say("exacat: earlier changes of it are not kept in the history");
                 }
-                show(context, &items, timeline, false).await?;
+                show(context, &items, timeline, false, &mut headed).await?;
             }
             Some(other) => return Err(Failure::unexpected(&other)),
             None => return Ok(()),
@@ -50,7 +52,7 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
         (None, text) => text.parse::<LogPosition>()?,
     };
     let mut left = args.limit.unwrap_or(u64::MAX);
-    let (mut at_end, mut cursor) = (false, None);
+    let (mut at_end, mut headed, mut cursor) = (false, false, None);
     while left > 0 {
         let limit = u32::try_from(left.min(u64::from(PAGE_ITEMS))).unwrap_or(PAGE_ITEMS);
         let ask = Operation::Changes { after, under: under.clone(), limit, wait: args.follow && at_end };
@@ -59,7 +61,7 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
             return Err(Failure::unexpected(&answer));
         };
         left -= (items.len() as u64).min(left);
-        show(context, &items, timeline, true).await?;
+        show(context, &items, timeline, true, &mut headed).await?;
         let last = items.last().map_or(Revision(0), |item| item.change.revision);
         let revision = after.revision.max(up_to).max(last);
         cursor = Some(revision.on(timeline.tag()));
@@ -98,13 +100,24 @@ async fn show(
     items: &[ChangeInfo],
     timeline: TimelineId,
     paths: bool,
+    headed: &mut bool,
 ) -> Result<(), Failure> {
     let ses = context.ses().await?;
     let out = &mut context.out;
     if out.style.json {
         return items.iter().try_for_each(|item| out.json(&json::change(item, timeline, &ses)));
     }
-    let mut table = Table::new([Align::Right, Align::Left, Align::Left, Align::Left, Align::Left]);
+    if items.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::headed([
+        ("REVISION", Align::Right),
+        ("TIME", Align::Left),
+        ("BY", Align::Left),
+        ("EFFECT", Align::Left),
+        ("WHAT", Align::Left),
+    ])
+    .headed_once(headed);
     for item in items {
         let change = &item.change;
         let path = match (&item.lfn, paths) {
@@ -113,7 +126,7 @@ async fn show(
         };
         table.row([
             change.revision.0.to_string(),
-            change.time.to_string(),
+            human::second(change.time),
             item.who.clone(),
             change.effect.name().to_owned(),
             format!("{path}{}", detail(out, item, &ses)),
@@ -158,7 +171,10 @@ fn detail(out: &Out, item: &ChangeInfo, ses: &SeNames) -> String {
             format!("{} of {}", plural(done.len() as u64, "deletion"), ses.name(*se))
         }
         Effect::Recorded { key, before, after } => {
-            let name = after.as_ref().or(before.as_ref()).and_then(|record| json::record_name(record));
+            let mut name = after.as_ref().or(before.as_ref()).and_then(|record| json::record_name(record));
+            if let (RecordKey::Token(_), Some(name)) = (key, &mut name) {
+                name.truncate(ID_DIGITS_SHOWN);
+            }
             let what = if after.is_none() {
                 "dropped"
             } else if before.is_none() {

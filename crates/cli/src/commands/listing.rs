@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use exacat_model::answer::Stat;
 use exacat_model::{Answer, Body, Cursor, Filter, Kind, Lfn, Operation};
 
-use crate::args::{LsArgs, StatArgs};
+use crate::args::{LsArgs, OrderArgs, StatArgs};
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::Failure;
+use crate::ordering::{self, Sorted};
 use crate::output::human::{self, UNKNOWN};
 use crate::output::{Align, Table, json};
 
@@ -17,7 +18,8 @@ pub type Named = (String, Stat);
 /// `exacat ls`
 pub async fn ls(context: &mut Context, args: LsArgs) -> Result<(), Failure> {
     let mut names = context.names_expanded(&args.lfns).await?;
-    let mut sections = Sections { wanted: args.recursive || names.may_be_several(), shown: false };
+    let wanted = args.recursive || names.may_be_several();
+    let mut sections = Sections { wanted, shown: false, long: args.long, order: args.order };
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);
         let stats = stats(context, lfns, !args.directory).await?;
@@ -30,9 +32,9 @@ pub async fn ls(context: &mut Context, args: LsArgs) -> Result<(), Failure> {
             show(context, others, args.long).await?;
         }
         for (asked, _) in directories {
-            list(context, &asked, args.long, &mut sections).await?;
+            list(context, &asked, &mut sections).await?;
             if args.recursive {
-                list_below(context, asked, args.long, &mut sections).await?;
+                list_below(context, asked, &mut sections).await?;
             }
         }
         context.out.flush()?;
@@ -40,10 +42,12 @@ pub async fn ls(context: &mut Context, args: LsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Headings of directories, and the blank lines between them.
+/// Headings of directories, the blank lines between them, and the look of each.
 struct Sections {
     wanted: bool,
     shown: bool,
+    long: bool,
+    order: OrderArgs,
 }
 
 impl Sections {
@@ -61,14 +65,11 @@ impl Sections {
 }
 
 /// Shows what is in one directory.
-async fn list(
-    context: &mut Context,
-    directory: &Lfn,
-    long: bool,
-    sections: &mut Sections,
-) -> Result<(), Failure> {
+async fn list(context: &mut Context, directory: &Lfn, sections: &mut Sections) -> Result<(), Failure> {
     sections.begin(context, directory)?;
-    let whole = context.out.style.null && sections.wanted;
+    let (whole, long) = (context.out.style.null && sections.wanted, sections.long);
+    let mut sorted = sorted(&sections.order);
+    let mut left = sections.order.limit.unwrap_or(u64::MAX);
     let mut pages = context.pages(Operation::List {
         lfn: directory.clone(),
         cursor: Cursor::default(),
@@ -83,10 +84,21 @@ async fn list(
                     let name = stat.lfn.file_name().filter(|_| !whole);
                     (name.map_or_else(|| stat.lfn.to_string(), |name| name.to_string()), stat)
                 });
-                show(context, named.collect(), long).await?;
+                match &mut sorted {
+                    Some(sorted) => sorted.add(named)?,
+                    None => {
+                        let mut named: Vec<Named> = named.collect();
+                        named.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+                        left -= named.len() as u64;
+                        show(context, named, long).await?;
+                        if left == 0 {
+                            return Ok(());
+                        }
+                    }
+                }
             }
             Ok(Some(other)) => return Err(Failure::unexpected(&other)),
-            Ok(None) => return Ok(()),
+            Ok(None) => return show_sorted(context, sorted, long).await,
             Err(error) => {
                 context.fail(directory.as_str(), &error);
                 return Ok(());
@@ -97,18 +109,13 @@ async fn list(
 
 /// Shows what is in all directories below one, each before those in it. Memory is bounded: of each directory
 /// on the way down, one page of its subdirectories.
-async fn list_below(
-    context: &mut Context,
-    top: Lfn,
-    long: bool,
-    sections: &mut Sections,
-) -> Result<(), Failure> {
+async fn list_below(context: &mut Context, top: Lfn, sections: &mut Sections) -> Result<(), Failure> {
     let mut way = vec![Subdirectories::of(top)];
     loop {
         let Some(level) = way.last_mut() else { return Ok(()) };
         match level.next(context).await? {
             Ok(Some(directory)) => {
-                list(context, &directory, long, sections).await?;
+                list(context, &directory, sections).await?;
                 way.push(Subdirectories::of(directory));
             }
             Ok(None) => {
@@ -155,6 +162,23 @@ impl Subdirectories {
             }
         }
         Ok(Ok(self.waiting.pop_front()))
+    }
+}
+
+/// Collects entries for an order that is not the catalogue's.
+pub fn sorted(order: &OrderArgs) -> Option<Sorted<Named, impl Fn(&Named, &Named) -> std::cmp::Ordering>> {
+    Sorted::wanted(order, |key| move |a: &Named, b: &Named| ordering::entries(key, &a.1, &b.1))
+}
+
+/// Shows the entries that were sorted, if there were any to sort.
+pub async fn show_sorted(
+    context: &mut Context,
+    sorted: Option<Sorted<Named, impl Fn(&Named, &Named) -> std::cmp::Ordering>>,
+    long: bool,
+) -> Result<(), Failure> {
+    match sorted {
+        Some(sorted) => show(context, sorted.end(), long).await,
+        None => Ok(()),
     }
 }
 

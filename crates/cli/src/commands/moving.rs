@@ -7,7 +7,7 @@ use crate::args::{LnArgs, MkdirArgs, MvArgs, RmArgs, RmdirArgs};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{human, json};
-use crate::{parse, wildcards};
+use crate::parse;
 
 /// Removals asked for at once, where their order does not matter.
 const REMOVALS_AT_ONCE: usize = 64;
@@ -34,13 +34,22 @@ pub async fn mv(context: &mut Context, args: MvArgs) -> Result<(), Failure> {
     // What moves into a directory that is there is the catalogue's decision, at the moment it moves. Here it is
     // looked at for what that cannot know: that several names need a directory, and what to print.
     let shows = context.out.style.json || context.out.style.verbose;
-    let from = wildcards::expand(context, &args.from).await?;
-    let into = (from.len() > 1 || shows) && is_directory(context, &to).await?;
-    if from.len() > 1 && !into {
+    let mut names = context.names_expanded(&args.from).await?;
+    let several = names.may_be_several();
+    let into = (several || shows) && is_directory(context, &to).await?;
+    if several && !into {
         let message = "several names move into a directory, and this is none";
         return Err(Failure::about(to.as_str(), Error::new(ErrorKind::NotDirectory, message)));
     }
-    for from in context.lfns(from) {
+    while let Some(batch) = names.next_batch().await? {
+        let batch = context.lfns(batch);
+        move_each(context, batch, &to, into).await?;
+    }
+    Ok(())
+}
+
+async fn move_each(context: &mut Context, names: Vec<Lfn>, to: &Lfn, into: bool) -> Result<(), Failure> {
+    for from in names {
         match context.call(Operation::Move { from: from.clone(), to: to.clone() }).await {
             Ok(Answer::Done { revision }) => {
                 let stands =
@@ -161,8 +170,9 @@ async fn remove(
             Ok(Answer::Removed { id }) => {
                 if context.out.style.json {
                     context.out.json(&serde_json::json!({"lfn": lfn.as_str(), "trash": id.to_string()}))?;
-                } else if context.out.style.verbose {
-                    let line = format!("{} is item {id} of the trash", context.out.name(lfn.as_str()));
+                } else if context.out.style.verbose || (recursive && !context.out.style.quiet) {
+                    let name = context.out.name(lfn.as_str());
+                    let line = format!("{name} is in the trash; to bring it back: exacat trash restore {id}");
                     context.out.line(line)?;
                 }
             }

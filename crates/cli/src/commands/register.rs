@@ -95,7 +95,7 @@ impl FileIn {
             file.modified = Some(parse::time(time, Direction::Past)?);
         }
         if let Some(time) = &self.expires {
-            file.expires = Some(parse::time(time, Direction::Future)?);
+            file.expires = Some(parse::time_to_come(time)?);
         }
         file.job = self.job.or(file.job);
         for (key, value) in &self.tags {
@@ -194,7 +194,7 @@ fn defaults(args: &RegisterArgs, state: ReplicaState) -> exacat_model::Result<Ne
     file.group = args.group.as_deref().map(AccountName::parse).transpose()?;
     file.mode = args.mode.as_deref().map(Mode::parse).transpose()?;
     file.modified = args.modified.as_deref().map(|text| parse::time(text, Direction::Past)).transpose()?;
-    file.expires = args.expires.as_deref().map(|text| parse::time(text, Direction::Future)).transpose()?;
+    file.expires = args.expires.as_deref().map(parse::time_to_come).transpose()?;
     file.job = args.job;
     file.tags = args.tags.iter().map(|text| parse::tag(text)).collect::<Result<_, _>>()?;
     file.replicas = args.se.iter().map(|text| new_replica(text, state)).collect::<Result<_, _>>()?;

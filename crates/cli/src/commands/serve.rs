@@ -100,7 +100,7 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     settings.xrootd = xrootd(args)?;
     settings.networks = args.networks.clone();
     settings.envelopes.issuer = args.envelope_issuer.clone();
-    settings.envelopes.seconds = parse::duration_ms(&args.envelope_lifetime)? / 1000;
+    settings.envelopes.seconds = parse::seconds(&args.envelope_lifetime)?;
     settings.store = match &args.store {
         StoreArg::Embedded => StoreChoice::Embedded,
         StoreArg::Memory => StoreChoice::Memory,
@@ -141,22 +141,21 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
         settings.certificate = Some(CertificateFiles { chain: chain.clone(), key: key.clone() });
     }
     settings.names = args.name.clone();
-    let seconds = |text: &str| Ok::<u64, Failure>(parse::duration_ms(text)? / 1000);
     settings.catalogue.anonymous_reads = args.anonymous_reads;
     settings.catalogue.consistency = connection.consistency.unwrap_or_default();
     settings.catalogue.trash_seconds = match args.trash_keep.as_str() {
         "never" => None,
-        text => Some(seconds(text)?),
+        text => Some(parse::duration_ms(text)? / 1000),
     };
     let jump = parse::duration_ms(&args.clock_jump)?;
     if !CLOCK_JUMP_RANGE.contains(&jump) {
         return Err(Failure::local("--clock-jump: give a duration from 1m to 365d"));
     }
     settings.clock = Arc::new(WatchedClock::of_system(jump));
-    settings.catalogue.booking_seconds = seconds(&args.booking_lifetime)?;
+    settings.catalogue.booking_seconds = parse::seconds(&args.booking_lifetime)?;
     settings.catalogue.booking_seconds_max =
         settings.catalogue.booking_seconds_max.max(settings.catalogue.booking_seconds);
-    settings.catalogue.token_seconds_max = seconds(&args.token_lifetime_max)?;
+    settings.catalogue.token_seconds_max = parse::seconds(&args.token_lifetime_max)?;
     let connections = match raise_open_files() {
         Some(files) => connections_within(files, args.connections, settings.limits.connections_max)
             .map_err(|error| Failure::local(format!("--connections: {error}")))?,
@@ -192,12 +191,11 @@ fn jalien(args: &ServeArgs) -> Result<Option<JalienSettings>, Failure> {
     // As it will be of each user: a path that is none would show at the first connection only.
     let sample = args.jalien_home.replace("{initial}", "u").replace("{user}", "user");
     Lfn::parse(&sample).map_err(|error| Failure::local(format!("--jalien-home: {error}")))?;
-    let seconds = |text: &str| Ok::<u64, Failure>(parse::duration_ms(text)? / 1000);
     Ok(Some(JalienSettings {
         authorities: args.jalien_ca.clone(),
         map: args.jalien_map.clone(),
         home: args.jalien_home.clone(),
-        token_seconds_max: seconds(&args.jalien_token_lifetime_max)?,
+        token_seconds_max: parse::seconds(&args.jalien_token_lifetime_max)?,
         ..JalienSettings::new(address)
     }))
 }

@@ -1,13 +1,12 @@
 //! `fsck` of a running service, `status`, `completions`: looking after the service.
 
-use clap::CommandFactory;
 use exacat_model::{Answer, Audit, ErrorKind, Finding, Operation};
 
-use crate::args::{BenchArgs, Cli, ClockCommand, CompletionsArgs};
+use crate::args::{BenchArgs, ClockCommand, CompletionsArgs};
 use crate::bench::BenchSettings;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::human::plural;
+use crate::output::human::{self, plural};
 use crate::output::{Align, Out, Table, json};
 
 /// `exacat fsck`
@@ -69,6 +68,9 @@ fn show_audit(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Characters of a line of a note, beside its indentation.
+const NOTE_LINE_MAX: usize = 78;
+
 /// `exacat status`
 pub async fn status(context: &mut Context) -> Result<(), Failure> {
     let answer = context.call(Operation::Status).await?;
@@ -90,8 +92,10 @@ pub async fn status(context: &mut Context) -> Result<(), Failure> {
         });
         context.out.table(&table)?;
         for note in &part.notes {
-            let line = format!("  {}", context.out.name(note));
-            context.out.line(line)?;
+            let shown = context.out.name(note).to_string();
+            for line in human::folded(shown.split(' '), NOTE_LINE_MAX) {
+                context.out.line(format!("  {line}"))?;
+            }
         }
     }
     Ok(())
@@ -118,7 +122,10 @@ pub async fn clock(context: &mut Context, command: ClockCommand) -> Result<(), F
 }
 
 fn figure(out: &Out, name: &str, value: u64) -> String {
-    if name.ends_with("bytes") { out.size(u128::from(value)) } else { value.to_string() }
+    if name.ends_with("bytes") {
+        return out.size(u128::from(value));
+    }
+    if name.ends_with("_us") { human::microseconds(value) } else { value.to_string() }
 }
 
 /// Figures that are the same measures of several things (`list_p50_us`, `find_p50_us` …) as a table with a row
@@ -138,7 +145,8 @@ fn by_thing(out: &Out, figures: &[(String, u64)]) -> Option<Table> {
     columns.extend(vec![Align::Right; measures.len()]);
     let mut table = Table::new(columns);
     let mut heading = vec![String::new()];
-    heading.extend(measures.iter().map(|measure| measure.to_uppercase()));
+    // The unit is in the figures, which leaves room for eight columns.
+    heading.extend(measures.iter().map(|measure| measure.trim_end_matches("_us").to_uppercase()));
     table.row(heading);
     for group in split.chunks_exact(measures.len()) {
         let thing = group[0].0;
@@ -156,10 +164,9 @@ fn by_thing(out: &Out, figures: &[(String, u64)]) -> Option<Table> {
 
 /// `exacat completions`
 pub fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "exacat", &mut script);
+    let script = crate::completion::script(args.shell)?;
     let mut out = Out::new(crate::output::Style::default());
-    out.text(&String::from_utf8_lossy(&script))?;
+    out.text(&script)?;
     out.flush()?;
     Ok(0)
 }

@@ -24,7 +24,7 @@ pub async fn collection(context: &mut Context, command: CollectionCommand) -> Re
         }
         CollectionCommand::Add { lfn, files } => edit(context, &lfn, &files, true).await,
         CollectionCommand::Rm { lfn, files } => edit(context, &lfn, &files, false).await,
-        CollectionCommand::Ls { lfn, long } => members(context, &lfn, long).await,
+        CollectionCommand::Ls { lfn, long, limit } => members(context, &lfn, long, limit).await,
     }
 }
 
@@ -59,12 +59,17 @@ async fn edit(context: &mut Context, text: &str, files: &[String], adding: bool)
     Ok(())
 }
 
-async fn members(context: &mut Context, text: &str, long: bool) -> Result<(), Failure> {
+async fn members(context: &mut Context, text: &str, long: bool, limit: Option<u64>) -> Result<(), Failure> {
+    let mut left = limit.unwrap_or(u64::MAX);
     let lfn = parse::lfn(text).map_err(|error| Failure::about(text, error))?;
     let mut pages =
         context.pages(Operation::CollectionMembers { lfn, cursor: Cursor::default(), limit: PAGE_ITEMS });
-    while let Some(answer) = pages.next().await.map_err(|error| Failure::about(text, error))? {
-        let Answer::Members { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+    while left > 0
+        && let Some(answer) = pages.next().await.map_err(|error| Failure::about(text, error))?
+    {
+        let Answer::Members { mut items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+        items.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        left -= items.len() as u64;
         if context.out.style.json {
             let ses = context.ses().await?;
             items.iter().try_for_each(|item| context.out.json(&json::member(item, &ses)))?;
@@ -95,7 +100,8 @@ async fn members(context: &mut Context, text: &str, long: bool) -> Result<(), Fa
 
 /// `exacat archive`
 pub async fn archive(context: &mut Context, command: ArchiveCommand) -> Result<(), Failure> {
-    let ArchiveCommand::Ls { archive: text, under, long } = command;
+    let ArchiveCommand::Ls { archive: text, under, long, limit } = command;
+    let mut left = limit.unwrap_or(u64::MAX);
     let archive = parse::file(&text).map_err(|error| Failure::about(&text, error))?;
     let under = match (under, &archive) {
         (Some(under), _) => parse::lfn(&under).map_err(|error| Failure::about(&under, error))?,
@@ -108,8 +114,12 @@ pub async fn archive(context: &mut Context, command: ArchiveCommand) -> Result<(
         cursor: Cursor::default(),
         limit: PAGE_ITEMS,
     });
-    while let Some(answer) = pages.next().await.map_err(|error| Failure::about(&text, error))? {
-        let Answer::Entries { items, ses, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+    while left > 0
+        && let Some(answer) = pages.next().await.map_err(|error| Failure::about(&text, error))?
+    {
+        let Answer::Entries { mut items, ses, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+        items.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        left -= items.len() as u64;
         context.learn(&ses);
         let named: Vec<Named> = items.into_iter().map(|stat| (stat.lfn.to_string(), stat)).collect();
         listing::show(context, named, long).await?;

@@ -25,7 +25,7 @@ pub async fn se(context: &mut Context, command: SeCommand) -> Result<(), Failure
         }
         SeCommand::Ls => list(context).await,
         SeCommand::Usage { names } => usage(context, &names).await,
-        SeCommand::Files { name, long } => files(context, &name, long).await,
+        SeCommand::Files { name, long, limit } => files(context, &name, long, limit).await,
         SeCommand::Deletions { name, limit } => deletions(context, &name, limit).await,
         SeCommand::Deleted { name, ids, dry_run: true } => would_be_deleted(context, &name, &ids).await,
         SeCommand::Deleted { name, ids, .. } => deleted(context, &name, &ids).await,
@@ -86,7 +86,7 @@ async fn list(context: &mut Context) -> Result<(), Failure> {
     }
     let mut table = Table::headed([
         ("NAME", Align::Left),
-        ("NUMBER", Align::Right),
+        ("NO", Align::Right),
         ("STATUS", Align::Left),
         ("QOS", Align::Left),
         ("PREFIX", Align::Left),
@@ -124,7 +124,7 @@ async fn usage(context: &mut Context, names: &[String]) -> Result<(), Failure> {
         ("REPLICAS", Align::Right),
         ("BYTES", Align::Right),
         ("TO-DELETE", Align::Right),
-        ("BYTES-TO-DELETE", Align::Right),
+        ("DELETE-BYTES", Align::Right),
     ]);
     for item in wanted {
         table.row([
@@ -138,11 +138,16 @@ async fn usage(context: &mut Context, names: &[String]) -> Result<(), Failure> {
     context.out.table(&table)
 }
 
-async fn files(context: &mut Context, text: &str, long: bool) -> Result<(), Failure> {
+async fn files(context: &mut Context, text: &str, long: bool, limit: Option<u64>) -> Result<(), Failure> {
+    let mut left = limit.unwrap_or(u64::MAX);
     let name = SeName::parse(text)?;
     let mut pages = context.pages(Operation::SeFiles { name, cursor: Cursor::default(), limit: PAGE_ITEMS });
-    while let Some(answer) = pages.next().await.map_err(|error| Failure::about(text, error))? {
-        let Answer::Entries { items, ses, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+    while left > 0
+        && let Some(answer) = pages.next().await.map_err(|error| Failure::about(text, error))?
+    {
+        let Answer::Entries { mut items, ses, .. } = answer else { return Err(Failure::unexpected(&answer)) };
+        items.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        left -= items.len() as u64;
         context.learn(&ses);
         let named: Vec<Named> = items.into_iter().map(|stat| (stat.lfn.to_string(), stat)).collect();
         listing::show(context, named, long).await?;
@@ -153,6 +158,7 @@ async fn files(context: &mut Context, text: &str, long: bool) -> Result<(), Fail
 async fn deletions(context: &mut Context, text: &str, limit: Option<u64>) -> Result<(), Failure> {
     let name = SeName::parse(text)?;
     let mut left = limit.unwrap_or(u64::MAX);
+    let mut headed = false;
     let mut pages =
         context.pages(Operation::SeDeletions { name, cursor: Cursor::default(), limit: PAGE_ITEMS });
     while left > 0
@@ -165,7 +171,11 @@ async fn deletions(context: &mut Context, text: &str, limit: Option<u64>) -> Res
             items.iter().try_for_each(|item| context.out.json(&json::deletion(item)))?;
             continue;
         }
-        let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
+        if items.is_empty() {
+            continue;
+        }
+        let columns = [("ID", Align::Left), ("BYTES", Align::Right), ("URL", Align::Left)];
+        let mut table = Table::headed(columns).headed_once(&mut headed);
         for item in &items {
             table.row([
                 item.id.to_string(),

@@ -28,11 +28,11 @@ pub async fn tag(context: &mut Context, command: TagCommand) -> Result<(), Failu
                 .await
         }
         TagCommand::Get { items, own } => get(context, &items, own).await,
-        TagCommand::Find { directory, expression, pattern, conditions, long, count, limit } => {
+        TagCommand::Find { directory, expression, pattern, conditions, long, count, order } => {
             let mut tags = vec![expression];
             tags.extend(conditions.tags.iter().cloned());
             let conditions = Conditions { tags, ..*conditions };
-            super::find::find(context, FindArgs { directory, pattern, conditions, long, count, limit }).await
+            super::find::find(context, FindArgs { directory, pattern, conditions, long, count, order }).await
         }
     }
 }
@@ -104,7 +104,8 @@ async fn get(context: &mut Context, items: &[String], own: bool) -> Result<(), F
                 } else {
                     format!("(from {})", context.out.name(found.from.as_str()))
                 };
-                table.row([context.out.name(&human::tag(&found.tag)).to_string(), from]);
+                let indent = if headings { "  " } else { "" };
+                table.row([format!("{indent}{}", context.out.name(&human::tag(&found.tag))), from]);
             }
             context.out.table(&table)
         })?;

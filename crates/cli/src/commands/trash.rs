@@ -6,9 +6,10 @@ use exacat_model::{
     Answer, Cursor, Error, HasRevision, Lfn, OnTimeline, Operation, TimelineTag, TrashId, TrashItem,
 };
 
-use crate::args::TrashCommand;
+use crate::args::{OrderArgs, SortArg, TrashCommand};
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::Failure;
+use crate::ordering::Sorted;
 use crate::output::human::{self, plural};
 use crate::output::{Align, Table, json};
 use crate::parse;
@@ -16,7 +17,7 @@ use crate::parse;
 /// `exacat trash`
 pub async fn trash(context: &mut Context, command: TrashCommand) -> Result<(), Failure> {
     match command {
-        TrashCommand::Ls { inside } => list(context, inside).await,
+        TrashCommand::Ls { inside, order } => list(context, inside, &order).await,
         TrashCommand::Restore { items, path: Some(path), to } => {
             restore_part(context, &items, &path, to.as_deref()).await
         }
@@ -30,32 +31,79 @@ pub async fn trash(context: &mut Context, command: TrashCommand) -> Result<(), F
     }
 }
 
-async fn list(context: &mut Context, inside: bool) -> Result<(), Failure> {
+/// An item of the trash with its timeline and the name of its remover.
+type Listed = (TrashItem, String, TimelineTag);
+
+async fn list(context: &mut Context, inside: bool, order: &OrderArgs) -> Result<(), Failure> {
+    let mut sorted = Sorted::wanted(order, |key| {
+        move |(a, ..): &Listed, (b, ..): &Listed| {
+            let bytes = |item: &TrashItem| item.usage.bytes + item.usage.member_bytes;
+            let by_key = match key {
+                SortArg::Name => a.lfn.cmp(&b.lfn),
+                SortArg::Size => bytes(a).cmp(&bytes(b)),
+                SortArg::Time => a.removed.cmp(&b.removed),
+            };
+            by_key.then_with(|| a.id.cmp(&b.id))
+        }
+    });
+    let mut left = order.limit.unwrap_or(u64::MAX);
+    let mut headed = false;
     let (cursor, limit) = (Cursor::default(), PAGE_ITEMS);
     let mut pages = context.pages(match inside {
         true => Operation::TrashParts { cursor, limit },
         false => Operation::TrashList { cursor, limit },
     });
-    while let Some(answer) = pages.next().await? {
+    while left > 0
+        && let Some(answer) = pages.next().await?
+    {
         let Answer::Trash { items, timeline, .. } = answer else { return Err(Failure::unexpected(&answer)) };
-        let timeline = timeline.tag();
-        if context.out.style.json {
-            items.iter().try_for_each(|(item, who)| context.out.json(&json::trash(item, who, timeline)))?;
-            continue;
+        let mut items: Vec<Listed> =
+            items.into_iter().map(|(item, who)| (item, who, timeline.tag())).collect();
+        match &mut sorted {
+            Some(sorted) => sorted.add(items)?,
+            None => {
+                items.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+                left -= items.len() as u64;
+                show(context, &items, &mut headed)?;
+            }
         }
-        let mut table = Table::new([Align::Right, Align::Left, Align::Left, Align::Left, Align::Left]);
-        for (item, who) in &items {
-            table.row([
-                item.id.on(timeline).to_string(),
-                human::minute(item.removed),
-                who.clone(),
-                human::usage(&context.out, &item.usage),
-                context.out.name(item.lfn.as_str()).to_string(),
-            ]);
-        }
-        context.out.table(&table)?;
     }
-    Ok(())
+    match sorted {
+        Some(sorted) => show(context, &sorted.end(), &mut headed),
+        None => Ok(()),
+    }
+}
+
+fn show(context: &mut Context, items: &[Listed], headed: &mut bool) -> Result<(), Failure> {
+    let out = &mut context.out;
+    if out.style.json {
+        return items
+            .iter()
+            .try_for_each(|(item, who, timeline)| out.json(&json::trash(item, who, *timeline)));
+    }
+    if items.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::headed([
+        ("ID", Align::Left),
+        ("REMOVED", Align::Left),
+        ("BY", Align::Left),
+        ("FILES", Align::Right),
+        ("BYTES", Align::Right),
+        ("LFN", Align::Left),
+    ])
+    .headed_once(headed);
+    for (item, who, timeline) in items {
+        table.row([
+            item.id.on(*timeline).to_string(),
+            human::minute(item.removed),
+            who.clone(),
+            item.usage.objects().to_string(),
+            out.size(item.usage.bytes + item.usage.member_bytes),
+            out.name(item.lfn.as_str()).to_string(),
+        ]);
+    }
+    out.table(&table)
 }
 
 /// Calls `look` for every item of the trash that may be seen.

@@ -32,11 +32,7 @@ pub async fn upload(context: &mut Context, command: UploadCommand) -> Result<(),
                 checksums: all_checksums(&checksum)?,
                 job,
                 choice,
-                lifetime_seconds: lifetime
-                    .as_deref()
-                    .map(parse::duration_ms)
-                    .transpose()?
-                    .map(|ms| ms / 1000),
+                lifetime_seconds: lifetime.as_deref().map(parse::seconds).transpose()?,
             };
             match context.call_about(&lfn, book).await? {
                 Answer::Upload(upload) => show(context, &upload),
@@ -82,20 +78,25 @@ async fn list(context: &mut Context) -> Result<(), Failure> {
             items.iter().try_for_each(|item| context.out.json(&json::upload(item)))?;
             continue;
         }
-        let mut table =
-            Table::new([Align::Left, Align::Left, Align::Right, Align::Left, Align::Left, Align::Left]);
-        for item in &items {
-            let ses: Vec<String> = item.targets.iter().map(|target| target.se.to_string()).collect();
-            table.row([
-                item.booking.guid.to_string(),
-                item.owner.to_string(),
-                context.out.size(u128::from(item.booking.size)),
-                format!("until {}", minute(item.booking.expires)),
-                ses.join(","),
-                context.out.name(item.booking.lfn.as_str()).to_string(),
-            ]);
-        }
-        context.out.table(&table)?;
+        items.iter().try_for_each(|item| show_listed(context, item))?;
     }
     Ok(())
+}
+
+/// A block for each upload: a line would be too long for a terminal.
+fn show_listed(context: &mut Context, item: &Upload) -> Result<(), Failure> {
+    let heading = format!("{}:", context.out.name(item.booking.lfn.as_str()));
+    context.out.line(heading)?;
+    let ses: Vec<String> = item.targets.iter().map(|target| target.se.to_string()).collect();
+    let mut table = Table::new([Align::Left, Align::Left]);
+    for (name, value) in [
+        ("guid", item.booking.guid.to_string()),
+        ("owner", item.owner.to_string()),
+        ("bytes", context.out.size(u128::from(item.booking.size))),
+        ("until", minute(item.booking.expires)),
+        ("to", ses.join(" ")),
+    ] {
+        table.row([format!("  {name}"), value]);
+    }
+    context.out.table(&table)
 }

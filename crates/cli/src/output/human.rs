@@ -32,11 +32,35 @@ pub fn size(bytes: u128) -> String {
 
 /// A time to the minute, UTC: `2026-11-21 10:00`.
 pub fn minute(time: TimeMs) -> String {
+    shortened(time, 16)
+}
+
+/// A time to the second, UTC: `2026-11-21 10:00:07`.
+pub fn second(time: TimeMs) -> String {
+    shortened(time, 19)
+}
+
+fn shortened(time: TimeMs, characters: usize) -> String {
     let text = time.to_string();
-    match text.get(..16) {
+    match text.get(..characters) {
         Some(start) if text.as_bytes().get(10) == Some(&b'T') => start.replacen('T', " ", 1),
         _ => text,
     }
+}
+
+/// Words in lines of so many characters; a word is never broken.
+pub fn folded<'a>(words: impl IntoIterator<Item = &'a str>, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// A duration in its largest fitting unit: `3d`, `5h`, `20m`, `7s`.
@@ -46,6 +70,15 @@ pub fn duration(ms: u64) -> String {
         seconds if seconds >= 2 * 3_600 => format!("{}h", seconds / 3_600),
         seconds if seconds >= 2 * 60 => format!("{}m", seconds / 60),
         seconds => format!("{seconds}s"),
+    }
+}
+
+/// A short time in its largest fitting unit: `850us`, `12.5ms`, `3.2s`.
+pub fn microseconds(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us}us"),
+        1_000..1_000_000 => format!("{}.{}ms", us / 1_000, us % 1_000 / 100),
+        _ => format!("{}.{}s", us / 1_000_000, us % 1_000_000 / 100_000),
     }
 }
 
@@ -155,9 +188,11 @@ mod tests {
     #[test]
     fn times_and_counts_read_well() {
         assert_eq!(minute(TimeMs(1_414_153_225_123)), "2014-10-24 12:20");
+        assert_eq!(second(TimeMs(1_414_153_225_123)), "2014-10-24 12:20:25");
         assert_eq!(minute(TimeMs(u64::MAX)), format!("{}ms", u64::MAX));
         assert_eq!(duration(7_000), "7s");
         assert_eq!(duration(26 * 3_600_000), "26h");
+        assert_eq!([850, 12_570, 3_200_000].map(microseconds), ["850us", "12.5ms", "3.2s"]);
         assert_eq!(plural(1, "entry"), "1 entry");
         assert_eq!(plural(2, "entry"), "2 entries");
         assert_eq!(plural(0, "file"), "0 files");

@@ -13,7 +13,7 @@ use exacat_model::answer::{
 use exacat_model::operation::{FileRef, Owner};
 use exacat_model::{
     Body, Checksums, DeletionId, Effect, Entry, FieldChange, HasRevision, Location, Record, Replica, Tag,
-    TagValue, TimelineId, TimelineTag, TrashItem, Usage,
+    TagValue, TimelineId, TimelineTag, TokenId, TrashItem, Usage,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -355,7 +355,7 @@ pub fn user(user: &UserInfo) -> Value {
 /// A token, without its secret.
 pub fn token(token: &TokenInfo) -> Value {
     json!({
-        "id": token.id.0,
+        "id": token_id(token.id),
         "user": token.user.as_str(),
         "issued": token.issued.to_string(),
         "expires": token.expires.to_string(),
@@ -363,6 +363,11 @@ pub fn token(token: &TokenInfo) -> Value {
         "write": token.write,
         "note": token.note,
     })
+}
+
+/// The id of a token, as it stands in its secret.
+pub fn token_id(id: TokenId) -> String {
+    format!("{:016x}", id.0)
 }
 
 /// Limits, and what is used of them.
@@ -502,7 +507,7 @@ pub fn change(info: &ChangeInfo, timeline: TimelineId, ses: &SeNames) -> Value {
 /// A record's name, or what stands for it.
 pub fn record_name(record: &Record) -> Option<String> {
     match record {
-        Record::Token(token) => Some(token.id.0.to_string()),
+        Record::Token(token) => Some(token_id(token.id)),
         Record::Quota(quota) => Some(match quota.of {
             exacat_model::QuotaOf::User(id) => format!("user number {}", id.0),
             exacat_model::QuotaOf::Group(id) => format!("group number {}", id.0),

@@ -67,9 +67,9 @@ impl Out {
         Ok(self.writer.write_all(b"\n")?)
     }
 
-    /// Writes aligned rows.
+    /// Writes aligned rows. With `--quiet` headings are left out, for scripts.
     pub fn table(&mut self, table: &Table) -> Result<(), Failure> {
-        Ok(table.write(&mut self.writer)?)
+        Ok(table.write(&mut self.writer, self.style.quiet)?)
     }
 
     /// Writes text as it is.
@@ -167,20 +167,34 @@ pub enum Align {
 /// Rows to be aligned. Held in memory until written: of what is long, a page at a time.
 pub struct Table {
     columns: Vec<Align>,
+    heading: Option<Vec<String>>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// No rows yet.
     pub fn new(columns: impl Into<Vec<Align>>) -> Self {
-        Table { columns: columns.into(), rows: Vec::new() }
+        Table { columns: columns.into(), heading: None, rows: Vec::new() }
     }
 
     /// With a line of headings.
     pub fn headed<const N: usize>(columns: [(&str, Align); N]) -> Self {
         let mut table = Table::new(columns.map(|(_, align)| align));
-        table.rows.push(columns.map(|(heading, _)| heading.to_owned()).into());
+        table.heading = Some(columns.map(|(heading, _)| heading.to_owned()).into());
         table
+    }
+
+    /// Drops the line of headings, if an earlier page had it.
+    pub fn headed_once(mut self, shown: &mut bool) -> Self {
+        if std::mem::replace(shown, true) {
+            self.heading = None;
+        }
+        self
+    }
+
+    /// Says whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// Adds a row.
@@ -188,15 +202,16 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    fn write(&self, out: &mut impl Write, without_heading: bool) -> io::Result<()> {
+        let heading = self.heading.as_ref().filter(|_| !without_heading);
         let mut widths = vec![0; self.columns.len()];
-        for row in &self.rows {
+        for row in heading.into_iter().chain(&self.rows) {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());
             }
         }
         let mut line = String::new();
-        for row in &self.rows {
+        for row in heading.into_iter().chain(&self.rows) {
             line.clear();
             for (index, cell) in row.iter().enumerate() {
                 if index > 0 {
@@ -259,12 +274,15 @@ mod tests {
         table.row(["5".to_owned(), "a ".to_owned()]);
         table.row(["12345".to_owned(), "ż".to_owned()]);
         let mut out = Vec::new();
-        table.write(&mut out).unwrap();
+        table.write(&mut out, false).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), " SIZE  NAME\n    5  a \n12345  ż\n");
+        let mut out = Vec::new();
+        table.write(&mut out, true).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "    5  a \n12345  ż\n");
         let mut table = Table::new([Align::Left, Align::Left]);
         table.row(["a".to_owned(), String::new()]);
         let mut out = Vec::new();
-        table.write(&mut out).unwrap();
+        table.write(&mut out, false).unwrap();
         assert_eq!(out, b"a\n");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use exacat_model::{Answer, ErrorKind, Operation};
 use exacat_wire::native::{Frame, RequestOptions};
 
-use crate::client::{Client, eventually};
+use crate::client::{Client, eventually, eventually_so};
 use crate::world::{World, lfn};
 
 fn list(limit: u32) -> Operation {
@@ -101,6 +101,30 @@ async fn a_stream_is_cancelled_where_it_waits() {
     assert_eq!(client.outcome(request).await.unwrap_err().kind, ErrorKind::Unavailable);
     world.hooks.hold_lists.send_replace(false);
     client.call(list(5)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_that_goes_away_or_cancels_is_no_failure() {
+    let world = World::new().await;
+    world.files("/d", 1000).await;
+    let figure = async |name| world.figure("operations", name).await;
+    let mut client = Client::admin(&world).await;
+    let request = client.ask_with(streamed(1), list(10)).await;
+    assert!(matches!(client.expect().await, (id, Frame::Part(_)) if id == request));
+    client.send(request, Frame::Cancel).await;
+    client.outcome(request).await.unwrap_err();
+    let begun = world.hooks.lists_begun.load(Ordering::SeqCst);
+    world.hooks.hold_lists.send_replace(true);
+    client.ask_with(streamed(100), list(10)).await;
+    eventually("a page to be begun", || world.hooks.lists_begun.load(Ordering::SeqCst) > begun).await;
+    drop(client);
+    world.hooks.hold_lists.send_replace(false);
+    eventually_so("the stream to end", async || figure("list_requests").await == 2).await;
+    assert_eq!(figure("list_failed").await, 0);
+    let mut client = Client::admin(&world).await;
+    let missing = Operation::List { lfn: lfn("/missing"), cursor: Default::default(), limit: 1 };
+    client.call(missing).await.unwrap_err();
+    assert_eq!(figure("list_failed").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use exacat_model::Operation;
+use exacat_model::{Answer, Cursor, FileRef, Operation};
 use exacat_server::ChecksumServer;
 use exacat_wire::xrootd::numbers::{error, request, status};
 
-use crate::client::soon;
+use crate::client::{Client, soon};
 use crate::element::{Element, Manner, There};
 use crate::root::{Root, world_with};
+use crate::world::lfn;
 use crate::writing::{NEW, Sent, WHOLE, bookings, deletions, elements, settings_of, visible, world, write};
 
 /// Files of the copy whose names must all be listed.
@@ -73,6 +74,40 @@ async fn upload_is_located_and_opened_as_soon_as_it_is_whole() {
     let sent = write(&mut root, NEW, "/d/kind?oss.asize=11").await;
     all[0].put(&sent.path, WHOLE);
     assert_eq!(root.on(request::STATX, "/d/kind").await.status, status::OK);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upload_that_is_whole_is_seen_by_clients_of_other_protocols() {
+    let world = world().await;
+    let all = elements(&world, 1).await;
+    let mut root = Root::admin(&world).await;
+    let mut client = Client::admin(&world).await;
+    for place in ["stat", "list", "whereis", "directory", "above"] {
+        let sent = write(&mut root, NEW, &format!("/n/{place}/deep/f?oss.asize=11")).await;
+        all[0].put(&sent.path, WHOLE);
+        let name = |path: &str| lfn(&format!("/n/{place}{path}"));
+        let list = |lfn| Operation::List { lfn, cursor: Cursor::default(), limit: 100 };
+        let stat = |lfn| Operation::Stat { lfns: vec![lfn], follow: false };
+        let answer = match place {
+            "stat" => client.call(stat(name("/deep/f"))).await,
+            "list" => client.call(list(name("/deep"))).await,
+            "whereis" => {
+                client
+                    .call(Operation::Whereis { files: vec![FileRef::Lfn(name("/deep/f"))], site: None })
+                    .await
+            }
+            // The first file that is committed makes its directories.
+            "directory" => client.call(stat(name("/deep"))).await,
+            _ => client.call(list(name(""))).await,
+        };
+        match answer.unwrap() {
+            Answer::Stats(found) => assert!(found[0].is_ok(), "{place}: {found:?}"),
+            Answer::Whereis(found) => assert!(found[0].is_ok(), "{place}: {found:?}"),
+            Answer::Entries { items, .. } => assert_eq!(items.len(), 1, "{place}: {items:?}"),
+            other => panic!("{place}: {other:?}"),
+        }
+    }
+    assert_eq!(bookings(&world).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -453,6 +453,7 @@ impl Shell {
             deadline: self.current.deadline,
             cancel: Arc::clone(&self.cancel),
             step,
+            looked: false,
         };
         let service = Arc::clone(&self.face.service);
         service.ask(work).await

@@ -19,7 +19,7 @@ use futures::FutureExt;
 
 use super::reply::{Given, Measure, Outbox, Target, Waiting};
 use crate::admission::busy;
-use crate::instruments::OperationIndex;
+use crate::instruments::{Ended, OperationIndex};
 use crate::service::{Asker, EncodedItems};
 
 /// The operation id of what needs none.
@@ -285,9 +285,9 @@ impl HandOut<'_> {
         let service = &self.outbox.service;
         let time = self.since.elapsed();
         // Requests that ended alike are recorded together.
-        let mut alike: Option<(Option<ErrorKind>, u64, u64)> = None;
+        let mut alike: Option<(Ended, u64, u64)> = None;
         for (part, outcome) in parts.into_iter().zip(outcomes) {
-            let kind = outcome.as_ref().err().map(|error| error.kind);
+            let kind = Ended::of(&outcome);
             match &mut alike {
                 Some((same, requests, items)) if *same == kind => {
                     *requests += 1;

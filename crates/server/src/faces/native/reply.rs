@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::admission::Room;
-use crate::instruments::OperationIndex;
+use crate::instruments::{Ended, OperationIndex};
 use crate::service::{Asker, Service};
 
 /// What is answered: an answer, or what has its canonical bytes already.
@@ -76,8 +76,8 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    pub fn ended(&self, service: &Service, kind: Option<ErrorKind>) {
-        service.ended(&self.asker, self.operation, kind, 1, self.items, self.since.elapsed());
+    pub fn ended(&self, service: &Service, ended: Ended) {
+        service.ended(&self.asker, self.operation, ended, 1, self.items, self.since.elapsed());
     }
 }
 
@@ -127,7 +127,7 @@ impl Waiting {
         let Some(Target::Request(request)) = self.target.take() else {
             return;
         };
-        self.measure.ended(&self.outbox.service, None);
+        self.measure.ended(&self.outbox.service, Ended::Well);
         self.outbox.put(Reply { bytes: last, ended: Some(request), _room: None, _unread: None });
     }
 
@@ -140,7 +140,7 @@ impl Waiting {
         let Some(target) = self.target.take() else {
             return;
         };
-        self.measure.ended(&self.outbox.service, outcome.as_ref().err().map(|error| error.kind));
+        self.measure.ended(&self.outbox.service, Ended::of(&outcome));
         let mut bytes = Vec::new();
         let ended = match target {
             Target::Request(request) => {

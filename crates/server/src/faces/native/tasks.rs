@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::reply::{Given, Reply, Waiting};
 use crate::admission::{Admission, Class, Held, Room, Step, Unread, limit_of};
-use crate::service::{Work, items, step_id};
+use crate::service::{CANCELLED, Work, cancelled, items, step_id, too_late};
 
 /// Long reads of one connection that run or have their answer on its way.
 const HEAVY_UNDER_WAY_MAX: usize = 8;
@@ -115,10 +115,8 @@ pub(super) async fn run(job: Job) {
                 waiting.keep(permit, unread);
             }
             None => {
-                return waiting.answer(Err(Error::new(
-                    ErrorKind::Unavailable,
-                    "cancelled, or the deadline passed, before it was begun: nothing was done",
-                )));
+                let error = if work.cancel.is_cancelled() { cancelled() } else { too_late() };
+                return waiting.answer(Err(error));
             }
         }
     }
@@ -225,7 +223,8 @@ async fn pages(
     let service = waiting.service();
     let too_late =
         || Error::new(ErrorKind::Unavailable, "the deadline passed before the stream was at its end");
-    let stopped = || Error::new(ErrorKind::Unavailable, "cancelled before the stream was at its end");
+    let stopped =
+        || Error::new(ErrorKind::Unavailable, format!("{CANCELLED} before the stream was at its end"));
     let Work { mut asker, id, operation, consistency, cancel, mut step, .. } = work;
     let mut checked = service.checking();
     // As it was asked: its parts are no larger than that either.
@@ -266,6 +265,7 @@ async fn pages(
             deadline: page_deadline,
             cancel: Arc::clone(&cancel),
             step,
+            looked: false,
         };
         service.run(page, |outcome| drop(send.send(outcome))).await;
         let answer = receive.await.unwrap_or_else(|_| Err(stopped()))?;

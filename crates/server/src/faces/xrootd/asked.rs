@@ -273,6 +273,11 @@ impl Asking {
         Ok(())
     }
 
+    /// The client, as the catalogue knows it.
+    pub fn asker(&self) -> &Asker {
+        &self.asker
+    }
+
     /// Files that are being written; none on a server to which nothing is written.
     pub fn uploads(&self) -> Option<&Arc<Uploads>> {
         self.with.face.uploads.as_ref()
@@ -312,6 +317,7 @@ impl Asking {
             deadline: self.deadline,
             cancel: Arc::clone(&self.with.cancel),
             step,
+            looked: true,
         };
         self.with.face.service.ask(work).await
     }

@@ -34,7 +34,7 @@ use crate::service::Service;
 use crate::settings::XrootdSettings;
 use connection::Connection;
 use stream::Stream;
-use uploads::Uploads;
+pub(crate) use uploads::Uploads;
 
 /// The first byte of a client that begins with TLS: one of HTTPS, for clients of XRootD say something before.
 const TLS_FIRST: u8 = 0x16;
@@ -66,7 +66,10 @@ impl Face {
             None => {
                 let (service, envelopes) = (Arc::clone(&service), Arc::clone(&envelopes));
                 let checksums = settings.checksums.clone();
-                Some(Uploads::open(service, envelopes, clock, directory.uploads()?, checksums)?)
+                let uploads =
+                    Uploads::open(Arc::clone(&service), envelopes, clock, directory.uploads()?, checksums)?;
+                let _first = service.uploads.set(Arc::downgrade(&uploads));
+                Some(uploads)
             }
         };
         Ok(Arc::new(Face { service, settings, envelopes, places, acceptor, uploads }))

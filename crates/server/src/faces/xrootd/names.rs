@@ -1,9 +1,8 @@
 //! Requests about names.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use exacat_model::answer::Stat;
-use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::operation::Attribute;
 use exacat_model::{
     Answer, ChecksumAlgorithm, Cursor, EntryId, Error, ErrorKind, Kind, Lfn, Mode, Operation,
@@ -90,25 +89,7 @@ async fn written_below(asking: &Asking, directory: &Lfn) -> bool {
 /// below directories in it that are not there yet.
 async fn written_in(asking: &Asking, directory: &Lfn) -> Outcome<()> {
     let Some(uploads) = asking.uploads() else { return Ok(()) };
-    let child = |lfn: &Lfn| Lfn::from_names(lfn.components().take(directory.depth() + 1));
-    let (mut due, deeper): (Vec<_>, Vec<_>) = uploads
-        .below(directory)
-        .into_iter()
-        .partition(|pending| pending.written.lfn.depth() == directory.depth() + 1);
-    let children: BTreeSet<Lfn> = deeper.iter().map(|pending| child(&pending.written.lfn)).collect();
-    let children: Vec<Lfn> = children.into_iter().collect();
-    let mut missing = BTreeSet::new();
-    for some in children.chunks(READ_BATCH_MAX) {
-        let found = stats(asking, some.to_vec(), false).await?;
-        let gone = some
-            .iter()
-            .zip(found)
-            .filter(|(_, stat)| stat.as_ref().is_err_and(|error| error.kind == ErrorKind::NotFound));
-        missing.extend(gone.map(|(lfn, _)| lfn.clone()));
-    }
-    due.extend(deeper.into_iter().filter(|pending| missing.contains(&child(&pending.written.lfn))));
-    uploads.asked_for(due).await;
-    Ok(())
+    Ok(uploads.before_listing(asking.asker(), directory).await?)
 }
 
 /// A byte for each path: what it is.

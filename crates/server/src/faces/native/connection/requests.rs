@@ -13,7 +13,7 @@ use crate::admission::{Class, Step, busy, limit_of};
 use crate::faces::native::lookups::{Gathered, Lookups, NO_ID};
 use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
 use crate::faces::native::tasks::{self, Job};
-use crate::instruments::OperationIndex;
+use crate::instruments::{Ended, OperationIndex};
 use crate::service::{Cancel, Work, items};
 
 /// Bytes of the answer to one item of a look-up, about.
@@ -69,6 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Operation::Stat { .. } | Operation::Whereis { .. } | Operation::Lfns { .. }
             )
             && matches!(Class::of(operation, &self.service.limits), Class::Lookup { .. })
+            && !self.service.looks_at_uploads(operation)
     }
 
     /// Would the answers to look-ups of so many items be more than a connection may hold when others hold too much?
@@ -214,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn refuse_operation(&self, operation: &Operation, received: Instant, error: &Error) {
         if let Stage::Open(session) = &self.stage {
             let index = OperationIndex::of(operation);
-            self.service.ended(&session.asker, index, Some(error.kind), 1, 0, received.elapsed());
+            self.service.ended(&session.asker, index, Ended::Failed(error.kind), 1, 0, received.elapsed());
         }
     }
 
@@ -242,7 +243,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match self.service.admit(&asker, 1) {
             Ok(held) => Some(Job {
                 waiting,
-                work: Work { asker, id, operation, consistency, deadline, cancel, step: Step::First },
+                work: Work {
+                    asker,
+                    id,
+                    operation,
+                    consistency,
+                    deadline,
+                    cancel,
+                    step: Step::First,
+                    looked: false,
+                },
                 rooms: self.rooms.clone(),
                 held,
                 alive: self.alive.clone(),

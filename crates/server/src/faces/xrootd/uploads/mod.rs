@@ -4,6 +4,7 @@
 //! directory: a file that is whole, closed, and of the size and checksum booked is committed. A
 //! client that removes the name gives the upload up.
 
+mod asking;
 mod kept;
 pub(super) mod opening;
 mod visit;
@@ -139,7 +140,7 @@ impl Known {
 }
 
 /// See the module.
-pub(super) struct Uploads {
+pub(crate) struct Uploads {
     service: Arc<Service>,
     envelopes: Arc<Envelopes>,
     clock: Arc<dyn Clock>,
@@ -238,18 +239,18 @@ impl Uploads {
     }
 
     /// The uploads of a name.
-    pub fn named(&self, lfn: &Lfn) -> Vec<Arc<Pending>> {
+    pub(super) fn named(&self, lfn: &Lfn) -> Vec<Arc<Pending>> {
         self.known.lock().named(lfn)
     }
 
     /// The uploads of names below a directory, however deep.
-    pub fn below(&self, directory: &Lfn) -> Vec<Arc<Pending>> {
+    pub(super) fn below(&self, directory: &Lfn) -> Vec<Arc<Pending>> {
         self.known.lock().below(directory)
     }
 
     /// Looks at uploads, so that what a request is answered next tells of those that are whole.
     /// Waits no longer than [`WAIT_FOR_LOOK`].
-    pub async fn asked_for(self: &Arc<Self>, pending: Vec<Arc<Pending>>) {
+    pub(super) async fn asked_for(self: &Arc<Self>, pending: Vec<Arc<Pending>>) {
         if pending.is_empty() {
             return;
         }
@@ -263,13 +264,13 @@ impl Uploads {
 
     /// The checksums of an upload that is whole, told before it is committed; none if it is not, or
     /// was committed meanwhile.
-    pub async fn checksums_of(self: &Arc<Self>, pending: &Arc<Pending>) -> Option<Checksums> {
+    pub(super) async fn checksums_of(self: &Arc<Self>, pending: &Arc<Pending>) -> Option<Checksums> {
         let look = self.look_since(pending, Instant::now(), Purpose::Checksum, Some(&self.seats));
         tokio::time::timeout(WAIT_FOR_LOOK, look).await.ok().flatten()
     }
 
     /// Forgets an upload that its client gave up.
-    pub async fn given_up(&self, pending: &Pending) {
+    pub(super) async fn given_up(&self, pending: &Pending) {
         count(&self.service.instruments.counts.xrootd_given_up);
         self.forget(&pending.written).await;
     }
@@ -445,8 +446,9 @@ impl Uploads {
             deadline: Instant::now() + service.limits.deadline_max,
             cancel: Arc::new(Cancel::default()),
             step: Step::First,
+            looked: true,
         };
-        service.ask(work).await.map(|_| ())
+        service.ask_boxed(work).await.map(|_| ())
     }
 }
 

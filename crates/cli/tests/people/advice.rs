@@ -1,14 +1,5 @@
 //! Errors that name the next command, and wildcards in arguments, at a real server process.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking, and says what it skipped or counted"
-)]
-
-mod service;
-
-use service::Service;
+use crate::service::Service;
 
 /// Status of an error kind: 10 and the kind's number.
 const NOT_FOUND: i32 = 11;
@@ -93,7 +84,7 @@ fn wildcards_stand_for_the_entries_that_are_there() {
     assert_eq!(service.ok("ls -d /demo/a/*/"), "/demo/a/deep\n");
     assert_eq!(service.ok("ls /demo/a/f?.root"), "/demo/a/f1.root\n/demo/a/f2.root\n");
     assert_eq!(service.ok("whereis -1 /demo/a/f[12].root").lines().count(), 2);
-    assert_eq!(service.ok("du /demo/[ab]").lines().count(), 2);
+    assert_eq!(service.ok("-q du /demo/[ab]").lines().count(), 2);
     let said = service.fails("ls /demo/*.none", NOT_FOUND);
     assert!(said.contains("no entry has a name that matches"), "{said}");
 

@@ -1,16 +1,7 @@
 //! For scripts: JSON of changes and of errors, exit statuses of wrong use, and dry runs, at a real
 //! server process.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking, and says what it skipped or counted"
-)]
-
-mod service;
-
+use crate::service::Service;
 use serde_json::{Value, json};
-use service::Service;
 
 /// Exit status of wrong use.
 const LOCAL: i32 = 1;

@@ -1,0 +1,17 @@
+//! What a person meets at the command line, at a real server process: help, advice, tables, options,
+//! completions, and JSON for scripts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, and says what it skipped or counted"
+)]
+
+#[path = "../service/mod.rs"]
+mod service;
+
+mod advice;
+mod completion;
+mod examples;
+mod scripting;
+mod tables;

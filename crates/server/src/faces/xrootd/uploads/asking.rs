@@ -1,0 +1,85 @@
+//! Requests that look at uploads first, so that their answers include those that are whole.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use exacat_model::limits::READ_BATCH_MAX;
+use exacat_model::operation::FileRef;
+use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation, OperationId, Result};
+
+use super::{Pending, Uploads};
+use crate::admission::Step;
+use crate::service::{Asker, Work};
+
+impl Uploads {
+    /// Says whether an operation of another protocol could have to look at uploads.
+    pub fn concern(&self, operation: &Operation) -> bool {
+        let reads =
+            matches!(operation, Operation::Stat { .. } | Operation::Whereis { .. } | Operation::List { .. });
+        reads && !self.known.lock().by_guid.is_empty()
+    }
+
+    /// Looks at the uploads that the answer to a request of another protocol depends on. A request that
+    /// may not see the names learns nothing: the request itself is judged afterwards.
+    pub async fn before(self: &Arc<Self>, work: &Work) {
+        if work.step != Step::First || !self.concern(&work.operation) {
+            return;
+        }
+        match &work.operation {
+            Operation::Stat { lfns, .. } => {
+                self.asked_for(lfns.iter().flat_map(|lfn| self.named(lfn)).collect()).await;
+                let holding: Vec<Lfn> =
+                    lfns.iter().filter(|lfn| !self.below(lfn).is_empty()).cloned().collect();
+                if let Ok(missing) = self.missing(&work.asker, holding).await {
+                    self.asked_for(missing.iter().flat_map(|lfn| self.below(lfn)).collect()).await;
+                }
+            }
+            Operation::Whereis { files, .. } => {
+                let named = files.iter().flat_map(|file| match file {
+                    FileRef::Lfn(lfn) => self.named(lfn),
+                    FileRef::Guid(_) => Vec::new(),
+                });
+                self.asked_for(named.collect()).await;
+            }
+            Operation::List { lfn, .. } => {
+                if let Err(error) = self.before_listing(&work.asker, lfn).await {
+                    tracing::debug!(%error, %lfn, "uploads were not looked at before a listing");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Those names that are not there, as far as a client may see.
+    async fn missing(&self, asker: &Asker, lfns: Vec<Lfn>) -> Result<BTreeSet<Lfn>> {
+        let mut missing = BTreeSet::new();
+        for some in lfns.chunks(READ_BATCH_MAX) {
+            let stat = Operation::Stat { lfns: some.to_vec(), follow: false };
+            let answer = self.service.execute(&asker.caller, OperationId([0; 16]), stat, None).await?;
+            let Answer::Stats(found) = answer else {
+                return Err(Error::new(ErrorKind::Internal, "an answer that does not fit a stat"));
+            };
+            let gone = some
+                .iter()
+                .zip(found)
+                .filter(|(_, stat)| stat.as_ref().is_err_and(|error| error.kind == ErrorKind::NotFound));
+            missing.extend(gone.map(|(lfn, _)| lfn.clone()));
+        }
+        Ok(missing)
+    }
+
+    /// Looks at the uploads that a listing of a directory may come to show: those in it, and those
+    /// below directories in it that are not there yet.
+    pub async fn before_listing(self: &Arc<Self>, asker: &Asker, directory: &Lfn) -> Result<()> {
+        let child = |lfn: &Lfn| Lfn::from_names(lfn.components().take(directory.depth() + 1));
+        let (mut due, deeper): (Vec<Arc<Pending>>, Vec<_>) = self
+            .below(directory)
+            .into_iter()
+            .partition(|pending| pending.written.lfn.depth() == directory.depth() + 1);
+        let children: BTreeSet<Lfn> = deeper.iter().map(|pending| child(&pending.written.lfn)).collect();
+        let missing = self.missing(asker, children.into_iter().collect()).await?;
+        due.extend(deeper.into_iter().filter(|pending| missing.contains(&child(&pending.written.lfn))));
+        self.asked_for(due).await;
+        Ok(())
+    }
+}
