@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! DATA/server.lock    held while a server runs
-//! DATA/catalogue.id   which catalogue this is, told to every client
+//! DATA/catalogue.id   id of the catalogue, sent to every client
 //! DATA/store/         the embedded store
-//! DATA/clock          the time that is trusted, for the next start
-//! DATA/cluster        the cluster that the catalogue is on instead
-//! DATA/server.crt     the certificate clients are to trust      (made at the first start)
+//! DATA/clock          the trusted time, for the next start
+//! DATA/cluster        address of the cluster that has the catalogue
+//! DATA/server.crt     the certificate that clients trust        (made at the first start)
 //! DATA/server.key     its key, for the owner only               (made at the first start)
 //! DATA/admin.token    an admin's token, for the owner only      (made at the first start)
-//! DATA/jalien/        the authority of tokens, the keys of envelopes, a token of the admin: if JAliEn's protocol is spoken
-//! DATA/uploads/       what is being written over XRootD's protocol, for the owner only
+//! DATA/jalien/        JAliEn's protocol: authority of tokens, keys of envelopes, an admin's token
+//! DATA/uploads/       uploads in progress over XRootD's protocol, for the owner only
 //! DATA/exacat.sock    the local socket                          (while a server runs)
 //! DATA/server.json    the addresses a server listens on         (while a server runs)
 //! DATA/views/NAME/    lock, socket and addresses of a server of the snapshot NAME

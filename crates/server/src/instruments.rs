@@ -38,11 +38,11 @@ const CANCELLED: usize = ErrorKind::ALL.len() + 1;
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It succeeded.
+    /// Success.
     Well,
-    /// It failed.
+    /// Failure, with its kind of error.
     Failed(ErrorKind),
-    /// Its client went away or cancelled it; not a failure.
+    /// Client went away or cancelled the request; not a failure.
     Cancelled,
 }
 

@@ -135,7 +135,7 @@ pub(crate) fn is_cancelled(error: &Error) -> bool {
     error.kind == ErrorKind::Unavailable && error.message.starts_with(CANCELLED)
 }
 
-/// Returns the error of a request that only reads, or whose deadline passed before it started.
+/// Returns the error of a passed deadline, for a read or a write that had not started.
 pub(crate) fn too_late() -> Error {
     Error::new(ErrorKind::Unavailable, "the deadline passed before there was an answer; nothing was changed")
 }
