@@ -67,6 +67,7 @@ impl Catalogue {
         mut operation: Operation,
     ) -> Result<Answer> {
         trailing::settle(&mut operation)?;
+        // Read before the first fact, so that a later change of a fact has a later revision.
         let mut since = self.store.seen_revision();
         for _ in 0..JUDGED_TRIES_MAX {
             let judging = caller.judging(since);

@@ -172,6 +172,7 @@ impl Catalogue {
             for item in items.by_ref().take(part_items) {
                 let (mutation, error) = match item {
                     Ok(mutation) => (mutation, None),
+                    // Hold the position: a repeat must find each mutation where it was.
                     Err(error) => (nothing(), Some(error)),
                 };
                 mutations.push(mutation);
@@ -183,6 +184,7 @@ impl Catalogue {
             let id = if part == 0 { operation } else { step_id(operation, PARTS + part) };
             let outcomes = self.apply(caller, id, mutations).await?;
             results.extend(outcomes.into_iter().zip(errors).map(|(outcome, error)| match (outcome, error) {
+                // Applied despite an error: a repeat, with its first outcome.
                 (outcome @ Outcome::Applied { .. }, _) | (outcome, None) => Ok(outcome),
                 (_, Some(error)) => Err(error),
             }));

@@ -380,6 +380,7 @@ impl Service {
         let writes = operation.writes();
         match Class::of(&operation, &self.limits) {
             Class::Lookup { items } => match self.admission.lookup_items.take(items) {
+                // Refuse rather than queue: a look-up never waits behind another.
                 None => deliver(Err(busy("items looked up at once"))),
                 Some(held) => {
                     let work = self.execute(&asker.caller, id, operation, consistency);
@@ -387,6 +388,7 @@ impl Service {
                     drop(held);
                 }
             },
+            // No lane: small writes mostly wait for the store's next commit, not for a processor.
             Class::Write => {
                 let work = self.execute(&asker.caller, id, operation, consistency);
                 self.finish(work, writes, deadline, &cancel, deliver).await;
@@ -420,6 +422,7 @@ impl Service {
                     () = cancel.cancelled() => return deliver(Err(cancelled())),
                     () = tokio::time::sleep_until(deadline.into()) => return deliver(Err(too_late())),
                 };
+                // The slot goes with the work: it is free when the work ends, not at the deadline.
                 let work = self.apart(asker, (id, operation, consistency), Arc::clone(&cancel), turn);
                 self.finish(work, writes, deadline, &cancel, deliver).await;
             }
@@ -443,6 +446,7 @@ impl Service {
         let task = tokio::task::spawn_blocking(move || {
             let outcome = runtime.block_on(async {
                 let work = service.execute(&asker.caller, id, operation, consistency);
+                // Dropped in the middle, a write would leave its outcome unknown.
                 if writes {
                     return work.await;
                 }
@@ -479,6 +483,7 @@ impl Service {
     ) {
         tokio::pin!(work);
         tokio::select! {
+            // A finished result wins over a deadline that passes at the same moment.
             biased;
             outcome = &mut work => return deliver(outcome),
             () = cancel.cancelled(), if !writes => return deliver(Err(cancelled())),

@@ -84,7 +84,8 @@ fn make_self_signed(files: &CertificateFiles, further: &[String]) -> Result<()> 
 /// Returns the host's name, if a certificate can contain it.
 fn host_name() -> Option<String> {
     let mut buffer = [0u8; 256];
-    // SAFETY: the buffer is valid for its length, and the length given leaves room for the terminating NUL.
+    // SAFETY: the buffer is valid for its length. The length given leaves room for the terminating
+    // NUL.
     let result = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) };
     if result != 0 {
         return None;

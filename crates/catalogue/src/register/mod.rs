@@ -141,6 +141,7 @@ impl Catalogue {
         for plan in plans {
             let (mutation, why) = match plan {
                 Plan::Create(new) => (Mutation::Create(new), None),
+                // Hold the place: a repeat must find each file at the same place of its request.
                 Plan::Closed(error) => (nothing(), Some((error, true))),
                 Plan::Refused(error) => (nothing(), Some((error, false))),
             };

@@ -82,7 +82,7 @@ impl Before for Lossy {
     }
 }
 
-// ---- cutting off ----
+// ---- one fault at each request ----
 
 /// An operation to send, with its world.
 struct Asked {
@@ -292,7 +292,7 @@ async fn registering_with_parents_members_and_merges_survives_every_fault() {
     assert!(cut_off_everywhere("register", Same::Outcome, begin).await >= 15);
 }
 
-// ---- of several requests, or in half ----
+// ---- operations of several requests, or with parts ----
 
 /// Makes an operation, given the item of the trash.
 type Make = Box<dyn Fn(OnTimeline<TrashId>) -> Operation>;

@@ -1,5 +1,5 @@
 //! Goal: the history of a name reports all changes of its present or last entry, to callers with
-//! the right; the history of everything goes to operators. Method: biographies written out, read in
+//! the right. The history of everything goes to operators. Method: biographies written out, read in
 //! pages of every size.
 
 use std::sync::Arc;

@@ -90,6 +90,7 @@ impl Lane {
         let weight = weight.max(1);
         let mut state = self.state.lock();
         let free = state.running < self.slots && state.waiting == 0;
+        // A further page is never refused: its request was admitted with the first one.
         if !free && step == Step::First {
             let own = state.users.get(&user).map_or(0, |share| share.queue.len());
             if state.waiting >= self.queue_max || own >= self.queue_per_user_max {
@@ -102,6 +103,7 @@ impl Lane {
         state.waiting += 1;
         let lane_clock = state.clock_ns;
         let share = state.users.entry(user).or_default();
+        // A user who returns must not profit from the time spent idle.
         if share.running == 0 && share.queue.is_empty() {
             share.clock_ns = share.clock_ns.max(lane_clock);
         }
@@ -115,6 +117,7 @@ impl Lane {
     /// Gives free slots to the users furthest behind.
     fn serve(&self, state: &mut State) {
         while state.running < self.slots && state.waiting > 0 {
+            // With equal clocks, the oldest request is next.
             let next = state
                 .users
                 .iter()
@@ -132,6 +135,7 @@ impl Lane {
             // A waiter that gives up removes itself from the queue under the same lock. So the
             // waiter chosen here still exists.
             if waiter.turn.send(()).is_ok() {
+                // Charge now: otherwise one user could take all free slots at once.
                 share.clock_ns += ESTIMATE_NS / u64::from(waiter.weight);
                 share.running += 1;
                 state.running += 1;
@@ -145,6 +149,7 @@ impl Lane {
         state.running -= 1;
         if let Some(share) = state.users.get_mut(&user) {
             share.running -= 1;
+            // Replace the estimate by the time really used.
             let estimate = ESTIMATE_NS / u64::from(weight);
             share.clock_ns = (share.clock_ns + used_ns / u64::from(weight)).saturating_sub(estimate);
         }
@@ -166,8 +171,8 @@ impl Lane {
         true
     }
 
-    /// Drops the share of an idle user whose clock is not ahead of the lane's, because a new share
-    /// would start at the lane's clock anyway. A share that is ahead stays until the lane has
+    /// Drops the share of an idle user whose clock is not ahead of the lane's. A new share would
+    /// start at the lane's clock anyway. A share that is ahead stays until the lane has
     /// caught up. There are never more of those than users served since.
     fn forget_if_idle(&self, state: &mut State, user: UserKey) {
         let clock_ns = state.clock_ns;

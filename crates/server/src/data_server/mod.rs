@@ -20,7 +20,7 @@ pub(crate) use target::Target;
 const ANSWER_TIME: Duration = Duration::from_secs(20);
 /// Longest time to repeat a request that the data server asks to wait.
 const BUSY_TIME: Duration = Duration::from_secs(10);
-/// Pause before such a request is repeated, even if the data server suggests a longer one: clients
+/// Pause before such a request is repeated, even if the data server suggests a longer one. Clients
 /// that wait for the file have less patience than most servers suggest.
 const WAIT: Duration = Duration::from_millis(500);
 /// Most bytes of one response; requests for parts of a file fit into it.

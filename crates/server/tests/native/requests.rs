@@ -64,8 +64,8 @@ async fn pipelined_lookups_are_each_answered_once_and_looked_up_together() {
     assert_eq!(world.figure("operations", "stat_requests").await, 1000);
 }
 
-/// Goal: pipelined registrations of one file each are answered once each, whether they are the same
-/// kind or not, and succeed or not; and the server runs them together.
+/// Goal: each of many pipelined registrations of one file is answered once, whatever its kind and
+/// outcome. The server runs them together.
 #[tokio::test(flavor = "multi_thread")]
 async fn pipelined_registrations_are_each_answered_once_and_carried_out_together() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! Expands wildcards in the paths of a command: `*`, `?`, `[…]` and `{a,b}` match entries that exist.
+//! Wildcards in the paths of a command: `*`, `?`, `[…]` and `{a,b}` match entries that exist.
 
 use exacat_model::expansion::{Expansion, Step};
 use exacat_model::{Answer, Cursor, ErrorKind, Lfn, Operation};

@@ -21,8 +21,8 @@ use crate::instruments::count;
 
 /// Field with the size of the file in bytes, as clients send it.
 const SIZE_FIELD: &str = "oss.asize";
-/// Field with the file's GUID: that of an existing file, to add a replica; that of a reservation,
-/// to move it elsewhere; or one chosen by the client.
+/// Field with the file's GUID. It names an existing file, to add a replica, or a reservation, to
+/// move it elsewhere. Otherwise the client chose it.
 const GUID_FIELD: &str = "exacat.guid";
 /// Field with checksums of the file.
 const CHECKSUM_FIELD: &str = "exacat.checksum";
