@@ -85,8 +85,8 @@ async fn small_pages_give_what_one_big_page_gives() {
     }
 }
 
-/// Goal: wide directories are found whole. Method: more children than one listing of the store, more entries in the upper levels than the
-/// buffers hold.
+/// Goal: wide directories are found whole. Method: more children than one listing of the store,
+/// more entries in the upper levels than the buffers hold.
 #[tokio::test]
 async fn wide_directories_are_found_whole() {
     let f = Fixture::new().await;
