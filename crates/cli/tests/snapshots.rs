@@ -229,7 +229,9 @@ fn revisions_and_ids_replaced_by_a_restore_are_conflicts() {
     assert_eq!(since.len() as u64, revision - parted);
     let current = since[0]["timeline"].as_str().unwrap();
     assert_ne!(current, timeline);
-    assert!(service.ok("status").contains(&format!("timeline {current}, parted from {timeline}")));
+    // Long notes are folded.
+    let status = service.ok("status").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(status.contains(&format!("timeline {current}, parted from {timeline}")), "{status}");
     service.ok(&format!("trash restore {removed}"));
     service.ok("fsck");
 }

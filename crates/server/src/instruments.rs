@@ -437,6 +437,7 @@ mod tests {
         instruments.record(stat, Ended::Well, 3, 30, Duration::from_micros(50));
         instruments.record(stat, Ended::Failed(ErrorKind::Busy), 1, 0, Duration::from_micros(51));
         instruments.record(stat, Ended::Well, 1, 1, Duration::from_secs(100_000));
+        instruments.record(stat, Ended::Cancelled, 1, 0, Duration::from_secs(100_000));
         let gauge = |lane: &str, value| Gauge {
             name: "exacat_queue",
             help: "waiting",
@@ -451,8 +452,8 @@ mod tests {
             "exacat_request_items_total{operation=\"stat\"} 31",
             "exacat_request_seconds_bucket{le=\"0.00005\",operation=\"stat\"} 3",
             "exacat_request_seconds_bucket{le=\"0.0001\",operation=\"stat\"} 4",
-            "exacat_request_seconds_bucket{le=\"+Inf\",operation=\"stat\"} 5",
-            "exacat_request_seconds_count{operation=\"stat\"} 5",
+            "exacat_request_seconds_bucket{le=\"+Inf\",operation=\"stat\"} 6",
+            "exacat_request_seconds_count{operation=\"stat\"} 6",
             "exacat_queue{lane=\"heavy\"} 1",
             "exacat_queue{lane=\"bulk\"} 2",
             "exacat_store_entries 7",

@@ -351,7 +351,7 @@ fn readme_and_hints_of_make_run_work_as_printed() {
     let machine = Machine::with_sample();
     let readme = include_str!("../../../../README.md");
     let (_, part) = readme.split_once("## First five minutes").unwrap();
-    let (part, _) = part.split_once("Bring your own").unwrap();
+    let (part, _) = part.split_once("Import your own").unwrap();
     let lines: Vec<&str> = part.lines().filter_map(|line| line.strip_prefix("    exacat ")).collect();
     assert!(lines.len() >= 6, "{lines:?}");
     let hints = include_str!("../../../../scripts/run.sh");
