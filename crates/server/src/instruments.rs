@@ -475,7 +475,7 @@ mod tests {
         }
         let part = instruments.operations_part();
         let figure = |name: &str| part.figures.iter().find(|(have, _)| have == name).map(|(_, value)| *value);
-        assert_eq!(figure("stat_requests"), Some(5));
+        assert_eq!(figure("stat_requests"), Some(6));
         assert_eq!(figure("stat_failed"), Some(1));
         assert_eq!(figure("stat_p50_us"), Some(50));
         assert!(figure("stat_max_us").unwrap() >= TIME_US_MAX);

@@ -50,7 +50,8 @@ async fn tree(scene: &Scene) -> (DirId, DirId) {
 /// Goal: a change of owner, group or mode above the place, or of the place itself, refuses the whole
 /// request and changes nothing; other changes do not.
 pub async fn a11_a_request_judged_by_other_rights_is_refused(factory: &dyn StoreFactory) {
-    let changes: [(&str, fn(DirId, DirId) -> Mutation, bool); 9] = [
+    type Change = fn(DirId, DirId) -> Mutation;
+    let changes: [(&str, Change, bool); 9] = [
         ("mode above", |_, _| edit(top("a"), Edit::Mode(Mode::FILE)), true),
         ("owner above", |_, _| edit(top("a"), Edit::Owner(UserId(3))), true),
         ("group of the parent", |a, _| edit(at(a, "b"), Edit::Group(GroupId(3))), true),
