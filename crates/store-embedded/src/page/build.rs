@@ -1,4 +1,4 @@
-//! Building pages: rows go in, in the order of their keys, and a page comes out.
+//! Builds pages from rows that arrive in the order of their keys.
 
 use super::row::Row;
 use super::{
@@ -8,13 +8,13 @@ use super::{
 use exacat_model::DirId;
 use exacat_model::codec::put_varint;
 
-/// What a row takes beside its texts, roughly.
+/// Approximate bytes of a row beside its texts.
 const ROW_BYTES_ABOUT: usize = 64;
 
 /// A page in the making.
 #[derive(Default)]
 pub(crate) struct PageBuilder {
-    /// The directories, with how many rows are in each.
+    /// Directories, each with its number of rows.
     directories: Vec<(u64, usize)>,
     names: Vec<u8>,
     name_ends: Vec<usize>,
@@ -34,18 +34,18 @@ fn range(ends: &[usize], index: usize) -> std::ops::Range<usize> {
     index.checked_sub(1).map_or(0, |before| ends[before])..ends[index]
 }
 
-/// Bytes that numbers up to `span` take.
+/// Returns the bytes that numbers up to `span` take.
 fn width_of(span: u64) -> u8 {
     (8 - span.leading_zeros() / 8) as u8
 }
 
 impl PageBuilder {
-    /// How many rows are in it.
+    /// Returns the number of rows so far.
     pub fn rows(&self) -> usize {
         self.name_ends.len()
     }
 
-    /// Should it be finished before a row like this goes in?
+    /// Says whether the page should be finished before this row is added.
     pub fn is_full(&self, next: &Row<'_>) -> bool {
         let bytes = self.names.len()
             + self.shapes.len()
@@ -56,7 +56,7 @@ impl PageBuilder {
         self.rows() >= ROWS_MAX || (self.rows() > 0 && bytes + more > FULL_BYTES)
     }
 
-    /// Adds a row. Its key comes after those of all rows before it, and has this hash.
+    /// Adds a row. Its key must follow the keys of all rows before it; `hash` is that of the key.
     pub fn push(&mut self, row: &Row<'_>, hash: u64) {
         self.marks.push(mark(hash));
         match self.directories.last_mut() {
@@ -76,7 +76,8 @@ impl PageBuilder {
         self.rest_ends.push(self.rests.len());
     }
 
-    /// The number of a shape, which is kept if it is new. Most rows have the one of the row before.
+    /// Returns the number of a shape, and stores a new one. Most rows have the shape of the row
+    /// before.
     fn shape(&mut self, shape: &[u8]) -> u16 {
         let known = |index: usize| &self.shapes[range(&self.shape_ends, index)] == shape;
         if let Some(last) = self.shape_of.last().map(|last| usize::from(*last))
@@ -96,7 +97,7 @@ impl PageBuilder {
         &self.names[range(&self.name_ends, row)]
     }
 
-    /// Bytes that all names end with.
+    /// Returns the number of bytes in the common end of all names.
     fn common_suffix(&self) -> usize {
         let first = self.name(0);
         let mut common = first.len().min(usize::from(u8::MAX));
@@ -108,7 +109,8 @@ impl PageBuilder {
         common
     }
 
-    /// Appends the page to `out`, with its length a multiple of 8, and is empty again. Of no rows there is no page.
+    /// Appends the page to `out`, padded to a multiple of 8 bytes, and clears the builder. Without
+    /// rows it appends nothing.
     pub fn finish(&mut self, salt: u64, place: u64, out: &mut Vec<u8>) {
         let rows = self.rows();
         if rows == 0 {
@@ -162,7 +164,7 @@ impl PageBuilder {
         self.clear();
     }
 
-    /// Appends the names; gives where those stand that are whole.
+    /// Appends the names; returns the offsets of the whole ones.
     fn put_names(&self, suffix: usize, out: &mut Vec<u8>) -> Vec<u16> {
         let start = out.len();
         let first = self.name(0);
@@ -185,11 +187,11 @@ impl PageBuilder {
         whole
     }
 
-    /// What is kept of a number.
+    /// Returns the form of a number that the page stores.
     fn kept(&self, number: usize, row: usize) -> u64 {
         let value = self.numbers[number][row];
-        // When a file was made and when it was registered are near each other more often than either is near those of
-        // its neighbours.
+        // The times of creation and registration of one file are usually closer to each other than
+        // to those of neighbouring files. Storing the difference takes fewer bytes.
         if number == MODIFIED { value.wrapping_sub(self.numbers[CREATED][row]) } else { value }
     }
 
@@ -198,7 +200,7 @@ impl PageBuilder {
         for number in 0..NUMBERS {
             let kept = (0..rows).map(|row| self.kept(number, row));
             let base = if number == MODIFIED {
-                // Differences may be negative: the smallest is.
+                // Differences may be negative, so the smallest is searched as a signed number.
                 kept.map(|value| value as i64).min().unwrap_or(0) as u64
             } else {
                 kept.min().unwrap_or(0)
@@ -237,12 +239,12 @@ impl PageBuilder {
         self.marks.clear();
     }
 
-    /// The key of the first row.
+    /// Returns the key of the first row.
     pub fn first_key(&self) -> Option<(DirId, &[u8])> {
         Some((DirId(self.directories.first()?.0), self.name(0)))
     }
 
-    /// The key of the last row.
+    /// Returns the key of the last row.
     pub fn last_key(&self) -> Option<(DirId, &[u8])> {
         Some((DirId(self.directories.last()?.0), self.name(self.rows().checked_sub(1)?)))
     }
