@@ -22,7 +22,7 @@ use crate::settings::{CHANGES_PAGE_BYTES_MAX, INDEX_EVERY_BYTES};
 /// Form of a segment on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As written.
+    /// Plain, as the writer wrote it.
     Plain,
     /// Compressed.
     Archived,
