@@ -60,9 +60,7 @@ fn less(left: Usage, taken: &Usage) -> Usage {
     left.minus(taken).unwrap_or_default()
 }
 
-/// Usage counted for an entry, with its owner and group. A change replaces the usage `was` (none:
-/// nothing) by `is`, if the quotas have room. `start` is what the accounts have counted already;
-/// earlier edits of an update have moved on from it.
+/// Usage counted for an entry, with its owner and group.
 pub(super) struct Counted {
     pub owner: UserId,
     pub group: GroupId,

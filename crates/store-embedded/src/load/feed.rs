@@ -194,7 +194,7 @@ struct Feed<'f> {
 
 /// Reasons why a record ended.
 enum Pause {
-    /// It has its maximum number of changes.
+    /// The record has its maximum number of changes.
     Record,
     /// The reserved space is too short for these bytes.
     NeedsSpace(usize),

@@ -1,7 +1,7 @@
 //! The arena: memory for a memtable's rows, addressed by 32 bits.
 //!
-//! With a box per entry, the allocation's own cost (8 to 16 bytes) and a 64-bit pointer in each of
-//! three indices would be a quarter of an entry. Here a record costs its bytes, one or two for its
+//! A box per entry would cost a quarter of the entry: 8 to 16 bytes for the allocation, and a
+//! 64-bit pointer in each of three indices. Here a record costs its bytes, one or two for its
 //! length, and up to seven to the next multiple of eight.
 
 use std::collections::BTreeMap;

@@ -83,7 +83,8 @@ impl State {
 }
 
 impl Lookup<'_> {
-    /// Returns the last change of a directory's direct content, present and absent names.
+    /// Returns the revision since which the direct content of a directory is unchanged, absent
+    /// names included.
     pub fn content_of(&self, directory: DirId) -> Revision {
         self.state.directory(directory).map_or(self.state.revision, |directory| directory.content)
     }
