@@ -41,8 +41,8 @@ pub struct Inspection {
     pub record_bytes: u64,
     /// Last change that could be replayed.
     pub revision: Revision,
-    /// True if the end of the log forms no whole commit group, and no end mark follows it. A power
-    /// cut tears writes so; damage cannot be told apart. Opening cuts the end off. Not a problem.
+    /// True if the end of the log forms no whole commit group, and no end mark follows it. A torn
+    /// write of a power cut looks so, and so may damage. Opening cuts the end off. Not a problem.
     pub torn: bool,
     /// Number of runs.
     pub runs: u64,

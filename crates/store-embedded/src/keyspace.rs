@@ -4,23 +4,23 @@
 //! has: these are tables. Their keys are big-endian, so that keys and values have the same order.
 //!
 //! ```text
-//! directory            name                                  row
-//! 0                    "/"                                   the root's entry
-//! 1 … 2^63 - 2         name                                  an entry: file, directory, collection, link
-//! TRACES               directory u64 · name                  - (the row's revision: the change that removed the entry)
-//! TRACES               0 u64 · entry                         - (the row's revision: the change that purged it)
-//! TRASH                item u64                              the entry, with its former place, remover and time
-//! EXPIRY               time u64 · entry                      -
-//! MEMBERS              collection 16 · member 16             -
-//! DELETIONS            SE u16 · revision u64 · index u32     the deletion
-//! DELETION_PLACES      SE u16 · hash u64 · revision · index  -
-//! PURGED               GUID 16                               purged: older rows of the GUID do not count
-//! RECORDS              the record's key                      (record, revision)
-//! BOOKINGS             GUID 16                               the upload reservation
-//! DIRECTORIES          number u64                            parent, name, gate, usage, files of each SE
-//! ACCOUNTS             the account's key                     usage and reservation, counts
-//! OPERATIONS           first revision u64                    the operation's id
-//! SUMMARY              ""                                    facts about the state
+//! directory        name                               row
+//! 0                "/"                                the root's entry
+//! 1 … 2^63 - 2     name                               entry: file, directory, collection, link
+//! TRACES           directory u64 · name               - (row's revision: change that removed the entry)
+//! TRACES           0 u64 · entry                      - (row's revision: change that purged it)
+//! TRASH            item u64                           entry, with its former place, remover and time
+//! EXPIRY           time u64 · entry                   -
+//! MEMBERS          collection 16 · member 16          -
+//! DELETIONS        SE u16 · revision u64 · index u32  deletion
+//! DELETION_PLACES  SE u16 · hash u64 · revision · index  -
+//! PURGED           GUID 16                            purged: older rows of the GUID do not count
+//! RECORDS          the record's key                   (record, revision)
+//! BOOKINGS         GUID 16                            upload reservation
+//! DIRECTORIES      number u64                         parent, name, gate, usage, files of each SE
+//! ACCOUNTS         the account's key                  usage and reservation, counts
+//! OPERATIONS       first revision u64                 the operation's id
+//! SUMMARY          ""                                 facts about the state
 //! ```
 //! Memory also has the last six tables as a whole. Of them, records and upload reservations become
 //! rows as soon as they change; the others are written when a memtable is frozen.

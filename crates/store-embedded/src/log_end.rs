@@ -6,8 +6,9 @@
 //!
 //! ```text
 //! 0 first slot, 512 bytes · 4096 second slot, 512 bytes · 8192 end of the file
-//! slot: 0 magic · 8 version u16 · 10 zeros · 16 catalogue 16 · 32 sequence u64 · 40 first revision of the segment u64
-//!       48 salt of the segment u64 · 56 end of the records u64 · 64 last revision u64 · 72 zeros · 92 checksum u32
+//! slot: 0 magic · 8 version u16 · 10 zeros · 16 catalogue 16 · 32 sequence u64
+//!       40 first revision of the segment u64 · 48 salt of the segment u64
+//!       56 end of the records u64 · 64 last revision u64 · 72 zeros · 92 checksum u32
 //! ```
 //! The two slots are written in turn, so one is always whole. They are written and synced with each
 //! end mark, at the begin of a segment, and before a snapshot. Under load they are written now and

@@ -1,9 +1,9 @@
 //! The compactor: the thread that writes frozen memtables into sorted runs, and merges runs.
 //!
 //! ```text
-//!  writer ── frozen memtable ──► written: a run of tier 0 ──► enough of one size: merged into one of the next
-//!     ▲                            │                             (interrupted for urgent work)
-//!     └── slowed down by debt ─────┘
+//!  writer ── frozen memtable ──► written: a run of tier 0 ──► enough of one size: merged
+//!     ▲                            │                             into one of the next tier
+//!     └── slowed down by debt ─────┘                             (interrupted for urgent work)
 //! ```
 //! A waiting memtable goes before any compaction, and a small compaction before a large one. A
 //! compaction checks after every row whether something more urgent came, and does it in between. So

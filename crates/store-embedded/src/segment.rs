@@ -139,7 +139,8 @@ pub(crate) enum Ending {
 /// Magic number of the seal that ends a sealed segment:
 ///
 /// ```text
-/// 0 magic · 8 first revision of the next segment u64 · 16 checksum u32 of the salt and bytes 0 to 15 · 20 zeros
+/// 0 magic · 8 first revision of the next segment u64
+/// 16 checksum u32 of the salt and bytes 0 to 15 · 20 zeros
 /// ```
 /// The seal is written after the next segment has its name, durably, and before anything is written
 /// to that. If the next segment is lost with all its answered changes, this seal reveals it.

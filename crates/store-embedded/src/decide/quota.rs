@@ -67,6 +67,9 @@ pub(super) struct Counted {
     pub usage: Usage,
 }
 
+/// Checks that the usage `was` (none: nothing) may become `is` under the quotas of its owner and
+/// group. `start` is the usage that the accounts have counted already: earlier edits of an update
+/// have moved on from it.
 pub(super) fn check_change(
     state: &State,
     start: Option<&Counted>,

@@ -2,8 +2,10 @@
 //! into the log, and passes their rows to the compactor, which makes a run of them meanwhile.
 //!
 //! ```text
-//!   record by record:  decide · encode · add up        group full ─► committer      block full ─► compactor
-//!   run by run:        all of it durable in the log ─► memory-only state, as rows ─► compactor: the run counts
+//!   record by record:  decide · encode · add up     group full ─► committer
+//!                                                   block full ─► compactor
+//!   run by run:        all of it durable in the log ─► memory-only state, as rows
+//!                      ─► compactor: the run counts
 //! ```
 
 use std::collections::HashSet;

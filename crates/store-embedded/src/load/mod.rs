@@ -4,9 +4,9 @@
 //! ```text
 //!  files in any order ─► packed ─► sorted by key (in parts on disk, if they are many) ─┐
 //!                                                                                      ▼
-//!            writer: decides, encodes ─► committer: log ─ synced        each of them once, in the order of keys
-//!               └─► rows ─► compactor: pages of one run for every few million rows, named by the manifest when
-//!                                   the log has them
+//!            writer: decides, encodes ─► committer: log ─ synced   each once, in the order of keys
+//!               └─► rows ─► compactor: pages of one run for every few million rows, named by the
+//!                           manifest when the log has them
 //! ```
 //! The result is ordinary: the log has the changes as if they had come one by one, and the runs are
 //! plain runs. A power cut at any moment leaves a whole number of records, and opening applies

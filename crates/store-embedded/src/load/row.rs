@@ -2,9 +2,10 @@
 //! sorting, bytes are only copied together.
 //!
 //! ```text
-//! 0 bytes of the row u32 · 4 shape u32 · 8 rest u32 · 12 after u32 · 16 directory u64 · 24 number u64 · 32 GUID 16
-//! 48 size u64 · 56 job u64 · 64 created u64 · 72 modified u64 · 80 owner u32 · 84 group u32 · 88 flags u8 · 89 name u8
-//! 90 before u8 · 91 digest u8 · 92 places u8 · 93 zeros · 96 name · before · after · shape · rest · digest · places
+//! 0 bytes of the row u32 · 4 shape u32 · 8 rest u32 · 12 after u32 · 16 directory u64
+//! 24 number u64 · 32 GUID 16 · 48 size u64 · 56 job u64 · 64 created u64 · 72 modified u64
+//! 80 owner u32 · 84 group u32 · 88 flags u8 · 89 name u8 · 90 before u8 · 91 digest u8
+//! 92 places u8 · 93 zeros · 96 name · before · after · shape · rest · digest · places
 //! ```
 //! *Before* are an entry's canonical bytes between its name and its times, *after* those behind its
 //! revision. A place is an SE's number u16 and whether the replica takes space u8. The format lives

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! directory · name length u8, name · which fields follow u8 · shape length, shape
-//! [identity 16] · [size] · [job] · [created] · [modified - created] · revision · [digest length u8, digest] · [rest]
+//! [identity 16] · [size] · [job] · [created] · [modified - created] · revision
+//! [digest length u8, digest] · [rest]
 //! ```
 //! Integers without a width are varints; the rest goes to the end. Compared fields come first.
 

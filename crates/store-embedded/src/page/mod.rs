@@ -10,10 +10,11 @@
 //! marks:        one byte per row, of the hash of its key: a look-up passes most other rows over by it
 //! shapes:       the end of each, then each shape once
 //! directories:  each: its number less the one before it, its number of rows
-//! names:        front-coded: bytes shared with the name before, length of the rest, the rest; whole every 16th.
-//!               The common end of all names of the page has its length in the head and stands once, before them.
-//! records:      one per row, all of one length: shape, identity, size, job, created, modified, revision, digest,
-//!               each of one width in the page; numbers less the smallest of the page
+//! names:        front-coded: bytes shared with the name before, length of the rest, the rest;
+//!               whole every 16th. The common end of all names of the page has its length in
+//!               the head and stands once, before them.
+//! records:      one per row, all of one length: shape, identity, size, job, created, modified,
+//!               revision, digest, each of one width in the page; numbers less the smallest
 //! rest:         the end of each row's bytes, then the bytes; absent if no row has any
 //! ```
 
@@ -61,8 +62,9 @@ const MODIFIED: usize = 3;
 /// Head of a page, as numbers.
 ///
 /// ```text
-/// 0 checksum u32 · 4 length u32 · 8 rows u16 · 10 shapes u16 · 12 directories u16 · 14 suffix u8 · 15 width of shape u8
-/// 16 widths of the five numbers u8 · 21 width of digest u8 · 22 1 if any row has a rest u8 · 23 width of identity u8
+/// 0 checksum u32 · 4 length u32 · 8 rows u16 · 10 shapes u16 · 12 directories u16
+/// 14 suffix u8 · 15 width of shape u8 · 16 widths of the five numbers u8 · 21 width of digest u8
+/// 22 1 if any row has a rest u8 · 23 width of identity u8
 /// 24 directories at u32 · 28 names at u32 · 32 whole names at u32 · 36 records at u32 · 40 rest at u32
 /// 44 width of where a shape ends u8 · 45 zeros
 /// 48 smallest of the five numbers u64 · 88 first directory u64 · 96 zeros u64

@@ -1,8 +1,8 @@
 //! Runs: sorted files of pages that never change once they are whole, each with its own indices.
 //!
 //! ```text
-//! header 64 bytes · pages · name filter · GUID filter · blocks of the GUID index · their ends · index of the pages
-//!                 · footer 192 bytes
+//! header 64 bytes · pages · name filter · GUID filter · blocks of the GUID index · their ends
+//!                 · index of the pages · footer 192 bytes
 //! ```
 //! A run contains its own indices. They cannot get out of step with its pages, and a run is either
 //! whole or no run. Filters, the index of the pages and the ends of the GUID index's blocks are in
@@ -84,8 +84,9 @@ struct Section {
 /// End of a run, from which it is opened.
 ///
 /// ```text
-/// 0 magic · 8 rows u64 · 16 rows of what is gone u64 · 24 GUIDs u64 · 32 newest revision u64 · 40 pages end u64
-/// 48 four sections of 24 bytes (at, bytes, checksum): name filter, GUID filter, ends of blocks, index of the pages
+/// 0 magic · 8 rows u64 · 16 rows of what is gone u64 · 24 GUIDs u64 · 32 newest revision u64
+/// 40 pages end u64 · 48 four sections of 24 bytes (at, bytes, checksum): name filter, GUID filter,
+/// ends of blocks, index of the pages
 /// 144 blocks at u64 · 152 blocks u32 · 156 catalogue 16 · 172 number u64 · 180 salt u64 · 188 checksum u32
 /// ```
 /// The footer repeats the header's fields. A run with a damaged header can so still be identified

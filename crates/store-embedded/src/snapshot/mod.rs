@@ -2,11 +2,11 @@
 //! made from them.
 //!
 //! ```text
-//!   DATA/runs, DATA/log ── hard links ──► DATA/snapshots/NAME/      laid out as a data directory:
-//!                                           CATALOGUE               identity of the catalogue
-//!                                           runs/                   its own manifest, and the runs in it
-//!                                           log/                    the segments with the changes after those runs
-//!                                           SNAPSHOT                label: name, revision, digest …
+//!   DATA/runs, DATA/log ── hard links ──► DATA/snapshots/NAME/  laid out as a data directory:
+//!                                           CATALOGUE   identity of the catalogue
+//!                                           runs/       its own manifest, and the runs in it
+//!                                           log/        the segments with the changes after those runs
+//!                                           SNAPSHOT    label: name, revision, digest …
 //! ```
 //! Runs and sealed segments never change, and taking a snapshot begins a segment. A snapshot is
 //! therefore three things: names for existing files, the header of the new segment, and the

@@ -9,7 +9,8 @@
 //! this replaced copy by itself.
 //!
 //! ```text
-//!   RESTORE written ► log ► set-aside/N/log ► restore.prepared/log ► log ► the same for runs ► RESTORE removed
+//!   RESTORE written ► log ► set-aside/N/log ► restore.prepared/log ► log ► the same for runs
+//!     ► RESTORE removed
 //!                                                       (and for CATALOGUE, if it comes from elsewhere)
 //! ```
 //! RESTORE is text:

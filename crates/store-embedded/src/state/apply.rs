@@ -350,7 +350,7 @@ impl State {
         Ok(())
     }
 
-    // ---- bookings ----
+    // ---- upload reservations ----
 
     fn commit_booking(&mut self, guid: Guid, se: SeNumber) -> Result<(), Defect> {
         let mut booking = self

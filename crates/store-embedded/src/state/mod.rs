@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!   in memory, whole:  directories · accounts · records · upload reservations
-//!   in the table:      entries, by name and by GUID · trash · members · expiry · deletions      (see keyspace.rs)
+//!   in the table:      entries, by name and by GUID · trash · members · expiry · deletions
+//!                      (see keyspace.rs)
 //! ```
 //! State that is only in memory is written with each frozen memtable (`resident.rs`), and read at
 //! opening.

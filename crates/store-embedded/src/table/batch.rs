@@ -5,9 +5,9 @@
 //! does nothing else, then the next kind. The processor then waits for many loads at a time.
 //!
 //! ```text
-//! memtables   index · row                                names that are not found go on to the runs
-//! runs        filters of all of them                     the newest run that may have the name, then the next one
-//!             index of pages · slot · page's head · row
+//! memtables   index · row                               missing names go on to the runs
+//! runs        filters of all of them                    the newest run that may have the name,
+//!             index of pages · slot · page's head · row  then the next one
 //! ```
 
 use std::hint::black_box;

@@ -229,7 +229,7 @@ async fn an_inspection_finds_every_damage() {
 }
 
 /// Goal: no client can send bytes that a recovery takes for a record. Method: a valid record of
-/// this very log, but a name near one cannot have it without the segment's salt.
+/// this very log is refused under another salt, and a client does not know a segment's salt.
 #[tokio::test]
 async fn a_record_is_valid_in_its_own_segment_only() {
     let (disk, path, _) = small_log().await;

@@ -4,7 +4,8 @@
 //!   DIR/BACKUPS                           identity of the catalogue
 //!   DIR/runs/NUMBER-SALT.run              runs, shared by all backups that have them
 //!   DIR/log/REVISION-SALT-LAST.log        segments up to their last revision, shared as well
-//!   DIR/backups/NAME/                     CATALOGUE · manifest · FILES: the list of files · SNAPSHOT, written last
+//!   DIR/backups/NAME/                     CATALOGUE · manifest · FILES: the list of files
+//!                                         · SNAPSHOT, written last
 //! ```
 //! Runs and sealed segments never change, so a backup copies only files that are newer than the
 //! backup before. Every file is written under another name, synced, read back and checked, and
