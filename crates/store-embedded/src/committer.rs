@@ -133,6 +133,8 @@ impl Committer {
             self.desk.changed.notify_all();
         }
         let at_once = !slot.busy && slot.next.is_none() && group.bytes.len() < self.at_once_bytes;
+        // One group may wait behind the one in flight. Several in flight could leave a hole in the
+        // log before an answered change (decision 0017).
         if !at_once {
             self.desk.changed.wait_while(&mut slot, |slot| slot.next.is_some() && !slot.ended);
         }
@@ -255,10 +257,13 @@ fn commit(shared: &Shared, job: Job, every: Duration) -> Group {
         let _gone = reply.send(answers);
     }
     if !group.bytes.is_empty() && failure.is_none() {
+        // Evidence in `END`, written after the answers so that it delays none. It has no sync: it
+        // survives the end of the process (decision 0046).
         place.note_durable(group.bytes.len(), group.last_revision, every);
     }
     group.requests = 0;
     group.bytes.clear();
+    // One large group should not hold its memory for ever.
     if group.bytes.capacity() > 4 * GROUP_BYTES_MAX {
         group.bytes.shrink_to(GROUP_BYTES_MAX);
     }

@@ -448,6 +448,7 @@ impl Log {
                     file
                 }
             };
+            // The header is durable before the name: a segment with its name has a whole header.
             file.write_at(&header.encode(), 0)?;
             file.sync()?;
             named = true;
@@ -545,7 +546,8 @@ impl Log {
             }
             begin.error
         })?;
-        // An empty segment of an older format has lost its name to the new one, and needs no seal.
+        // The seal follows the new name, because it promises that another segment exists. An empty
+        // segment of an older format has lost its name to the new one, and needs no seal.
         if !is_empty {
             self.seal(first_revision)?;
             self.segment = segment;

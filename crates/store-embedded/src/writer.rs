@@ -230,6 +230,7 @@ impl Writer {
             self.flush();
             self.stand_by();
             self.freeze_if_due();
+            // Slows the writer down while compaction lags, so that runs do not pile up.
             self.merger.pace();
         }
         self.settle();
@@ -271,12 +272,15 @@ impl Writer {
                 false => ApplyError::Unavailable(error),
             }
         };
+        // A repeated request gets its first answer, and is not decided again (clause A6).
         if count > 0 && remembered.iter().all(Option::is_some) {
             return Ok(remembered.into_iter().flatten().collect());
         }
         if count > 0 {
             self.reserve(&request.mutations, request_bytes).map_err(unless_applied)?;
         }
+        // Permission was judged on an earlier state, and a change since may have revoked it
+        // (decision 0054).
         if let Some(judged) = &request.judged
             && !self.judged_the_same(judged, &request.mutations, &remembered).map_err(unless_applied)?
         {
@@ -287,6 +291,7 @@ impl Writer {
             operation: request.operation,
             fingerprint: request.fingerprint,
             who: request.who,
+            // Times of changes never go back, even if the clock does.
             time: self.clock.trusted().max(self.shared.state.read().time),
             mutations: request.mutations.into_iter(),
             position: 0,
@@ -448,9 +453,13 @@ impl Writer {
             for mutation in mutations {
                 named += bytes_at_most(&state, mutation).map_err(|defect| defect.to_string())?;
             }
+            // A record may have the bytes of the request twice, because a value can return as a
+            // before. The entries that the mutations name come on top.
             let needed = 2 * request_bytes + named + RecordWriter::EMPTY_BYTES;
             (needed.min(RESERVE_BYTES_MAX), state.table.active().rows() + mutations.len())
         };
+        // The memtable outgrows its size only while the disk has no room for runs. This bound keeps
+        // memory finite.
         if rows > self.settings.memtable_rows.saturating_mul(MEMTABLE_STRETCH).max(2 * BATCH_MUTATIONS_MAX)
             && let Err(error) = self.merger.wait_for_room()
         {
@@ -489,6 +498,7 @@ impl Writer {
             (Revision(state.revision.0 + 1), state.digest(), state.time)
         };
         let before = self.log.segment().first_revision;
+        // The header gets the digest of the state, so that a replay can compare its own with it.
         match self.log.roll(next, self.clock.trusted().max(time), digest, bytes) {
             Ok(()) => {
                 if self.log.segment().first_revision != before {
@@ -540,6 +550,7 @@ impl Writer {
         if let Some(why) = self.failure() {
             return Err(unavailable(&why));
         }
+        // An end mark proves that everything before it is durable; `settle` left nothing in flight.
         let last = self.shared.durability.revision();
         let marked = self.log.mark(last);
         self.committer.set_marked(true);
@@ -665,6 +676,7 @@ fn step(
         };
         encode_effect(&effect, encoded);
         let bytes = RecordWriter::EMPTY_BYTES + RecordWriter::bytes_of(encoded.len());
+        // The decided effect is held, and stays valid: no other thread changes the state meanwhile.
         if !log.fits(group.bytes.len() + bytes) {
             work.held = Some((index, effect));
             return Ok(Pause::NeedsSpace(bytes));
@@ -676,6 +688,7 @@ fn step(
                 if group.bytes.is_empty() {
                     group.first_revision = stamp.revision;
                 }
+                // Remembered before it is durable, so that a repetition in the same group is found.
                 operations.remember(work.operation, stamp.revision, work.time);
                 let head = Head {
                     first_revision: stamp.revision,
@@ -689,6 +702,8 @@ fn step(
             }
         };
         record.add(&mut group.bytes, index, encoded);
+        // Applied before it is durable, because later requests are decided on it. Answers to
+        // readers wait until it is durable (decision 0006).
         state.apply(stamp, &effect, Some(encoded)).map_err(Halt::Defect)?;
         work.applied = true;
         work.outcomes.push(Outcome::Applied { revision: stamp.revision, id: effect.entry_id() });

@@ -103,6 +103,7 @@ impl PageBuilder {
         let mut common = first.len().min(usize::from(u8::MAX));
         for row in 1..self.rows() {
             let name = self.name(row);
+            // Many names share an ending, which the page stores once.
             let same = first.iter().rev().zip(name.iter().rev()).take(common).take_while(|(a, b)| a == b);
             common = same.count();
         }
@@ -128,6 +129,7 @@ impl PageBuilder {
             shape_end_width: if self.shapes.len() <= usize::from(u16::MAX) { 2 } else { 4 },
             digest_width: (0..rows).map(|row| range(&self.digest_ends, row).len()).max().unwrap_or(0) as u8,
             has_rest: !self.rests.is_empty(),
+            // Rows beside the tree have no identity: a page of them saves 16 bytes per row.
             id_width: if self.ids.iter().all(|id| *id == [0; 16]) { 0 } else { 16 },
             first_directory: self.directories[0].0,
             ..Head::default()
@@ -154,6 +156,7 @@ impl PageBuilder {
             self.rest_ends.iter().for_each(|end| out.extend_from_slice(&(*end as u32).to_le_bytes()));
             out.extend_from_slice(&self.rests);
         }
+        // Zeros behind the end let a reader fetch any number as eight bytes.
         let length = (out.len() - start + TAIL_BYTES).next_multiple_of(8);
         out.resize(start + length, 0);
         head.length = length as u32;
@@ -174,6 +177,7 @@ impl PageBuilder {
         for row in 0..self.rows() {
             let name = self.name(row);
             let stem = &name[..name.len() - suffix];
+            // Whole names bound the number of names that a look-up decodes.
             if row % WHOLE_EVERY == 0 {
                 whole.push((out.len() - start) as u16);
                 before = &[];
@@ -198,6 +202,8 @@ impl PageBuilder {
     fn put_records(&self, head: &mut Head, out: &mut Vec<u8>) {
         let rows = self.rows();
         for number in 0..NUMBERS {
+            // Numbers of one page are close to each other. Only the distance from the smallest is
+            // stored, in as few bytes as the largest distance needs.
             let kept = (0..rows).map(|row| self.kept(number, row));
             let base = if number == MODIFIED {
                 // Differences may be negative, so the smallest is searched as a signed number.
@@ -219,6 +225,7 @@ impl PageBuilder {
             }
             let digest = &self.digests[range(&self.digest_ends, row)];
             out.extend_from_slice(digest);
+            // Padding gives all records one length, so that the row number alone locates a record.
             out.resize(out.len() + digest_width - digest.len(), 0);
         }
     }

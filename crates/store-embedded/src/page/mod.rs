@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! head 104 bytes · marks · shapes · directories · names · records · rest · 8 zeros
-//! 
+//!
 //! marks:        one byte per row, of the hash of its key: a look-up passes most other rows over by it
 //! shapes:       the end of each, then each shape once
 //! directories:  each: its number less the one before it, its number of rows

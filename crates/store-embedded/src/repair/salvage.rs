@@ -2,8 +2,8 @@
 //!
 //! The entries count: every counter, every index, and the facts about each directory are recomputed
 //! from them. Losses of a page are listed by the names that it may have had. If only an older run
-//! has a row of such a name, that row is kept and listed too, because the entry may have changed or
-//! gone since. If two rows have the same entry, the newest counts. A directory of which only the
+//! has a row of such a name, that row is kept, and listed too: the entry may have changed or gone
+//! since. If two rows have the same entry, the newest counts. A directory of which only the
 //! content is left goes to `/lost+found`, for the admin only, under its number.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,8 +7,8 @@
 //! log 1 00000000000000000001-00112233445566ff-00000000000000000400.log 8192 00112233445566778899aabbccddeeff
 //! checksum 01234567
 //! ```
-//! A line has the kind of file, its number or first revision, its name in `runs` or `log` of the
-//! directory, its bytes, and their XXH3-128.
+//! A line has the kind of file and its number or first revision. Then follow its name in `runs` or
+//! `log` of the directory, its bytes, and their XXH3-128.
 
 use std::path::Path;
 
