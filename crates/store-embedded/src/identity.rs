@@ -35,7 +35,7 @@ const VERSION_WITHOUT_TIMELINES: u32 = 1;
 pub(crate) const FILE: &str = "CATALOGUE";
 const LOCK: &str = "LOCK";
 
-/// Owners of a catalogue's files.
+/// Identity of a catalogue, by which its files are recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// Number of the catalogue.

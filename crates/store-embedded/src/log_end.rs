@@ -170,7 +170,7 @@ impl EndFile {
         self.put(&mut self.inner.lock(), witness, true);
     }
 
-    /// Writes the same without a sync, unless `every` has not passed since the last note.
+    /// Writes the same without a sync, at most once per `every`.
     pub fn note(&self, witness: Witness, every: Duration) {
         let mut inner = self.inner.lock();
         let now = Instant::now();

@@ -12,7 +12,7 @@ use crate::settings::HistoryKept;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// Returns the oldest segment if retention is over and it may go. Another must follow it, and
+/// Returns the oldest segment if it is beyond the retention and may go. Another must follow it, and
 /// opening must need none of its changes. Plain segments that wait to be archived do not count.
 pub(super) fn next_to_go(
     history: &History,

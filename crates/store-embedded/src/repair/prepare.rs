@@ -107,14 +107,15 @@ impl Plan<'_> {
                 made => return made,
             }
         }
+        // Third choice: the readable rows.
         if self.runs.runs.iter().any(|run| !matches!(run.way, Way::Not)) {
             match self.salvaged(tell) {
                 Err(error) if is_about_files(&error) => why_not.push(error.message),
                 made => return made,
             }
         }
-        // Third choice: no run is readable. The newest other state is taken, with the changes after
-        // it. An empty base without the whole log is no state.
+        // Last choice: nothing of the runs is readable. The newest other state is taken, with the
+        // changes after it. An empty base counts only if the log begins with the first change.
         let is_state = |base: &Base<'_>| {
             let begins = self.log.parts.first().is_some_and(|part| part.first == Revision(1));
             !matches!(base, Base::Oldest(0) | Base::Nothing) || begins

@@ -178,7 +178,7 @@ impl Sources {
     }
 
     /// Finds out which catalogue the directory has, when its own file is unreadable: from its log,
-    /// and for a clone from the owners of its runs. Also returns the reasoning.
+    /// and for a clone from the catalogue of its runs. Also returns the reasoning.
     pub fn identity(&self, disk: &dyn Disk, data: &Layout) -> Result<(Identity, String)> {
         let mut ids: Vec<CatalogueId> = Vec::new();
         let mut headers: Vec<Header> = Vec::new();

@@ -41,7 +41,7 @@ const FOOTER_MAGIC: [u8; 8] = *b"exacatRE";
 const VERSION: u16 = 1;
 
 /// Hash function of keys in the filters and pages of all runs of a catalogue, so that one hash
-/// serves any number of runs. A client who knew the seed could only make keys of its own slow to
+/// serves any number of runs. A client that knew the seed could only make keys of its own slow to
 /// distinguish. Blocks of the GUID index can fill up, so they use a hash with the run's own salt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hashes {
@@ -89,8 +89,8 @@ struct Section {
 /// ends of blocks, index of the pages
 /// 144 blocks at u64 · 152 blocks u32 · 156 catalogue 16 · 172 number u64 · 180 salt u64 · 188 checksum u32
 /// ```
-/// The footer repeats the header's fields. A run with a damaged header can so still be identified
-/// and read page by page.
+/// The footer repeats the header's fields. So a run with a damaged header can still be
+/// identified, and read page by page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Footer {
     head: RunHead,

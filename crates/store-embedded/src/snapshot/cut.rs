@@ -72,7 +72,7 @@ fn shortened(
     Ok(group)
 }
 
-/// Returns the same bytes for an archived segment.
+/// Returns the bytes of an archived segment up to a change, plain.
 fn from_changes(
     disk: &dyn Disk,
     log_of: CatalogueId,

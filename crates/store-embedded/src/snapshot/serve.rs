@@ -40,7 +40,7 @@ pub(crate) struct Keeper {
     number: AtomicU64,
     /// Lock: one snapshot at a time is taken or dropped.
     gate: tokio::sync::Mutex<()>,
-    /// Requests of late and their snapshots, the oldest first.
+    /// Recent requests and their snapshots, the oldest first.
     done: Mutex<VecDeque<(OperationId, SnapshotName)>>,
     /// Comparisons that may continue, the oldest first.
     diffs: Mutex<Vec<OpenDiff>>,

@@ -9,9 +9,8 @@
 //! this replaced copy by itself.
 //!
 //! ```text
-//!   RESTORE written ► log ► set-aside/N/log ► restore.prepared/log ► log ► the same for runs
-//!     ► RESTORE removed
-//!                                                       (and for CATALOGUE, if it comes from elsewhere)
+//!   RESTORE written ► log ► set-aside/N/log ► restore.prepared/log ► log
+//!     ► the same for runs (and for CATALOGUE, if it comes from elsewhere) ► RESTORE removed
 //! ```
 //! RESTORE is text:
 //! ```text

@@ -45,8 +45,8 @@ struct Before {
     changes: Vec<Change>,
 }
 
-/// Makes a catalogue with a few runs and a log after them, closed. Compaction can remove nothing
-/// from one of the runs.
+/// Makes a catalogue with a few runs and a log after them, closed. One run has files that no later
+/// change replaces, so compaction drops none of them.
 async fn some_catalogue(seed: u64, requests: u64) -> (SimulatedDisk, Before) {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(seed));
     let store = open(&disk);
