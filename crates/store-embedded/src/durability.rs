@@ -63,6 +63,7 @@ impl Durability {
 
     /// Waits until this revision is durable; an error if it never will be.
     pub async fn reached(&self, revision: Revision) -> Result<()> {
+        // The common case needs no lock.
         if self.revision() >= revision {
             return Ok(());
         }

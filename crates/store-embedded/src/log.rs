@@ -576,6 +576,7 @@ impl Log {
 
     /// Says whether space is reserved for a group of `bytes`.
     pub fn fits(&self, bytes: usize) -> bool {
+        // `TAIL_ROOM` is always left for an end mark and a seal.
         !self.is_old && self.offset + (bytes + TAIL_ROOM) as u64 <= self.reserved
     }
 
@@ -596,7 +597,10 @@ impl Log {
         let end = Arc::clone(&self.end);
         let place = Place { file, segment, salt: self.salt, offset: self.offset, end };
         self.offset += bytes as u64;
+        // An empty group writes nothing behind the end mark.
         self.is_marked &= bytes == 0;
+        // Early preparation, so that the begin of the next segment does not wait for space
+        // (decision 0035).
         if self.offset > self.segment_bytes / 2 {
             self.preparer.begin();
         }
@@ -615,6 +619,8 @@ impl Log {
         self.file.sync()?;
         self.offset += MARK_BYTES as u64;
         self.is_marked = true;
+        // Zeros can erase the end mark together with the group, so `END` repeats it (decision
+        // 0046).
         self.write_end(last);
         Ok(true)
     }

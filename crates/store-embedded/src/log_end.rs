@@ -242,6 +242,7 @@ pub(crate) fn check(
         return Err(early(format!("the snapshot {name}"), known));
     }
     match end {
+        // A segment keeps its reserved length until it is sealed, so a shorter file was cut off.
         Some(end) if end.bytes < end.header.reserved => {
             let (bytes, reserved) = (end.bytes, end.header.reserved);
             let what = format!(
@@ -280,7 +281,9 @@ pub(crate) fn cut_off(
     let mut cut = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
     let read = file.read_at(&mut cut, offset).map_err(unreadable)?;
     cut.truncate(read);
+    // The bytes are durable elsewhere before they are overwritten.
     let kept_as = keep(disk, directory, segment.first_revision, offset, &cut)?;
+    // A file with one name belongs to this catalogue alone, and may be changed in place.
     if disk.names_of(&segment.path).map_err(unreadable)? <= 1 {
         cut.fill(0);
         file.write_at(&cut, offset).and_then(|()| file.sync()).map_err(unwritable)?;

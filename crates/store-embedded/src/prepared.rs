@@ -100,6 +100,7 @@ impl Preparer {
         if matches!(&self.stage, Stage::Making(making) if making.is_finished()) {
             self.wait();
         }
+        // A request larger than a segment gets one of its own size, which is not prepared.
         if length > self.segment_bytes {
             return None;
         }
@@ -131,6 +132,7 @@ fn write_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> io::Result<Box<dyn D
     let mut offset = 0;
     while offset < bytes {
         let step = usize::try_from(bytes - offset).map_or(STEP_BYTES, |rest| rest.min(STEP_BYTES));
+        // Synced step by step, so that a commit group waits for one step at most.
         file.write_at(&zeros[..step], offset)?;
         file.sync()?;
         offset += step as u64;

@@ -93,6 +93,7 @@ fn checksum(salt: Salt, record: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&salt.to_le_bytes());
     hasher.update(&record[..4]);
+    // Bytes 4 to 7 hold the checksum itself.
     hasher.update(&record[8..]);
     hasher.finalize()
 }
@@ -102,6 +103,7 @@ pub(crate) fn read_frame(bytes: &[u8]) -> Option<Frame> {
     let frame = bytes.get(..FRAME_BYTES)?;
     let body_bytes = u32_at(frame, 0) as usize;
     let is_mark = frame[12] == TYPE_MARK;
+    // Cheap checks come first: a search in damaged bytes tries every multiple of `ALIGNMENT`.
     let plausible = match frame[12] {
         TYPE_CHANGES => (HEAD_BYTES..=RECORD_BYTES_MAX).contains(&body_bytes),
         TYPE_MARK => body_bytes == MARK_BODY_BYTES,
@@ -131,6 +133,7 @@ pub(crate) fn read(salt: Salt, bytes: &[u8]) -> Option<(Frame, &[u8])> {
     let frame = read_frame(bytes)?;
     let record = bytes.get(..FRAME_BYTES + frame.body_bytes)?;
     let padding = bytes.get(record.len()..frame.stride())?;
+    // The checksum does not cover the padding, which must be zeros: no byte may change unnoticed.
     let valid = u32_at(record, 4) == checksum(salt, record) && padding.iter().all(|byte| *byte == 0);
     valid.then(|| (frame, &record[FRAME_BYTES..]))
 }

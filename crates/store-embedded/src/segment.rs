@@ -271,6 +271,8 @@ impl<'a> Records<'a> {
         {
             return Ok(Ending::Sealed);
         }
+        // The next segment began only after everything here was durable. A failed write may have
+        // left the beginning of a seal, which is no damage.
         if !is_last {
             return match begun_seal_in(self.at, rest) {
                 Some(end) if rest[end..].iter().all(|byte| *byte == 0) => Ok(Ending::Clean),
@@ -279,6 +281,8 @@ impl<'a> Records<'a> {
         }
         let mut from = ALIGNMENT;
         while let Some((distance, frame)) = self.next_valid(rest, from) {
+            // A group that starts behind the bad bytes was written after they were synced. A group
+            // that starts at or before them is the torn one itself.
             let group_start = distance.checked_sub(frame.group_bytes as usize);
             if group_start.is_some_and(|start| start > 0) {
                 let found = self.at + distance;
@@ -291,6 +295,7 @@ impl<'a> Records<'a> {
             from = distance + frame.stride();
         }
         let torn = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        // A power cut tears at most one group, because only one is in flight (decision 0017).
         if torn > GROUP_WRITTEN_BYTES_MAX {
             let what = format!(
                 "{torn} bytes form no whole commit group, and one has {GROUP_WRITTEN_BYTES_MAX} at most: they are damaged"

@@ -53,6 +53,7 @@ impl PageBuilder {
             + self.rests.len()
             + self.rows() * ROW_BYTES_ABOUT;
         let more = next.name.len() + next.shape.len() + next.rest.len() + ROW_BYTES_ABOUT;
+        // A page takes at least one row, however long.
         self.rows() >= ROWS_MAX || (self.rows() > 0 && bytes + more > FULL_BYTES)
     }
 

@@ -91,6 +91,7 @@ impl<'a> Page<'a> {
         if !in_order {
             return Err(Damaged("the parts of the page do not lie one behind the other"));
         }
+        // One walk proves that the front-coded names and the groups can be decoded.
         let mut all = self.all();
         while all.advance(self)? {}
         Ok(())
@@ -228,6 +229,7 @@ impl<'a> Page<'a> {
             return Ok(false);
         }
         let (names, suffix) = self.names()?;
+        // Stored names lack the common end, so the compared name must lack it too.
         let Some(stem) = name.strip_suffix(suffix) else { return Ok(false) };
         let mut at = self.whole(row / WHOLE_EVERY)?;
         // Number of bytes that the name and the last name read have in common at the start. The

@@ -223,6 +223,8 @@ fn put_replicas(replicas: &[Replica], name: &str, shape: &mut Vec<u8>, rest: &mu
         replica.state == ReplicaState::Available
             && (replica.location == Location::Derived || before_name(&replica.location, name).is_some())
     };
+    // A shape is common to many rows, so replicas with a state or a PFN of their own go to the
+    // rest.
     if !replicas.iter().all(plain) {
         replicas.encode(rest);
         return REPLICAS;
