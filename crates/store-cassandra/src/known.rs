@@ -61,7 +61,7 @@ pub(crate) enum Installed {
     Yes,
     /// Groups before it are missing.
     Gap,
-    /// It follows another group than the last known one: it is of another branch of the history.
+    /// Follows another group than the last known one: a group of another branch of the history.
     OtherBranch,
 }
 
