@@ -168,7 +168,7 @@ impl Context {
         Ok(())
     }
 
-    /// Reports the failed ones of a change to several entries, and in JSON those that were done.
+    /// Reports failures of a change to several entries, and in JSON the successes.
     pub fn done<S>(
         &mut self,
         asked: &[S],
@@ -184,7 +184,7 @@ impl Context {
         }
     }
 
-    /// Reports the failed ones of a change to several entries, and counts the others.
+    /// Reports failures of a change to several entries, and counts the successes.
     pub fn count_done<S>(
         &mut self,
         asked: &[S],

@@ -93,8 +93,9 @@ fn unexpected(frame: &Frame) -> Error {
     }
 }
 
-/// Asks `questions` in turn, `load.calls` in all, and begins again if there are fewer. Keeps `load.depth` requests in flight on each of `load.lanes` connections, each request a frame of its own. The
-/// first error ends it.
+/// Sends `questions` in turn, `load.calls` in all, and begins again if there are fewer. Keeps
+/// `load.depth` requests in flight on each of `load.lanes` connections, each request a frame of its
+/// own. The first error ends it.
 pub async fn drive(
     target: &Arc<Target>,
     socket: &Path,
@@ -124,7 +125,7 @@ pub async fn drive(
     ))
 }
 
-/// A request whose number is still to be set, as bytes: a load generator that encodes measures itself.
+/// Encodes a request without its number beforehand: a load generator that encodes measures itself.
 fn encoded(question: &Operation) -> Result<Vec<u8>, Error> {
     let mut options = RequestOptions::default();
     if question.writes() {
@@ -154,8 +155,9 @@ fn converse(
 ) -> Result<Histogram<u64>, Error> {
     let mut latency = histogram()?;
     let mut out = Vec::new();
-    // The requests in flight and when each was sent, by their numbers, which count up. There are more places than
-    // requests in flight, so only one that is very late stands where the next would go; then that one waits.
+    // The requests in flight and when each was sent, by their numbers, which count up. There are
+    // more places than requests in flight. So only a very late request stands where the next would
+    // go; then the next one waits.
     let mut open: Vec<Option<(u64, Instant)>> = vec![None; load.depth.next_power_of_two() * 2];
     let places = open.len() as u64;
     let place = |request: u64| (request % places) as usize;
