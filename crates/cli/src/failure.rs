@@ -152,7 +152,7 @@ fn shortened(name: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}…{} ({} bytes)", &name[..begin], &name[end..], name.len()))
 }
 
-/// From now on errors are JSON: one document per error, one error per line.
+/// Makes all later errors JSON: one document per error, one error per line.
 pub fn report_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
