@@ -69,8 +69,8 @@ pub struct ListingArgs {
     /// or a location as the listing names it; may be repeated
     #[arg(long = "se-map", value_name = "PATTERN=SE")]
     pub se_map: Vec<String>,
-    /// File of such rules, one per line, tab-separated: pattern, SE and, for locations, the
-    /// beginning of PFNs and the beginning of LFNs to replace by it
+    /// File of such rules, one per line, tab-separated: pattern, SE and, for locations, the prefix
+    /// of PFNs and the prefix of LFNs that it replaces
     #[arg(long, value_name = "FILE")]
     pub se_map_file: Option<PathBuf>,
     /// Derive names of storage elements from hosts and locations, and register them

@@ -298,7 +298,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub networks: Option<PathBuf>,
     /// Store of the catalogue: in the data directory, in memory (lost when the server ends), or on
-    /// a Cassandra or ScyllaDB cluster, which any number of servers share, each with a data
+    /// a Cassandra or ScyllaDB cluster. Any number of servers share a cluster, each with a data
     /// directory of its own
     #[arg(long, value_name = "embedded|memory|cassandra://HOST,HOST/KEYSPACE", default_value = "embedded")]
     pub store: StoreArg,
@@ -318,7 +318,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "MODE", default_value = "600")]
     pub socket_mode: String,
     /// End with an error when the log of the embedded store fails, so that a supervisor restarts
-    /// the server; otherwise the server refuses changes and answers reads. The default is true
+    /// the server. Otherwise the server refuses changes and answers reads. The default is true
     /// under systemd, and false elsewhere
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub exit_on_log_failure: Option<bool>,

@@ -1,5 +1,6 @@
-//! A load generator that speaks the frames of the native protocol itself: one blocking thread per connection, no
-//! runtime, no retries. It shows what the server can do; what the client library adds is seen beside it.
+//! Load generator that speaks the frames of the native protocol itself: one blocking thread per
+//! connection, no runtime, no retries. It shows the server's limits; `beside` adds the client
+//! library.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -20,19 +21,20 @@ use hdrhistogram::Histogram;
 use super::measure::{Load, Sample, histogram, merged, record, sample};
 use super::target::Target;
 
-/// Room for what is read at once.
+/// Buffer size of a read.
 const READ_BYTES: usize = 256 << 10;
-/// Of so many answers one is decoded whole and each of its items checked. Of the others it is checked that they are
-/// whole frames, answers, and for the right request: a load generator that takes every answer apart measures itself.
+/// One of so many answers is decoded whole, and each of its items checked. The others are only
+/// checked to be whole frames, answers, and for the right request. A load generator that decodes
+/// every answer measures itself.
 const CHECKED_OF: u64 = 16;
-/// A server that says nothing for so long is given up.
+/// Time without a byte after which a server is given up.
 const SILENCE: Duration = Duration::from_secs(60);
 
 fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unavailable, format!("cannot {what} the server: {error}"))
 }
 
-/// One connection, through the handshake.
+/// One connection, after the handshake.
 struct Conversation {
     stream: UnixStream,
     decoder: FrameDecoder,
@@ -63,7 +65,7 @@ impl Conversation {
         self.stream.write_all(bytes).map_err(|error| failed("write to", &error))
     }
 
-    /// A frame that has come already.
+    /// Returns a frame that has arrived already.
     fn ready(&mut self) -> Result<Option<RawFrame>, Error> {
         Ok(self.decoder.next_frame()?)
     }

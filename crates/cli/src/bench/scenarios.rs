@@ -223,7 +223,7 @@ pub async fn long_listing(target: &Arc<Target>, files: u64, report: &mut Report<
 }
 
 /// Measures an export and a digest of everything, as `exacat export` and `exacat digest` do,
-/// without output: from the server, and from a snapshot that this process opens.
+/// without output. The sources are the server, and a snapshot that this process opens.
 pub async fn exports(
     server: &StartedServer,
     target: &Arc<Target>,

@@ -26,6 +26,8 @@ fn cannot(what: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Failure
     move |error| Failure::local(format!("cannot {what} {}: {error}", path.display()))
 }
 
+/// `exacat digest`
+///
 /// Returns the differences from the given digests as an error about the directory.
 pub async fn digest(
     source: &Source,

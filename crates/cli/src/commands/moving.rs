@@ -31,9 +31,9 @@ pub async fn mkdir(context: &mut Context, args: MkdirArgs) -> Result<(), Failure
 /// `exacat mv`
 pub async fn mv(context: &mut Context, args: MvArgs) -> Result<(), Failure> {
     let to = parse::lfn(&args.to).map_err(|error| Failure::about(&args.to, error))?;
-    // Whether the target is a directory to move into is decided by the catalogue, at the moment of
-    // the move. The command looks for two other reasons: several names need a directory, and it
-    // prints the new names.
+    // At the moment of the move the catalogue decides whether the target is a directory to move
+    // into. The command looks for two other reasons: several names need a directory, and it prints
+    // the new names.
     let shows = context.out.style.json || context.out.style.verbose;
     let mut names = context.names_expanded(&args.from).await?;
     let several = names.may_be_several();
