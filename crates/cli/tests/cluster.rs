@@ -127,8 +127,9 @@ fn two_servers_are_one_catalogue() {
     assert!(Ran::of(other, b"").err.contains("this directory is of catalogue"));
 }
 
-/// Goal: of two servers the later one hands changes to the earlier one; while that is stuck it makes them itself, each once; and what the stuck one still has
-/// does nothing once it goes on.
+/// Goal: of two servers the later one forwards changes to the earlier one. While that is
+/// unresponsive it makes them itself, each once. The rest of the unresponsive server's requests do
+/// nothing once it continues.
 #[test]
 fn a_server_that_is_stuck_is_not_waited_for() {
     let Some((address, replication)) = keyspace("exacat_stuck") else { return };
@@ -174,8 +175,9 @@ fn a_server_that_is_stuck_is_not_waited_for() {
     assert!(ran(&apart).err.contains("servers reach each other"));
 }
 
-/// Goal: a catalogue comes whole from one machine to a cluster and back: digest, trash, history, accounts, and tokens that go on to be good.
-/// What came after is copied by another run; what has another history is left alone.
+/// Goal: a catalogue is copied whole from one machine to a cluster and back: digest, trash,
+/// history, accounts, and valid tokens. Another run copies later changes. A target with another
+/// history is left alone.
 #[test]
 fn a_catalogue_is_copied_to_the_ring_and_back() {
     let Some((address, replication)) = keyspace("exacat_copy") else { return };

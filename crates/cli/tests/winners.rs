@@ -139,7 +139,7 @@ async fn of_64_creators_of_a_name_one_wins() {
     assert_eq!(service.json1("fsck")["findings_total"], 0);
 }
 
-/// Directory of the links' targets that exist.
+/// Directory with the targets of unbroken links.
 const LINKED: &str = "/linked";
 
 /// Returns the operation by which a creator wants a name: its number chooses the kind.
