@@ -252,8 +252,8 @@ mod tests {
         }
     }
 
-    /// Goal: this server connects only to servers opened before it: to the first of those, to one
-    /// at a time, and not again at once after a failure.
+    /// Goal: this server connects only to the first of the servers opened before it. It tries one
+    /// at a time, and none again at once after a failure.
     #[test]
     fn who_was_opened_first_is_asked() {
         let peers = peers(50);

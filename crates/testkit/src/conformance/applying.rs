@@ -370,8 +370,8 @@ pub async fn a6_answers_are_remembered_when_opened_again(factory: &dyn StoreFact
     }
 }
 
-/// Goal: an id with other content, or from another user, is a conflict, and nothing is done: alone
-/// and together with others, and after the store was opened again.
+/// Goal: an id with other content, or from another user, is a conflict, and nothing is done. This
+/// holds alone and together with others, and after the store was opened again.
 pub async fn a6_an_id_used_for_another_request_is_a_conflict(factory: &dyn StoreFactory) {
     let mut scene = Scene::new(factory).await;
     let first = sent(7, vec![create(new_directory(top("a")))]).with(Fingerprint(1));

@@ -21,7 +21,7 @@ fn put(file: &str, replica: Replica) -> Mutation {
     edit(top(file), Edit::PutReplica(replica))
 }
 
-/// What a derived replica's PFN is, said explicitly.
+/// Makes the replica at a derived location, with its PFN said explicitly.
 fn in_words(number: u8, se: u16) -> Replica {
     let mut pfn = "root://host//data".to_owned();
     pfn.push_str(guid(number).storage_path().as_str());
@@ -176,8 +176,8 @@ pub async fn a10_what_is_in_use_is_not_queued(factory: &dyn StoreFactory) {
 }
 
 /// Goal: a replacement of an upload reservation queues the copies that only the old one had
-/// pending, so that nothing that may have been written is forgotten. It queues nothing in use, and
-/// a refused one does nothing.
+/// pending. So nothing that may have been written is forgotten. It queues nothing in use, and a
+/// refused one does nothing.
 pub async fn a10_a_booking_in_place_of_another_queues_what_it_leaves(factory: &dyn StoreFactory) {
     let mut scene = Scene::new(factory).await;
     let mut first = booking(guid(1), &[3, 1, 2]);

@@ -231,8 +231,8 @@ pub async fn h6_a_trail_has_the_changes_of_one_entry(factory: &dyn StoreFactory)
 }
 
 /// Goal: traces lead to the last change that took an entry from a name, and to the last that ended
-/// an identity, also when the store is opened again. Method: random mutations, compared with all
-/// changes.
+/// an identity. They do so also when the store is opened again. Method: random mutations, compared
+/// with all changes.
 pub async fn h7_traces_lead_to_what_left_a_name(factory: &dyn StoreFactory) {
     for seed in 600..600 + crate::rounds() {
         let mut scene = Scene::new(factory).await;

@@ -47,8 +47,8 @@ async fn tree(scene: &Scene) -> (DirId, DirId) {
     (a, b)
 }
 
-/// Goal: a change of owner, group or mode above the place, or of the place itself, refuses the
-/// whole request and changes nothing; other changes do not.
+/// Goal: a change of owner, group or mode of the place, or above it, refuses the whole request and
+/// changes nothing. Other changes do not.
 pub async fn a11_a_request_judged_by_other_rights_is_refused(factory: &dyn StoreFactory) {
     let changes: [(&str, fn(DirId, DirId) -> Mutation, bool); 9] = [
         ("mode above", |_, _| edit(top("a"), Edit::Mode(Mode::FILE)), true),

@@ -388,8 +388,8 @@ pub async fn r6_a_path_ends_found_missing_or_stopped(factory: &dyn StoreFactory)
     assert_eq!(walks[3].gates[2].owner, UserId(2));
 }
 
-/// Goal: for paths that end at a file `files` returns the same as `walk`, and nothing for others,
-/// however many and whatever is next to them.
+/// Goal: for paths that end at a file `files` returns the same as `walk`, and nothing for others.
+/// This holds for any number of paths, and whatever is next to them.
 pub async fn r6_files_are_found_as_walks_end_at_them(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;

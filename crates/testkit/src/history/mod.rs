@@ -58,7 +58,7 @@ impl Action {
 /// Answer that a client saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// It was done, to this file.
+    /// Done, to this file.
     Done(FileNumber),
     /// Nothing has the name.
     Nothing,
