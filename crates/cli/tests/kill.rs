@@ -95,7 +95,7 @@ struct Unit {
     number: usize,
     answered: Option<Step>,
     asked: Option<Step>,
-    /// Existing files; none if that is not settled yet.
+    /// Existing files; none if they are not known yet.
     files: Option<BTreeSet<usize>>,
     upload: Option<Guid>,
     trash: Option<TrashId>,

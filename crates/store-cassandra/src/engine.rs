@@ -616,12 +616,16 @@ impl Engine {
                     return Err(Failure::Before(Error::new(ErrorKind::Corrupt, why)));
                 }
             };
+            // The rules ran without these rows: discard the result, fetch all of them at once, and
+            // decide again.
             if !decided.needs.is_empty() {
                 let needs = std::mem::take(&mut decided.needs);
                 self.learn(needs, decided.epoch).await.map_err(Failure::Before)?;
                 checked = true;
                 continue;
             }
+            // Without a change nothing is appended, so no condition confirms the head. One read of
+            // it must follow the request: the outcome would be of an older state otherwise.
             let (Some(first), Some(last)) = (decided.changes.first(), decided.changes.last()) else {
                 if checked {
                     return Ok(decided);
@@ -631,6 +635,7 @@ impl Engine {
                 continue;
             };
             let (first, last) = (first.revision, last.revision);
+            // Bounds the lag of the tables, because a server that opens reads as much of the log.
             settler.make_room().await.map_err(Failure::Before)?;
             let (head, tail) = self.known(Known::end);
             let tail = match tail {
@@ -658,6 +663,7 @@ impl Engine {
             let appended = appending.append(&self.cluster).await;
             let requests = decided.outcomes.len();
             match appended.map_err(|error| Failure::Unknown { error, requests })? {
+                // Another group came first: read it, and decide again on its result.
                 Appended::Lost => {
                     self.cluster.figures.lost();
                     self.check().await.map_err(Failure::Before)?;
@@ -671,6 +677,8 @@ impl Engine {
                     let group = Group { first, last, id, before: Some(before), by, images, bytes };
                     self.install(&group).map_err(|error| Failure::Unknown { error, requests })?;
                     self.moved.notify_waiters();
+                    // This append filled its segment. Begin the next one now, so that no reader has
+                    // to.
                     if appending.sealed() {
                         self.begin_stretch(last, id).await;
                     }

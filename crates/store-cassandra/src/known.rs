@@ -337,6 +337,7 @@ impl Known {
         if group.last <= self.head {
             return Installed::Yes;
         }
+        // A group of the same log never begins within the known part and ends behind it.
         if group.first <= self.head {
             return Installed::OtherBranch;
         }

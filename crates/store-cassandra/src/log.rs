@@ -129,6 +129,7 @@ pub(crate) async fn begin(cluster: &Cluster, stretch: u64, tail: Tail) -> Result
         values: vec![scylla::value::CqlValue::Int(0), big(stretch)],
     };
     for attempt in 0..ATTEMPTS_MAX {
+        // A plain read may miss an insert under way: the later attempts read serially.
         if statics(cluster, stretch, attempt > 0).await?.head.is_some() {
             // The listing was written first, so this segment is listed already.
             return Ok(());
@@ -211,6 +212,8 @@ impl Appending {
         server.copy_from_slice(&by.to_be_bytes());
         getrandom::fill(random).map_err(|error| failed("be asked: no randomness", error))?;
         let sealed = last.revision.0 + 1 >= position.stretch.saturating_add(stretch_changes);
+        // `next = null`: a sealed segment takes nothing. The tail: no append to a branch that was
+        // not read.
         let text_of_condition = match (sealed, tail) {
             (true, Some(_)) => {
                 cql!(

@@ -271,8 +271,8 @@ async fn a_false_note_in_a_real_history_is_found() {
     }
 }
 
-/// Goal: each change of a real history with lost answers that is removed, doubled or moved is
-/// found. The exception is a move that does not show in any answer.
+/// Goal: each change of a real history with lost answers that is removed, doubled or swapped is
+/// found. The exception is a swap that does not show in any answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_false_change_in_a_real_history_is_found() {
     let (events, applied) = real(false).await;
