@@ -382,9 +382,9 @@ pub struct ServeArgs {
     /// Maximum connections over all protocols [default: 4096 if the system allows 4608 open files,
     /// else as many as there are files for]
     ///
-    /// An idle one takes up to 40 KB. One more gets the answer that the server is busy. Clients
-    /// that have shown no credentials get 1024 of them, and 256 by address. The local socket has
-    /// slots of its own.
+    /// An idle connection takes up to 40 KB. One beyond the maximum gets the answer that the server
+    /// is busy. Clients that have shown no credentials get 1024 of them, and 256 per address. The
+    /// local socket has slots of its own.
     #[arg(long, value_name = "NUMBER")]
     pub connections: Option<usize>,
     /// Maximum connections of clients that have shown no credentials, anonymous ones included
@@ -392,7 +392,7 @@ pub struct ServeArgs {
     /// At most three quarters of all connections, so that clients with credentials find room.
     #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
     pub unauthenticated: usize,
-    /// Maximum of these per address (per /64 network with IPv6)
+    /// Maximum connections without credentials per address (per /64 network with IPv6)
     ///
     /// Many clients behind one address that connect at the same moment, or read without
     /// credentials, need more.
