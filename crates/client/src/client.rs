@@ -128,7 +128,6 @@ impl Client {
     }
 
     /// Asks at `first` at once, if that is given, then wherever it is whose turn it is, with pauses.
-
     async fn called_again(
         &self,
         operation: &Operation,

@@ -438,6 +438,7 @@ mod tests {
         instruments.record(stat, Ended::Well, 3, 30, Duration::from_micros(50));
         instruments.record(stat, Ended::Failed(ErrorKind::Busy), 1, 0, Duration::from_micros(51));
         instruments.record(stat, Ended::Well, 1, 1, Duration::from_secs(100_000));
+        instruments.record(stat, Ended::Cancelled, 1, 0, Duration::from_secs(100_000));
         let gauge = |lane: &str, value| Gauge {
             name: "exacat_queue",
             help: "waiting",
@@ -452,8 +453,8 @@ mod tests {
             "exacat_request_items_total{operation=\"stat\"} 31",
             "exacat_request_seconds_bucket{le=\"0.00005\",operation=\"stat\"} 3",
             "exacat_request_seconds_bucket{le=\"0.0001\",operation=\"stat\"} 4",
-            "exacat_request_seconds_bucket{le=\"+Inf\",operation=\"stat\"} 5",
-            "exacat_request_seconds_count{operation=\"stat\"} 5",
+            "exacat_request_seconds_bucket{le=\"+Inf\",operation=\"stat\"} 6",
+            "exacat_request_seconds_count{operation=\"stat\"} 6",
             "exacat_queue{lane=\"heavy\"} 1",
             "exacat_queue{lane=\"bulk\"} 2",
             "exacat_store_entries 7",
@@ -475,7 +476,7 @@ mod tests {
         }
         let part = instruments.operations_part();
         let figure = |name: &str| part.figures.iter().find(|(have, _)| have == name).map(|(_, value)| *value);
-        assert_eq!(figure("stat_requests"), Some(5));
+        assert_eq!(figure("stat_requests"), Some(6));
         assert_eq!(figure("stat_failed"), Some(1));
         assert_eq!(figure("stat_p50_us"), Some(50));
         assert!(figure("stat_max_us").unwrap() >= TIME_US_MAX);
