@@ -374,7 +374,8 @@ impl Service {
         {
             // Boxed, because the future of a check contains that of a request.
             let looking: BoxFuture<'_, ()> = Box::pin(uploads.before(&work));
-            looking.await;
+            // A check that is not over at the deadline goes on without the request.
+            let _ = tokio::time::timeout_at(work.deadline.into(), looking).await;
         }
         let Work { asker, id, operation, consistency, deadline, cancel, step, .. } = work;
         let writes = operation.writes();

@@ -141,6 +141,39 @@ fn nothing_is_named_after_nothing() {
     }
 }
 
+/// Characters of a line of a comment.
+const COMMENT_LINE_CHARS_MAX: usize = 110;
+
+/// Words that no doc comment opens with: a reader expects a noun or a verb (CONTRIBUTING.md).
+const WRONG_OPENINGS: [&str; 7] = ["What", "Who", "Whoever", "Where", "How", "Of", "That"];
+
+#[test]
+fn comments_open_with_a_noun_or_a_verb_and_are_not_too_long() {
+    let mut wrong = Vec::new();
+    for path in rust_files() {
+        let text = read(&path);
+        let mut in_doc = false;
+        for (number, line) in (1..).zip(text.lines()) {
+            let comment = line.trim_start();
+            let place = || format!("{}:{number}", shown(&path));
+            let chars = line.chars().count();
+            if comment.starts_with("//") && chars > COMMENT_LINE_CHARS_MAX {
+                wrong.push(format!("{}: {chars} characters, the limit is {COMMENT_LINE_CHARS_MAX}", place()));
+            }
+            let doc = comment.strip_prefix("///").or_else(|| comment.strip_prefix("//!"));
+            if let Some(doc) = doc
+                && !in_doc
+                && let Some(word) = doc.split_whitespace().next()
+                && WRONG_OPENINGS.contains(&word.trim_end_matches([',', '.', ':']))
+            {
+                wrong.push(format!("{}: opens with {word}", place()));
+            }
+            in_doc = doc.is_some();
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
 /// Returns the names of the dependencies that a lock file gives a package.
 fn locked(lock: &str, package: &str) -> Option<Vec<String>> {
     let block = lock
