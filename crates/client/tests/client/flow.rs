@@ -110,7 +110,7 @@ async fn calls_beyond_the_bound_wait_in_order() {
     assert_eq!(*order.lock(), (0..50).collect::<Vec<_>>());
 }
 
-/// When the server is gone, sent requests are unknown and waiting ones are certainly not done.
+/// After the loss of the server, sent requests are unknown and waiting ones are certainly not done.
 #[tokio::test]
 async fn server_that_closes_answers_every_waiting_call() {
     const IN_FLIGHT: usize = 50;
