@@ -1,4 +1,5 @@
-//! Digests: the same for the same, another for anything that an export holds, and what differs is named.
+//! Digests: the same for the same, another for anything that an export holds, and what differs is
+//! named.
 
 use std::sync::Arc;
 
@@ -39,7 +40,8 @@ fn named(comparison: &Comparison) -> Vec<String> {
     comparison.differences.iter().map(named).collect()
 }
 
-/// Goal: what was exported and imported elsewhere, where every number is another, has the same digest.
+/// Goal: what was exported and imported elsewhere, where every number is another, has the same
+/// digest.
 #[tokio::test]
 async fn a_copy_has_the_same_digest() {
     let catalogue = rich().await;

@@ -59,7 +59,7 @@ fn odd_names() -> Vec<String> {
     names
 }
 
-/// A catalogue in which everything an export can hold occurs.
+/// Returns a catalogue in which everything an export can hold occurs.
 pub async fn rich() -> Arc<Direct> {
     let catalogue = Direct::with_ses(&["VO::SITE::A", "B", "C"]).await;
     catalogue.user("alice").await;

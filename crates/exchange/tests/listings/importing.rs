@@ -10,7 +10,7 @@ use exacat_model::{Location, TagValue};
 
 const ADLER: &str = "adler32:0a0b0c0d";
 
-/// The files, each `lfn size checksums replicas tags`.
+/// Returns the files, each `lfn size checksums replicas tags`.
 async fn files(catalogue: &Direct) -> Vec<String> {
     let options = exacat_exchange::export::ExportOptions {
         columns: Some(crate::support::columns_of("lfn,size,checksum,replicas,tags")),
@@ -152,7 +152,8 @@ async fn each_bad_row_is_rejected_with_its_line_and_reason_and_the_rest_goes_in(
     assert!(again.changed_nothing());
     assert_eq!((again.counts.unchanged, again.rejected), (good, report.rejected));
     assert_eq!(desk.rejected(), wanted);
-    // The catalogue's own refusals are differences to a verification; what never was asked for is not.
+    // The catalogue's own refusals are differences to a verification; what never was asked for is
+    // not.
     let verified = desk.verify(&catalogue, &options).await;
     assert_eq!((verified.same, verified.missing, verified.different), (good, 1, 2));
 }

@@ -1,4 +1,5 @@
-//! Imports in bulk: to the same end as the ordinary way, whatever the listing, the policy, and what is there before.
+//! Imports in bulk: to the same end as the ordinary way, whatever the listing, the policy, and what
+//! is there before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,8 +57,8 @@ impl OnDisk {
     }
 }
 
-/// What a store holds, by path, but for what depends on when and in which order it came. GUIDs that nobody gave are left
-/// out.
+/// What a store holds, by path, but for what depends on when and in which order it came. GUIDs that
+/// nobody gave are left out.
 async fn content(store: &dyn Store, guids_given: bool) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![(Lfn::root(), DirId::ROOT)];
@@ -231,8 +232,8 @@ async fn compare(
     }
 }
 
-/// Goal: the same result of a listing with everything a catalogue has: directories with attributes, archives and what is
-/// inside, collections, tags, replicas of every state.
+/// Goal: the same result of a listing with everything a catalogue has: directories with attributes,
+/// archives and what is inside, collections, tags, replicas of every state.
 #[tokio::test]
 async fn a_generated_catalogue_comes_out_the_same() {
     for seed in [1, 2] {
@@ -243,7 +244,8 @@ async fn a_generated_catalogue_comes_out_the_same() {
     }
 }
 
-/// Goal: the same result, the same rejects, of rows that are wrong in every way, or meet what is there, or each other.
+/// Goal: the same result, the same rejects, of rows that are wrong in every way, or meet what is
+/// there, or each other.
 #[tokio::test]
 async fn hostile_listings_come_out_the_same() {
     let guid = |number: u64| format!("{number:08}-0000-7000-8000-000000000000");
@@ -312,7 +314,8 @@ async fn real_listings_come_out_the_same() {
     }
 }
 
-/// Goal: an interrupted load is completed by the same import, in bulk or not, and nobody's files are refused as another's.
+/// Goal: an interrupted load is completed by the same import, in bulk or not, and nobody's files
+/// are refused as another's.
 #[tokio::test]
 async fn an_interrupted_load_is_completed() {
     struct Interrupted(Arc<Local>);
@@ -349,7 +352,8 @@ async fn an_interrupted_load_is_completed() {
     }
 }
 
-/// Goal: what cannot be read twice is refused before anything is done; who takes nothing changes nothing.
+/// Goal: what cannot be read twice is refused before anything is done; who takes nothing changes
+/// nothing.
 #[tokio::test]
 async fn a_pipe_is_refused_and_nothing_taken_is_no_load() {
     let on_disk = OnDisk::new().await;

@@ -1,5 +1,5 @@
-//! The real listings, where they are: every row understood or rejected for a known reason, and a part of them
-//! all the way into a catalogue and back. Skipped with a message where they are not.
+//! The real listings, where they are: every row understood or rejected for a known reason, and a
+//! part of them all the way into a catalogue and back. Skipped with a message where they are not.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -35,7 +35,8 @@ fn examine(path: &Path, options: &ImportOptions) -> Examined {
 
 #[test]
 fn every_row_of_every_real_listing_is_understood() {
-    // Rows as the listings' own description counts them. One record of the portal has more than 128 tags.
+    // Rows as the listings' own description counts them. One record of the portal has more than 128
+    // tags.
     for (file, options, rows, partial) in [
         ("odp_files.tsv.zst", preset("odp-files"), 925_027, 0),
         ("odp_files.tsv.zst", preset("odp-members"), 925_027, 0),
@@ -52,7 +53,7 @@ fn every_row_of_every_real_listing_is_understood() {
     }
 }
 
-/// The lines of a real table, with its header.
+/// Returns the lines of a real table, with its header.
 fn lines(path: &Path, wanted: impl Fn(usize) -> bool) -> Vec<String> {
     let file = std::fs::File::open(path).unwrap();
     let reader: Box<dyn Read> = match path.extension().and_then(|end| end.to_str()) {
@@ -79,7 +80,8 @@ fn odd_checksums_become_what_they_should() {
             "checksum_format" => {
                 let read = Checksum::parse(raw).map(|checksum| checksum.to_string());
                 match normal {
-                    // A misspelt algorithm is not guessed at, nor a placeholder: rejected, by the rule.
+                    // A misspelt algorithm is not guessed at, nor a placeholder: rejected, by the
+                    // rule.
                     _ if raw.starts_with("alder32") => assert!(read.is_err(), "{line}"),
                     "" => assert!(read.is_err(), "{line}"),
                     normal => assert_eq!(read.as_deref().ok(), Some(normal), "{line}"),
@@ -94,7 +96,7 @@ fn odd_checksums_become_what_they_should() {
     assert!(counts["checksum_format"] > 900);
 }
 
-/// A listing of every n-th row of a real one.
+/// Returns a listing of every n-th row of a real one.
 fn part(file: &str, every: usize) -> Option<Desk> {
     let path = real_data(file)?;
     let text: String =

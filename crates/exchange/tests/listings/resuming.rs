@@ -1,4 +1,5 @@
-//! Interruptions at every point: what goes on goes on where it stopped, nothing is lost, doubled or reported twice.
+//! Interruptions at every point: what goes on goes on where it stopped, nothing is lost, doubled or
+//! reported twice.
 
 use crate::support::{Desk, Direct, Fault, assert_same_lines, no_state};
 use exacat_exchange::ImportOptions;
@@ -6,7 +7,8 @@ use exacat_exchange::resume::StateAt;
 use exacat_model::operation::Existing;
 use exacat_model::{Answer, Error, ErrorKind, Operation, Revision, TimelineId, Timelines};
 
-/// A listing of several batches with good rows, bad rows, refused rows, directories, collections, members.
+/// Returns a listing of several batches with good rows, bad rows, refused rows, directories,
+/// collections, members.
 fn listing() -> String {
     let mut text = "kind\tlfn\tsize\treplicas\ttags\tmode\ttarget\tcollection\n".to_owned();
     for directory in 0..4 {
@@ -188,7 +190,8 @@ async fn lost_answers_are_asked_for_again() {
         for every in [3, 5] {
             let catalogue = catalogue().await;
             catalogue.set_fault(Fault::LoseEvery(every));
-            // What was made or not, nobody knows, ends a run; the next one knows that it may have been.
+            // What was made or not, nobody knows, ends a run; the next one knows that it may have
+            // been.
             let mut ended = desk.try_import(&catalogue, &options(&desk, existing)).await;
             for _ in 0..100 {
                 match &ended {
@@ -256,8 +259,8 @@ async fn the_state_file_stands_where_it_can_or_where_it_is_told_to() {
     let nowhere = desk.options(|options| options.state = StateAt::At(desk.path("no/such/directory/state")));
     assert!(desk.try_import(&catalogue, &nowhere).await.unwrap_err().to_string().contains("cannot write"));
     catalogue.set_fault(Fault::None);
-    // A name so long that the state file's would be too long: as good as a directory that cannot be written to,
-    // which a test run by root does not find.
+    // A name so long that the state file's would be too long: as good as a directory that cannot be
+    // written to, which a test run by root does not find.
     let long = desk.path(&"x".repeat(250));
     std::fs::write(&long, "/a\n").unwrap();
     let desk = Desk { listing: long, ..desk };

@@ -1,4 +1,5 @@
-//! A real catalogue over the memory store, asked without a network; and a way to make it fail at any call.
+//! A real catalogue over the memory store, asked without a network; and a way to make it fail at
+//! any call.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -142,7 +143,8 @@ impl Direct {
         (shared.text(), report)
     }
 
-    /// Everything, without what differs from run to run: GUIDs of files that were given none, and times.
+    /// Everything, without what differs from run to run: GUIDs of files that were given none, and
+    /// times.
     pub async fn dump_given(&self) -> String {
         let columns = "kind,lfn,size,checksum,owner,group,mode,job,replicas,tags,target";
         let options = ExportOptions { columns: Some(columns_of(columns)), ..ExportOptions::default() };
@@ -237,7 +239,7 @@ impl Desk {
         Desk { directory, listing, rejects }
     }
 
-    /// The options, with a reject file.
+    /// Returns the options, with a reject file.
     pub fn options(&self, change: impl FnOnce(&mut ImportOptions)) -> ImportOptions {
         let mut options = ImportOptions { rejects: Some(self.rejects.clone()), ..ImportOptions::default() };
         change(&mut options);
@@ -285,7 +287,7 @@ pub fn no_state(options: &mut ImportOptions) {
     options.state = StateAt::Nowhere;
 }
 
-/// The real listings, if they are here.
+/// Returns the real listings, if they are here.
 pub fn real_data(name: &str) -> Option<PathBuf> {
     let directory = match std::env::var_os("EXACAT_REAL_DATA") {
         Some(path) => PathBuf::from(path),
