@@ -116,9 +116,9 @@ fn attributes(other: &Other) -> Vec<Attribute> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Create,
-    /// It exists with equal fields.
+    /// Exists with equal fields.
     Keep,
-    /// It exists and lacks some fields.
+    /// Exists and lacks some fields.
     Complete,
     Rejected,
 }

@@ -288,7 +288,7 @@ impl Block<'_> {
         self.items.push_back(TreeItem::File(Box::new(file)));
     }
 
-    /// Makes a file with all fields but its replicas.
+    /// Makes a file with invented content, without replicas.
     fn content(&mut self, lfn: Lfn, typical_size: u64, time: TimeMs) -> Result<NewFile> {
         let mut checksums =
             Checksums::one(Checksum::new(ChecksumAlgorithm::Md5, &self.random.bytes::<16>())?);

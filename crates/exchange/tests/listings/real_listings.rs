@@ -1,5 +1,5 @@
-//! The real listings, where they are: every row understood or rejected for a known reason, and a
-//! part of them all the way into a catalogue and back. Skipped with a message where they are not.
+//! The real listings, where they are available: every row is parsed or rejected for a known reason,
+//! and a part of them is imported and exported. Skipped with a message elsewhere.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -17,7 +17,7 @@ fn preset(name: &str) -> ImportOptions {
     Preset::named(name).unwrap().options().unwrap()
 }
 
-/// What becomes of each row before any catalogue is asked.
+/// Reads each row without a catalogue.
 fn examine(path: &Path, options: &ImportOptions) -> Examined {
     let started = Instant::now();
     let examined = Listing::open(path, options.listing.clone()).unwrap().examine().unwrap();
@@ -80,8 +80,7 @@ fn odd_checksums_become_what_they_should() {
             "checksum_format" => {
                 let read = Checksum::parse(raw).map(|checksum| checksum.to_string());
                 match normal {
-                    // A misspelt algorithm is not guessed at, nor a placeholder: rejected, by the
-                    // rule.
+                    // The rule rejects a misspelt algorithm or a placeholder instead of guessing.
                     _ if raw.starts_with("alder32") => assert!(read.is_err(), "{line}"),
                     "" => assert!(read.is_err(), "{line}"),
                     normal => assert_eq!(read.as_deref().ok(), Some(normal), "{line}"),
@@ -96,7 +95,7 @@ fn odd_checksums_become_what_they_should() {
     assert!(counts["checksum_format"] > 900);
 }
 
-/// Returns a listing of every n-th row of a real one.
+/// Makes a listing of every n-th row of a real one.
 fn part(file: &str, every: usize) -> Option<Desk> {
     let path = real_data(file)?;
     let text: String =
@@ -116,7 +115,7 @@ async fn there_and_again(desk: &Desk, catalogue: &std::sync::Arc<Direct>, option
     assert!(verified.holds() && verified.same == report.rows, "{:?}", verified.shown);
 }
 
-/// Export, import into an empty catalogue, export: the same bytes.
+/// Exports, imports into an empty catalogue, and exports again: the same bytes.
 async fn full_circle(catalogue: &Direct) {
     let desk = Desk::new("export.tsv", catalogue.dump().await);
     let copy = Direct::new().await;
@@ -150,7 +149,7 @@ async fn portal_files_go_in_and_come_back_as_they_were() {
     let given = std::fs::read_to_string(&desk.listing).unwrap();
     assert_same_lines(&sorted(&catalogue.export(&back).await.0), &sorted(&given), &"portal files");
 
-    // Their datasets, and who is in them.
+    // Their datasets, with the members.
     let ids: std::collections::HashSet<String> =
         given.lines().skip(1).filter_map(|line| line.split('\t').nth(5).map(str::to_owned)).collect();
     let Some(records) = real_data("odp_datasets.jsonl.zst") else { return };
@@ -193,7 +192,7 @@ async fn the_sample_of_rare_cases_goes_in() {
     let desk = Desk::new("sample.tsv", std::fs::read(path).unwrap());
     let options = desk.options(|options| {
         options.listing.se_auto = true;
-        // This location alone means that the PFN is the LFN behind the server's name.
+        // Only this location means that the PFN is the LFN after the server's name.
         options
             .listing
             .se_map
