@@ -1,8 +1,8 @@
 //! Bulk load of a listing's plain files into a catalogue opened in this process.
 //!
 //! The import collects files as it reads the listing, and loads them at the end. Files that then
-//! prove not to be plain are read a second time and registered the ordinary way, with the result
-//! that they would have had at first.
+//! prove not to be plain are read a second time and registered the ordinary way. The result is the
+//! same as if that had been done at first.
 
 use std::future::Future;
 

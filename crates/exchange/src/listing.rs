@@ -495,9 +495,9 @@ fn text_plan(
     Ok((layout, header))
 }
 
-/// Detects the format: JSON by its first byte, then by the file's name. Else it is CSV if the first
-/// line has commas and no tab, and either is a header or has as many fields as there are columns.
-/// Else it is TSV.
+/// Detects the format: JSON by its first byte, then by the file's name. Else it is CSV under two
+/// conditions: the first line has commas and no tab, and it is a header or has as many fields as
+/// there are columns. Else it is TSV.
 fn detect_format(head: &[u8], path: &Path, columns: Option<&Columns>) -> Format {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     if head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {

@@ -82,8 +82,8 @@
 //!     that server. Its `apply` is that of the store.
 //! * **R3 pages.** A page has at most `limit` items; `more` is false only if nothing follows. An
 //!   item that exists during the whole of a listing appears exactly once, whatever other items
-//!   appear or vanish. One exception: a file that is moved, removed to the trash or restored during
-//!   a listing of its SE's files may appear more than once, but never not at all. An order that no
+//!   appear or vanish. One exception: a file that moves during a listing of its SE's files, also to
+//!   or from the trash, may appear more than once. It never appears not at all. An order that no
 //!   move changes would need an index by file and SE, with more memory than a replica takes.
 //! * **R4 order.** Children are ordered by the bytes of their names, members by GUID, trash and
 //!   deletions by id, records by key, changes by revision.
@@ -115,15 +115,15 @@
 //!   or at the oldest change that is kept. It reads the entry's changes and no others. Upload
 //!   reservations are no changes of an entry.
 //! * **H7 traces.** `traces` returns the last change that took an entry from a name (`Move`,
-//!   `Remove`, `Purge` of `Below`), and the last `Purge` of an identity, as long as the history has
-//!   the change.
+//!   `Remove`, `Purge` of `Below`), and the last `Purge` of an identity. It does so as long as the
+//!   history has the change.
 //!
 //! # A new store
 //!
-//! * **N1** A new store has exactly these: the root directory (number 1, owner and group 0, mode
-//!   755, created at revision 0), the user `admin` (number 0, group 0, role admin), and the group
-//!   `admin` (number 0). Both records have revision 0. The root counts as a directory of its owner
-//!   and its group.
+//! * **N1** A new store has exactly three items. The root directory has number 1, owner and group 0,
+//!   mode 755, and was created at revision 0. The user `admin` has number 0, group 0 and role admin.
+//!   The group `admin` has number 0. Both records have revision 0. The root counts as a directory of
+//!   its owner and its group.
 //!
 //! # Mutations
 //!

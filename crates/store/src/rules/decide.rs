@@ -358,6 +358,8 @@ fn book(state: &dyn View, wish: &Booking, time: TimeMs) -> Decided {
     booking.pending.sort_by_key(|pending| pending.se);
     for of in [QuotaOf::User(booking.owner), QuotaOf::Group(booking.group)] {
         let rest = counted_without(state, of, None, Some(booking.guid));
+        // `was` includes the replaced reservation: a smaller one in its place must not be refused
+        // for a limit that is exceeded already.
         let (mut was, mut will_be) = (rest, rest);
         if let Some(before) = before.as_ref().filter(|before| reserves_from(before, of)) {
             was.add(&before.reserved());
