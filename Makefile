@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt clippy deny doc fuzz bench bench-engine bench-cassandra bench-faces bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites
+.PHONY: help run build test check fmt clippy subjects dependencies doc fuzz bench bench-engine bench-cassandra bench-faces bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,7 +21,7 @@ run: build ## build and start the service with a sample catalogue; RUN_ARGS='--d
 test: prerequisites ## all tests, one profile, bounded; what CI runs
 	$(CARGO) test --workspace --locked
 
-check: fmt clippy deny ## formatting, lints, licences and advisories
+check: fmt clippy subjects dependencies ## formatting, lints, commit subjects, licences and sources of dependencies
 
 fmt:
 	$(CARGO) fmt --all -- --check
@@ -29,9 +29,13 @@ fmt:
 clippy:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-deny:
-	@command -v cargo-deny >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
-	cargo deny check
+subjects:
+	@scripts/check-commits.sh
+
+dependencies:
+	@python3 scripts/check-dependencies.py
+	@if command -v cargo-deny >/dev/null 2>&1; then cargo deny check; \
+	    else echo "known vulnerabilities: not checked, cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
 
 doc: ## the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked

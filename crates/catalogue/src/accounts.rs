@@ -1,9 +1,9 @@
-//! Users and groups: who there is, adding, changing and dropping them; and how records of the registry are changed
-//! at all.
+//! Users and groups: listing, adding, changing and dropping them. Also how any registry record is
+//! changed.
 //!
-//! A number is given to one account and to no other after it, for the history names accounts by number. New ones get
-//! the number after the highest there is; so when the account with the highest is dropped, a record without rights
-//! stays in its place, named `gone-number`, that keeps the number taken and is shown nowhere.
+//! An account's number is never reused, because the history names accounts by number. A new account
+//! gets the highest number plus one. So if the account with the highest number is dropped, a hidden
+//! record without rights takes its place. It is named `gone-number` and keeps the number taken.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use crate::registry::Names;
 use crate::repeat::refused;
 use crate::{Catalogue, step_id};
 
-/// How often a change of a record is tried when others change records meanwhile.
+/// Most attempts to change a record while others change records.
 const RECORD_TRIES_MAX: usize = 16;
-/// What the names of records begin with that keep the number of something dropped.
+/// Name prefix of records that keep the number of a dropped account or storage element.
 const GONE: &str = "gone-";
 
-/// The name of what had this number.
+/// Returns the name of the record that keeps a dropped number.
 pub(crate) fn gone_name(number: u32) -> String {
     format!("{GONE}{number}")
 }
 
-/// Does the name stand for something dropped?
+/// True if the name stands for a dropped account or storage element.
 pub(crate) fn is_gone(name: &str) -> bool {
     name.strip_prefix(GONE).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Refuses names that stand for something dropped.
+/// Refuses names that stand for dropped records.
 pub(crate) fn check_not_gone(name: &str) -> Result<()> {
     if is_gone(name) {
         return Err(Error::invalid(format!(
@@ -47,20 +47,20 @@ pub(crate) fn check_not_gone(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A record to set, and what it was made from.
+/// A record to set, and the version it was made from.
 pub(crate) struct RecordPlan {
     record: Record,
-    /// As it must be at the store still; none for a new one.
+    /// The record that the store must still have; none for a new one.
     from: Option<Record>,
 }
 
 impl RecordPlan {
-    /// A record that is not there yet.
+    /// Plans a record that does not exist yet.
     pub fn new(record: Record) -> Self {
         RecordPlan { record, from: None }
     }
 
-    /// A record in place of what there is.
+    /// Plans a record that replaces `from`.
     pub fn change(from: Record, record: Record) -> Self {
         RecordPlan { record, from: Some(from) }
     }
@@ -71,8 +71,8 @@ fn account_gone() -> Error {
 }
 
 impl Catalogue {
-    /// Refuses a caller whose account was disabled or dropped since it was known: what it would make would belong to
-    /// nobody.
+    /// Refuses a caller whose account was disabled or dropped since it authenticated: its new
+    /// entries would belong to nobody.
     pub(crate) fn check_account(&self, caller: &Caller) -> Result<()> {
         let id = caller.check_known()?;
         match self.registry.names().users.get(&id) {
@@ -120,7 +120,7 @@ impl Catalogue {
             && names.group(&settings.name).is_err()
         {
             let made = self.make_group(caller, step_id(id, 1), &settings.name).await;
-            // Somebody else may have made it at the same moment: as good.
+            // A group that another request made at the same moment is just as good.
             if let Err(error) = made
                 && error.kind != ErrorKind::Exists
             {
@@ -209,8 +209,9 @@ impl Catalogue {
         .await
     }
 
-    /// Sets a record of the registry by a plan made on the records as they are. If they change before it is
-    /// carried out, it is made anew. If no plan can be made, this may be a repeat: then it gets what it had.
+    /// Sets a record of the registry by a plan made on the current records. Plans again if they
+    /// change before the commit. If no plan can be made, this may be a repeated request: then it
+    /// gets its first outcome.
     pub(crate) async fn set_record(
         &self,
         caller: &Caller,
@@ -241,7 +242,7 @@ impl Catalogue {
             let mutation = Mutation::SetRecord { record: Box::new(record), expect };
             match self.apply(caller, id, vec![mutation]).await?.pop() {
                 Some(Outcome::Refused(Refusal::Stale)) => {}
-                // Another took the name: the next plan finds it.
+                // Another request took the name: the next plan finds it.
                 Some(Outcome::Refused(refusal @ Refusal::InUse(_))) => last = refused(what, refusal),
                 Some(Outcome::Refused(refusal)) => return Err(refused(what, refusal)),
                 Some(outcome) => {
@@ -254,7 +255,8 @@ impl Catalogue {
         Err(last)
     }
 
-    /// Drops a record of the registry: the plan says which, and what stays in its place to keep the number taken.
+    /// Drops a record of the registry. The plan names it, and the record that keeps its number
+    /// taken.
     pub(crate) async fn drop_record(
         &self,
         caller: &Caller,
@@ -273,7 +275,8 @@ impl Catalogue {
             }
         };
         let mut mutations = vec![Mutation::DropRecord { key, expect: ExpectRecord::Any }];
-        // If the drop is refused, the record is there, and this one is refused too.
+        // If the store refuses the drop, the old record still exists, so it refuses this mutation
+        // too.
         mutations.extend(
             stays
                 .map(|record| Mutation::SetRecord { record: Box::new(record), expect: ExpectRecord::Absent }),
@@ -288,7 +291,8 @@ impl Catalogue {
     }
 }
 
-/// A user with the names behind its numbers; `all` with what is not for everyone to see.
+/// Describes a user with names in place of numbers; `all` includes the fields that not everyone may
+/// see.
 pub(crate) fn user_info(names: &Names, user: &User, all: bool) -> UserInfo {
     UserInfo {
         id: user.id.0,
@@ -303,7 +307,7 @@ pub(crate) fn user_info(names: &Names, user: &User, all: bool) -> UserInfo {
     }
 }
 
-/// The number after the last. The greatest of all stands for anonymous callers.
+/// Returns the next number. The greatest number of all stands for anonymous callers.
 fn next_number(last: u32, of: &str) -> Result<u32> {
     match last.checked_add(1) {
         Some(next) if next < u32::MAX => Ok(next),
@@ -314,7 +318,7 @@ fn next_number(last: u32, of: &str) -> Result<u32> {
 fn new_user(names: &Names, settings: &UserSettings) -> Result<User> {
     let last = names.users.keys().next_back().map_or(0, |id| id.0);
     let id = UserId(next_number(last, "users")?);
-    // Without another, its group is the one of its own name.
+    // Unless another is given, the user's group is the one of the same name.
     let group = names.group(settings.group.as_ref().unwrap_or(&settings.name))?.id;
     let user = User {
         id,
@@ -398,7 +402,7 @@ fn check_subjects(subjects: &[String]) -> Result<()> {
 }
 
 impl Names {
-    /// The user an outside name stands for.
+    /// Returns the user that an outside name stands for.
     pub(crate) fn user_of_subject(&self, subject: &str) -> Option<&Arc<User>> {
         self.users.values().find(|user| user.subjects.iter().any(|known| known == subject))
     }

@@ -1,4 +1,4 @@
-//! What is said of entries: owner, mode, times, size, checksums, replicas; and links.
+//! Attributes of entries: owner, mode, times, size, checksums, replicas; and links.
 
 use exacat_model::limits::REPLICAS_PER_FILE_MAX;
 use exacat_model::operation::{Attribute, NewReplica, ReplicaEdit};
@@ -14,17 +14,17 @@ use crate::registry::Names;
 use crate::repeat::MUTATION_BYTES;
 use crate::resolve::{Resolved, check_parent_writable};
 
-/// Attributes set by one request: each kind, each checksum, and some to spare.
+/// Most attributes set by one request: each kind, each checksum, and some to spare.
 const ATTRIBUTES_MAX: usize = 32;
-/// Bytes of an attribute when encoded, at most.
+/// Most bytes of an encoded attribute.
 const ATTRIBUTE_BYTES: usize = 80;
-/// Changes to the replicas of one file in one request: each of them a few times.
+/// Most changes to the replicas of one file in one request: a few for each replica.
 const REPLICA_EDITS_MAX: usize = 4 * REPLICAS_PER_FILE_MAX;
 
-/// The mode of a link: it is never looked at, as in POSIX.
+/// Mode of a link; never checked, as in POSIX.
 const LINK_MODE: u16 = 0o777;
 
-/// Refuses whoever may not write an entry.
+/// Refuses a caller who may not write an entry.
 pub(crate) fn check_writable(caller: &Caller, entry: &Entry, lfn: &Lfn) -> Result<()> {
     if caller.has_entry(entry, WRITE) {
         return Ok(());
@@ -32,9 +32,9 @@ pub(crate) fn check_writable(caller: &Caller, entry: &Entry, lfn: &Lfn) -> Resul
     Err(Error::denied(format!("you may not change {lfn} (no w)")))
 }
 
-/// Where a replica is: at the PFN given, or at the one that follows from the SE. A file may have
-/// been registered with one and be asked for by the other, so where a replica is known and its PFN
-/// is the one given, it is that.
+/// Returns the location of a replica: the given PFN, or the one derived from the SE. A file may be
+/// registered with one form and requested by the other. So if a known replica has the given PFN,
+/// its own location is returned.
 pub(crate) fn location_on(
     se: &Se,
     guid: Guid,
@@ -54,7 +54,7 @@ pub(crate) fn location_on(
 }
 
 impl Catalogue {
-    /// Sets attributes of entries, links followed: of each entry all of them or none.
+    /// Sets attributes of entries, following links: for each entry all of them or none.
     pub(crate) async fn set_attributes(
         &self,
         caller: &Caller,
@@ -85,8 +85,7 @@ impl Catalogue {
         Ok(Answer::EachDone(done))
     }
 
-    /// Changes the replicas of files: of each file all that is asked for or nothing. Takes w on the
-    /// file.
+    /// Changes the replicas of files: for each file all edits or none. Takes w on the file.
     pub(crate) async fn set_replicas(
         &self,
         caller: &Caller,
@@ -107,7 +106,7 @@ impl Catalogue {
         Ok(Answer::EachDone(done))
     }
 
-    /// Entries by LFN (links followed) or GUID, one answer each.
+    /// Returns entries by LFN (following links) or GUID, one answer each.
     pub(crate) async fn resolve_files(
         &self,
         caller: &Caller,
@@ -125,7 +124,7 @@ impl Catalogue {
         found.map(|found| found.ok_or_else(short)).collect()
     }
 
-    /// A link; what it stands for need not be there. Takes w and x on the directory it is in.
+    /// Creates a link; its target need not exist. Takes w and x on the directory of the link.
     pub(crate) async fn link(
         &self,
         caller: &Caller,
@@ -156,7 +155,7 @@ impl Catalogue {
     }
 }
 
-/// A file as it was asked for, in an error.
+/// Returns a file as the request named it, for an error.
 pub(crate) fn named(file: &FileRef) -> String {
     match file {
         FileRef::Lfn(lfn) => lfn.to_string(),
@@ -177,9 +176,13 @@ fn edit_of(names: &Names, attribute: &Attribute) -> Result<Edit> {
     })
 }
 
-/// Refuses attributes that the caller may not set. A new owner takes an admin, a new group an owner
-/// who is in it, mode and times the owner, and what belongs to the content write permission. The
-/// owner may set owner and group to what they are.
+/// Refuses attributes that the caller may not set.
+///
+/// - A new owner takes an admin, a new group an owner who is in it.
+/// - Mode and times take the owner.
+/// - Attributes of the content take write permission.
+///
+/// The owner may set owner and group to their current values.
 fn check_may_set(caller: &Caller, resolved: &Resolved, edit: &Edit) -> Result<()> {
     let Resolved { lfn, entry, .. } = resolved;
     let owned = || match caller.owns(entry) {
@@ -207,7 +210,7 @@ fn check_may_set(caller: &Caller, resolved: &Resolved, edit: &Edit) -> Result<()
     }
 }
 
-/// The file an entry is.
+/// Returns the file of an entry.
 pub(crate) fn file_of<'a>(entry: &'a Entry, lfn: &Lfn) -> Result<&'a File> {
     match &entry.body {
         Body::File(file) => Ok(file),
@@ -252,8 +255,8 @@ fn plan_replicas(
     Ok(Mutation::Update { at: entry.at, expect, edits })
 }
 
-/// Refuses an edit of a replica that the file does not have and that no edit before it adds. The
-/// store checks this again at the commit; its refusal cannot name the storage element.
+/// Refuses an edit of a replica that the file lacks and that no earlier edit adds. The store checks
+/// this again at the commit, but its refusal cannot name the storage element.
 fn check_held(file: &File, edits: &[Edit], number: SeNumber, lfn: &Lfn, se: &SeName) -> Result<()> {
     let is_put = |edit: &Edit| matches!(edit, Edit::PutReplica(replica) if replica.se == number);
     if file.replica(number).is_some() || edits.iter().any(is_put) {
@@ -262,7 +265,7 @@ fn check_held(file: &File, edits: &[Edit], number: SeNumber, lfn: &Lfn, se: &SeN
     Err(Error::not_found(format!("{lfn}: the file has no replica on {se}")))
 }
 
-/// Bytes an edit takes when encoded, at most.
+/// Returns the most bytes that an encoded edit takes.
 fn bytes_of(edit: &ReplicaEdit) -> usize {
     match edit {
         ReplicaEdit::Put(NewReplica { pfn: Some(pfn), .. }) => pfn.as_str().len() + 32,

@@ -1,4 +1,4 @@
-//! Who asks, and what that allows: the one place where permission is judged.
+//! Callers and their rights: the one place that judges permission.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ pub(crate) const WRITE: u16 = 2;
 /// Pass through, as in mode bits.
 pub(crate) const PASS: u16 = 1;
 
-/// Who asks: an account, what its token allows, or nobody.
+/// A caller: an account with the limits of its token, or an anonymous client.
 #[derive(Clone, Debug)]
 pub struct Caller {
     known: Arc<Known>,
-    /// Takes down what permission is judged by, while a request is prepared.
+    /// Records the facts that permission depends on, while a request is prepared.
     judgement: Option<Arc<Judgement>>,
-    /// Fingerprint of the operation it asks for; unknown while it asks for none.
+    /// Fingerprint of the requested operation; unknown while there is none.
     asks: Fingerprint,
 }
 
@@ -38,7 +38,7 @@ struct Known {
     write: bool,
     token: Option<(TokenId, TimeMs)>,
     original: Option<UserId>,
-    /// The versions of the records that it is known by.
+    /// Versions of the registry records that the caller's identity depends on.
     records: Vec<(RecordKey, Revision)>,
 }
 
@@ -55,7 +55,8 @@ impl Caller {
         Caller { known: Arc::new(known), judgement: None, asks: Fingerprint::UNKNOWN }
     }
 
-    /// Someone without credentials: sees what modes give to others, if settings allow, and changes nothing.
+    /// Returns a caller without credentials. It sees what modes give to others, if the settings
+    /// allow that, and changes nothing.
     pub fn anonymous() -> Self {
         Caller::new(Known {
             user: None,
@@ -71,7 +72,7 @@ impl Caller {
         })
     }
 
-    /// This user, within `scope`, and changing things only if `write`.
+    /// Returns a caller for this user within `scope`; it changes things only if `write`.
     pub fn of(user: &User, scope: Lfn, write: bool) -> Self {
         let mut groups = user.groups.clone();
         groups.push(user.group);
@@ -95,33 +96,33 @@ impl Caller {
         Caller { known: Arc::new(known), ..self }
     }
 
-    /// The same, known by this token until it expires.
+    /// Adds the token that proves the caller's identity until it expires.
     pub(crate) fn by_token(self, token: TokenId, expires: TimeMs) -> Self {
         self.with(|known| known.token = Some((token, expires)))
     }
 
-    /// The same, whom this user acts as.
+    /// Adds the user whose credentials these are; the caller acts as another user.
     pub(crate) fn instead_of(self, original: UserId) -> Self {
         self.with(|known| known.original = Some(original))
     }
 
-    /// The same, known by these versions of records as well.
+    /// Adds versions of records that the caller's identity depends on.
     pub(crate) fn by_records(self, records: impl IntoIterator<Item = (RecordKey, Revision)>) -> Self {
         self.with(|known| known.records.extend(records))
     }
 
-    /// The versions of the records that it is known by.
+    /// Returns the versions of the records that the caller's identity depends on.
     pub(crate) fn records(&self) -> &[(RecordKey, Revision)] {
         &self.known.records
     }
 
-    /// The same, for one try at an operation that changes something: what permission is judged by is
-    /// taken down. All that is judged by is read after `since` was.
+    /// Returns the caller for one attempt at a changing operation, which records the facts behind
+    /// each permission. The operation reads all these facts after `since`.
     pub(crate) fn judging(&self, since: Revision) -> Self {
         Caller { judgement: Some(Arc::new(Judgement::new(since))), ..self.clone() }
     }
 
-    /// Facts that permission was judged by so far; none if they are not taken down.
+    /// Returns the facts that decided permission so far; none if they are not recorded.
     pub(crate) fn judged(&self) -> Option<Judged> {
         let entries = (!self.is_admin()).then_some(());
         let judgement = self.judgement.as_ref()?;
@@ -129,7 +130,7 @@ impl Caller {
         Some(Judged { since: judgement.since(), records: self.known.records.clone(), entries })
     }
 
-    /// The same, of what is changed in one directory only, to which these gates lead.
+    /// Returns the facts for a change in one directory only; `gates` are its ancestor permissions.
     pub(crate) fn judged_for(&self, gates: &[Gate]) -> Option<Judged> {
         let judgement = self.judgement.as_ref()?;
         let entries = (!self.is_admin()).then(|| {
@@ -140,19 +141,19 @@ impl Caller {
         Some(Judged { since: judgement.since(), records: self.known.records.clone(), entries })
     }
 
-    /// The store says that it would be judged otherwise by now.
+    /// Notes the store's answer that permission may be judged differently by now.
     pub(crate) fn set_outdated(&self) {
         if let Some(judgement) = &self.judgement {
             judgement.set_outdated();
         }
     }
 
-    /// Did the store say so?
+    /// True if the store answered that permission may be judged differently by now.
     pub(crate) fn is_outdated(&self) -> bool {
         self.judgement.as_ref().is_some_and(|judgement| judgement.is_outdated())
     }
 
-    /// Takes an entry down that permission is judged by.
+    /// Records an entry that permission depends on.
     fn judges(&self, entry: impl FnOnce() -> JudgedEntry) {
         if let Some(judgement) = &self.judgement
             && !self.is_admin()
@@ -161,37 +162,37 @@ impl Caller {
         }
     }
 
-    /// Takes directories down above what is changed by a right that does not depend on them.
+    /// Records the ancestor permissions of a change whose right does not depend on them.
     pub(crate) fn passes_by(&self, gates: &[Gate]) {
         gates.iter().for_each(|gate| self.judges(|| JudgedEntry::from(gate)));
     }
 
-    /// The same, asking for the operation of this fingerprint.
+    /// Sets the fingerprint of the requested operation.
     pub(crate) fn asking(&self, operation: Fingerprint) -> Self {
         Caller { asks: operation, ..self.clone() }
     }
 
-    /// The fingerprint of the operation it asks for.
+    /// Returns the fingerprint of the requested operation.
     pub(crate) fn asks(&self) -> Fingerprint {
         self.asks
     }
 
-    /// Whose credentials these are, if the user acts as another.
+    /// Returns the user whose credentials these are, if the caller acts as another user.
     pub(crate) fn original(&self) -> Option<UserId> {
         self.known.original
     }
 
-    /// The token it showed; none if it is known otherwise.
+    /// Returns the token that the caller showed; none if it proved its identity otherwise.
     pub fn token(&self) -> Option<TokenId> {
         self.known.token.map(|(token, _)| token)
     }
 
-    /// Until when it is who it is; none for as long as its account is.
+    /// Returns the expiry of the identity; none if it lasts as long as the account.
     pub fn expires(&self) -> Option<TimeMs> {
         self.known.token.map(|(_, expires)| expires)
     }
 
-    /// Refuses someone whose token has expired by `now`.
+    /// Refuses a caller whose token has expired by `now`.
     pub(crate) fn check_not_expired(&self, now: TimeMs) -> Result<()> {
         match self.known.token {
             Some((_, expires)) if expires <= now => {
@@ -201,52 +202,53 @@ impl Caller {
         }
     }
 
-    /// The user; none if anonymous.
+    /// Returns the user; none if anonymous.
     pub fn user(&self) -> Option<UserId> {
         self.known.user
     }
 
-    /// The user's name; none if anonymous.
+    /// Returns the user's name; none if anonymous.
     pub fn name(&self) -> Option<&AccountName> {
         self.known.name.as_ref()
     }
 
-    /// The group new entries get.
+    /// Returns the group that new entries get.
     pub fn group(&self) -> GroupId {
         self.known.group
     }
 
-    /// Valid for this subtree only.
+    /// Returns the only subtree that the caller may use.
     pub fn scope(&self) -> &Lfn {
         &self.known.scope
     }
 
-    /// May it change anything?
+    /// True if the caller may change anything at all.
     pub fn may_write(&self) -> bool {
         self.known.write
     }
 
-    /// Is it an admin?
+    /// True for an admin.
     pub fn is_admin(&self) -> bool {
         self.known.roles.contains(&Role::Admin)
     }
 
-    /// May it run the service?
+    /// True for an operator or an admin.
     pub fn is_operator(&self) -> bool {
         self.is_admin() || self.known.roles.contains(&Role::Operator)
     }
 
-    /// Is it in this group?
+    /// True for a member of this group.
     pub fn is_in(&self, group: GroupId) -> bool {
         self.known.user.is_some() && self.known.groups.contains(&group)
     }
 
-    /// Who changes are recorded under. Anonymous callers change nothing, so the value is never recorded for them.
+    /// Returns the principal of changes. Anonymous callers change nothing, so their value is never
+    /// recorded.
     pub(crate) fn acting_user(&self) -> UserId {
         self.known.user.unwrap_or(UserId(u32::MAX))
     }
 
-    /// Do the mode bits give all of `wanted`? An admin has everything.
+    /// True if the mode bits give all of `wanted`; an admin has all rights.
     pub(crate) fn has(&self, owner: UserId, group: GroupId, mode: Mode, wanted: u16) -> bool {
         if self.is_admin() {
             return true;
@@ -261,19 +263,19 @@ impl Caller {
         bits & wanted == wanted
     }
 
-    /// Do the entry's mode bits give all of `wanted`?
+    /// True if the entry's mode bits give all of `wanted`.
     pub(crate) fn has_entry(&self, entry: &Entry, wanted: u16) -> bool {
         self.judges(|| JudgedEntry::from(entry));
         self.has(entry.owner, entry.group, entry.mode, wanted)
     }
 
-    /// Do the directory's mode bits give all of `wanted`?
+    /// True if the directory's mode bits give all of `wanted`.
     pub(crate) fn has_gate(&self, gate: &Gate, wanted: u16) -> bool {
         self.judges(|| JudgedEntry::from(gate));
         self.has(gate.owner, gate.group, gate.mode, wanted)
     }
 
-    /// Is it the owner, or an admin?
+    /// True for the entry's owner and for admins.
     pub(crate) fn owns(&self, entry: &Entry) -> bool {
         self.judges(|| JudgedEntry::from(entry));
         self.is_admin() || self.known.user == Some(entry.owner)
@@ -287,7 +289,7 @@ impl Caller {
         Err(Error::denied(format!("{lfn}: this token is valid below {} only", self.known.scope)))
     }
 
-    /// Refuses someone without credentials.
+    /// Refuses a caller without credentials.
     pub(crate) fn check_known(&self) -> Result<UserId> {
         self.known.user.ok_or_else(|| {
             Error::new(ErrorKind::Unauthenticated, "present a token: this is not for anonymous callers")

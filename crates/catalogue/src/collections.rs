@@ -1,4 +1,4 @@
-//! Collections: named sets of files; and the files that are inside an archive.
+//! Collections: named sets of files; and the files inside an archive.
 
 use exacat_model::Effect;
 use exacat_model::answer::Member;
@@ -18,11 +18,11 @@ use crate::listing::stat_of;
 use crate::resolve::{Resolved, check_parent_writable, check_passage};
 use crate::tags::check_distinct;
 
-/// How often an edit is tried anew because a file was purged while it was added.
+/// Most attempts at an edit, if a file is purged while it is added.
 const ATTEMPTS_MAX: usize = 3;
 
 impl Catalogue {
-    /// An empty collection, mode 644. Takes w and x on the directory it is in.
+    /// Creates an empty collection, mode 644. Takes w and x on its directory.
     pub(crate) async fn collection_create(
         &self,
         caller: &Caller,
@@ -59,9 +59,9 @@ impl Catalogue {
         })))
     }
 
-    /// Takes w on the collection, and r on each file that is added. A file that is missing or may not be read is refused
-    /// by itself; all others go in and out in one change. Adding a member and taking out what is none changes
-    /// nothing and is no error; so does not count.
+    /// Adds and removes members. Takes w on the collection, and r on each added file. A file that
+    /// is missing or unreadable gets a refusal of its own; one change applies all others. Adding a
+    /// member again or removing a non-member changes nothing, is no error, and does not count.
     pub(crate) async fn collection_edit(
         &self,
         caller: &Caller,
@@ -78,8 +78,8 @@ impl Catalogue {
             let mut refused = Vec::new();
             let planned = self.plan_members(caller, lfn, add, remove, &mut refused).await;
             let outcome = match planned {
-                // A file that is purged between the look and the commit lets the store refuse all; the next look
-                // refuses just that file.
+                // The store refuses the whole change if a file is purged between the read and the
+                // commit. The next read refuses just that file.
                 Ok(mutation) => match self.apply(caller, id, vec![mutation]).await?.pop() {
                     Some(Outcome::Refused(Refusal::NotFound)) => continue,
                     Some(Outcome::Refused(refusal)) => return Err(crate::repeat::refused(lfn, refusal)),
@@ -126,7 +126,7 @@ impl Catalogue {
                 Err(error) => refused.push((file.clone(), error)),
             }
         }
-        // A file that is gone can be taken out by its GUID.
+        // A file that is gone can still be removed by its GUID.
         let paths: Vec<Lfn> = remove.iter().filter_map(FileRef::lfn).cloned().collect();
         let mut resolved = self.resolve_all(caller, &paths, true).await?.into_iter();
         for file in remove {
@@ -147,7 +147,7 @@ impl Catalogue {
         Ok(Mutation::Update { at: entry.at, expect, edits })
     }
 
-    /// How many members came in and went out by a change.
+    /// Counts the members that a change added and removed.
     async fn count_members(&self, revision: Revision) -> Result<(u64, u64)> {
         let page = self.store.changes(Revision(revision.0.saturating_sub(1)), 1).await?;
         let (mut came, mut went) = (0, 0);
@@ -164,7 +164,8 @@ impl Catalogue {
         Ok((came, went))
     }
 
-    /// Takes r on the collection. Members that the caller may not find are given by GUID alone.
+    /// Lists the members. Takes r on the collection. Members that the caller may not find appear by
+    /// GUID alone.
     pub(crate) async fn collection_members(
         &self,
         caller: &Caller,
@@ -202,7 +203,8 @@ impl Catalogue {
         Ok(Answer::Members { items: items.collect(), next })
     }
 
-    /// The files below `under` that are registered as parts of an archive. Takes r on the archive.
+    /// Lists the files below `under` that are registered as members of an archive. Takes r on the
+    /// archive.
     pub(crate) async fn archive_members(
         &self,
         caller: &Caller,
@@ -224,7 +226,7 @@ impl Catalogue {
     }
 }
 
-/// The GUID of the collection an entry is.
+/// Returns the GUID of a collection, and refuses other entries.
 fn check_collection(entry: &Entry, lfn: &Lfn) -> Result<Guid> {
     match &entry.body {
         Body::Collection { guid, .. } => Ok(*guid),

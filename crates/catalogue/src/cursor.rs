@@ -1,10 +1,10 @@
-//! Cursors: where a long answer goes on, as opaque bytes. The first says which operation a cursor belongs to, so
-//! that one of another is refused rather than misread.
+//! Cursors: positions in long answers, as opaque bytes. The first byte names the operation, so that
+//! a cursor of another operation is refused rather than misread.
 
 use exacat_model::codec::{Decode, Encode, Reader};
 use exacat_model::{Cursor, Error, Result};
 
-/// Which operation a cursor belongs to. Values are never used again for another.
+/// The operation that a cursor belongs to. Values are never reused for another operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum CursorOf {
@@ -21,14 +21,15 @@ pub(crate) enum CursorOf {
     TrashParts = 11,
 }
 
-/// The cursor of an operation at a position.
+/// Makes the cursor of an operation at a position.
 pub(crate) fn write(of: CursorOf, position: &impl Encode) -> Cursor {
     let mut bytes = vec![of as u8];
     position.encode(&mut bytes);
     Cursor(bytes)
 }
 
-/// The position a cursor says; none at the start. Anything this operation did not give is refused.
+/// Reads the position from a cursor; none at the start. Refuses any cursor that this operation did
+/// not make.
 pub(crate) fn read<T: Decode>(of: CursorOf, cursor: &Cursor) -> Result<Option<T>> {
     let Some((first, rest)) = cursor.0.split_first() else { return Ok(None) };
     let foreign = || Error::invalid("the cursor is not one that this operation gave: start again without");

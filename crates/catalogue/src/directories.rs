@@ -1,4 +1,4 @@
-//! Directories: making them, many at once, with their parents if asked.
+//! Directories: making many at once, with their parents on request.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -13,27 +13,27 @@ use crate::repeat::{MUTATION_BYTES, refused};
 use crate::resolve::{Spot, Vacancy, check_parent_writable, check_passage, first_place};
 use crate::{Catalogue, step_id};
 
-/// How often paths are looked at again because somebody else made or moved directories on the way meanwhile.
+/// Most rounds of path resolution, if other requests make or move directories on the way.
 const LOOKS_MAX: usize = 16;
 
-/// A directory that is there.
+/// An existing directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Directory {
-    /// Its number, and what permission needs to know.
+    /// Its number, and the facts that permission depends on.
     pub gate: Gate,
 }
 
-/// What is known so far of a directory that is wanted.
+/// Progress on one requested directory.
 #[allow(
     clippy::large_enum_variant,
     reason = "lives as long as one batch; a box for each free name costs more"
 )]
 enum Progress {
-    /// To be looked at (again).
+    /// Must be resolved (again).
     Look,
     /// Missing from here on.
     Missing(Vacancy),
-    /// It is there, or cannot be.
+    /// Exists, or cannot exist.
     Settled(Result<Directory>),
 }
 
@@ -56,14 +56,14 @@ impl Catalogue {
         Ok(Answer::EachDone(done))
     }
 
-    /// Makes sure that each of these directories is there, making it and its missing parents, mode 755, owned by the
-    /// caller. One answer each, in order; the same directory may be asked for many times. A directory that
-    /// another makes at the same moment is as good as one's own.
+    /// Ensures that each of these directories exists. Makes it and its missing parents with mode
+    /// 755, owned by the caller. Returns one answer each, in order; `lfns` may repeat a directory.
+    /// A directory that another request makes at the same moment counts as made.
     ///
-    /// `id` is the operation's own: this uses ids derived from it, so the caller's own requests under `id` do not get
-    /// in the way. Asks the store to read once if nothing is missing, and to apply once for each level of missing
-    /// directories. Checks passage on the way and the right to create; whoever then makes something in the
-    /// directory checks [`Directory::gate`] for that.
+    /// `id` is the operation's own. This function derives ids from it, so the caller's own requests
+    /// under `id` do not conflict. It reads the store once if nothing is missing, and applies once
+    /// for each level of missing directories. It checks passage on the way and the right to create.
+    /// A caller who then makes an entry in the directory must check [`Directory::gate`] for that.
     pub(crate) async fn ensure_directories(
         &self,
         caller: &Caller,
@@ -73,8 +73,8 @@ impl Catalogue {
         self.make_directories(caller, id, lfns, Mode::DIRECTORY, ErrorKind::NotDirectory).await
     }
 
-    /// Directories asked for get `mode`, their parents 755. `taken` is the kind of error where something that is no
-    /// directory has the name.
+    /// Makes the requested directories with `mode`, their parents with 755. `taken` is the error
+    /// kind for a name that belongs to an entry other than a directory.
     async fn make_directories(
         &self,
         caller: &Caller,
@@ -90,7 +90,8 @@ impl Catalogue {
             if looks <= LOOKS_MAX {
                 looks += usize::from(self.look(caller, lfns, &mut progress, taken).await?);
             }
-            // The highest level that misses anything: all its directories are made in one request.
+            // Start with the highest level that misses anything: one request makes all its
+            // directories.
             let level_of = |index: usize, vacancy: &Vacancy| depths[index] + 1 - vacancy.missing.len();
             let level = progress.iter().enumerate().filter_map(|(index, one)| match one {
                 Progress::Missing(vacancy) => Some(level_of(index, vacancy)),
@@ -115,7 +116,7 @@ impl Catalogue {
         Ok(settled.collect())
     }
 
-    /// Looks at the paths that are to be looked at. Was there one?
+    /// Resolves the paths that need it. Returns true if there was one.
     async fn look(
         &self,
         caller: &Caller,
@@ -142,8 +143,8 @@ impl Catalogue {
                     Some(gate) => Ok(Directory { gate }),
                     None => Err(Error::new(taken, format!("{lfn} is there and is no directory"))),
                 }),
-                // What is missing must be the end of what was asked for: otherwise a link leads nowhere, and
-                // its target is not ours to make.
+                // The missing part must be the end of the requested path. Otherwise a link leads
+                // nowhere, and its target is not ours to make.
                 Ok(Spot::Vacant(vacancy)) => {
                     let asked = lfn.components().rev();
                     let missing = vacancy.missing.iter().rev().map(|name| Some(name.as_str()));
@@ -160,7 +161,7 @@ impl Catalogue {
         Ok(true)
     }
 
-    /// Makes the directories of one level that are `due`: components number `level` of the paths asked for.
+    /// Makes the `due` directories of one level: component number `level` of the requested paths.
     #[allow(clippy::too_many_arguments, reason = "one step of one loop, cut out to be read")]
     async fn make_level(
         &self,
@@ -172,7 +173,7 @@ impl Catalogue {
         due: &[usize],
         progress: &mut [Progress],
     ) -> Result<()> {
-        // Positions follow from what was asked for, not from what is missing: see `repeat`.
+        // Positions follow from the request, not from the missing directories: see `repeat`.
         let prefixes: BTreeSet<&str> = lfns.iter().filter_map(|lfn| prefix(lfn, level)).collect();
         let positions: BTreeMap<&str, usize> = prefixes.into_iter().zip(0..).collect();
         let asked: HashSet<&str> = lfns.iter().map(Lfn::as_str).collect();
@@ -196,7 +197,7 @@ impl Catalogue {
                 .and_then(|()| first_place(vacancy))
                 .map(|at| new_directory(caller, at, modes[position]));
         }
-        // Nothing after the last that is due needs to hold a position.
+        // Positions after the last due one need not be held.
         let last =
             due.iter().filter_map(|index| prefix(&lfns[*index], level)).map(|path| positions[path]).max();
         items.truncate(last.map_or(0, |last| last + 1));
@@ -222,7 +223,7 @@ impl Catalogue {
                         false => Progress::Missing(vacancy),
                     }
                 }
-                // Somebody else was faster, or took away what it should be in: see what is there now.
+                // Another request was faster, or removed the parent: resolve the path again.
                 Ok(Outcome::Refused(Refusal::Exists(_) | Refusal::ParentGone)) => Progress::Look,
                 Ok(Outcome::Refused(refusal)) => {
                     Progress::Settled(Err(refused(&lfns[*index], refusal.clone())))
@@ -235,7 +236,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Directories whose parents must be there. Shorter paths first, so that one may be the parent of another.
+    /// Makes directories whose parents must exist. Shorter paths come first, so that one may be the
+    /// parent of another.
     async fn make_without_parents(
         &self,
         caller: &Caller,
@@ -254,8 +256,8 @@ impl Catalogue {
         for (level, indices) in levels {
             let paths: Vec<Lfn> = indices.iter().map(|index| lfns[*index].clone()).collect();
             let spots = self.spots(caller, &paths, false).await?;
-            // By position and not zipped with the paths: a closure over borrowed items would keep the future
-            // from being sent between threads.
+            // Index by position instead of zipping with the paths: a closure over borrowed items
+            // would keep the future from being sent between threads.
             let items = spots.into_iter().enumerate().map(|(position, spot)| {
                 let lfn = &paths[position];
                 let (vacancy, at) = vacant(spot?, lfn)?;
@@ -274,7 +276,8 @@ impl Catalogue {
     }
 }
 
-/// The place where one name is missing; an error if the name is taken or its directory is missing too.
+/// Returns the place of a single missing name. An error if the name is taken or its directory is
+/// missing too.
 pub(crate) fn vacant(spot: Spot, lfn: &Lfn) -> Result<(Vacancy, At)> {
     match spot {
         Spot::Taken(_) => Err(Error::new(ErrorKind::Exists, format!("{lfn} is there already"))),
@@ -290,7 +293,7 @@ pub(crate) fn vacant(spot: Spot, lfn: &Lfn) -> Result<(Vacancy, At)> {
     }
 }
 
-/// The first `level` components of a path, as text; none if it has fewer.
+/// Returns the first `level` components of a path, as text; none if it has fewer.
 fn prefix(lfn: &Lfn, level: usize) -> Option<&str> {
     let text = lfn.as_str();
     let mut slashes = text.bytes().enumerate().skip(1).filter(|(_, byte)| *byte == b'/').map(|(at, _)| at);

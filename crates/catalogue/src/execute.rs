@@ -1,4 +1,4 @@
-//! One operation in, one answer out: the table from operations to the rules that carry them out.
+//! The table from operations to the rules that carry them out.
 
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId, Result};
@@ -12,13 +12,13 @@ use crate::steps;
 use crate::trailing;
 use crate::upload::BookRequest;
 
-/// Tries at an operation, if rights change between judging and the commit each time.
+/// Most attempts at an operation, if rights change between judgement and commit each time.
 const JUDGED_TRIES_MAX: usize = 16;
 
 impl Catalogue {
-    /// Carries out an operation for `caller`, who is who it says: judging that is the matter of
-    /// [`Catalogue::authenticate`] and of the face. `id` names the operation if it changes something: the same id
-    /// again gives the same outcome.
+    /// Carries out an operation for an authenticated `caller`. [`Catalogue::authenticate`] and the
+    /// face check the identity before. `id` names a changing operation: the same id again gives the
+    /// same outcome.
     pub fn execute<'a>(
         &'a self,
         caller: &'a Caller,
@@ -40,7 +40,8 @@ impl Catalogue {
             return self.write(asking, id, operation).await;
         }
         self.admit_reader(caller)?;
-        // What is asked most reads the store in any case, and takes the names of that look, or none.
+        // The most frequent operations read the store anyway, and use the names of that read, or
+        // none.
         let is_look_up = matches!(
             operation,
             Operation::Whoami
@@ -58,7 +59,7 @@ impl Catalogue {
         apart(self.perform(caller, id, operation)).await
     }
 
-    /// Carries out an operation that writes, for a caller who was admitted under an id that was checked.
+    /// Carries out a changing operation for a caller who was admitted, under a checked id.
     pub(crate) async fn write(
         &self,
         mut caller: Caller,
@@ -66,10 +67,12 @@ impl Catalogue {
         mut operation: Operation,
     ) -> Result<Answer> {
         trailing::settle(&mut operation)?;
+        // Read before the first fact, so that a later change of a fact has a later revision.
         let mut since = self.store.seen_revision();
         for _ in 0..JUDGED_TRIES_MAX {
             let judging = caller.judging(since);
-            // It is needed again if it is judged again, and those with lists are too long to be copied.
+            // A further attempt needs the operation again. Operations with lists are too long to
+            // copy, so they are passed by reference.
             let answer = match &operation {
                 Operation::Register { files, parents, existing } => {
                     apart(self.register(&judging, id, files, *parents, *existing)).await
@@ -93,7 +96,7 @@ impl Catalogue {
             if !judging.is_outdated() {
                 return answer;
             }
-            // Whatever made the store refuse it is in the state that is read from here on.
+            // The change that outdated the judgement is in the state read from here on.
             since = self.store.revision().await?;
             caller = self.revalidate(&caller).await?.asking(caller.asks());
             self.admit_writer(&caller)?;
@@ -101,7 +104,7 @@ impl Catalogue {
         Err(Error::new(ErrorKind::Busy, Refusal::Outdated.to_string()))
     }
 
-    /// Carries out an operation without lists to change, once.
+    /// Carries out once an operation that only reads, or that changes something without lists.
     async fn perform(&self, caller: &Caller, id: OperationId, operation: Operation) -> Result<Answer> {
         match operation {
             Operation::Whoami => self.whoami(caller).await,
@@ -211,7 +214,7 @@ impl Catalogue {
         }
     }
 
-    /// Refuses who may change nothing.
+    /// Refuses a caller who may change nothing.
     pub(crate) fn admit_writer(&self, caller: &Caller) -> Result<()> {
         self.admit_reader(caller)?;
         if !caller.may_write() {
@@ -229,7 +232,7 @@ impl Catalogue {
         self.check_account(caller)
     }
 
-    /// Refuses who may not even read.
+    /// Refuses a caller who may not even read.
     pub(crate) fn admit_reader(&self, caller: &Caller) -> Result<()> {
         caller.check_not_expired(self.clock.now())?;
         if caller.user().is_none() && !self.settings.anonymous_reads {
@@ -242,13 +245,13 @@ impl Catalogue {
     }
 }
 
-/// Work that is kept elsewhere: as a part of what waits for it, that would be as large as the largest, and is moved about.
-/// And it is compiled here, once, and not again wherever it is waited for.
+/// Boxes a future. Keeps the caller's future small, and the compiler builds the body once instead
+/// of once per caller.
 pub(crate) fn apart<'a, T>(work: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(work)
 }
 
-/// The size of a page asked for; 0 stands for the largest.
+/// Returns the page size for a requested limit; 0 means the largest.
 fn page(limit: u32) -> Result<usize> {
     match limit as usize {
         0 => Ok(PAGE_ITEMS_MAX),

@@ -1,11 +1,12 @@
-//! Find: everything below a directory, depth first, a bounded page at a time.
+//! Find: reports everything below a directory, depth first, a bounded page at a time.
 //!
-//! Each directory comes before what is in it, its children in the order of their names' bytes. A cursor is the
-//! path of the last entry looked at: where it stands in that order does not depend on what else is there, so a
-//! find goes on where it was after any pause, restart or change, and gives each entry that stays where it is
-//! exactly once.
+//! Each directory comes before its contents, and its children follow in the byte order of their
+//! names. A cursor is the path of the last entry that was examined. Its position in that order does
+//! not depend on other entries. So a find continues after any pause, restart or change, and reports
+//! each entry that does not move exactly once.
 //!
-//! Memory is bounded by the depth and by [`BUFFERED_ENTRIES_MAX`], time by the entries looked at in one page.
+//! Depth and [`BUFFERED_ENTRIES_MAX`] bound the memory; the entries examined per page bound the
+//! time.
 
 use std::collections::VecDeque;
 
@@ -23,38 +24,38 @@ use crate::listing::{check_listable, entries, stat_of};
 use crate::registry::Names;
 use crate::resolve::Resolved;
 
-/// Children asked for at first in one page; the next lists grow from there.
+/// Children requested by the first list of a page; later lists double up to [`LIST_ENTRIES_MAX`].
 const LIST_ENTRIES_MIN: usize = 64;
-/// Children asked for at once, at most.
+/// Most children requested at once.
 const LIST_ENTRIES_MAX: usize = 2048;
-/// Children held for all levels of the stack together; beyond, those of the upper levels are dropped and
-/// listed again when the search comes back to them.
+/// Most children buffered for all levels together. Beyond that, the search drops those of the upper
+/// levels and lists them again when it comes back.
 const BUFFERED_ENTRIES_MAX: usize = 16_384;
 
-/// What a search is for.
+/// The entries that a search selects.
 enum Wanted<'a> {
-    /// What a filter describes, its pattern made ready.
+    /// Entries that match a filter, with its compiled pattern.
     Filter { filter: &'a Filter, matcher: Option<Matcher> },
     /// Members of the archive with this GUID.
     MembersOf(Guid),
 }
 
-/// A directory on the way from the start to where the search is.
+/// A directory between the start and the search's position.
 struct Level {
     directory: DirId,
-    /// The last child that was looked at.
+    /// The last child that was examined.
     after: Option<Name>,
-    /// Children that were listed and not yet looked at.
+    /// Children that were listed and not yet examined.
     buffer: VecDeque<Entry>,
-    /// There may be children after those.
+    /// True if there may be more children after those.
     more: bool,
     /// Bytes of the path before this directory's own name.
     path_before: usize,
-    /// Its own tags, if the search asks for tags.
+    /// Its own tags, if the filter uses tags.
     tags: Vec<Tag>,
 }
 
-/// A search in one page.
+/// A search for one page.
 struct Search<'a> {
     caller: &'a Caller,
     names: &'a Names,
@@ -62,9 +63,9 @@ struct Search<'a> {
     depth_max: Option<u32>,
     /// Tags of the directories above the start, the root's first.
     tags_above: Vec<Vec<Tag>>,
-    /// The start first.
+    /// Levels from the start downwards.
     levels: Vec<Level>,
-    /// The path of the last level, without a slash at its end; empty for the root.
+    /// Path of the last level, without a trailing slash; empty for the root.
     path: String,
     found: Vec<Stat>,
 }
@@ -86,8 +87,8 @@ impl Catalogue {
         Ok(entries(&names, found, next.map(|position| cursor::write(CursorOf::Find, &position))))
     }
 
-    /// Files below `under` that are registered as members of an archive, as a find gives them. Only those the
-    /// caller may read: what a file is a part of is told with where it is.
+    /// Finds the files below `under` that are registered as members of an archive. Reports only
+    /// files that the caller may read: membership reveals where the bytes are.
     pub(crate) async fn members_of_archive(
         &self,
         caller: &Caller,
@@ -103,7 +104,7 @@ impl Catalogue {
         Ok(entries(&names, found, next.map(|position| cursor::write(CursorOf::ArchiveMembers, &position))))
     }
 
-    /// One page. `position` is the path from the start to the last entry looked at.
+    /// Searches one page. `position` is the path from the start to the last examined entry.
     async fn search(
         &self,
         caller: &Caller,
@@ -149,7 +150,7 @@ impl Catalogue {
         Ok((search.found, next))
     }
 
-    /// The own tags of directories, in order; none for one that is gone.
+    /// Returns the own tags of directories, in order; empty for one that is gone.
     async fn tags_of(&self, directories: impl Iterator<Item = DirId>) -> Result<Vec<Vec<Tag>>> {
         let ids: Vec<EntryId> = directories.map(EntryId::Directory).collect();
         if ids.is_empty() {
@@ -159,7 +160,8 @@ impl Catalogue {
         Ok(located.into_iter().map(|found| found.map_or(Vec::new(), |found| found.entry.tags)).collect())
     }
 
-    /// Puts a search where it was: as far down the path as that is there still and open to the caller.
+    /// Restores a search's position, as far down the path as it still exists and the caller may
+    /// list it.
     async fn go_to(&self, search: &mut Search<'_>, start: &Resolved, names: Vec<Name>) -> Result<()> {
         let above = start.lfn.depth();
         let whole = start.lfn.components().chain(names.iter().map(Name::as_str));
@@ -168,12 +170,13 @@ impl Catalogue {
         let Some(Walk { gates, end }) = walk else {
             return Err(Error::new(ErrorKind::Internal, "the store gave no walk"));
         };
-        // The directories after the start, in the order of the names; the last name is none of the gates.
+        // The directories after the start, in the order of the names. The walk's gates do not
+        // include the last name.
         let mut below: Vec<Gate> = gates.iter().skip(above + 1).copied().collect();
         if let WalkEnd::Found(entry) = &end {
             below.extend(Gate::of(entry));
         }
-        // Something else may stand at the start by now; then nothing below is what was looked at.
+        // Another directory may stand at the start by now; then no entry below was examined.
         if gates.get(above).is_some_and(|gate| Some(gate.id) != start.entry.directory()) {
             below.clear();
         }
@@ -199,8 +202,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Looks at entries until the page is full, the work of a page is done, or nothing is left. Gives the path from the
-    /// start to the last entry looked at if something may be left.
+    /// Examines entries until the page is full, its work limit is reached, or none is left. Returns
+    /// the path from the start to the last examined entry if more entries may follow.
     async fn run(&self, search: &mut Search<'_>, limit: usize) -> Result<Option<Vec<Name>>> {
         let mut looks_left = self.settings.find_scan_entries.max(1);
         let mut list_entries = LIST_ENTRIES_MIN.max(limit.min(LIST_ENTRIES_MAX));
@@ -209,7 +212,7 @@ impl Catalogue {
                 let count = list_entries.min(looks_left);
                 list_entries = (list_entries * 2).min(LIST_ENTRIES_MAX);
                 let page = self.store.list(level.directory, level.after.as_ref(), count).await?;
-                // A directory that was purged meanwhile has nothing in it.
+                // A directory that was purged meanwhile is empty.
                 level.more = page.as_ref().is_some_and(|page| page.more);
                 level.buffer = page.map_or(VecDeque::new(), |page| page.items.into());
                 search.bound_buffers();
@@ -224,7 +227,7 @@ impl Catalogue {
                 continue;
             };
             looks_left -= 1;
-            // Where to go on is asked for when the buffer is empty, or the page full.
+            // The position is needed only when the buffer is empty or the page is full.
             if level.buffer.is_empty() || looks_left == 0 || search.found.len() + 1 >= limit {
                 level.after = Some(entry.at.name.clone());
             }
@@ -251,7 +254,7 @@ impl Search<'_> {
         }
     }
 
-    /// Goes into a child of the last level.
+    /// Descends into a child of the last level.
     fn enter(&mut self, directory: DirId, name: &Name, tags: Vec<Tag>) {
         if let Some(level) = self.levels.last_mut() {
             level.after = Some(name.clone());
@@ -262,8 +265,8 @@ impl Search<'_> {
         self.levels.push(Level::new(directory, before, tags));
     }
 
-    /// Takes the entry if it is wanted, and goes into it if it is a directory. One that the caller may not list is
-    /// passed over.
+    /// Reports the entry if it matches, and descends if it is a directory. Skips the contents of a
+    /// directory that the caller may not list.
     fn look_at(&mut self, mut entry: Entry) {
         let wanted = self.wants(&entry);
         let deeper = self.depth_max.is_none_or(|max| self.levels.len() < max as usize);
@@ -303,7 +306,8 @@ impl Search<'_> {
                 if !filter.admits(entry) {
                     return false;
                 }
-                // Where the bytes are is for those who may read them; so is asking for files by it.
+                // Only readers of a file may learn where its bytes are, so only they may filter by
+                // it.
                 if filter.se.is_some() && !self.caller.has_entry(entry, READ) {
                     return false;
                 }
@@ -325,7 +329,7 @@ impl Search<'_> {
         }
     }
 
-    /// Does an expression hold for an entry in the last level? The nearest tag of a key counts.
+    /// True if an expression holds for an entry in the last level. The nearest tag of a key counts.
     fn tags_hold(&self, expression: &TagExpression, own: &[Tag]) -> bool {
         expression.holds(&|key| {
             let inside = self.levels.iter().rev().map(|level| &level.tags);
@@ -335,18 +339,18 @@ impl Search<'_> {
         })
     }
 
-    /// Is certainly nothing left?
+    /// True if nothing is left for certain.
     fn is_done(&self) -> bool {
         self.levels.iter().all(|level| level.buffer.is_empty() && !level.more)
     }
 
-    /// The path from the start to the last entry looked at.
+    /// Returns the path from the start to the last examined entry.
     fn position(&self) -> Vec<Name> {
-        // Each level but the last was left at the directory that is the next level.
+        // Each level but the last stopped at the directory that is the next level.
         self.levels.iter().filter_map(|level| level.after.clone()).collect()
     }
 
-    /// Drops what the upper levels hold, as far as needed.
+    /// Drops the buffers of upper levels until the rest fits.
     fn bound_buffers(&mut self) {
         let mut held: usize = self.levels.iter().map(|level| level.buffer.len()).sum();
         let last = self.levels.len().saturating_sub(1);

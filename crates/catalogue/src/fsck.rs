@@ -1,7 +1,8 @@
-//! Checking the whole catalogue, and its figures.
+//! Check of the whole catalogue, and its metrics.
 //!
-//! The store proves its indices and counters from its entries. What this adds is what the store does not know: that
-//! everything entries and records refer to is there, and that nothing in use waits for deletion.
+//! The store proves its indices and counters from its entries. This module checks what the store
+//! does not know: everything that entries and records refer to exists, and nothing in use waits for
+//! deletion.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,9 +22,10 @@ use crate::accounts::is_gone;
 use crate::caller::Caller;
 use crate::registry::Names;
 
-/// Directories that are listed at once.
+/// Directories listed at once.
 const LISTINGS_AT_ONCE: usize = 8;
-/// Of bookings to release, and of entries to expire, so many are counted at most: each is read for it.
+/// Most upload reservations to release and entries to expire that are counted, because each must be
+/// read.
 const DUE_COUNTED_MAX: usize = 1000;
 
 impl Catalogue {
@@ -102,12 +104,12 @@ fn named<const N: usize>(figures: [(&str, u64); N]) -> Vec<(String, u64)> {
     figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A check in progress. It looks at a catalogue in use: what seems wrong is read again before it is called wrong, for it
-/// may have been put right, or have gone, since it was read.
+/// A running check. It reads a catalogue in use. So it reads each suspect item again before it
+/// reports a fault: the item may have been corrected or removed meanwhile.
 struct Check<'a> {
     catalogue: &'a Catalogue,
     names: Arc<Names>,
-    /// Archive members seen, and how many of them have no archive.
+    /// Archive members seen; `lost` counts those without an archive.
     members: u64,
     lost: u64,
 }
@@ -125,30 +127,30 @@ impl Check<'_> {
         Ok(self.names.ses.contains_key(&number) || self.is_recorded(RecordKey::Se(number)).await?)
     }
 
-    /// Is it there now? It may have been made since the check began.
+    /// True if the record exists now; it may be newer than the check.
     async fn is_recorded(&self, key: RecordKey) -> Result<bool> {
         Ok(self.catalogue.store.record(key).await?.is_some())
     }
 
-    /// Is this the record still?
+    /// True if the record is still the same.
     async fn is_unchanged(&self, record: &Record) -> Result<bool> {
         Ok(self.catalogue.store.record(record.key()).await?.is_some_and(|(now, _)| now == *record))
     }
 
-    /// Is it so of the booking still?
+    /// True if the condition still holds for the upload reservation.
     async fn is_booked(&self, booking: &Booking, so: impl Fn(&Booking) -> bool) -> Result<bool> {
         Ok(self.catalogue.store.booking(booking.guid).await?.is_some_and(|now| so(&now)))
     }
 
-    /// Is it so of the entry still, wherever it is?
+    /// True if the condition still holds for the entry, wherever it is.
     async fn is_entry(&self, entry: &Entry, so: impl Fn(&Entry) -> bool) -> Result<bool> {
         let now = self.catalogue.store.locate(&[entry.id()]).await?.pop().flatten();
         Ok(now.is_some_and(|now| so(&now.entry)))
     }
 
-    /// Have both users the subject, at one time?
+    /// True if both users have the subject at one time.
     async fn have_both(&self, subject: &str, users: [UserId; 2]) -> Result<bool> {
-        // The first did not change while the second was read.
+        // Read the first user twice, to prove that it did not change while the second was read.
         let mut revisions = [None; 3];
         for (revision, user) in revisions.iter_mut().zip([users[0], users[1], users[0]]) {
             if let Some((Record::User(user), since)) =
@@ -161,7 +163,7 @@ impl Check<'_> {
         Ok(revisions[0].is_some() && revisions[1].is_some() && revisions[0] == revisions[2])
     }
 
-    /// Records refer to records that are there.
+    /// Checks that records refer to existing records.
     async fn records(&self, audit: &mut Audit) -> Result<()> {
         for kind in RecordKind::ALL {
             let mut checked = 0;
@@ -232,7 +234,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Bookings refer to accounts and storage elements that are there.
+    /// Checks that upload reservations refer to existing accounts and storage elements.
     async fn bookings(&self, audit: &mut Audit) -> Result<()> {
         let now = self.catalogue.clock.trusted();
         let (mut checked, mut expired) = (0, 0);
@@ -274,7 +276,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Nothing that is in use waits for deletion.
+    /// Checks that no file in use waits for deletion.
     async fn deletions(&self, audit: &mut Audit) -> Result<()> {
         let names = self.names.clone();
         let mut checked = 0;
@@ -305,8 +307,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Is it in use, and in the queue still after that was seen? What is wanted again is taken off the queue, and what
-    /// was taken off never comes back: so it was both at one time.
+    /// True if the copy is in use and, read after that, still queued. A copy that is wanted again
+    /// leaves the queue and never returns. So both were true at one time.
     async fn is_queued_in_use(&self, deletion: &Deletion, se: SeNumber) -> Result<bool> {
         let store = &self.catalogue.store;
         let Some((Record::Se(now), _)) = store.record(RecordKey::Se(se)).await? else { return Ok(false) };
@@ -317,7 +319,8 @@ impl Check<'_> {
         Ok(queue.first().is_some_and(|first| first.id == deletion.id))
     }
 
-    /// Entries, in the tree and in the trash, refer to accounts and storage elements that are there.
+    /// Checks that entries, in the tree and in the trash, refer to existing accounts and storage
+    /// elements.
     async fn entries(&mut self, audit: &mut Audit) -> Result<()> {
         let mut checked = self.below(audit, DirId::ROOT).await?;
         let mut after = None;
@@ -338,13 +341,14 @@ impl Check<'_> {
         }
         audit.checked.push(("entries: what they refer to".to_owned(), checked));
         audit.checked.push(("archive members".to_owned(), self.members));
-        // Removing an archive before its members is allowed, so this is no fault of the catalogue.
+        // A user may remove an archive before its members, so this is no fault of the catalogue.
         audit.checked.push(("archive members whose archive is gone".to_owned(), self.lost));
         Ok(())
     }
 
-    /// All entries below a directory, depth first, some directories at a time: each listing may be a way to a cluster and back. What
-    /// is kept is, for each directory on the way, one place and the directories of one page.
+    /// Checks all entries below a directory, depth first, several directories at a time, because
+    /// each listing may be a round trip to a cluster. It holds one position for each directory on
+    /// the way, and the directories of one page.
     async fn below(&mut self, audit: &mut Audit, directory: DirId) -> Result<u64> {
         let store = Arc::clone(&self.catalogue.store);
         let list = |directory: DirId, after: Option<Name>| {
@@ -355,7 +359,8 @@ impl Check<'_> {
         let mut waiting = vec![(directory, None)];
         while !waiting.is_empty() {
             let now = waiting.split_off(waiting.len().saturating_sub(LISTINGS_AT_ONCE));
-            // All of them to their ends before anything else is asked for: a listing that nobody goes on with may hold what others wait for.
+            // Finish all listings before the next request: an abandoned listing may hold a resource
+            // that others wait for.
             let pages = join_all(now.into_iter().map(|(directory, after)| list(directory, after))).await;
             for (directory, page) in pages {
                 let Some(page) = page? else { continue };
@@ -367,7 +372,7 @@ impl Check<'_> {
                 if let (true, Some(last)) = (page.more, page.items.last()) {
                     waiting.push((directory, Some(last.at.name.clone())));
                 }
-                // Last in, first out: what is below a page comes before the next page.
+                // Last in, first out: the directories of a page come before the next page.
                 waiting.extend(page.items.iter().filter_map(Entry::directory).map(|below| (below, None)));
             }
             tokio::task::yield_now().await;
@@ -392,7 +397,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Counts archive members, and those whose archive is nowhere.
+    /// Counts archive members, and those whose archive is gone.
     async fn archives(&mut self, entries: &[Entry]) -> Result<()> {
         let archives: Vec<EntryId> = entries
             .iter()
@@ -413,7 +418,7 @@ impl Check<'_> {
     }
 }
 
-/// The one before it in any queue; none if it is the first there can be.
+/// Returns the id before this one in any queue; none if it is the first possible.
 fn before(id: DeletionId) -> Option<DeletionId> {
     match (id.revision.0, id.index.checked_sub(1)) {
         (_, Some(index)) => Some(DeletionId { index, ..id }),

@@ -1,4 +1,4 @@
-//! The history of everything, for operators. That of one entry is in `log.rs`.
+//! The history of the whole catalogue, for operators. `log` has that of one entry.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -16,8 +16,8 @@ use crate::caller::Caller;
 use crate::registry::Names;
 
 impl Catalogue {
-    /// The history from a revision on, for operators: it tells of everybody's entries. A place whose
-    /// revision was replaced is refused with `conflict`.
+    /// Returns the history after a revision, for operators, because it covers everybody's entries.
+    /// Refuses a position whose revision was replaced with `conflict`.
     pub(crate) async fn changes(
         &self,
         caller: &Caller,
@@ -33,7 +33,7 @@ impl Catalogue {
         let mut page = self.changes_page(after, limit).await?;
         if page.changes.is_empty() && wait {
             let wait_max = Duration::from_millis(self.settings.changes_wait_ms);
-            // Without a change within the time, the empty page is the answer.
+            // Without a change in time, the answer is the empty page.
             if let Ok(came) = tokio::time::timeout(wait_max, self.next_changes(after, limit)).await {
                 page = came?;
             }
@@ -65,8 +65,8 @@ impl Catalogue {
         Ok(Answer::Changes { items, next, up_to, timeline: timelines.current(), cut: false })
     }
 
-    /// Checks a place in the history and answers its end, to anybody: whoever wrote keeps this to find
-    /// out later whether a restore undid it.
+    /// Checks a position in the history and returns the history's end, for any caller. A client
+    /// that wrote keeps the answer to find out later whether a restore undid its change.
     pub(crate) async fn position(&self, after: LogPosition) -> Result<Answer> {
         let timelines = self.store.timelines();
         timelines.check_position(after)?;
@@ -75,7 +75,7 @@ impl Catalogue {
         Ok(Answer::Changes { items: Vec::new(), next: None, up_to, timeline, cut: false })
     }
 
-    /// Waits for a change; bounded by whoever calls.
+    /// Waits for a change. The caller bounds the time.
     async fn next_changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
         loop {
             self.store.changed(after).await?;
@@ -83,7 +83,7 @@ impl Catalogue {
             if !page.changes.is_empty() || page.up_to > after {
                 return Ok(page);
             }
-            // The store may wake early; let others run before asking again.
+            // The store may wake early; let others run before reading again.
             tokio::task::yield_now().await;
         }
     }
@@ -101,7 +101,7 @@ impl Catalogue {
     }
 }
 
-/// A change, with the names of those it mentions.
+/// Describes a change with names in place of numbers.
 pub(crate) fn told(
     names: &Names,
     change: Change,

@@ -1,5 +1,5 @@
-//! Facts that permission is judged by in one try at an operation, kept so that the store can tell
-//! at the instant of commit whether it would be judged the same.
+//! Facts behind the permissions of one attempt at an operation. At the instant of commit the store
+//! uses them to tell whether the judgement would be the same.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,10 +7,11 @@ use exacat_model::{EntryId, Revision};
 use exacat_store::JudgedEntry;
 use parking_lot::Mutex;
 
-/// Entries taken down last, by which repeats are known: most are of the directories above.
+/// Slots for the entries recorded last, which detect repeats: most entries are ancestor
+/// directories.
 const RECENT: usize = 64;
 
-/// The entries that were looked at in one try at an operation.
+/// The entries that one attempt at an operation judged.
 #[derive(Debug)]
 pub(crate) struct Judgement {
     since: Revision,
@@ -21,12 +22,12 @@ pub(crate) struct Judgement {
 #[derive(Debug)]
 struct Seen {
     entries: Vec<JudgedEntry>,
-    /// Places in `entries`, by the last bits of the number.
+    /// Positions in `entries`, by the number modulo `RECENT`.
     recent: [u32; RECENT],
 }
 
 impl Judgement {
-    /// Nothing was looked at yet; all that will be is read after `since` was.
+    /// Starts with no entries. All entries recorded later are read after `since`.
     pub fn new(since: Revision) -> Self {
         let seen = Mutex::new(Seen { entries: Vec::new(), recent: [u32::MAX; RECENT] });
         Judgement { since, seen, outdated: AtomicBool::new(false) }
@@ -36,7 +37,7 @@ impl Judgement {
         self.since
     }
 
-    /// Takes an entry down.
+    /// Records an entry.
     pub fn judges(&self, entry: JudgedEntry) {
         let number = match entry.id {
             EntryId::Directory(id) => id.0,
@@ -52,8 +53,8 @@ impl Judgement {
         entries.push(entry);
     }
 
-    /// Entries taken down, sorted, each once. One that changed between two looks is given as it
-    /// was seen first: the store then says that it is so no more.
+    /// Returns the recorded entries, sorted, each once. Keeps the first version of an entry that
+    /// changed between two reads: the store then finds that it no longer holds.
     pub fn entries(&self) -> Vec<JudgedEntry> {
         let mut entries = self.seen.lock().entries.clone();
         entries.sort_by_key(|entry| entry.id);

@@ -1,9 +1,10 @@
-//! Every rule of the catalogue, written once, over any store: paths, permissions, accounts, bulk registration,
-//! moves, trash and purge, tags, collections, uploads and quotas, find, usage, expiry, history, fsck.
+//! All rules of the catalogue, for any store: paths, permissions, accounts, registration, moves,
+//! trash, tags, collections, uploads, quotas, find, usage, expiry, history, fsck.
 //!
-//! Start with [`Catalogue::execute`]: one operation in, one answer out, checked against who asks. It knows no
-//! protocol, no connection and no store in particular. What must hold at the instant of commit is decided by the
-//! store; everything that may be judged a moment before is judged here.
+//! Start with [`Catalogue::execute`]: it takes one operation, checks it against the caller, and
+//! returns one answer. It knows no protocol, no connection and no particular store. The store
+//! decides what must hold at the instant of commit. This crate judges everything that may be judged
+//! a moment earlier.
 
 mod caller;
 mod cursor;
@@ -62,14 +63,14 @@ pub struct Catalogue {
     clock: Arc<dyn Clock>,
     registry: Arc<Registry>,
     settings: Settings,
-    /// The same catalogue, for answers that may be older than the question.
+    /// The same catalogue at each consistency level below `latest`.
     relaxed: Vec<(Consistency, Catalogue)>,
-    /// Do other servers change the state as well?
+    /// True if other servers change the state as well.
     is_shared: bool,
 }
 
 impl Catalogue {
-    /// The catalogue that is in `store`.
+    /// Opens the catalogue in `store`.
     pub async fn open(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Arc<Self>> {
         let registry = Arc::new(Registry::load(&*store).await?);
         let relaxed = |level: Consistency| {
@@ -86,13 +87,13 @@ impl Catalogue {
         Ok(Arc::new(Catalogue { store, clock, registry, settings, relaxed, is_shared }))
     }
 
-    /// The store beneath, for what is not the catalogue's matter (closing, status).
+    /// Returns the store beneath, for tasks outside the rules (closing, status).
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// The catalogue as an operation is carried out on that says it wants this consistency, or nothing: then the settings say. What writes, and what checks
-    /// everything, is of the last state whatever is asked.
+    /// Returns the catalogue for an operation at consistency `level`; without one the settings
+    /// decide. Writes, `Fsck` and `Status` always use the latest state.
     pub fn at(&self, level: Option<Consistency>, operation: &Operation) -> &Catalogue {
         if operation.writes() || matches!(operation, Operation::Fsck | Operation::Status) {
             return self;
@@ -100,39 +101,41 @@ impl Catalogue {
         self.relaxed_to(level)
     }
 
-    /// The same for what only looks up.
+    /// Returns the catalogue for reads at consistency `level`; without one the settings decide.
     pub fn relaxed_to(&self, level: Option<Consistency>) -> &Catalogue {
         let level = level.unwrap_or(self.settings.consistency);
         self.relaxed.iter().find(|(this, _)| *this == level).map_or(self, |(_, catalogue)| catalogue)
     }
 
-    /// Names and numbers of users, groups and storage elements as they are now.
+    /// Returns the current names and numbers of users, groups and storage elements.
     fn names(&self) -> Arc<registry::Names> {
         self.registry.names()
     }
 
-    /// The storage element of that name, for a face that has to know what is beyond a PFN. None of it is told to clients who
-    /// may not see it.
+    /// Returns the storage element with this name. For a face that must know what lies beyond a
+    /// PFN; it shows none of this to clients who may not see it.
     pub fn storage_element(&self, name: &SeName) -> Option<Arc<Se>> {
         self.registry.names().se(name).ok().cloned()
     }
 
-    /// The storage element of that number.
+    /// Returns the storage element with this number.
     pub fn storage_element_numbered(&self, number: SeNumber) -> Option<Arc<Se>> {
         self.registry.names().ses.get(&number).cloned()
     }
 
-    /// All storage elements, in the order of their numbers.
+    /// Returns all storage elements, in the order of their numbers.
     pub fn storage_elements(&self) -> Vec<Arc<Se>> {
         self.registry.names().ses.values().cloned().collect()
     }
 
-    /// The same, with what other servers changed of them, as far as the last look at the store told: that of the answer, if it has read what it is of.
+    /// Returns the names with the changes of other servers, up to the last read of the log head.
+    /// After an operation has read what its answer needs, that is the state of the answer.
     async fn names_seen(&self) -> Result<Arc<registry::Names>> {
         self.registry.current(&*self.store).await
     }
 
-    /// Sees to it that names are those of now, as the store's consistency has it, before an operation begins that is about them, or changes something.
+    /// Reads the log head and refreshes the names, as far as the store's consistency level demands.
+    /// Called before an operation that changes something or depends on names.
     async fn look_for_names(&self) -> Result<()> {
         if self.is_shared {
             self.store.revision().await?;
@@ -141,20 +144,20 @@ impl Catalogue {
         Ok(())
     }
 
-    /// The time here, by which operation ids are made and judged. It is that of changes, so it stays
-    /// behind a clock that jumped ahead.
+    /// Returns the trusted time, which also makes and judges operation ids. Changes carry the same
+    /// time, so it stays behind a clock that jumped ahead.
     pub fn now(&self) -> TimeMs {
         self.clock.trusted()
     }
 
-    /// The id of an operation that nobody asked for before.
+    /// Makes an operation id that nobody used before.
     pub fn new_operation_id(&self) -> Result<OperationId> {
         let mut random = [0; 10];
         fill_random(&mut random)?;
         Ok(OperationId::new(self.clock.trusted(), random))
     }
 
-    /// A new GUID of this moment.
+    /// Makes a new GUID from the current time.
     fn new_guid(&self) -> Result<Guid> {
         let mut random = [0u8; 10];
         fill_random(&mut random)?;
@@ -172,7 +175,7 @@ impl Catalogue {
         self.apply_request(caller, request.judged(caller.judged())).await
     }
 
-    /// Applies one request, and counts what it did towards the operation that is being carried out.
+    /// Applies one request, and counts its changes for the operation that is in progress.
     async fn apply_request(&self, caller: &Caller, request: Request) -> Result<Vec<Outcome>> {
         let outcomes = self.store.apply(request).await?;
         if outcomes.contains(&Outcome::Refused(Refusal::Outdated)) {
@@ -182,7 +185,7 @@ impl Catalogue {
         Ok(outcomes)
     }
 
-    /// The revision an outcome left: its own, or the current one if it changed nothing.
+    /// Returns the revision of an outcome: its own, or the current one if it changed nothing.
     async fn revision_of(&self, outcome: &Outcome) -> Result<Revision> {
         match outcome {
             Outcome::Applied { revision, .. } => Ok(*revision),
@@ -198,8 +201,8 @@ fn fill_random(bytes: &mut [u8]) -> Result<()> {
     })
 }
 
-/// The id of a further request that belongs to operation `id`: steps of one operation that need requests of
-/// their own each get an id that is the same when the operation is asked again.
+/// Derives the id of a further request of operation `id`. Some operations need several requests;
+/// each request gets the same id again when the client repeats the operation.
 fn step_id(id: OperationId, step: u64) -> OperationId {
     use sha2::Digest;
     let mut hash = sha2::Sha256::new();

@@ -1,4 +1,5 @@
-//! What is there: entries by path, children of a directory, paths of GUIDs, and what entries count.
+//! Lookups and listings: entries by path, children of a directory, paths of GUIDs, usage of
+//! entries.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use crate::cursor::{self, CursorOf};
 use crate::registry::Names;
 use crate::resolve::{Resolved, check_passage};
 
-/// An entry as `caller` may see it. Where the bytes of a file are is for those who may read it.
+/// Describes an entry for `caller`. Shows replicas only to a caller who may read the file.
 pub(crate) fn stat_of(names: &Names, caller: &Caller, lfn: Lfn, mut entry: Entry) -> Stat {
     if let Body::File(file) = &mut entry.body
         && !file.replicas.is_empty()
@@ -24,13 +25,13 @@ pub(crate) fn stat_of(names: &Names, caller: &Caller, lfn: Lfn, mut entry: Entry
     Stat { lfn, owner: names.user_name(entry.owner), group: names.group_name(entry.group), entry }
 }
 
-/// A page of entries, with the names of the storage elements in it.
+/// Makes a page of entries, with the names of the storage elements in it.
 pub(crate) fn entries(names: &Names, items: Vec<Stat>, next: Option<Cursor>) -> Answer {
     let files = items.iter().filter_map(|stat| stat.entry.file());
     let mut numbers = BTreeSet::new();
     let mut before: &[Replica] = &[];
     for file in files {
-        // Files of one directory are mostly on the same ones.
+        // Files of one directory are mostly on the same storage elements.
         let same = file.replicas.iter().map(|replica| replica.se).eq(before.iter().map(|replica| replica.se));
         if !same {
             numbers.extend(file.replicas.iter().map(|replica| replica.se));
@@ -42,8 +43,8 @@ pub(crate) fn entries(names: &Names, items: Vec<Stat>, next: Option<Cursor>) -> 
     Answer::Entries { items, ses, next }
 }
 
-/// Refuses whoever may not list a directory. What a listing tells of each child takes r to learn its name and x to
-/// look at it, as `ls -l` does.
+/// Refuses a caller who may not list a directory. As in `ls -l`, r gives the names of the children
+/// and x their metadata.
 pub(crate) fn check_listable(caller: &Caller, directory: &Entry, lfn: &Lfn) -> Result<()> {
     if caller.has_entry(directory, READ | PASS) {
         return Ok(());
@@ -60,7 +61,7 @@ impl Catalogue {
         let names = self.names_seen().await?;
         let mut stats = Vec::with_capacity(lfns.len());
         for (lfn, walk) in lfns.into_iter().zip(walks) {
-            // As POSIX has it, a slash behind a link means the directory it leads to.
+            // As in POSIX, a slash behind a link means the directory that it leads to.
             let slash = lfn.must_be_directory();
             let follow = follow || slash;
             stats.push(match walk.end {
@@ -84,7 +85,8 @@ impl Catalogue {
         Ok(Answer::Lfns(found.into_iter().map(|resolved| resolved.map(|resolved| resolved.lfn)).collect()))
     }
 
-    /// A link to a directory lists that; any other link, also one that leads nowhere, is listed itself.
+    /// Lists a directory, also through a link. Any other link, even a dangling one, is listed
+    /// itself.
     pub(crate) async fn list(
         &self,
         caller: &Caller,
@@ -123,8 +125,8 @@ impl Catalogue {
         Ok(entries(&names, children.collect(), next))
     }
 
-    /// Of a directory, what is below it, from the counters the store keeps, itself not counted; of anything else, the
-    /// entry. Links are followed.
+    /// Returns usage: for a directory everything below it without itself, from the store's
+    /// counters; for any other entry its own. Follows links.
     pub(crate) async fn du(&self, caller: &Caller, lfns: &[Lfn]) -> Result<Answer> {
         let resolved = self.resolve_all(caller, lfns, true).await?;
         let mut directories = Vec::new();

@@ -1,4 +1,4 @@
-//! Files that are to be loaded in bulk: judged as those to register are, and then the store's matter.
+//! Files for a bulk load: judges them like files to register, then passes them to the store.
 
 use std::collections::HashMap;
 
@@ -11,19 +11,20 @@ use crate::caller::Caller;
 use crate::register::{Call, PartIds, Plan};
 use crate::{Catalogue, step_id};
 
-/// Directories kept in mind, at most; a listing in no order comes back to them over and over.
+/// Most directories that a load remembers; an unordered listing returns to them again and again.
 const KNOWN_MAX: usize = 1 << 20;
 
-/// Directories that a load found or made. Only for who has the store for himself, and moves and removes nothing: what was found
-/// once is taken to be there.
+/// Directories that a load found or made. Only for a load that owns the store and neither moves nor
+/// removes entries, because it assumes that a directory found once still exists.
 #[derive(Default)]
 pub struct KnownDirectories(Mutex<HashMap<Lfn, Gate>>);
 
 impl Catalogue {
-    /// What is to be made for those of `files` at the places `which`, in directories that are made where they are missing;
-    /// none for one that cannot be made so: registering it tells why. Nothing is made but directories.
+    /// Plans new entries for the `files` at the indices `which`, and makes missing directories.
+    /// Returns none for a file that cannot be created this way: registering it gives the reason.
+    /// Makes nothing but directories.
     ///
-    /// At most as many files as one operation may register.
+    /// `which` may have at most as many files as one operation may register.
     pub async fn files_to_load(
         &self,
         caller: &Caller,
@@ -33,7 +34,7 @@ impl Catalogue {
         known: &KnownDirectories,
     ) -> Result<Vec<Option<NewEntry>>> {
         caller.check_known()?;
-        // It matters only where a file is there, and that is looked at when it is registered.
+        // Matters only for a file that exists already, and registration handles that one.
         let existing = Existing::Refuse;
         let call = Call {
             caller,
@@ -53,7 +54,8 @@ impl Catalogue {
         Ok(new.collect())
     }
 
-    /// The directories of these paths, looked up only if they are not known, and made if they are missing.
+    /// Returns the directories of these paths. Looks them up only if they are not remembered, and
+    /// makes missing ones.
     pub(crate) async fn known_directories(
         &self,
         call: &Call<'_>,

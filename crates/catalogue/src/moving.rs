@@ -1,4 +1,4 @@
-//! Moving and removing: one change each, whatever lies below.
+//! Moves and removals: one change each, whatever lies below.
 
 use exacat_model::limits::LFN_BYTES_MAX;
 use exacat_model::{
@@ -14,8 +14,8 @@ use crate::resolve::{Resolved, Spot, check_parent_writable, check_removable};
 use crate::trailing::check_free_name;
 
 impl Catalogue {
-    /// As `mv -T`, or `mv` where `to` is a directory that exists: the entry goes into it under its own name. A link is
-    /// moved itself. Takes w and x on both directories.
+    /// Moves like `mv -T`, or like `mv` if `to` is an existing directory: then the entry goes into
+    /// it under its own name. Moves a link itself. Takes w and x on both directories.
     pub(crate) async fn move_entry(
         &self,
         caller: &Caller,
@@ -36,15 +36,16 @@ impl Catalogue {
         check_removable(caller, source.parent_gate(), &source.entry, &source.lfn)?;
         let expect = Expect::entry(source.entry.id());
         let to = match self.spot(caller, to, to.must_be_directory()).await? {
-            // The name it has: nothing is to be done, which the store says.
+            // The entry has this name already: the store answers that nothing changes.
             Spot::Taken(target) if target.entry.id() == source.entry.id() => source.entry.at.clone(),
             spot => self.destination(caller, to, &name, source.entry.kind(), spot).await?,
         };
         Ok(Mutation::Move { from: source.entry.at, expect, to })
     }
 
-    /// Where an entry goes that is to stand at `to`: in a directory of that path, if there is one, under `name`;
-    /// otherwise at that path. `spot` is what stands there, links at the end not followed.
+    /// Returns the destination for an entry with target `to`: under `name` in the directory `to` if
+    /// it exists, otherwise `to` itself. `spot` is the entry at `to`, without following a final
+    /// link.
     pub(crate) async fn destination(
         &self,
         caller: &Caller,
@@ -59,7 +60,7 @@ impl Catalogue {
                 check_free_name(to, kind)?;
                 let (vacancy, at) = vacant(spot, to)?;
                 if vacancy.lfn != *to && to.must_be_directory() {
-                    // A link that leads nowhere has the name.
+                    // A dangling link has the name.
                     return exists();
                 }
                 check_parent_writable(caller, vacancy.gates.last(), &vacancy.lfn)?;
@@ -83,9 +84,9 @@ impl Catalogue {
         Ok(At { parent: gate.id, name: name.clone() })
     }
 
-    /// Takes w and x on the directory it is in; for a directory with something in it also on itself, unless it is one's
-    /// own. What lies further below is not looked at, so that removing takes the same time however much it is;
-    /// it is in the trash, whole, until it is purged.
+    /// Removes an entry into the trash. Takes w and x on its directory; for a non-empty directory
+    /// of another owner also on itself. It does not check entries further below. So removing takes
+    /// the same time whatever the size. The trash keeps the entry whole until it is purged.
     pub(crate) async fn remove(
         &self,
         caller: &Caller,
@@ -96,7 +97,8 @@ impl Catalogue {
     ) -> Result<Answer> {
         let planned = self.plan_remove(caller, &lfn, recursive, directory).await;
         let outcome = match self.apply_planned(caller, id, &lfn, planned).await {
-            // It was empty when it was looked at, and is no more: whether it may be emptied is to be judged.
+            // The directory was empty when it was read, and no longer is: judge whether the caller
+            // may empty it.
             Err(error) if recursive && error.kind == ErrorKind::NotEmpty => {
                 caller.set_outdated();
                 Err(error)
@@ -142,14 +144,14 @@ impl Catalogue {
     }
 }
 
-/// May the caller remove whatever is in a directory?
+/// True if the caller may remove all entries of a directory.
 fn may_empty(caller: &Caller, directory: &Entry) -> bool {
     let writable = caller.owns(directory) || caller.has_entry(directory, WRITE | PASS);
     writable && (!directory.mode.is_sticky() || caller.owns(directory))
 }
 
-/// What is moved or restored must be askable for by its LFN afterwards. What lies below it may come to have longer
-/// LFNs; it is listed, and can be moved back.
+/// Refuses a destination too long to be requested as an LFN. Entries below it may get longer LFNs;
+/// they are listed, and can be moved back.
 fn check_length(lfn: &Lfn) -> Result<()> {
     match lfn.as_str().len() {
         bytes if bytes > LFN_BYTES_MAX => {

@@ -1,4 +1,4 @@
-//! Quotas: limits on what users and groups use, and what they use of them. The store enforces them at each commit.
+//! Quotas: limits of users and groups, and their usage. The store enforces them at each commit.
 
 use exacat_model::answer::QuotaInfo;
 use exacat_model::limits::{GROUPS_PER_USER_MAX, READ_BATCH_MAX};
@@ -43,7 +43,7 @@ impl Catalogue {
             Mutation::SetRecord { record, expect: ExpectRecord::Any }
         };
         let outcome = match self.apply(caller, id, vec![mutation]).await?.pop() {
-            // No limits were set: so it is already.
+            // No limits were set, so nothing changes.
             Some(Outcome::Refused(Refusal::NotFound)) if unlimited => Outcome::Unchanged,
             Some(Outcome::Refused(refusal)) => return Err(refused(show(&owner), refusal)),
             Some(outcome) => outcome,
@@ -98,7 +98,7 @@ impl Catalogue {
     }
 }
 
-/// The caller and its groups.
+/// Returns the caller and its groups.
 fn own(names: &Names, caller: &Caller) -> Vec<Owner> {
     let mut owners: Vec<Owner> = caller.name().cloned().map(Owner::User).into_iter().collect();
     let groups =

@@ -1,4 +1,5 @@
-//! Names and numbers of users, groups and storage elements, held in memory; the store has the truth.
+//! Names and numbers of users, groups and storage elements, cached in memory. The store has the
+//! truth.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use exacat_model::{
 use exacat_store::Store;
 use parking_lot::RwLock;
 
-/// All users, groups and storage elements as of one moment.
+/// All users, groups and storage elements at one moment.
 #[derive(Default)]
 pub(crate) struct Names {
     pub users: BTreeMap<UserId, Arc<User>>,
@@ -21,10 +22,11 @@ pub(crate) struct Names {
     se_numbers: HashMap<SeName, SeNumber>,
 }
 
-/// The cache. Whoever changes a record calls [`Registry::refresh`] before answering; on a store that several servers share,
-/// [`Registry::current`] tells by what the store has seen of the others' changes.
+/// The cache of names. Code that changes a record calls [`Registry::refresh`] before it answers. If
+/// several servers share the store, [`Registry::current`] also reads the changes of others that the
+/// store has seen.
 pub(crate) struct Registry {
-    /// With what the store had seen before they were read.
+    /// The names, and the store's count of seen changes before they were read.
     names: RwLock<(u64, Arc<Names>)>,
 }
 
@@ -38,14 +40,14 @@ impl Registry {
         let seen = store.records_seen();
         let names = Arc::new(Names::load(store).await?);
         let mut held = self.names.write();
-        // One that began later may have been sooner.
+        // A refresh that began later may have finished sooner.
         if seen >= held.0 {
             *held = (seen, names);
         }
         Ok(())
     }
 
-    /// The names, with all changes that the store has seen by now.
+    /// Returns the names with all changes that the store has seen by now.
     pub async fn current(&self, store: &dyn Store) -> Result<Arc<Names>> {
         {
             let held = self.names.read();
@@ -57,7 +59,7 @@ impl Registry {
         Ok(self.names())
     }
 
-    /// The names as they are now; hold it for one operation.
+    /// Returns the cached names; hold them for one operation.
     pub fn names(&self) -> Arc<Names> {
         self.names.read().1.clone()
     }
@@ -121,7 +123,7 @@ impl Names {
             .ok_or_else(|| Error::not_found(format!("no such storage element: {name}")))
     }
 
-    /// The user's name; `gone-number` if its record is gone.
+    /// Returns the user's name; `gone-number` if its record is gone.
     pub fn user_name(&self, id: UserId) -> AccountName {
         match self.users.get(&id) {
             Some(user) => user.name.clone(),
@@ -129,7 +131,7 @@ impl Names {
         }
     }
 
-    /// The group's name; `gone-number` if its record is gone.
+    /// Returns the group's name; `gone-number` if its record is gone.
     pub fn group_name(&self, id: GroupId) -> AccountName {
         match self.groups.get(&id) {
             Some(group) => group.name.clone(),
@@ -138,7 +140,8 @@ impl Names {
     }
 }
 
-/// A name for an account whose record is gone. Records in use cannot be dropped, so this is for old history.
+/// Makes a name for an account without a record. Records in use cannot be dropped, so this is for
+/// old history.
 fn numbered(number: u32) -> AccountName {
     #[allow(clippy::expect_used, reason = "digits after a letter are a valid name")]
     AccountName::parse(&format!("gone-{number}")).expect("a letter and digits")

@@ -1,14 +1,15 @@
-//! Asking again: how an operation of several mutations gets the same outcomes when it is repeated.
+//! Repeated operations: the same id gives the same outcomes, also for several mutations.
 //!
-//! The store remembers outcomes by operation id and by position in the request (clause A6), whatever stands at
-//! that position the second time. So an operation puts each of its mutations at a position that follows from
-//! the operation alone, never from what it finds in the catalogue. Where what it finds forbids a mutation - the
-//! source of a move is gone, because the first asking moved it - [`nothing`] takes the position: it is refused
-//! if the operation is new, and gets the first outcome if it is not.
+//! The store remembers outcomes by operation id and position in the request (clause A6), whatever
+//! stands at that position the second time. So an operation derives the position of each mutation
+//! from itself alone, never from the catalogue's state. Sometimes the state forbids a mutation: the
+//! source of a move is gone, because the first request moved it. Then [`nothing`] takes the
+//! position. The store refuses it if the operation is new, and returns the first outcome if it is
+//! not.
 //!
-//! The fingerprint of the operation ([`fingerprint`]) goes with each request: an id that comes
-//! again with another operation, or from another user, is a conflict. It is of what was asked, not
-//! of the mutations, for these follow from what the catalogue has at the time.
+//! Each request carries the operation's fingerprint ([`fingerprint`]). A repeated id with another
+//! operation, or from another user, is a conflict. The fingerprint covers the operation rather than
+//! its mutations, which depend on the state of the catalogue.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -25,20 +26,22 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::caller::Caller;
 use crate::{Catalogue, step_id};
 
-/// Encoded bytes of one part of a long operation, at most: well below what a store takes, since the sizes of
-/// mutations are estimated.
+/// Most encoded bytes of one part of a long operation. Well below the store's limit, because the
+/// sizes of mutations are estimates.
 const PART_BYTES_MAX: usize = 4 << 20;
 
-/// Encoded bytes of all mutations of one operation, at most: bounds what a short request can ask to be written.
+/// Most encoded bytes of all mutations of one operation. Bounds the writes that a short request can
+/// cause.
 const OPERATION_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a mutation of one name without lists or texts, at most, generously.
+/// Generous limit in bytes for a mutation of one name without lists or texts.
 pub(crate) const MUTATION_BYTES: usize = 400;
 
 /// Distinguishes the parts of a long operation from its steps.
 const PARTS: u64 = 1 << 32;
 
-/// A mutation that every store refuses, for no directory has the number 0: holds a position.
+/// Returns a mutation that holds a position. Every store refuses it, because no directory has
+/// number 0.
 pub(crate) fn nothing() -> Mutation {
     Mutation::Update {
         at: At { parent: DirId(0), name: Name::root() },
@@ -47,8 +50,7 @@ pub(crate) fn nothing() -> Mutation {
     }
 }
 
-/// Refuses an id that is too old for a store to know surely whether it was applied, or that is
-/// ahead of the clock.
+/// Refuses an id ahead of the clock, or too old for a store to know whether it was applied.
 pub(crate) fn check_id(id: OperationId, now: TimeMs) -> Result<()> {
     let made = id.made();
     if now.0.saturating_sub(made.0) > OPERATION_AGE_MAX_MS {
@@ -71,10 +73,9 @@ pub(crate) fn check_id(id: OperationId, now: TimeMs) -> Result<()> {
     Ok(())
 }
 
-/// The fingerprint of an operation that this caller asks for. All pages of one operation have the
-/// same.
+/// Returns the fingerprint of this caller's operation. All pages of one operation share it.
 pub fn fingerprint(caller: &Caller, operation: &Operation) -> Fingerprint {
-    /// Room that is kept for the next: most operations fit.
+    /// Buffer capacity kept for the next call; most operations fit.
     const KEPT_BYTES: usize = 64 << 10;
     thread_local! {
         static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -91,7 +92,7 @@ pub fn fingerprint(caller: &Caller, operation: &Operation) -> Fingerprint {
     })
 }
 
-/// Refuses an operation that asks for the same long thing for too many entries.
+/// Refuses an operation that repeats one long item for too many entries.
 pub(crate) fn check_bytes(items: usize, bytes_each: usize) -> Result<()> {
     match items.saturating_mul(bytes_each) {
         bytes if bytes > OPERATION_BYTES_MAX => Err(Error::limit(
@@ -103,13 +104,13 @@ pub(crate) fn check_bytes(items: usize, bytes_each: usize) -> Result<()> {
     }
 }
 
-/// A refusal as the caller sees it: about what.
+/// Returns a refusal as an error about `what`.
 pub(crate) fn refused(what: impl Display, refusal: Refusal) -> Error {
     Error::new(refusal.kind(), format!("{what}: {refusal}"))
 }
 
 impl Catalogue {
-    /// What came of the operation's first mutation, if it was applied before and is remembered.
+    /// Returns the first outcome of the operation, if it was applied before and is remembered.
     pub(crate) async fn recall(
         &self,
         caller: &Caller,
@@ -121,8 +122,8 @@ impl Catalogue {
         }
     }
 
-    /// Applies the one mutation of an operation, if `planned` came to one; otherwise the error, unless the operation
-    /// was carried out before: then what came of it.
+    /// Applies the one mutation of an operation. If planning failed, returns that error, unless the
+    /// operation was applied before: then its first outcome.
     pub(crate) async fn apply_planned(
         &self,
         caller: &Caller,
@@ -149,10 +150,11 @@ impl Catalogue {
         }
     }
 
-    /// Applies one mutation for each item, where there is one; an item without gets its error, unless it was applied
-    /// before. `bytes_each` is what one encoded mutation takes at most; it must follow from the operation alone,
-    /// for it decides how a long list is cut into requests. Mutations are made a request at a time, so that a
-    /// large one repeated for many items is not held as often.
+    /// Applies one mutation per item. An item without a mutation gets its error, unless it was
+    /// applied before. `bytes_each` is the most that one encoded mutation takes. It must follow
+    /// from the operation alone, because it decides how a long list is split into requests. The
+    /// function makes mutations one request at a time, so that copies of a large one do not fill
+    /// memory.
     pub(crate) async fn apply_each(
         &self,
         caller: &Caller,
@@ -170,6 +172,7 @@ impl Catalogue {
             for item in items.by_ref().take(part_items) {
                 let (mutation, error) = match item {
                     Ok(mutation) => (mutation, None),
+                    // Hold the position: a repeat must find each mutation where it was.
                     Err(error) => (nothing(), Some(error)),
                 };
                 mutations.push(mutation);
@@ -181,6 +184,7 @@ impl Catalogue {
             let id = if part == 0 { operation } else { step_id(operation, PARTS + part) };
             let outcomes = self.apply(caller, id, mutations).await?;
             results.extend(outcomes.into_iter().zip(errors).map(|(outcome, error)| match (outcome, error) {
+                // Applied despite an error: a repeat, with its first outcome.
                 (outcome @ Outcome::Applied { .. }, _) | (outcome, None) => Ok(outcome),
                 (_, Some(error)) => Err(error),
             }));
@@ -188,8 +192,8 @@ impl Catalogue {
         }
     }
 
-    /// As [`Catalogue::apply_each`], for operations whose answer is only whether each was done; `what` names the
-    /// item of a position.
+    /// Applies one mutation per item like [`Catalogue::apply_each`], and reports only success or
+    /// error. `what` names the item at a position.
     pub(crate) async fn apply_each_done<D: Display>(
         &self,
         caller: &Caller,

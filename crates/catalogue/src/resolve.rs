@@ -1,4 +1,5 @@
-//! From paths to entries: links followed, the right to pass checked on every directory on the way.
+//! Path resolution: finds entries, follows links, and checks the right to pass each directory on
+//! the way.
 
 use exacat_model::limits::{LFN_BYTES_MAX, LINKS_FOLLOWED_MAX, READ_BATCH_MAX};
 use exacat_model::{At, Body, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Result};
@@ -8,7 +9,8 @@ use crate::Catalogue;
 use crate::caller::{Caller, PASS, WRITE};
 use crate::trailing::no_directory;
 
-/// An entry, the path it was found under (links followed), and the directories above it, root first.
+/// An entry with its path (links followed) and the permissions of the directories above, root
+/// first.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub lfn: Lfn,
@@ -17,24 +19,25 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    /// The directory it stands in. The root stands in itself.
+    /// Returns the directory of the entry. The root stands in itself.
     pub fn parent_gate(&self) -> Option<&Gate> {
         self.gates.last()
     }
 }
 
-/// Where an entry could be made: the directory that is there, and the name that is free (when it was looked).
+/// A place for a new entry: an existing directory and a name that was free when it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Vacancy {
     /// The path, links followed.
     pub lfn: Lfn,
-    /// The directories down to the one it would be in, root first; empty never.
+    /// Ancestor permissions down to the existing directory, root first; never empty.
     pub gates: Gates,
-    /// The names from there: one if only the entry is missing, more if directories are missing too.
+    /// The missing names below that directory: one if only the entry is missing, more if
+    /// directories are.
     pub missing: Vec<Name>,
 }
 
-/// What stands under a path, or what is missing.
+/// The result of path resolution: an entry, or the names that are missing.
 #[derive(Clone, Debug)]
 #[allow(
     clippy::large_enum_variant,
@@ -46,8 +49,8 @@ pub(crate) enum Spot {
 }
 
 impl Catalogue {
-    /// Finds each path. Links in the middle are followed always, at the end if `follow`. Whoever has no right to
-    /// pass a directory learns nothing of what is in it.
+    /// Resolves each path. Follows links in the middle always, a link at the end only if `follow`.
+    /// A caller without the right to pass a directory learns nothing of its contents.
     pub(crate) async fn spots(
         &self,
         caller: &Caller,
@@ -65,7 +68,7 @@ impl Catalogue {
         Ok(spots)
     }
 
-    /// Finds one path.
+    /// Resolves one path.
     pub(crate) async fn spot(&self, caller: &Caller, lfn: &Lfn, follow: bool) -> Result<Spot> {
         match self.spots(caller, std::slice::from_ref(lfn), follow).await?.pop() {
             Some(spot) => spot,
@@ -73,7 +76,7 @@ impl Catalogue {
         }
     }
 
-    /// Finds the entry of each path.
+    /// Returns the entry of each path.
     pub(crate) async fn resolve_all(
         &self,
         caller: &Caller,
@@ -84,12 +87,12 @@ impl Catalogue {
         Ok(spots.into_iter().zip(lfns).map(|(spot, lfn)| taken(spot?, lfn)).collect())
     }
 
-    /// Finds the entry of one path.
+    /// Returns the entry of one path.
     pub(crate) async fn resolve(&self, caller: &Caller, lfn: &Lfn, follow: bool) -> Result<Resolved> {
         taken(self.spot(caller, lfn, follow).await?, lfn)
     }
 
-    /// Finds a directory, following a link to one.
+    /// Returns a directory, following a link to one.
     pub(crate) async fn resolve_directory(&self, caller: &Caller, lfn: &Lfn) -> Result<(Resolved, DirId)> {
         let resolved = self.resolve(caller, lfn, true).await?;
         match resolved.entry.directory() {
@@ -98,7 +101,8 @@ impl Catalogue {
         }
     }
 
-    /// Finds entries in the tree by GUID, and checks that the caller may pass all directories above each.
+    /// Finds entries in the tree by GUID. Checks that the caller may pass all directories above
+    /// each.
     pub(crate) async fn resolve_guids(
         &self,
         caller: &Caller,
@@ -114,8 +118,8 @@ impl Catalogue {
 
     fn admit_located(&self, caller: &Caller, guid: &Guid, found: Option<Located>) -> Result<Resolved> {
         match found {
-            // A GUID does not say where it stands: whoever may not go there learns neither that nor whether it
-            // stands anywhere.
+            // A GUID does not reveal its path. A caller who may not pass there must not learn the
+            // path, nor that the entry exists.
             Some(Located { entry, place: Place::Tree(lfn), gates })
                 if caller.check_scope(&lfn).and_then(|()| check_passage(caller, &gates, &lfn)).is_ok() =>
             {
@@ -128,7 +132,7 @@ impl Catalogue {
         }
     }
 
-    /// Goes on where a walk ended: follows links, and finds the entry.
+    /// Continues a path resolution of the store: follows links, and returns the entry.
     pub(crate) async fn resolve_walk(
         &self,
         caller: &Caller,
@@ -140,7 +144,8 @@ impl Catalogue {
         taken(self.finish_walk(caller, lfn, walk, follow).await?, &asked)
     }
 
-    /// A path that ends in a slash leads to a directory, or to nothing.
+    /// Continues a path resolution. A path that ends in a slash leads to a directory, or to
+    /// nothing.
     async fn finish_walk(&self, caller: &Caller, lfn: Lfn, walk: Walk, follow: bool) -> Result<Spot> {
         let must_be_directory = lfn.must_be_directory();
         let spot = self.follow_walk(caller, lfn.of_anything(), walk, follow).await?;
@@ -156,7 +161,7 @@ impl Catalogue {
         let mut lfn = lfn;
         let mut walk = walk;
         for _ in 0..=LINKS_FOLLOWED_MAX {
-            // A link may lead out of the token's subtree, so this is checked after every step.
+            // A link may lead out of the token's subtree, so check the scope after every step.
             caller.check_scope(&lfn)?;
             check_passage(caller, &walk.gates, &lfn)?;
             let next = match walk.end {
@@ -212,7 +217,7 @@ fn taken(spot: Spot, lfn: &Lfn) -> Result<Resolved> {
     }
 }
 
-/// Refuses whoever may not pass one of the directories on the way.
+/// Refuses a caller who may not pass one of the directories on the way.
 pub(crate) fn check_passage(caller: &Caller, gates: &[Gate], lfn: &Lfn) -> Result<()> {
     match gates.iter().position(|gate| !caller.has_gate(gate, PASS)) {
         None => Ok(()),
@@ -223,7 +228,7 @@ pub(crate) fn check_passage(caller: &Caller, gates: &[Gate], lfn: &Lfn) -> Resul
     }
 }
 
-/// Refuses whoever may not create or remove names in a directory.
+/// Refuses a caller who may not create or remove names in a directory.
 pub(crate) fn check_parent_writable(caller: &Caller, gate: Option<&Gate>, lfn: &Lfn) -> Result<()> {
     match gate {
         Some(gate) if caller.has_gate(gate, WRITE | PASS) => Ok(()),
@@ -232,8 +237,8 @@ pub(crate) fn check_parent_writable(caller: &Caller, gate: Option<&Gate>, lfn: &
     }
 }
 
-/// Refuses whoever may not take an entry's name away: as [`check_parent_writable`], and in a sticky
-/// directory all but the owners of the entry and of the directory.
+/// Refuses a caller who may not remove an entry's name. The checks are [`check_parent_writable`]
+/// and, in a sticky directory, ownership of the entry or the directory.
 pub(crate) fn check_removable(caller: &Caller, gate: Option<&Gate>, entry: &Entry, lfn: &Lfn) -> Result<()> {
     check_parent_writable(caller, gate, lfn)?;
     match gate {
@@ -246,7 +251,7 @@ pub(crate) fn check_removable(caller: &Caller, gate: Option<&Gate>, entry: &Entr
     }
 }
 
-/// The place of the first missing name of a vacancy.
+/// Returns the place of the first missing name of a vacancy.
 pub(crate) fn first_place(vacancy: &Vacancy) -> Result<At> {
     match (vacancy.gates.last(), vacancy.missing.first()) {
         (Some(gate), Some(name)) => Ok(At { parent: gate.id, name: name.clone() }),

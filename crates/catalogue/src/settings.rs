@@ -1,29 +1,30 @@
-//! What an operator may set about the rules.
+//! Settings of the rules that an operator may change.
 
 use exacat_model::Consistency;
 
 /// Settings of the catalogue's rules.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// May someone without credentials read what mode bits give to others?
+    /// True if callers without credentials may read what mode bits give to others.
     pub anonymous_reads: bool,
-    /// How long a booking lasts if not said, in seconds.
+    /// Lifetime of an upload reservation without one of its own, in seconds.
     pub booking_seconds: u64,
-    /// How long a booking may last, in seconds.
+    /// Longest lifetime of an upload reservation, in seconds.
     pub booking_seconds_max: u64,
-    /// How long a token may last, in seconds.
+    /// Longest lifetime of a token, in seconds.
     pub token_seconds_max: u64,
-    /// How long an item stays in the trash before it is purged by itself, in seconds; none for ever.
+    /// Time that an item stays in the trash before the worker purges it, in seconds; none means for
+    /// ever.
     pub trash_seconds: Option<u64>,
     /// Entries purged in one request to the store.
     pub purge_step_entries: usize,
-    /// Entries purged in a second by the worker, at most, so that users are not slowed.
+    /// Most entries that the worker purges per second, so that it does not slow users.
     pub purge_entries_per_second: u64,
-    /// Entries looked at for one page of a find, at most, so that a page takes a bounded time.
+    /// Most entries that one page of a find reads, so that a page takes a bounded time.
     pub find_scan_entries: usize,
-    /// How long a wait for changes lasts at most, in milliseconds.
+    /// Longest wait for changes, in milliseconds.
     pub changes_wait_ms: u64,
-    /// How old the state may be that an answer is of, where who asks does not say.
+    /// Consistency level of requests that do not name one.
     pub consistency: Consistency,
 }
 

@@ -1,4 +1,4 @@
-//! Snapshots and backups: an admin's matter, done by the store.
+//! Snapshots and backups: admins request them, the store makes them.
 
 use exacat_model::{Answer, Cursor, Error, OperationId, Result, SnapshotName};
 use exacat_store::Snapshots;

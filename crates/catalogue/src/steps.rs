@@ -1,8 +1,8 @@
-//! Operations of several store requests: a failure after the first of them must not say that
-//! nothing was done.
+//! Truthful errors of operations with several store requests: a failure after the first request
+//! must not say that nothing was done.
 //!
 //! A store's `Unavailable` is about one request. Missing directories, long lists and merges take
-//! further requests, so the operation counts the changes of all of them, and its error is about the
+//! further requests. So the operation counts the changes of all of them, and its error is about the
 //! whole.
 
 use std::cell::Cell;
@@ -12,18 +12,18 @@ use exacat_model::{Error, ErrorKind, Result};
 use exacat_store::Outcome;
 
 tokio::task_local! {
-    /// Changes that the operation being carried out has made so far.
+    /// Changes that the running operation has made so far.
     static CHANGES: Cell<u64>;
 }
 
-/// Counts what a request of the operation did.
+/// Counts the changes of one request of the operation.
 pub(crate) fn count(outcomes: &[Outcome]) {
     let applied = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Applied { .. })).count();
-    // What is applied outside of an operation has an error of its own.
+    // A request outside of an operation reports its own error, so it is not counted.
     let _outside = CHANGES.try_with(|changes| changes.set(changes.get() + applied as u64));
 }
 
-/// Carries out an operation. If it fails for a reason that passes after some of its changes were
+/// Carries out an operation. If it fails for a temporary reason after some of its changes were
 /// made, the error says so.
 pub(crate) async fn truthful<T>(operation: impl Future<Output = Result<T>>) -> Result<T> {
     CHANGES
@@ -37,7 +37,7 @@ pub(crate) async fn truthful<T>(operation: impl Future<Output = Result<T>>) -> R
         .await
 }
 
-/// An error of an operation of which some changes were made.
+/// Returns the error of an operation that made some of its changes.
 fn partly_done(error: Error, changes: u64) -> Error {
     match error.kind {
         ErrorKind::Unavailable | ErrorKind::Busy => Error::new(

@@ -1,5 +1,5 @@
-//! Storage elements: the registry of them, what is on them, what they are to delete, and the choice among them for
-//! an upload.
+//! Storage elements: their registry, files and deletion queues, and the choice among them for an
+//! upload.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -23,7 +23,7 @@ use crate::repeat::refused;
 
 /// List to read again when the timeline of a deletion was replaced.
 const DELETIONS: &str = "the deletions";
-/// The quality of service an upload gets if none is asked for, where any storage element has it.
+/// Default quality of service of an upload, if any storage element has it.
 const DEFAULT_QOS: &str = "disk";
 
 impl Catalogue {
@@ -57,7 +57,7 @@ impl Catalogue {
                         distances: Vec::new(),
                     };
                     let record = changed_se(&new, &settings)?;
-                    // A number chosen by hand may be that of one that was dropped.
+                    // The operator may choose the number of a dropped storage element.
                     Ok(match names.ses.get(&number) {
                         Some(gone) => RecordPlan::change(Record::Se((**gone).clone()), record),
                         None => RecordPlan::new(record),
@@ -89,7 +89,7 @@ impl Catalogue {
     }
 
     pub(crate) async fn se_list(&self, caller: &Caller) -> Result<Answer> {
-        // Names and prefixes of SEs are in every PFN: who may look up files may see them.
+        // Names and prefixes of SEs are in every PFN, so any reader may see them.
         let _ = caller;
         let names = self.registry.names();
         let ses: Vec<&Arc<Se>> = names.ses.values().filter(|se| !is_gone(se.name.as_str())).collect();
@@ -107,7 +107,7 @@ impl Catalogue {
         Ok(Answer::Ses(items))
     }
 
-    /// Files in the tree only: what is in the trash has no path. It counts in the usage of the SE.
+    /// Lists the files of an SE in the tree only: trashed files have no path. Usage counts them.
     pub(crate) async fn se_files(
         &self,
         caller: &Caller,
@@ -126,7 +126,7 @@ impl Catalogue {
         let mut items = Vec::with_capacity(ids.len());
         let mut on = HashSet::new();
         for found in located.into_iter().flatten() {
-            // What moved off this SE since the page was read is left out.
+            // Leave out files that left this SE since the page was read.
             if let Place::Tree(lfn) = found.place
                 && let Some(file) = found.entry.file()
                 && file.replica(se.number).is_some()
@@ -149,8 +149,9 @@ impl Catalogue {
         Ok(Answer::Entries { items, ses, next })
     }
 
-    /// What the SE is to delete. A store has no copy on the queue that its file has, or that is booked (A10); a
-    /// second look at what is given out costs little, and what is deleted in error is lost: such a one is left out.
+    /// Lists the copies that the SE must delete. The store never queues a copy that its file has or
+    /// that is reserved (A10). A second check costs little and a wrong deletion loses data, so this
+    /// leaves out such copies.
     pub(crate) async fn se_deletions(
         &self,
         caller: &Caller,
@@ -186,7 +187,8 @@ impl Catalogue {
         Ok(Answer::Deletions { items, next })
     }
 
-    /// Of each deletion: is the physical copy that of a replica or of a booking as it is now?
+    /// For each deletion, says whether a replica or an upload reservation now uses the physical
+    /// copy.
     pub(crate) async fn deletions_in_use(&self, se: &Se, deletions: &[Deletion]) -> Result<Vec<bool>> {
         let ids: Vec<EntryId> = deletions.iter().map(|deletion| EntryId::Object(deletion.guid)).collect();
         let located = self.store.locate(&ids).await?;
@@ -226,7 +228,7 @@ impl Catalogue {
         let number = match names.se(name) {
             Ok(se) => se.number,
             Err(error) => {
-                // Dropped since: if this is a repeat, it was done.
+                // The storage element was dropped: a repeated request gets its first outcome.
                 let Some((revision, _)) = self.recall(caller, id).await? else { return Err(error) };
                 return Ok(Answer::Done { revision });
             }
@@ -242,7 +244,7 @@ impl Catalogue {
         Ok(Answer::Done { revision: self.revision_of(&outcome).await? })
     }
 
-    /// What waits for deletion on all storage elements.
+    /// Returns the sum of what waits for deletion on all storage elements.
     pub(crate) async fn deletions_waiting(&self) -> Result<exacat_model::Usage> {
         let names = self.registry.names();
         let of: Vec<UsageOf> = names.ses.keys().map(|number| UsageOf::Deletions(*number)).collect();
@@ -254,7 +256,7 @@ impl Catalogue {
     }
 }
 
-/// The store's own bytes within a cursor of ours.
+/// The store's own bytes within one of our cursors.
 struct StoreCursor(Vec<u8>);
 
 impl exacat_model::codec::Encode for StoreCursor {
@@ -275,7 +277,7 @@ fn pfn_of(deletion: &Deletion, se: &Se) -> String {
     Replica { se: se.number, state: ReplicaState::Available, location }.pfn(deletion.guid, Some(se))
 }
 
-/// The number of a new SE: the one asked for, or the next after all there are.
+/// Returns the number of a new SE: the requested one, or the highest plus one.
 fn new_number(names: &Names, wanted: Option<u16>) -> Result<SeNumber> {
     if let Some(number) = wanted {
         let number = SeNumber(number);
@@ -322,16 +324,20 @@ fn changed_se(known: &Se, settings: &SeSettings) -> Result<Record> {
     Ok(Record::Se(se))
 }
 
-/// How far a site is from a storage element; the farthest if it is not known.
+/// Returns the distance from a site to a storage element; the farthest if it is not known.
 pub(crate) fn distance(se: &Se, site: Option<&AccountName>) -> u32 {
     let known = site.and_then(|site| se.distances.iter().find(|(name, _)| name == site));
     known.map_or(u32::MAX, |(_, distance)| *distance)
 }
 
-/// Chooses the storage elements of an upload: those wanted by name; so many of each quality of service, nearest
-/// first; if nothing is asked for, one of quality `disk`, or any if no storage element has that. Among equally
-/// near ones the GUID decides, so that files spread evenly and a repeat chooses alike. `holding` have a replica
-/// already.
+/// Chooses the storage elements of an upload:
+///
+/// - those requested by name;
+/// - the requested count for each quality of service, nearest first;
+/// - without a request, one of quality `disk`, or any if no storage element has that.
+///
+/// Among equally near ones the GUID decides, so files spread evenly and a repeat chooses the same.
+/// `holding` have a replica already.
 pub(crate) fn choose(
     names: &Names,
     choice: &SeChoice,
@@ -339,7 +345,7 @@ pub(crate) fn choose(
     holding: &[SeNumber],
 ) -> Result<Vec<Arc<Se>>> {
     let excluded = choice.excluded.iter().map(|name| names.se(name).map(|se| se.number));
-    // An SE that is not there is excluded anyway.
+    // A missing SE is excluded anyway.
     let excluded: HashSet<SeNumber> = excluded.flatten().chain(holding.iter().copied()).collect();
     let mut chosen: Vec<Arc<Se>> = Vec::new();
     for name in &choice.wanted {
@@ -417,14 +423,14 @@ fn too_few(names: &Names, qos: Option<&AccountName>, usable: usize, wanted: u32)
     )
 }
 
-/// A number that differs for each pair of file and SE: the greatest wins. So each file has its own order of SEs, and
-/// adding one moves few files' choice.
+/// Returns a number for a pair of file and SE; the greatest wins. So each file has its own order of
+/// SEs, and a new SE changes the choice of few files.
 fn weight(guid: Guid, se: SeNumber) -> u64 {
     let mut state = 0xcbf2_9ce4_8422_2325_u64;
     for byte in guid.0.into_iter().chain(se.0.to_le_bytes()) {
         state = (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
-    // The last bytes must reach all bits: the finish of splitmix64.
+    // The last bytes must affect all bits: the finish of splitmix64.
     state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     state ^ (state >> 31)

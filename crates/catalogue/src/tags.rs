@@ -1,4 +1,4 @@
-//! Tags: set on entries, in force for all that is below.
+//! Tags: set on entries, in force for everything below.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,8 @@ use crate::repeat::{MUTATION_BYTES, check_bytes};
 use crate::resolve::Resolved;
 
 impl Catalogue {
-    /// Sets and takes away tags of entries, links followed: of each entry all or none. Takes w on the entry.
+    /// Sets and removes tags of entries, following links: for each entry all or none. Takes w on
+    /// the entry.
     pub(crate) async fn tag_set(
         &self,
         caller: &Caller,
@@ -38,7 +39,7 @@ impl Catalogue {
         }
         bytes += unset.iter().map(|key| key.as_str().len() + 4).sum::<usize>();
         check_bytes(lfns.len(), bytes)?;
-        // First taken away, so that the limit of tags counts what is there in the end.
+        // Remove first, so that the limit of tags applies to the result.
         let (unset, set) = (unset.iter().cloned(), set.iter().cloned());
         let edits: Vec<Edit> = unset.map(Edit::UnsetTag).chain(set.map(Edit::SetTag)).collect();
 
@@ -53,8 +54,9 @@ impl Catalogue {
         Ok(Answer::EachDone(done))
     }
 
-    /// The tags in force for entries, links followed, by key, with the path of the entry each is set on: the nearest one
-    /// counts. Whoever may find an entry may see them, as one may see everything but where its bytes are.
+    /// Returns the tags in force for entries, following links, by key, with the path of the entry
+    /// that has each. The nearest tag counts. A caller who may find an entry may see its tags, like
+    /// everything except where its bytes are.
     pub(crate) async fn tag_get(&self, caller: &Caller, lfns: &[Lfn], own: bool) -> Result<Answer> {
         let found = self.resolve_all(caller, lfns, true).await?;
         let mut above: HashMap<DirId, Vec<Tag>> = HashMap::new();
@@ -90,7 +92,7 @@ impl Catalogue {
     }
 }
 
-/// Refuses a key that is there twice: which of the two is meant?
+/// Refuses a repeated key, because its meaning is ambiguous.
 pub(crate) fn check_distinct<'a>(keys: impl Iterator<Item = &'a TagKey>) -> Result<()> {
     let mut seen = HashSet::new();
     for key in keys {

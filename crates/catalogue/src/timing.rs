@@ -1,4 +1,4 @@
-//! The clock, as operators see it: a jump ahead is told, and confirmed.
+//! The clock for operators: reports a jump ahead, and lets them confirm it.
 
 use std::sync::Arc;
 
@@ -10,12 +10,13 @@ use crate::Catalogue;
 use crate::caller::Caller;
 
 impl Catalogue {
-    /// Time by which the machine's clock is ahead of the trusted time; none if it is believed.
+    /// Returns the time by which the machine's clock is ahead of the trusted time; none if it is
+    /// believed.
     pub fn clock_jump(&self) -> Option<ClockJump> {
         self.clock.jump()
     }
 
-    /// The clock's part of the status.
+    /// Returns the clock's part of the status.
     pub(crate) fn clock_part(&self) -> StatusPart {
         let jump = self.clock_jump();
         let (machine, trusted) = (self.clock.now(), self.clock.trusted());
@@ -28,7 +29,7 @@ impl Catalogue {
         StatusPart { part: "clock".to_owned(), figures, notes }
     }
 
-    /// Believes the machine's clock as it is, on an operator's word.
+    /// Trusts the machine's current clock, because an operator confirms it.
     pub(crate) async fn clock_confirm(&self, caller: &Caller) -> Result<Answer> {
         self.admit_writer(caller)?;
         caller.check_operator("confirming the clock")?;
@@ -36,7 +37,8 @@ impl Catalogue {
             let who = caller.name().map_or("", |name| name.as_str());
             tracing::warn!(who, machine = %jump.machine, trusted = %jump.trusted, "the clock was confirmed");
         }
-        // Also if it is believed already: an answer that says so may have been lost with the machine.
+        // Keep it even if it is believed already: the answer that said so may have been lost with
+        // the machine.
         let clock = Arc::clone(&self.clock);
         let kept = tokio::task::spawn_blocking(move || clock.keep()).await;
         let kept = kept.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;

@@ -1,7 +1,7 @@
-//! Tokens: issuing, revoking, and knowing a caller by one.
+//! Tokens: issue, revoke, and authenticate callers.
 //!
-//! A token is `exa_`, its public number, `_` and 32 random bytes, the numbers in hex. The catalogue keeps its SHA-256
-//! and not the token; so whoever reads the catalogue's disk can act as nobody.
+//! A token is `exa_`, its public number, `_` and 32 random bytes, the numbers in hex. The catalogue
+//! keeps its SHA-256 and not the token. So a reader of the catalogue's disk cannot act as a user.
 
 use std::hint::black_box;
 
@@ -19,15 +19,16 @@ use crate::registry::Names;
 use crate::repeat::refused;
 use crate::{Catalogue, fill_random};
 
-/// What tokens begin with, so that a scan for leaked secrets finds them.
+/// Prefix of tokens, so that a scan for leaked secrets finds them.
 const PREFIX: &str = "exa_";
 /// Random bytes of a token.
 const SECRET_BYTES: usize = 32;
-/// How often a secret is put in place of another when a repeat meets a repeat.
+/// Most attempts to replace a secret when repeats run concurrently.
 const RENEW_TRIES_MAX: usize = 8;
 
 impl Catalogue {
-    /// The caller a token stands for. Unknown, revoked and expired tokens, and those of disabled users, are refused.
+    /// Returns the caller that a token stands for. Refuses unknown, revoked and expired tokens, and
+    /// those of disabled users.
     pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
         let refused =
             || Error::new(ErrorKind::Unauthenticated, "the token is not known here, or was revoked");
@@ -40,15 +41,15 @@ impl Catalogue {
         self.caller_of(token, revision).await
     }
 
-    /// The caller with this account's own rights, for those a face knows by other means: peer credentials of a local
-    /// socket, or the start of the service.
+    /// Returns the caller with this account's own rights. For callers that a face authenticates by
+    /// other means: peer credentials of a local socket, or the start of the service.
     pub async fn caller_named(&self, name: &AccountName) -> Result<Caller> {
         let id = self.registry.names().user(name)?.id;
         self.caller_by_account(id, Lfn::root(), true).await
     }
 
-    /// The caller an outside name - a certificate's subject - stands for, with the account's own rights. That the
-    /// name was proven is the face's matter.
+    /// Returns the caller that an outside name (a certificate's subject) stands for, with the
+    /// account's own rights. The face proves the name.
     pub async fn caller_of_subject(&self, subject: &str) -> Result<Caller> {
         let id = self.registry.names().user_of_subject(subject).map(|user| user.id);
         let unknown =
@@ -56,14 +57,14 @@ impl Catalogue {
         self.caller_by_account(id.ok_or_else(unknown)?, Lfn::root(), true).await
     }
 
-    /// The caller that an account is, as the store has it now.
+    /// Returns the caller for an account as the store has it now.
     async fn caller_by_account(&self, id: UserId, scope: Lfn, write: bool) -> Result<Caller> {
         let (user, revision) = self.enabled_user(id).await?;
         Ok(Caller::of(&user, scope, write).by_records([(RecordKey::User(id), revision)]))
     }
 
-    /// The caller, acting as another account: an admin as any, others as those they may become. What the token
-    /// allows - subtree, writing, until when - stays.
+    /// Returns the caller acting as another account: an admin as any, others as those they may
+    /// become. The token's limits (subtree, writing, expiry) remain.
     pub async fn become_user(&self, caller: &Caller, name: &AccountName) -> Result<Caller> {
         let (me, _) = self.enabled_user(caller.check_known()?).await?;
         let (target, revision) = self.enabled_user(self.registry.names().user(name)?.id).await?;
@@ -83,8 +84,8 @@ impl Catalogue {
         })
     }
 
-    /// Is the token valid still: neither revoked nor expired, its user not disabled? A face asks at intervals, for a
-    /// connection may outlive its token.
+    /// True if the token is still valid: neither revoked nor expired, and its user enabled. A face
+    /// checks this at intervals, because a connection may outlive its token.
     pub async fn still_valid(&self, id: &TokenId) -> Result<bool> {
         match self.token_version(*id).await? {
             None => Ok(false),
@@ -96,8 +97,8 @@ impl Catalogue {
         }
     }
 
-    /// The caller as of now: with its roles and groups as they are now, or refused if its token or account is valid
-    /// no more. One that acts as another account goes on to, if it may still.
+    /// Returns the caller with its present roles and groups. Refuses it if its token or account is
+    /// no longer valid. A caller that acts as another account continues to, if it still may.
     pub async fn revalidate(&self, caller: &Caller) -> Result<Caller> {
         let Some(user) = caller.user() else { return Ok(caller.clone()) };
         let base = match caller.token() {
@@ -137,11 +138,11 @@ impl Catalogue {
         Ok(caller)
     }
 
-    /// The user as the store has it now, and its version.
+    /// Returns the user as the store has it now, and its version.
     async fn enabled_user(&self, id: UserId) -> Result<(User, Revision)> {
         match self.store.record(RecordKey::User(id)).await? {
             Some((Record::User(user), revision)) if !user.disabled => {
-                // On a store that several servers share, this one may not have heard of a new user yet.
+                // On a store that several servers share, this server may not know a new user yet.
                 if self.registry.names().users.get(&id).is_none_or(|known| **known != user) {
                     self.registry.refresh(&*self.store).await?;
                 }
@@ -201,7 +202,7 @@ impl Catalogue {
             Some(Outcome::Refused(refusal)) => return Err(refused("the token", refusal)),
             _ => return Err(Error::new(ErrorKind::Internal, "a new token changed nothing")),
         }
-        // If it was issued and revoked before, what the store gave is the first outcome.
+        // If the token was issued and revoked before, the store returned the first outcome.
         match self.token(number).await? {
             Some(there) if there.hash == token.hash => {
                 Ok(Answer::TokenIssued { token: token_info(&self.registry.names(), &token), secret })
@@ -211,8 +212,9 @@ impl Catalogue {
         }
     }
 
-    /// A repeat: the token is there, its secret went with the lost answer and is kept nowhere. It gets a new one;
-    /// the old one is void. An operation id is no secret: the token as it is must be one the caller may issue.
+    /// Gives the token of a repeated request a new secret, and voids the old one. The old secret
+    /// went with the lost answer and is kept nowhere. An operation id is no secret, so the caller
+    /// must be allowed to issue the token as it is.
     async fn renew_secret(&self, caller: &Caller, asked: Token) -> Result<Answer> {
         for _ in 0..RENEW_TRIES_MAX {
             let Some((Record::Token(known), revision)) =
@@ -240,7 +242,7 @@ impl Catalogue {
                 record: Box::new(Record::Token(token.clone())),
                 expect: ExpectRecord::Version(revision),
             };
-            // Not under an id of the operation: each repeat must get a secret of its own.
+            // Use a new id, not the operation's: each repeat must get a secret of its own.
             let own = self.new_operation_id()?;
             match self.apply(caller, own, vec![mutation]).await?.pop() {
                 Some(Outcome::Refused(Refusal::Stale)) => {}
@@ -254,7 +256,7 @@ impl Catalogue {
         Err(Error::new(ErrorKind::Conflict, "the same token is being issued many times at once"))
     }
 
-    /// Refuses a token that may not be, or not for this caller.
+    /// Refuses a token that is invalid, or not allowed for this caller.
     fn check_token(&self, caller: &Caller, token: &Token, lifetime_seconds: u64) -> Result<()> {
         if lifetime_seconds == 0 {
             return Err(Error::invalid("a token that lasts 0 seconds is never valid"));
@@ -301,7 +303,7 @@ impl Catalogue {
                 }
                 Ok(Mutation::DropRecord { key: RecordKey::Token(token), expect: ExpectRecord::Any })
             }
-            // The numbers of others' tokens are none of one's business.
+            // A caller must not learn the numbers of others' tokens.
             _ => Err(Error::not_found(format!("you have no token number {:016x}", token.0))),
         };
         let what = format!("the token {:016x}", token.0);
@@ -316,7 +318,7 @@ impl Catalogue {
         Ok(Answer::Tokens(tokens.iter().map(|token| token_info(&names, token)).collect()))
     }
 
-    /// The tokens that `wanted` wants.
+    /// Returns the tokens that `wanted` selects.
     pub(crate) async fn tokens(&self, wanted: impl Fn(&Token) -> bool) -> Result<Vec<Token>> {
         let mut tokens = Vec::new();
         let mut after = None;
@@ -360,7 +362,7 @@ fn token_info(names: &Names, token: &Token) -> TokenInfo {
     }
 }
 
-/// The number of the token an operation issues.
+/// Returns the number of the token that an operation issues.
 fn token_number(id: OperationId) -> TokenId {
     let mut hash = Sha256::new();
     hash.update(b"token");
@@ -371,7 +373,7 @@ fn token_number(id: OperationId) -> TokenId {
     TokenId(u64::from_be_bytes(number))
 }
 
-/// A new secret for a token, and its hash.
+/// Makes a new secret for a token, and its hash.
 fn new_secret(id: TokenId) -> Result<(String, [u8; 32])> {
     let mut random = [0u8; SECRET_BYTES];
     fill_random(&mut random)?;
@@ -383,7 +385,7 @@ fn new_secret(id: TokenId) -> Result<(String, [u8; 32])> {
     Ok((secret, hash))
 }
 
-/// The public number in a secret; none if it is no token of ours.
+/// Returns the public number in a secret; none if it is no token of ours.
 fn token_id(secret: &str) -> Option<TokenId> {
     let (number, random) = secret.strip_prefix(PREFIX)?.split_once('_')?;
     let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -393,7 +395,7 @@ fn token_id(secret: &str) -> Option<TokenId> {
     u64::from_str_radix(number, 16).ok().map(TokenId)
 }
 
-/// Compares all bytes wherever the first difference is, so that the time taken tells nothing.
+/// Compares all bytes wherever the first difference is, so that the time reveals nothing.
 fn same_hash(a: &[u8; 32], b: &[u8; 32]) -> bool {
     let difference = a.iter().zip(b).fold(0u8, |sum, (a, b)| black_box(sum | (a ^ b)));
     black_box(difference) == 0

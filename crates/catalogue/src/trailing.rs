@@ -1,16 +1,15 @@
-//! Trailing slashes: a path that ends in one means a directory, whoever asks and over whichever
-//! protocol.
+//! Trailing slashes: a path that ends in one means a directory, for every caller and protocol.
 //!
-//! Paths of entries that exist are checked where they are resolved ([`Catalogue::spots`]), and the
-//! destination of a move by [`check_free_name`]. This module settles the rest before the operation
-//! is carried out: names of new entries that are no directories are refused, and paths that need
-//! not exist lose the slash, so that none is stored.
+//! Path resolution ([`Catalogue::spots`]) checks paths of existing entries, and [`check_free_name`]
+//! the destination of a move. This module handles the rest before the operation runs. It refuses
+//! names of new entries that are no directories. It strips the slash from paths that need not
+//! exist, so that none is stored.
 //!
 //! [`Catalogue::spots`]: crate::Catalogue::spots
 
 use exacat_model::{Error, ErrorKind, Kind, Lfn, Operation, Result};
 
-/// Settles the slashes of an operation's paths that are not resolved.
+/// Checks or strips the slashes of an operation's paths that are not resolved.
 pub(crate) fn settle(operation: &mut Operation) -> Result<()> {
     match operation {
         Operation::Link { lfn, target } => {
@@ -38,7 +37,7 @@ pub(crate) fn settle(operation: &mut Operation) -> Result<()> {
     }
 }
 
-/// Refuses a slash at the end of the name of a new entry that is no directory.
+/// Refuses a slash at the end of a new entry's name, unless the entry is a directory.
 pub(crate) fn check_new_name(lfn: &Lfn) -> Result<()> {
     if !lfn.must_be_directory() {
         return Ok(());
@@ -47,7 +46,7 @@ pub(crate) fn check_new_name(lfn: &Lfn) -> Result<()> {
     Err(Error::new(ErrorKind::NotDirectory, message))
 }
 
-/// Refuses a free name with a slash at its end as the destination of an entry that is no directory.
+/// Refuses a free name with a trailing slash as the destination of an entry that is no directory.
 pub(crate) fn check_free_name(to: &Lfn, kind: Kind) -> Result<()> {
     if !to.must_be_directory() || kind == Kind::Directory {
         return Ok(());
@@ -56,7 +55,7 @@ pub(crate) fn check_free_name(to: &Lfn, kind: Kind) -> Result<()> {
     Err(Error::not_found(message))
 }
 
-/// The error for an entry that is no directory under a path that ends in a slash.
+/// Returns the error for a path that ends in a slash and leads to no directory.
 pub(crate) fn no_directory(lfn: &Lfn, kind: Kind) -> Error {
     let message = format!("{lfn} is a {}, not a directory: leave out the slash at its end", kind.name());
     Error::new(ErrorKind::NotDirectory, message)

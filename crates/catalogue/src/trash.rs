@@ -1,4 +1,4 @@
-//! The trash: what is in it, bringing it back, ending it for good.
+//! The trash: listing, restoring and purging items.
 
 use exacat_model::limits::BATCH_MUTATIONS_MAX;
 use exacat_model::{
@@ -13,49 +13,50 @@ use crate::repeat::refused;
 use crate::resolve::Spot;
 use crate::{Catalogue, step_id};
 
-/// Directories passed over in one step of a purge, because the caller may not empty them.
+/// Most directories skipped in one step of a purge because the caller may not empty them.
 const CLOSED_PASSED_MAX: usize = 10_000;
 /// List to read again when an item's timeline was replaced.
 pub(crate) const TRASH: &str = "the trash";
-/// Children listed at once while a directory in the trash is emptied.
+/// Most children listed at once while a directory in the trash is emptied.
 const LIST_ENTRIES_MAX: usize = 1000;
-/// The same, at least, however deep the directory.
+/// The smallest such number, however deep the directory.
 const LIST_ENTRIES_MIN: usize = 16;
 
-/// What one step of a purge did.
+/// The result of one step of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PurgeStep {
-    /// Entries that ended.
+    /// Entries that the step purged.
     pub entries: u64,
-    /// The item itself is gone.
+    /// True if the item itself is gone.
     pub done: bool,
-    /// The step met directories that the caller may not empty.
+    /// True if the step met directories that the caller may not empty.
     pub closed: bool,
 }
 
-/// The next entries of an item to end.
+/// The next entries of an item to purge.
 struct PurgePlan {
     mutations: Vec<Mutation>,
-    /// The item is empty after them.
+    /// True if the item is empty after them.
     emptied: bool,
-    /// Directories were passed over that the caller may not empty.
+    /// True if directories were skipped that the caller may not empty.
     closed: bool,
 }
 
 /// A directory in the trash that is being emptied.
 struct Emptying {
     directory: DirId,
-    /// Where it stands; none for the item itself.
+    /// Its place; none for the item itself.
     at: Option<At>,
     /// The last child that was listed.
     after: Option<Name>,
-    /// There may be children after it.
+    /// True if there may be more children after it.
     more: bool,
-    /// Directories among those listed, to be emptied, the last first; and whether of their own only.
+    /// Listed directories still to be emptied, the last first. The flag limits each to the caller's
+    /// own entries.
     waiting: Vec<(DirId, Name, bool)>,
-    /// Something in it stays, so it stays as well.
+    /// True if an entry in it stays, so that it stays as well.
     stays: bool,
-    /// Sticky, and another's: only what is the caller's own ends.
+    /// True if it is sticky and another's: only the caller's own entries end.
     own_only: bool,
 }
 
@@ -65,23 +66,24 @@ impl Emptying {
     }
 }
 
-/// May the caller remove what is in a directory, as it might in the tree?
+/// True if the caller may remove the directory's contents, as in the tree.
 fn may_empty(caller: &Caller, directory: &Entry) -> bool {
     caller.is_operator() || caller.owns(directory) || caller.has_entry(directory, WRITE | PASS)
 }
 
-/// Is a directory sticky, and another's?
+/// True if a directory is sticky and another's.
 fn is_sticky_to(caller: &Caller, directory: &Entry) -> bool {
     directory.mode.is_sticky() && !caller.is_operator() && !caller.owns(directory)
 }
 
-/// Whose an item is: its owner's, that of who removed it, an admin's.
+/// True if the caller owns the item, removed it, or is an admin.
 fn belongs_to(caller: &Caller, item: &TrashItem) -> bool {
     caller.owns(&item.entry) || caller.user() == Some(item.removed_by)
 }
 
 impl Catalogue {
-    /// Items one owns or removed; for an operator all. A token for a subtree shows what was removed from there.
+    /// Lists items that the caller owns or removed; for an operator all. A token for a subtree
+    /// shows only items removed from there.
     pub(crate) async fn trash_list(&self, caller: &Caller, cursor: &Cursor, limit: usize) -> Result<Answer> {
         caller.check_known()?;
         let names = self.registry.names();
@@ -92,7 +94,8 @@ impl Catalogue {
         let mut items = Vec::new();
         let mut more = true;
         while more && items.len() < limit && looks_left > 0 {
-            // Others' items are passed over, so more are read than are missing; never more than one page.
+            // Other users' items are skipped, so read more than are missing, but never more than
+            // one page.
             let count = (limit - items.len()).max(100).min(looks_left);
             let page = self.store.trash(after, count).await?;
             more = page.more;
@@ -121,7 +124,8 @@ impl Catalogue {
         Ok(Answer::Trash { items, timeline: timelines.current(), next })
     }
 
-    /// One item, if it may be known to the caller: whoever has nothing to do with it does not learn that it is there.
+    /// Returns an item that the caller may know of. To any other caller the item seems not to
+    /// exist.
     async fn visible_item(
         &self,
         caller: &Caller,
@@ -137,8 +141,9 @@ impl Catalogue {
         }
     }
 
-    /// Whoever owns an item or removed it, and an admin, brings it back: to where it was, to another path, or into a
-    /// directory of that path. Takes w and x on the directory it goes to, which must be there.
+    /// Restores an item for its owner, its remover or an admin: to its former path, another path,
+    /// or into a directory of that path. Takes w and x on the destination directory, which must
+    /// exist.
     pub(crate) async fn trash_restore(
         &self,
         caller: &Caller,
@@ -159,8 +164,8 @@ impl Catalogue {
         Ok(Mutation::Restore { trash: id, to: place })
     }
 
-    /// Finds the destination of an entry of the trash that stood at `lfn`: there, another path, or a
-    /// directory of that path.
+    /// Returns the destination of a trashed entry that stood at `lfn`: that path, another path, or
+    /// a directory of that path.
     pub(crate) async fn restored_to(
         &self,
         caller: &Caller,
@@ -182,12 +187,12 @@ impl Catalogue {
         }
     }
 
-    /// One step; its owner, an admin and an operator may. Repeated until there is no cursor; a purge that is left in the
-    /// middle goes on whenever it is asked for again.
+    /// Purges one step of an item, for its owner, an admin or an operator. The client repeats it
+    /// until there is no cursor. A later request continues an interrupted purge.
     ///
-    /// Removing looked at the top only, so the owner's purge is judged directory by directory, as
-    /// `rm -r` of each would be: what others keep in directories closed to the owner stays, with
-    /// the directories above it, until the retention ends or an operator purges it.
+    /// Removing checked the top only, so the owner's purge judges each directory, as `rm -r` of
+    /// each would. Other users' entries in directories closed to the owner stay, with the
+    /// directories above them. They stay until the retention ends or an operator purges the item.
     pub(crate) async fn trash_purge(
         &self,
         caller: &Caller,
@@ -200,7 +205,7 @@ impl Catalogue {
         let may = |item: &TrashItem| caller.owns(&item.entry) || caller.is_operator();
         let found = match self.visible_item(caller, item, may).await {
             Ok(found) => found,
-            // It may be that this very operation ended it, and the answer was lost.
+            // This same operation may have purged the item, and the answer was lost.
             Err(error) if error.kind == ErrorKind::NotFound => {
                 return match begun || self.recall(caller, last_step(id)).await?.is_some() {
                     true => Ok(Answer::Purged { entries: 0, next: None }),
@@ -221,11 +226,12 @@ impl Catalogue {
         Ok(Answer::Purged { entries: step.entries, next })
     }
 
-    /// Ends at most `entries_max` entries of an item, the deepest first, the item itself last: all in one request, so a
-    /// step is short. Whoever calls has judged permission. Begins anew each time: what was ended is gone, so the
-    /// way down leads straight to what is left. Doing it twice, at once or after a crash, ends nothing else.
+    /// Purges at most `entries_max` entries of an item, the deepest first, the item itself last. A
+    /// step is one bounded request. The caller has judged permission. Each step starts from the
+    /// top: purged entries are gone, so it leads straight to those left. Running it twice,
+    /// concurrently or after a crash, purges nothing else.
     ///
-    /// `operation` is the operation this is a step of, if it may be asked again.
+    /// `operation` is the operation of this step, if a client may repeat it.
     pub(crate) async fn purge_step(
         &self,
         caller: &Caller,
@@ -238,11 +244,12 @@ impl Catalogue {
         let PurgePlan { mutations: below, emptied, closed } = plan;
         let mut entries = 0;
         if !below.is_empty() {
-            // An id of its own: a repeat finds other entries at the same positions. Ending by place and identity
-            // needs no memory to be safe.
+            // Use an id of its own: a repeat finds other entries at the same positions. Purging by
+            // place and identity is safe without remembered outcomes.
             let request = Request::new(self.new_operation_id()?, caller.acting_user(), below);
             for outcome in self.apply_request(caller, request.judged(caller.judged())).await? {
-                // Otherwise another purge of the same item was faster, or something is left: the next step sees.
+                // Otherwise another purge of the same item was faster, or an entry remains: the
+                // next step finds out.
                 entries += u64::from(matches!(outcome, Outcome::Applied { .. }));
             }
         }
@@ -267,8 +274,8 @@ impl Catalogue {
         }
     }
 
-    /// The next entries to end, in an order in which each directory is empty when its turn comes; and whether the item
-    /// is empty after them.
+    /// Plans the next entries to purge, in an order that empties each directory before its turn.
+    /// Also says whether the item is empty after them.
     async fn plan_purge(&self, caller: &Caller, item: &TrashItem, entries_max: usize) -> Result<PurgePlan> {
         let mut plan = Vec::new();
         let mut closed = 0;
@@ -278,7 +285,8 @@ impl Catalogue {
                 .directory()
                 .map(|directory| Emptying::new(directory, None, is_sticky_to(caller, &item.entry))),
         );
-        // Nothing comes into a directory in the trash, so each listing goes on where the one before ended.
+        // Nothing enters a directory in the trash, so each listing continues where the one before
+        // ended.
         loop {
             let depth = stack.len();
             let Some(level) = stack.last_mut() else { break };
@@ -290,7 +298,8 @@ impl Catalogue {
                 if left == 0 || closed > CLOSED_PASSED_MAX {
                     return Ok(PurgePlan { mutations: plan, emptied: false, closed: closed > 0 });
                 }
-                // The deeper, the fewer, so that what waits on all levels together stays small.
+                // List fewer at greater depth, so that what waits on all levels together stays
+                // small.
                 let count = left.min((LIST_ENTRIES_MAX / depth).max(LIST_ENTRIES_MIN));
                 let page = self.store.list(level.directory, level.after.as_ref(), count).await?;
                 level.more = page.as_ref().is_some_and(|page| page.more);
@@ -333,7 +342,7 @@ impl Catalogue {
         Ok(PurgePlan { mutations: plan, emptied: closed == 0, closed: closed > 0 })
     }
 
-    /// The directories among these that stay: the caller may not empty them, and they are not empty.
+    /// Returns the non-empty directories among these that the caller may not empty.
     async fn closed_to(&self, caller: &Caller, entries: &[Entry]) -> Result<Vec<DirId>> {
         let closed = entries.iter().filter_map(|entry| Some((entry.directory()?, entry)));
         let closed = closed.filter(|(_, entry)| !may_empty(caller, entry));
@@ -352,7 +361,7 @@ fn below(at: At, id: EntryId) -> Mutation {
     Mutation::Purge(PurgeTarget::Below { at, expect: Expect::entry(id) })
 }
 
-/// The id under which an operation ends the item itself.
+/// Returns the id under which an operation purges the item itself.
 fn last_step(operation: OperationId) -> OperationId {
     step_id(operation, 0)
 }

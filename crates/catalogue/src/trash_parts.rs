@@ -1,4 +1,4 @@
-//! Parts of the trash: entries that somebody keeps inside of a directory that somebody else removed. Their
+//! Parts of the trash: one user's entries inside a directory that another user removed. Their
 //! owners see them and take them out of the item.
 
 use std::collections::VecDeque;
@@ -17,29 +17,29 @@ use crate::trash::TRASH;
 
 /// Children listed at once in a directory of the trash.
 const LIST_ENTRIES: usize = 1000;
-/// Items of the trash looked at at once.
+/// Items of the trash examined at once.
 const ITEMS: usize = 100;
 
-/// Position at which a listing of parts goes on.
+/// Position at which a listing of parts continues.
 #[derive(Clone, Debug, PartialEq)]
 struct PartsCursor {
-    /// The item before which all are done, but for this one.
+    /// The current item; all items listed before it are done.
     item: OnTimeline<TrashId>,
-    /// Names from the item down to the last entry that was looked at; none if the item is done.
+    /// Names from the item down to the last examined entry; none if the item is done.
     path: Option<Vec<Name>>,
-    /// The listing goes on inside of that entry, a directory.
+    /// True if the listing continues inside that entry, a directory.
     enter: bool,
 }
 
 canonical_struct!(PartsCursor { item, path, enter });
 
-/// A directory of an item, on the way.
+/// A directory on the way down an item.
 struct Level {
     directory: DirId,
     lfn: Lfn,
-    /// The last child that was looked at.
+    /// The last child that was examined.
     after: Option<Name>,
-    /// Children that were listed, and not looked at.
+    /// Children that were listed, and not examined.
     rest: VecDeque<Entry>,
     more: bool,
 }
@@ -50,7 +50,7 @@ impl Level {
     }
 }
 
-/// The way down to where a listing goes on.
+/// Returns the position of a listing: the names down to it.
 fn position(way: &[Level]) -> (Option<Vec<Name>>, bool) {
     let names = way.iter().map_while(|level| level.after.clone()).collect::<Vec<_>>();
     let enter = !names.is_empty() && names.len() < way.len();
@@ -61,7 +61,7 @@ fn may_pass(caller: &Caller, directory: &Entry) -> bool {
     caller.is_operator() || caller.has_entry(directory, PASS)
 }
 
-/// May the caller restore the item whole? Then it is in the list of items.
+/// True if the caller may restore the item whole. Then the list of items has it.
 fn is_own_item(caller: &Caller, item: &TrashItem) -> bool {
     caller.owns(&item.entry) || caller.user() == Some(item.removed_by)
 }
@@ -71,8 +71,9 @@ fn no_part(id: TrashId, lfn: &Lfn) -> Error {
 }
 
 impl Catalogue {
-    /// Topmost entries that the caller owns inside of directories that others removed, where modes let the
-    /// caller pass. Each is told as an item: with the item's id, and the LFN that it had itself.
+    /// Lists the topmost entries that the caller owns inside directories that others removed, where
+    /// modes let the caller pass. Describes each as an item, with the item's id and the entry's own
+    /// LFN.
     pub(crate) async fn trash_parts(&self, caller: &Caller, cursor: &Cursor, limit: usize) -> Result<Answer> {
         caller.check_known()?;
         let names = self.registry.names();
@@ -136,13 +137,14 @@ impl Catalogue {
         Answer::Trash { items: told(parts, names), timeline: timelines.current(), next }
     }
 
-    /// May the caller pass what is above the path now, whatever its token is for? What is gone bars nobody.
+    /// True if the caller may now pass the directories above the path, whatever subtree its token
+    /// is for. Missing directories do not refuse.
     async fn passes_above(&self, caller: &Caller, lfn: &Lfn) -> Result<bool> {
         let walk = self.store.walk(std::slice::from_ref(lfn)).await?.pop();
         Ok(walk.is_some_and(|walk| check_passage(caller, &walk.gates, lfn).is_ok()))
     }
 
-    /// Builds the way down again, as far as it is still there.
+    /// Restores the position in an item, as far as its directories still exist.
     async fn way_again(
         &self,
         caller: &Caller,
@@ -170,8 +172,8 @@ impl Catalogue {
         Ok(way)
     }
 
-    /// Goes on down an item until it is done, the page is full, or enough was looked at. `way` is empty when
-    /// the item is done.
+    /// Continues through an item until it is done, the page is full, or the work limit is reached.
+    /// `way` is empty when the item is done.
     async fn parts_of(
         &self,
         caller: &Caller,
@@ -227,8 +229,8 @@ impl Catalogue {
         Ok(usage)
     }
 
-    /// Takes an entry of the caller's out of an item of the trash, with all that is below it: to where it
-    /// was, another path, or a directory of that path.
+    /// Takes an entry of the caller's with everything below it out of a trash item. It goes to its
+    /// former path, another path, or a directory of that path.
     pub(crate) async fn trash_restore_part(
         &self,
         caller: &Caller,
@@ -276,7 +278,7 @@ impl Catalogue {
     }
 }
 
-/// Parts with the names of those who removed the items.
+/// Adds the names of the users who removed the items.
 fn told(parts: Vec<TrashItem>, names: &crate::registry::Names) -> Vec<(TrashItem, String)> {
     let who = |item: &TrashItem| {
         names.users.get(&item.removed_by).map_or_else(String::new, |user| user.name.to_string())

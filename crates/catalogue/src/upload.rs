@@ -1,7 +1,8 @@
-//! Uploads: booked, written by the client, committed; or given up, or expired.
+//! Uploads: reserve, write (the client), commit; or abort, or expire.
 //!
-//! A booking reserves quota and names the places to write to. Each replica is committed by itself: the first commit
-//! makes the file, and its missing parents; later ones add replicas. What is never committed expires.
+//! A reservation holds quota and names the places to write to. Each replica has its own commit. The
+//! first commit makes the file and its missing parents; later ones add replicas. A reservation
+//! without a commit expires.
 
 use exacat_model::answer::{Upload, UploadTarget};
 use exacat_model::operation::SeChoice;
@@ -19,12 +20,12 @@ use crate::repeat::refused;
 use crate::resolve::Spot;
 use crate::storage::choose;
 
-/// How often a commit is tried when directories or the file are moved meanwhile.
+/// Most attempts at a commit while others move directories or the file.
 const COMMIT_TRIES_MAX: usize = 8;
 /// Items of a deletion queue searched for a copy of one file.
 const DELETIONS_SEARCHED_MAX: usize = 10_000;
 
-/// What is asked of an upload to book.
+/// A request for an upload reservation.
 pub(crate) struct BookRequest {
     pub lfn: Lfn,
     pub guid: Option<Guid>,
@@ -57,7 +58,7 @@ impl Catalogue {
         }
     }
 
-    /// The answer this booking had, if it was made before.
+    /// Returns the first answer of this reservation, if the request is a repeat.
     async fn booked_before(&self, caller: &Caller, id: OperationId) -> Result<Option<Answer>> {
         match self.recall(caller, id).await? {
             Some((_, Some(EntryId::Object(guid)))) => self.booked(caller, guid).await.map(Some),
@@ -119,7 +120,7 @@ impl Catalogue {
         })
     }
 
-    /// Until when a booking lasts.
+    /// Returns the expiry of a reservation.
     fn expiry(&self, lifetime_seconds: Option<u64>) -> Result<TimeMs> {
         let seconds = lifetime_seconds.unwrap_or(self.settings.booking_seconds);
         if seconds == 0 {
@@ -133,7 +134,7 @@ impl Catalogue {
         Ok(self.clock.trusted().plus_ms(seconds.saturating_mul(1000)))
     }
 
-    /// Where the file shall stand, and the file if it is there and gets further replicas.
+    /// Returns the path for the file, and the file itself if it exists and gets further replicas.
     async fn upload_place(&self, caller: &Caller, request: &BookRequest) -> Result<(Lfn, Option<Entry>)> {
         if request.lfn.is_root() {
             return Err(Error::invalid("/ is the root directory, no name for a file"));
@@ -185,12 +186,13 @@ impl Catalogue {
         }
     }
 
-    /// A file of the GUID may be nowhere but where the upload goes to.
+    /// Refuses a GUID that already belongs to an entry.
     async fn check_guid_unused(&self, caller: &Caller, guid: Guid) -> Result<()> {
         match self.store.locate(&[EntryId::Object(guid)]).await?.pop().flatten() {
             None => Ok(()),
             Some(found) => {
-                // Whose it is not learns that it is taken, for a GUID names one entry, and nothing else.
+                // Others learn only that it is taken, because a GUID names one entry and nothing
+                // else.
                 let place = match found.place {
                     _ if !caller.owns(&found.entry) => "in use",
                     Place::Trash(_) => "that of an entry in the trash",
@@ -201,9 +203,9 @@ impl Catalogue {
         }
     }
 
-    /// Where on an SE a copy of a file can be written that may have been there before. A copy given up earlier may
-    /// wait for deletion at the derived PFN still: then the new one gets a PFN of its own, lest it be deleted
-    /// in the old one's stead.
+    /// Returns a location on an SE for a copy of a file that may have been there before. The
+    /// derived PFN of an earlier, aborted copy may still wait for deletion. Then the new copy gets
+    /// a PFN of its own, so that it is not deleted in place of the old one.
     async fn unused_location(&self, se: &Se, guid: Guid, id: OperationId) -> Result<Location> {
         let waiting = self.store.usage(&[UsageOf::Deletions(se.number)]).await?;
         if waiting.iter().all(|account| account.usage.is_empty()) {
@@ -243,7 +245,8 @@ impl Catalogue {
             let number = names.se(&se)?.number;
             let commit = Mutation::Commit { guid, se: number, at, size, checksums: checksums.clone() };
             match self.apply(caller, id, vec![commit]).await?.pop() {
-                // The file or a directory above it was moved, or another commit made the file: look again.
+                // The file or a directory above it moved, or another commit made the file: resolve
+                // again.
                 Some(Outcome::Refused(Refusal::Stale | Refusal::ParentGone | Refusal::Exists(_))) => {}
                 Some(Outcome::Refused(refusal)) => {
                     return Err(refused(format!("the upload of {guid} to {se}"), refusal));
@@ -255,7 +258,7 @@ impl Catalogue {
         Err(Error::new(ErrorKind::Conflict, format!("{guid} kept moving while it was committed: try again")))
     }
 
-    /// Where the file of a booking shall stand, or stands. Makes missing parents.
+    /// Returns the place of a reservation's file, and makes missing parents.
     async fn commit_place(
         &self,
         caller: &Caller,
@@ -283,7 +286,7 @@ impl Catalogue {
                 _ => Err(Error::not_found(format!("{guid} was removed since its upload was booked"))),
             };
         }
-        // An admin may commit for the owner; parents made on the way are the owner's still.
+        // An admin may commit for the owner; the owner still owns the new parents.
         let owner = names.users.get(&booking.owner).filter(|owner| caller.user() != Some(owner.id));
         let as_owner = owner.map(|owner| Caller::of(owner, Lfn::root(), true));
         let maker = as_owner.as_ref().unwrap_or(caller);
@@ -316,7 +319,7 @@ impl Catalogue {
         }
     }
 
-    /// A booking the caller may end: one's own, or anyone's if `all`.
+    /// Returns a reservation that the caller may end: its own, or anyone's if `all`.
     async fn own_booking(&self, caller: &Caller, guid: Guid, all: bool) -> Result<Booking> {
         let booking = self.store.booking(guid).await?;
         let booking = booking.ok_or_else(|| Error::not_found(format!("nothing is booked for {guid}")))?;
@@ -367,7 +370,7 @@ impl Catalogue {
                 }
             }
             let more = page.more || rest.len() > 0;
-            // A page takes a bounded time, however few of the bookings are the caller's.
+            // A page takes a bounded time, however few of the reservations are the caller's.
             if !more || items.len() == limit || scanned >= self.settings.find_scan_entries {
                 let next = after.filter(|_| more).map(|after| cursor::write(CursorOf::Uploads, &after));
                 return Ok(Answer::Uploads { items, next });
@@ -376,7 +379,7 @@ impl Catalogue {
     }
 }
 
-/// A booking with names and PFNs.
+/// Describes a reservation with names and PFNs.
 fn upload(names: &Names, booking: Booking) -> Upload {
     let target = |pending: &BookedReplica| {
         let se = names.ses.get(&pending.se)?;

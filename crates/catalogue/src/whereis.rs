@@ -1,6 +1,6 @@
-//! Where the bytes of files are: the question that is asked most, so the shortest way from the question to the
-//! answer. One read of the store for a batch, a second for the archives of members, and each answer is put
-//! together from what is there already, for whoever takes it to keep it or to write it out at once.
+//! Locations of files: the most frequent request, so the shortest path to the answer. A batch takes
+//! one read of the store, and a second one for the archives of members. Each answer is built from
+//! data that is there already, for the caller to keep or to write out at once.
 
 use exacat_model::answer::{ReplicaAtRef, WhereisRef};
 use exacat_model::limits::READ_BATCH_MAX;
@@ -28,16 +28,16 @@ struct Seen<'a> {
     /// None if it is not known.
     se: Option<&'a Se>,
     offline: bool,
-    /// From the site of whoever asks; a site that is not listed is farther than all that are.
+    /// Distance from the client's site; an unlisted site is farther than all listed ones.
     distance: u32,
 }
 
-/// The storage elements met in this batch, each looked at once.
+/// The storage elements of this batch, each looked up once.
 struct Elements<'a> {
     names: &'a Names,
     site: Option<&'a AccountName>,
     seen: SmallVec<[Seen<'a>; 16]>,
-    /// Where among those seen a number may be found, by its last bits.
+    /// Likely index into `seen`, by the last bits of a number.
     likely: [u8; LIKELY],
 }
 
@@ -48,7 +48,7 @@ impl<'a> Elements<'a> {
         Elements { names, site, seen: SmallVec::new(), likely: [0; LIKELY] }
     }
 
-    /// The place of a storage element among those seen.
+    /// Returns the index of a storage element in `seen`.
     fn place(&mut self, number: SeNumber) -> usize {
         let likely = usize::from(number.0) % LIKELY;
         let place = usize::from(self.likely[likely]);
@@ -83,10 +83,10 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// What is between a path, or a GUID, and the answer: who was found, or why nobody.
+/// The file that a path or a GUID leads to, or the refusal.
 type Found = Result<File>;
 
-/// What the archive of a member gives: its file, nothing if it is in the trash or gone, or a refusal.
+/// The archive of a member: its file, nothing if it is in the trash or gone, or a refusal.
 enum Archive {
     File(File),
     Gone,
@@ -97,7 +97,7 @@ enum Archive {
 type Archives = Vec<(Guid, Archive)>;
 
 impl Catalogue {
-    /// Where files are, each answer kept.
+    /// Answers a batch, and keeps the answers.
     pub(crate) async fn whereis(
         &self,
         caller: &Caller,
@@ -112,8 +112,8 @@ impl Catalogue {
         Ok(Answer::Whereis(answers))
     }
 
-    /// What [`Operation::Whereis`](exacat_model::Operation::Whereis) answers, but each answer goes to `each` as soon as
-    /// it is put together, and is not kept.
+    /// Answers [`Operation::Whereis`](exacat_model::Operation::Whereis), but passes each answer to
+    /// `each` as soon as it is built, and does not keep it.
     pub fn whereis_each<'a>(
         &'a self,
         caller: &'a Caller,
@@ -127,11 +127,13 @@ impl Catalogue {
         })
     }
 
-    /// Replicas best first. Copying and lost ones are not offered, for they cannot be read. What is on
-    /// an SE that is offline comes last, for it can only be waited for; before it suspect replicas,
-    /// before them available ones; among equals the nearest to `site`, then the lowest SE number. A
-    /// replica whose PFN follows from a prefix that is not known comes behind those that can be read,
-    /// without a PFN.
+    /// Answers a batch with replicas, best first. It does not offer copying and lost ones, because
+    /// they cannot be read. The order is:
+    ///
+    /// 1. on an online SE before an offline one, for which a reader can only wait;
+    /// 2. with a PFN before those without: their PFN would follow from a prefix that is not known;
+    /// 3. available before suspect;
+    /// 4. nearest to `site` first, then lowest SE number.
     async fn whereis_of_admitted(
         &self,
         caller: &Caller,
@@ -198,7 +200,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Those paths that do not simply end at a file: links are followed, of others it is said what they are.
+    /// Resolves the paths that do not end directly at a file: follows links, and reports what the
+    /// others are.
     async fn whereis_of_others(
         &self,
         caller: &Caller,
@@ -219,8 +222,8 @@ impl Catalogue {
         Ok(files)
     }
 
-    /// These archives, each once. Who may not read an archive is refused: being let into a file is
-    /// not being let into all that is packed with it.
+    /// Returns these archives, each once. Refuses an archive that the caller may not read: a right
+    /// to one file is no right to everything packed with it.
     async fn archives_of(&self, caller: &Caller, mut guids: Vec<Guid>) -> Result<Archives> {
         if guids.is_empty() {
             return Ok(Vec::new());
@@ -243,7 +246,7 @@ impl Catalogue {
     }
 }
 
-/// The archive a file is in, if it is a member, the file's name there, and whether it can be read.
+/// Returns the archive of a member, the file's name in it, and whether it can be read.
 fn member_of(file: &File) -> Option<(Guid, &str, bool)> {
     match &file.replicas[..] {
         [Replica { location: Location::Member { archive, member }, state, .. }] => {
@@ -261,7 +264,7 @@ fn check_readable(readable: bool, lfn: &Lfn) -> Result<()> {
     if readable { Ok(()) } else { Err(Error::denied(format!("you may not read {lfn} (no r)"))) }
 }
 
-/// The file an entry is, if the caller may read it.
+/// Returns the file of an entry, if the caller may read it.
 fn readable_file(caller: &Caller, Resolved { lfn, entry, .. }: Resolved) -> Result<File> {
     let readable = caller.has_entry(&entry, READ);
     let kind = entry.kind();
@@ -275,18 +278,18 @@ fn offered(state: ReplicaState) -> bool {
     matches!(state, ReplicaState::Available | ReplicaState::Suspect)
 }
 
-/// A replica that can be read, with what orders it among the others.
+/// A readable replica, with its rank.
 struct Candidate<'f> {
     replica: &'f Replica,
-    /// Its storage element's place among those seen.
+    /// Index of its storage element in `seen`.
     place: usize,
-    /// Smaller is better.
+    /// Rank; smaller is better.
     rank: (bool, bool, bool, u32, SeNumber),
 }
 
 impl Elements<'_> {
-    /// Puts an answer together. Members have the replicas of their archives, `?ZIP=member` after each; none if the
-    /// archive is in the trash or gone.
+    /// Builds an answer. A member has the replicas of its archive with `?ZIP=member` after each
+    /// PFN; none if the archive is in the trash or gone.
     fn answer(&mut self, file: Result<&File>, archives: &Archives, each: EachWhereis<'_>) {
         let file = match file {
             Ok(file) => file,
@@ -303,7 +306,7 @@ impl Elements<'_> {
         }
     }
 
-    /// `file` is where the replicas of `physical` are, with `suffix` after each PFN.
+    /// Answers for `file` with the replicas of `physical`, and `suffix` after each PFN.
     fn offer(&mut self, file: &File, physical: &File, suffix: [&str; 2], each: EachWhereis<'_>) {
         let mut candidates: SmallVec<[Candidate<'_>; 4]> = SmallVec::new();
         for replica in &physical.replicas {
@@ -330,7 +333,7 @@ impl Elements<'_> {
                     (Location::Explicit(pfn), _) => [pfn.as_str(), "", before, after],
                     (Location::Derived, Some(se)) if !se.is_place_known() => [""; 4],
                     (Location::Derived, Some(se)) => [&se.prefix, path.as_str(), before, after],
-                    // Without its SE's prefix it cannot be said where it is; a member is where its archive is.
+                    // A location needs its SE's prefix; a member is where its archive is.
                     (Location::Derived, None) | (Location::Member { .. }, _) => return None,
                 };
                 Some(ReplicaAtRef { se: se.map(|se| &se.name), state: replica.state, pfn })

@@ -1,8 +1,8 @@
-//! What happens by itself: bookings and entries expire, old trash is purged, expired tokens are forgotten.
+//! Background work: expires reservations and entries, purges old trash, drops expired tokens.
 //!
-//! Each is a step that does a bounded amount and tells whether there is more; the server schedules them. A step
-//! interrupted anywhere leaves what it did done and the rest to the next one; two at once do nothing twice, for
-//! each mutation names what it expects.
+//! Each step does a bounded amount and says whether there is more; the server schedules the steps.
+//! An interrupted step keeps what it did and leaves the rest to the next one. Two concurrent steps
+//! do nothing twice, because each mutation names what it expects.
 
 use exacat_model::{
     EntryId, Error, ErrorKind, Expect, ExpectRecord, Lfn, Mutation, RecordKey, Result, TimeMs, UserId,
@@ -14,26 +14,28 @@ use crate::Catalogue;
 use crate::caller::Caller;
 use crate::execute::apart;
 
-/// Bookings, entries or tokens of one step.
+/// Reservations, entries or tokens of one step.
 const STEP_ITEMS_MAX: usize = 500;
-/// Items of the trash looked at for one step of purging.
+/// Items of the trash examined for one step of purging.
 const TRASH_LOOKED_AT_MAX: usize = 100;
-/// How long an expired token is still shown to its user, in milliseconds: so that "expired" can be told from "unknown".
+/// Time that an expired token is still shown to its user, in milliseconds, so that "expired"
+/// differs from "unknown".
 const EXPIRED_TOKENS_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// What a step did.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepReport {
-    /// Bookings released, entries removed or purged, tokens forgotten.
+    /// Reservations released, entries removed or purged, tokens dropped.
     pub done: u64,
-    /// There is more to do now.
+    /// True if there is more to do now.
     pub more: bool,
-    /// Wait so long before the next step, in milliseconds, so that users are not slowed.
+    /// Pause before the next step, in milliseconds, so that users are not slowed.
     pub pause_ms: u64,
 }
 
 impl Catalogue {
-    /// Releases bookings that have expired: quota is given back, what may have been written is queued for deletion.
+    /// Releases expired reservations: returns their quota, and queues possibly written copies for
+    /// deletion.
     pub fn expired_bookings_step(&self) -> BoxFuture<'_, Result<StepReport>> {
         apart(self.release_expired())
     }
@@ -48,7 +50,7 @@ impl Catalogue {
         self.step(releases, due.bookings.len() >= STEP_ITEMS_MAX).await
     }
 
-    /// Moves entries that have expired to the trash. One whose expiry was changed meanwhile stays.
+    /// Moves expired entries to the trash. An entry whose expiry was changed meanwhile stays.
     pub fn expired_entries_step(&self) -> BoxFuture<'_, Result<StepReport>> {
         apart(self.remove_expired())
     }
@@ -74,7 +76,8 @@ impl Catalogue {
         self.step(removals, due.entries.len() >= STEP_ITEMS_MAX).await
     }
 
-    /// Ends items that were in the trash for longer than [`Settings::trash_seconds`](crate::Settings), oldest first.
+    /// Purges items that were in the trash for longer than
+    /// [`Settings::trash_seconds`](crate::Settings), oldest first.
     pub fn trash_purge_step(&self) -> BoxFuture<'_, Result<StepReport>> {
         apart(self.purge_old())
     }
@@ -107,7 +110,7 @@ impl Catalogue {
                         report.more |= !step.done;
                     }
                     Err(error) if is_the_items(&error) => {
-                        // One that cannot be purged must not keep the others.
+                        // An item that cannot be purged must not block the others.
                         failed += 1;
                         tracing::warn!(item = item.id.0.0, %error, "an item of the trash cannot be purged");
                     }
@@ -119,13 +122,13 @@ impl Catalogue {
             }
             report.more = true;
         }
-        // Without progress, coming back at once would only spin.
+        // Without progress, an immediate retry would only spin.
         report.more &= report.done > 0 || failed == 0;
         report.pause_ms = report.done.saturating_mul(1000) / self.settings.purge_entries_per_second.max(1);
         Ok(report)
     }
 
-    /// Forgets tokens that expired a while ago.
+    /// Drops tokens that expired a while ago.
     pub fn expired_tokens_step(&self) -> BoxFuture<'_, Result<StepReport>> {
         apart(self.forget_expired())
     }
@@ -142,8 +145,8 @@ impl Catalogue {
         self.step(drops, more).await
     }
 
-    /// Applies the mutations of a step. A refused one was overtaken by somebody: it is looked at again if it is still
-    /// due. `more` is due beyond these.
+    /// Applies the mutations of a step. A refused one lost a race; a later step reads it again if
+    /// it is still due. `more` says that more is due beyond these.
     async fn step(&self, mutations: Vec<Mutation>, more: bool) -> Result<StepReport> {
         if mutations.is_empty() {
             return Ok(StepReport::default());
@@ -152,11 +155,11 @@ impl Catalogue {
         let outcomes = self.apply(&self.service()?, operation, mutations).await?;
         let done =
             outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Applied { .. })).count() as u64;
-        // Without progress, coming back at once would only spin.
+        // Without progress, an immediate retry would only spin.
         Ok(StepReport { done, more: more && done > 0, pause_ms: 0 })
     }
 
-    /// Who does what happens by itself: the account `admin`.
+    /// Returns the principal of background work: the account `admin`.
     fn service(&self) -> Result<Caller> {
         match self.registry.names().users.get(&UserId::ADMIN) {
             Some(admin) => Ok(Caller::of(admin, Lfn::root(), true)),
@@ -165,7 +168,7 @@ impl Catalogue {
     }
 }
 
-/// Does the error tell of this item only, and not of the store as a whole?
+/// True if the error concerns this item only, and not the store as a whole.
 fn is_the_items(error: &Error) -> bool {
     !error.kind.is_retryable() && error.kind != ErrorKind::Internal
 }

@@ -1,16 +1,16 @@
 //! Names the command to type next, for errors that have an ordinary way on.
 //!
-//! The catalogue's messages stay free of commands, since other protocols carry them too. The match
-//! on the message is held by a test that runs each case against a real server.
+//! The catalogue's messages stay free of commands, since other protocols carry them too. A test
+//! runs each case against a real server, so that the match on the message stays right.
 
 use exacat_model::{Error, ErrorKind};
 
 use crate::args::{Command, ReplicaCommand};
 use crate::output::quoted;
 
-/// The catalogue's words for a storage element that is not registered, up to its name.
+/// The catalogue's message for an unregistered storage element, up to its name.
 const UNKNOWN_SE: &str = "no such storage element: ";
-/// The same where the store refuses it: the message has no name then.
+/// The store's message for it, which has no name.
 const REFUSED_SE: &str = "no such storage element, or it may not be written now";
 
 /// A command whose errors have advice of their own.
@@ -28,13 +28,13 @@ pub enum Advised {
     Touch,
     /// `exacat replica rm`
     DropReplica,
-    /// Any other.
+    /// Any other command.
     #[default]
     Other,
 }
 
 impl Advised {
-    /// The one this command is.
+    /// Returns the case of a command.
     pub fn of(command: &Command) -> Self {
         match command {
             Command::Rm(_) => Advised::Remove,
@@ -47,7 +47,7 @@ impl Advised {
         }
     }
 
-    /// The next thing to type after this error about `subject`, if there is one.
+    /// Returns the next command after this error about `subject`, if there is one.
     pub fn next(self, subject: Option<&str>, error: &Error) -> Option<String> {
         if let Some((_, name)) = error.message.split_once(UNKNOWN_SE) {
             let name = quoted(name);
@@ -89,7 +89,8 @@ impl Advised {
     }
 }
 
-/// The directory of a quoted name. Quotes stay balanced, for a name that needs them is left whole.
+/// Returns the directory of a quoted name. Quotes stay balanced: a name that needs them is returned
+/// whole.
 fn parent(quoted: &str) -> &str {
     match quoted.rsplit_once('/') {
         Some((parent, _)) if !parent.is_empty() && quoted.starts_with('/') => parent,

@@ -17,19 +17,19 @@ use crate::args::Cli;
 use crate::connect::Session;
 use crate::failure::Failure;
 
-/// The environment's word for a question of a shell.
+/// Environment variable of a shell's request.
 const VARIABLE: &str = "EXACAT_COMPLETE";
-/// Names offered at most.
+/// Maximum number of names offered.
 const OFFERED_MAX: u32 = 200;
-/// Time for the server's answer.
+/// Time limit for the server's answer.
 const TIMEOUT: &str = "2s";
 
-/// Answers a shell that asks, and ends the process then. Returns at once if no shell asks.
+/// Answers the request of a shell, and ends the process then. Returns at once without one.
 pub fn complete() {
     CompleteEnv::with_factory(|| with_values(Cli::command(), "")).var(VARIABLE).complete();
 }
 
-/// The script that makes a shell ask.
+/// Returns the script that makes a shell call this program.
 pub fn script(shell: Shell) -> Result<String, Failure> {
     let name = shell.to_string();
     let shells = Shells::builtins();
@@ -40,13 +40,13 @@ pub fn script(shell: Shell) -> Result<String, Failure> {
     completer.write_registration(VARIABLE, "exacat", "exacat", "exacat", &mut script)?;
     let mut script = String::from_utf8_lossy(&script).into_owned();
     if shell == Shell::Bash {
-        // Names of storage elements have colons, at which bash would break them.
+        // Names of storage elements have colons, where bash would break them.
         script.push_str("COMP_WORDBREAKS=${COMP_WORDBREAKS//:/}\n");
     }
     Ok(script)
 }
 
-/// Values of an argument.
+/// Kind of an argument's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Values {
     /// Entries.
@@ -73,7 +73,7 @@ const COMPRESSIONS: &[&str] = &["plain", "gzip", "zstd"];
 const PRESETS: &[&str] =
     &["lfn-list", "odp-files", "odp-datasets", "odp-members", "annex", "dune-transfers", "rucio-replicas"];
 
-/// Gives every argument of a command, and of those below it, the source of its values.
+/// Sets the source of values of every argument of a command and its subcommands.
 fn with_values(command: Command, path: &str) -> Command {
     let below: Vec<String> = command.get_subcommands().map(|child| child.get_name().to_owned()).collect();
     let mut command = command.mut_args(|arg| match values(path, &arg) {
@@ -87,7 +87,7 @@ fn with_values(command: Command, path: &str) -> Command {
     command
 }
 
-/// The values of an argument of the command at `path`; none if they are free, or paths of this machine.
+/// Returns the kind of an argument's values; none if they are free, or paths of this machine.
 fn values(path: &str, arg: &Arg) -> Option<Values> {
     if arg.get_value_parser().type_id() == TypeId::of::<PathBuf>() {
         return None;
@@ -118,7 +118,7 @@ fn values(path: &str, arg: &Arg) -> Option<Values> {
     }
 }
 
-/// Values that begin as the word does.
+/// Lists values with the prefix of the word.
 fn candidates(values: Values, current: &OsStr) -> Vec<CompletionCandidate> {
     let Some(begun) = current.to_str() else { return Vec::new() };
     let offered: Vec<String> = match values {
@@ -156,7 +156,7 @@ async fn names(session: &Session, values: Values, begun: &str) -> Option<Vec<Str
         Values::Words(_) => return None,
     };
     let names = match session.call(operation).await.ok()? {
-        // A directory goes on behind its slash.
+        // A directory continues after its slash.
         Answer::Entries { items, .. } => items
             .iter()
             .map(|stat| match stat.entry.kind() {
@@ -175,7 +175,7 @@ async fn names(session: &Session, values: Values, begun: &str) -> Option<Vec<Str
     Some(names)
 }
 
-/// The search for names in a directory that begin as written.
+/// Makes the search for names in a directory by their prefix.
 fn below(begun: &str) -> Option<Operation> {
     let (directory, name) = begun.rsplit_once('/')?;
     let lfn = if directory.is_empty() { Lfn::root() } else { Lfn::parse(directory).ok()? };

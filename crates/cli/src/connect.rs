@@ -1,4 +1,4 @@
-//! The way to the server: where it is, who asks, and what helps when it is not there.
+//! Connection to the server: its address, the credentials, and advice if it does not answer.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,26 +18,26 @@ use crate::parse;
 const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of the file with a server's addresses.
 const ADDRESSES_BYTES_MAX: u64 = 64 << 10;
-/// The port of the protocol of XRootD.
+/// Port of the XRootD protocol.
 const XROOTD_PORT: u16 = 1094;
-/// How long a request may take if not said.
+/// Default time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a check of the whole catalogue may take if not said: what a server gives a request at most.
+/// Default time limit of an audit: the longest that a server grants a request.
 const TIMEOUT_LONG: Duration = Duration::from_secs(300);
-/// The client's words for a certificate that is not trusted, and for no certificate to trust.
+/// The client's messages for an untrusted certificate, and for no certificate to trust.
 const UNTRUSTED: &str = "invalid peer certificate";
 const NOTHING_TRUSTED: &str = "a certificate or a fingerprint to trust is needed";
-/// The environment's token.
+/// Environment variable with a token.
 const TOKEN_VARIABLE: &str = "EXACAT_TOKEN";
-/// The environment's file with a token.
+/// Environment variable with the path of a token file.
 const TOKEN_FILE_VARIABLE: &str = "EXACAT_TOKEN_FILE";
 
-/// The data directory: the one given, or the user's.
+/// Returns the data directory: the given one, or the user's.
 pub fn data_directory(connection: &Connection) -> std::result::Result<PathBuf, Failure> {
     if let Some(directory) = &connection.data {
         return Ok(directory.clone());
     }
-    // As the XDG base directory specification has it: a relative path there is to be ignored.
+    // The XDG base directory specification says to ignore a relative path there.
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(home) = absolute("XDG_DATA_HOME") {
         return Ok(home.join("exacat"));
@@ -48,7 +48,7 @@ pub fn data_directory(connection: &Connection) -> std::result::Result<PathBuf, F
     }
 }
 
-/// The way to the server.
+/// Connection to the server.
 #[derive(Clone, Debug)]
 pub struct Session {
     client: Client,
@@ -56,7 +56,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects as the options and the environment say.
+    /// Connects by the options and the environment.
     pub async fn open(connection: &Connection) -> std::result::Result<Self, Failure> {
         let target = target(connection)?;
         let over_socket = target.endpoints().iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
@@ -82,41 +82,41 @@ impl Session {
         }
     }
 
-    /// The client, for what drives it itself.
+    /// Returns the client, for callers that use it directly.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Asks.
+    /// Sends an operation.
     pub async fn call(&self, operation: Operation) -> Result<Answer> {
         self.client.call(operation).await
     }
 
-    /// Asks for something that takes long: with as much time as a server gives anyone, unless the user said.
+    /// Sends a long operation, with the longest time a server grants, unless the user set a limit.
     pub async fn call_long(&self, operation: Operation) -> Result<Answer> {
         let deadline = (!self.timeout_given).then_some(TIMEOUT_LONG);
         self.client.call_with(operation, CallOptions { deadline, ..CallOptions::default() }).await
     }
 
-    /// Asks for all pages.
+    /// Streams all pages of an answer.
     pub fn pages(&self, operation: Operation) -> Pages {
         Pages { stream: self.client.stream(operation) }
     }
 
-    /// Ends it.
+    /// Closes the connection.
     pub async fn close(&self) {
         self.client.close().await;
     }
 }
 
-/// The pages of a long answer.
+/// Pages of a long answer.
 #[derive(Debug)]
 pub struct Pages {
     stream: AnswerStream,
 }
 
 impl Pages {
-    /// The next page; none at the end.
+    /// Returns the next page; none at the end.
     pub async fn next(&mut self) -> Result<Option<Answer>> {
         self.stream.next().await.transpose()
     }
@@ -131,7 +131,7 @@ fn target(connection: &Connection) -> std::result::Result<Target, Failure> {
     let trust = match (&connection.ca, &connection.fingerprint) {
         (Some(file), _) => Trust::CertificateFile(file.clone()),
         (None, Some(fingerprint)) => Trust::fingerprint(fingerprint)?,
-        // A server on this machine has its certificate where its data are.
+        // A server on this machine keeps its certificate in its data directory.
         (None, None) => match data_directory(connection).map(|directory| directory.join("server.crt")) {
             Ok(certificate) if certificate.exists() => Trust::CertificateFile(certificate),
             _ => Trust::Nothing,
@@ -152,7 +152,7 @@ fn credentials(connection: &Connection, over_socket: bool) -> std::result::Resul
     }
 }
 
-/// The token: of the option, else of the environment, else of the environment's file.
+/// Returns the token: of the option, else of the environment, else of the environment's file.
 pub fn token(connection: &Connection) -> std::result::Result<Option<String>, Failure> {
     let file = match &connection.token_file {
         Some(file) => file.clone(),
@@ -175,7 +175,7 @@ pub fn token(connection: &Connection) -> std::result::Result<Option<String>, Fai
     Ok(Some(token.to_owned()))
 }
 
-/// The certificate to trust: the one given, or that of a server on this machine.
+/// Returns the certificate to trust: the given one, or that of a server on this machine.
 pub fn certificate(connection: &Connection) -> Option<PathBuf> {
     if let Some(file) = &connection.ca {
         return Some(file.clone());
@@ -183,7 +183,8 @@ pub fn certificate(connection: &Connection) -> Option<PathBuf> {
     data_directory(connection).ok().map(|directory| directory.join("server.crt")).filter(|file| file.exists())
 }
 
-/// Where the server speaks the protocol of XRootD: as a server on this machine says, or on the host of the one that is given.
+/// Returns the URL of the XRootD service: as a server on this machine says, or on the host of the
+/// given one.
 pub fn root_url(connection: &Connection) -> std::result::Result<String, Failure> {
     if let Some(server) = &connection.server {
         let host = Target::parse(server)?.endpoints().iter().find_map(|endpoint| match endpoint {
@@ -212,7 +213,7 @@ pub fn root_url(connection: &Connection) -> std::result::Result<String, Failure>
     }
 }
 
-/// The whole text of a file of at most `max` bytes.
+/// Reads a file of at most `max` bytes as text.
 pub fn read_small_file(path: &Path, max: u64) -> std::result::Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::local(format!("cannot read {}: {error}", path.display()));
     let mut text = String::new();
@@ -223,7 +224,7 @@ pub fn read_small_file(path: &Path, max: u64) -> std::result::Result<String, Fai
     Ok(text)
 }
 
-/// What could help where no connection came about.
+/// Returns advice for a connection that failed.
 fn hint(target: &Target, error: &Error) -> Option<&'static str> {
     let local = target.endpoints().iter().all(|endpoint| match endpoint {
         Endpoint::Unix(_) => true,

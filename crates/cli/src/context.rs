@@ -1,4 +1,4 @@
-//! What a command works with: the connection, standard output, and the tally of what failed.
+//! Context of a command: connection, standard output, and the status of failed items.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::names_of_ses::SeNames;
 use crate::output::Out;
 use crate::{parse, wildcards};
 
-/// Items of one page of anything listed: the first come soon, and memory stays bounded.
+/// Items of one page of a listing: the first come soon, and memory stays bounded.
 pub const PAGE_ITEMS: u32 = 1000;
 
-/// What a command works with.
+/// Context of a command.
 pub struct Context {
-    /// The way to the server.
+    /// Connection to the server.
     pub session: Session,
     /// Standard output.
     pub out: Out,
-    /// The status of the last item that failed.
+    /// Status of the last item that failed.
     failed: Option<u8>,
     ses: Arc<SeNames>,
     ses_asked: bool,
@@ -31,37 +31,37 @@ pub struct Context {
 }
 
 impl Context {
-    /// For one command.
+    /// Makes the context of one command.
     pub fn new(session: Session, out: Out, advised: Advised) -> Self {
         Context { session, out, failed: None, ses: Arc::default(), ses_asked: false, advised }
     }
 
-    /// The exit status, if the command came to its end.
+    /// Exit status of a command that came to its end.
     pub fn status(&self) -> u8 {
         self.failed.unwrap_or(0)
     }
 
-    /// One of several items failed: says so, and goes on.
+    /// Reports a failed item, and continues.
     pub fn fail(&mut self, subject: &str, error: &Error) {
-        // What was printed before comes before.
+        // Earlier output must precede the error.
         let _ = self.out.flush();
         let advice = self.advised.next(Some(subject), error);
         report(Some(subject), error, advice.as_deref());
         self.failed = Some(status_of(error.kind));
     }
 
-    /// Rows of a listing were rejected: says so, and goes on.
+    /// Reports rejected rows of a listing, and continues.
     pub fn rejected(&mut self, listing: &str, error: &Error) {
         self.fail(listing, error);
         self.failed = Some(STATUS_REJECTED);
     }
 
-    /// Asks.
+    /// Sends an operation.
     pub async fn call(&self, operation: Operation) -> Result<Answer> {
         self.session.call(operation).await
     }
 
-    /// Asks about something, which an error then names.
+    /// Sends an operation about `subject`, which an error then names.
     pub async fn call_about(
         &self,
         subject: &str,
@@ -70,13 +70,13 @@ impl Context {
         self.call(operation).await.map_err(|error| Failure::about(subject, error))
     }
 
-    /// Asks for a change that has no answer but that it was done, which JSON says.
+    /// Sends a change whose only answer is success; JSON output states it.
     pub async fn change(&mut self, subject: &str, operation: Operation) -> std::result::Result<(), Failure> {
         self.call_about(subject, operation).await?;
         self.show_done(subject)
     }
 
-    /// Says in JSON that something was done; a person sees that nothing failed.
+    /// Prints in JSON that something was done. Without JSON no message means success.
     pub fn show_done(&mut self, subject: &str) -> std::result::Result<(), Failure> {
         match self.out.style.json {
             true => self.out.json(&serde_json::json!({"item": subject, "done": true})),
@@ -84,12 +84,13 @@ impl Context {
         }
     }
 
-    /// Asks for all pages.
+    /// Streams all pages of an answer.
     pub fn pages(&self, operation: Operation) -> Pages {
         self.session.pages(operation)
     }
 
-    /// Storage elements by number. If the list may not be seen, what came with pages must do.
+    /// Returns storage elements by number. If the caller may not list them, names that came with
+    /// pages must do.
     pub async fn ses(&mut self) -> std::result::Result<Arc<SeNames>, Failure> {
         if !self.ses_asked {
             self.ses_asked = true;
@@ -104,35 +105,36 @@ impl Context {
         Ok(self.ses.clone())
     }
 
-    /// Learns names that came with a page.
+    /// Adds names that came with a page.
     pub fn learn(&mut self, names: &[(u16, SeName)]) {
         if !names.iter().all(|(number, _)| self.ses.knows(SeNumber(*number))) {
             Arc::make_mut(&mut self.ses).learn(names);
         }
     }
 
-    /// The names to work on.
+    /// Returns the names to work on.
     pub fn names(&self, arguments: &[String]) -> Names {
         Names::new(arguments, self.out.style.null)
     }
 
-    /// The names to work on, with wildcards in arguments expanded. Names from standard input are exact.
+    /// Returns the names to work on, with wildcards in arguments expanded. Names from standard
+    /// input are exact.
     pub async fn names_expanded(&mut self, arguments: &[String]) -> std::result::Result<Names, Failure> {
         let expanded = wildcards::expand(self, arguments).await?;
         Ok(self.names(&expanded))
     }
 
-    /// Those of `names` that are LFNs, each with how it was written; the others fail.
+    /// Returns the `names` that are LFNs, with their texts; reports the others.
     pub fn lfns(&mut self, names: Vec<String>) -> Vec<Lfn> {
         self.parsed(names, parse::lfn)
     }
 
-    /// Those of `names` that are LFNs or GUIDs; the others fail.
+    /// Returns the `names` that are LFNs or GUIDs; reports the others.
     pub fn files(&mut self, names: Vec<String>) -> Vec<FileRef> {
         self.parsed(names, parse::file)
     }
 
-    /// Those of `names` that can be read; the others fail.
+    /// Returns the `names` that can be parsed; reports the others.
     pub fn parsed<T>(&mut self, names: Vec<String>, parse: impl Fn(&str) -> Result<T>) -> Vec<T> {
         let mut parsed = Vec::with_capacity(names.len());
         for name in names {
@@ -144,7 +146,7 @@ impl Context {
         parsed
     }
 
-    /// Pairs answers with what was asked, reports the failed ones, and gives the others to `show`.
+    /// Pairs answers with their requests, reports failures, and passes the rest to `show`.
     pub fn each<S, T>(
         &mut self,
         asked: &[S],
@@ -168,7 +170,7 @@ impl Context {
         Ok(())
     }
 
-    /// Reports the failed ones of a change to several entries, and in JSON those that were done.
+    /// Reports failures of a change to several entries, and in JSON the successes.
     pub fn done<S>(
         &mut self,
         asked: &[S],
@@ -184,7 +186,7 @@ impl Context {
         }
     }
 
-    /// Reports the failed ones of a change to several entries, and counts the others.
+    /// Reports failures of a change to several entries, and counts the successes.
     pub fn count_done<S>(
         &mut self,
         asked: &[S],
@@ -206,7 +208,7 @@ impl Context {
     }
 }
 
-/// How a file was asked for.
+/// Text of a file reference, as the user gave it.
 pub fn file_text(file: &FileRef) -> String {
     match file {
         FileRef::Lfn(lfn) => lfn.to_string(),

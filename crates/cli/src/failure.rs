@@ -1,4 +1,4 @@
-//! What goes wrong in a command, and the exit status it gives.
+//! Failures of a command, and their exit statuses.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -9,25 +9,24 @@ use exacat_model::{Error, ErrorKind};
 use crate::advice::Advised;
 use crate::output::{harmless, quoted};
 
-/// The exit status of a usage or local error.
+/// Exit status of a usage or local error.
 pub const STATUS_LOCAL: u8 = 1;
-/// The exit status of an import some of whose rows were rejected.
+/// Exit status of an import with rejected rows.
 pub const STATUS_REJECTED: u8 = 18;
-/// The exit status of a command that the user interrupted, as shells give it for SIGINT.
+/// Exit status of a command that the user interrupted, as shells give it for SIGINT.
 pub const STATUS_INTERRUPTED: u8 = 130;
-/// The exit status of a command that was told to end, as shells give it for SIGTERM.
+/// Exit status of a terminated command, as shells give it for SIGTERM.
 pub const STATUS_TERMINATED: u8 = 143;
 
-/// The kind of a usage or local error in JSON; kinds of the catalogue's errors have names of their
-/// own.
+/// Kind of a usage or local error in JSON. Kinds of the catalogue's errors have names of their own.
 pub const KIND_LOCAL: &str = "local";
 /// Bytes of a name in an error message.
 const SUBJECT_BYTES_MAX: usize = 240;
 
-/// Are errors printed as JSON? Decided once, by the command line.
+/// True if errors are printed as JSON. The command line sets it once.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// The exit status of a kind of error. What was asked for wrongly is wrong use, whoever finds out.
+/// Exit status of a kind of error. An invalid request is a usage error, whichever side detects it.
 pub fn status_of(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Invalid => STATUS_LOCAL,
@@ -35,26 +34,26 @@ pub fn status_of(kind: ErrorKind) -> u8 {
     }
 }
 
-/// Why a command ends before its end.
+/// Reason why a command ends early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The catalogue, or the way to it, said no.
+    /// Error of the catalogue or of the connection.
     Catalogue {
-        /// What it is about, if the message does not say.
+        /// Subject, if the message does not name it.
         subject: Option<String>,
-        /// What it said.
+        /// The error.
         error: Error,
-        /// What could help.
+        /// Advice.
         hint: Option<String>,
     },
-    /// Something on this side: a file that cannot be read, options that contradict each other.
+    /// Local error: an unreadable file, contradictory options.
     Local(String),
-    /// Who reads standard output has read enough. Not an error.
+    /// The reader of standard output closed it. Not an error.
     OutputClosed,
 }
 
 impl Failure {
-    /// The exit status it gives.
+    /// Exit status of the failure.
     pub fn status(&self) -> u8 {
         match self {
             Failure::Catalogue { error, .. } => status_of(error.kind),
@@ -63,24 +62,24 @@ impl Failure {
         }
     }
 
-    /// An error of this side.
+    /// Makes a local error.
     pub fn local(message: impl Into<String>) -> Self {
         Failure::Local(message.into())
     }
 
-    /// An error about something.
+    /// Makes an error about something.
     pub fn about(subject: impl Into<String>, error: Error) -> Self {
         Failure::Catalogue { subject: Some(subject.into()), error, hint: None }
     }
 
-    /// An answer that does not fit the operation: a defect.
+    /// Makes the error for an answer that does not fit the operation: a defect.
     pub fn unexpected(answer: &exacat_model::Answer) -> Self {
         let mut text = format!("{answer:?}");
         text.truncate(text.floor_char_boundary(60));
         Error::new(ErrorKind::Internal, format!("an answer that does not fit what was asked: {text}")).into()
     }
 
-    /// The same failure, with what to type next after this command.
+    /// Adds the next command to type after `command`, if there is one.
     pub fn advised(mut self, command: Advised) -> Self {
         if let Failure::Catalogue { subject, error, hint: hint @ None } = &mut self {
             *hint = command.next(subject.as_deref(), error);
@@ -88,7 +87,7 @@ impl Failure {
         self
     }
 
-    /// Says it on standard error.
+    /// Prints the failure on standard error.
     pub fn report(&self) {
         match self {
             Failure::Catalogue { subject, error, hint } => {
@@ -111,7 +110,8 @@ impl From<Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Of writing to standard output; errors of other files are put into words where they happen.
+    /// Converts errors of standard output only. Errors of other files get their message where they
+    /// occur.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Failure::OutputClosed;
@@ -120,7 +120,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Says an error on standard error: `exacat: LFN: message`, and below it what could help.
+/// Prints an error on standard error: `exacat: LFN: message`, and advice below it.
 pub fn report(subject: Option<&str>, error: &Error, advice: Option<&str>) {
     let advice = advice.or_else(|| hint(error));
     let status = status_of(error.kind);
@@ -129,7 +129,7 @@ pub fn report(subject: Option<&str>, error: &Error, advice: Option<&str>) {
     }
     let message = harmless(&error.message);
     match subject {
-        // Many messages begin with the name they are about: once is enough.
+        // Many messages begin with their subject: print it once.
         Some(subject) => {
             let rest = error.message.strip_prefix(subject).and_then(|rest| rest.strip_prefix([':', ' ']));
             let message = harmless(rest.map_or(error.message.as_str(), str::trim_start));
@@ -142,7 +142,7 @@ pub fn report(subject: Option<&str>, error: &Error, advice: Option<&str>) {
     }
 }
 
-/// A name for an error message: of a long one the ends.
+/// Shortens a long name for an error message to its ends.
 fn shortened(name: &str) -> Cow<'_, str> {
     if name.len() <= SUBJECT_BYTES_MAX {
         return Cow::Borrowed(name);
@@ -152,12 +152,12 @@ fn shortened(name: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}…{} ({} bytes)", &name[..begin], &name[end..], name.len()))
 }
 
-/// From now on errors are JSON: one document per error, one error per line.
+/// Makes all later errors JSON: one document per error, one error per line.
 pub fn report_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
 
-/// Prints an error as JSON, if that is wanted.
+/// Prints an error as JSON, if the command line requests it. Returns whether it did.
 pub fn said_as_json(
     kind: &str,
     status: u8,
@@ -178,7 +178,7 @@ pub fn said_as_json(
     true
 }
 
-/// What could help.
+/// Advice for a kind of error.
 fn hint(error: &Error) -> Option<&'static str> {
     match error.kind {
         ErrorKind::Unknown => Some("it may have been done: look before you repeat it"),
@@ -189,23 +189,23 @@ fn hint(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Says what an interruption leaves behind, if the work is dropped before [`OnInterrupt::over`].
+/// Prints the consequences of an interruption, if the work is dropped before [`OnInterrupt::over`].
 pub struct OnInterrupt {
     text: Option<String>,
 }
 
 impl OnInterrupt {
-    /// `text` follows "interrupted; ".
+    /// Prints `text` after "interrupted; ".
     pub fn say(text: impl Into<String>) -> Self {
         OnInterrupt { text: Some(text.into()) }
     }
 
-    /// Nothing to say if nothing is to be said.
+    /// Prints nothing if there is no text.
     pub fn maybe(text: Option<&str>) -> Self {
         OnInterrupt { text: text.map(str::to_owned) }
     }
 
-    /// The work came to its end, good or bad.
+    /// Marks the work as ended, with success or not.
     pub fn over(mut self) {
         self.text = None;
     }
@@ -219,7 +219,7 @@ impl Drop for OnInterrupt {
     }
 }
 
-/// One line on standard error. There is nobody to tell if it cannot be written.
+/// Prints one line on standard error. A failure to do so has no reader either.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

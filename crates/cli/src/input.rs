@@ -5,16 +5,16 @@ use std::io::{self, BufRead, BufReader, Stdin};
 
 use crate::failure::Failure;
 
-/// Names handled together: large enough that the way there and back does not count, small enough to be bounded.
+/// Names handled together: many enough to hide the round trip, few enough to bound memory.
 pub const BATCH_NAMES: usize = 1000;
 
-/// Bytes of one line of standard input; a longer one is no name of anything.
+/// Bytes of one line of standard input; a longer one is no name.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Stands for standard input among arguments.
+/// Argument that stands for standard input.
 const STDIN: &str = "-";
 
-/// Names to work on, in the order given.
+/// Names to work on, in the given order.
 pub struct Names {
     arguments: VecDeque<String>,
     stdin: Option<Lines<BufReader<Stdin>>>,
@@ -22,7 +22,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// These, where `-` stands for the lines of standard input (ended by NUL if `null`).
+    /// Reads `arguments`; `-` stands for the lines of standard input (ended by NUL if `null`).
     pub fn new(arguments: &[String], null: bool) -> Self {
         Names {
             arguments: arguments.iter().cloned().collect(),
@@ -31,8 +31,8 @@ impl Names {
         }
     }
 
-    /// The next ones, at most [`BATCH_NAMES`]; none at the end. What has come on standard input is not held
-    /// back to fill a batch.
+    /// Returns the next names, at most [`BATCH_NAMES`]; none at the end. It does not hold names
+    /// from standard input back to fill a batch.
     pub async fn next_batch(&mut self) -> Result<Option<Vec<String>>, Failure> {
         loop {
             if let Some(mut lines) = self.stdin.take() {
@@ -63,20 +63,20 @@ impl Names {
         }
     }
 
-    /// Are there several, or may there be?
+    /// Says whether there are several names, or may be.
     pub fn may_be_several(&self) -> bool {
         self.arguments.len() > 1 || self.arguments.front().is_some_and(|name| name == STDIN)
     }
 }
 
-/// Lines, or what ends with another byte.
+/// Lines, or records that end with another byte.
 struct Lines<R> {
     reader: R,
     end: u8,
 }
 
 impl<R: io::Read> Lines<BufReader<R>> {
-    /// Waits for a line, and takes those that came with it. Empty at the end.
+    /// Waits for a line, and takes the lines that came with it. Empty at the end.
     fn batch(&mut self) -> io::Result<Vec<String>> {
         let mut batch = Vec::new();
         loop {

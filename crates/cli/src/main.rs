@@ -1,4 +1,4 @@
-//! `exacat`: the one binary. Reads the command line, runs the command, and gives its exit status.
+//! `exacat`: the one binary. Reads the command line, runs the command, and returns its exit status.
 
 mod advice;
 mod args;
@@ -29,19 +29,19 @@ use failure::{
     say,
 };
 
-/// A look-up is a handful of small allocations made by one thread and freed by another: the system's allocator takes
-/// a third of its time.
+/// A look-up is a handful of small allocations, made by one thread and freed by another. The
+/// system's allocator takes a third of its time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Threads of a client: one that reads and writes the connection, one beside it.
+/// Threads of a client: one for the connection, one beside it.
 const CLIENT_THREADS: usize = 2;
 
 /// Time for a command to end after a signal.
 const WAIT_AFTER_SIGNAL: std::time::Duration = std::time::Duration::from_secs(3);
 
 fn main() -> ExitCode {
-    // A completion script asks for the rest of a word; that ends here.
+    // A completion script asks for the rest of a word; the process ends there.
     completion::complete();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -86,14 +86,14 @@ fn main() -> ExitCode {
             return finish(commands::run(cli).await);
         }
         tokio::select! {
-            // First, so that signals are noticed before a command begins.
+            // First, so that a signal counts before a command begins.
             biased;
-            // What was printed so far is whole lines; what is in flight may still be done.
+            // Printed output is whole lines; the server may still carry out requests in flight.
             status = interrupted() => status,
             ended = commands::run(cli) => finish(ended),
         }
     });
-    // A thread that waits for standard input cannot be ended, and is not waited for.
+    // A thread that waits for standard input cannot be ended: do not wait for it.
     runtime.shutdown_background();
     ExitCode::from(status)
 }
@@ -105,13 +105,13 @@ fn finish(ended: Result<u8, Failure>) -> u8 {
     })
 }
 
-/// Returns at SIGINT or SIGTERM, with the exit status. A command that holds the thread then is
-/// ended a little later.
+/// Returns at SIGINT or SIGTERM, with the exit status. If a command then holds the thread, the
+/// process ends a little later.
 async fn interrupted() -> u8 {
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
-        // They cannot be noticed, and end the program the hard way.
+        // Without handlers these signals end the program at once.
         return std::future::pending().await;
     };
     let (sender, receiver) = tokio::sync::oneshot::channel();

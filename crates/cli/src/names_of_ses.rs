@@ -1,11 +1,11 @@
-//! The names of storage elements behind the numbers that entries carry.
+//! Names of storage elements by the numbers in entries.
 
 use std::collections::HashMap;
 
 use exacat_model::answer::SeUsage;
 use exacat_model::{Guid, Location, Replica, Se, SeName, SeNumber};
 
-/// Storage elements by number, as far as they are known here.
+/// Known storage elements by number.
 #[derive(Clone, Debug, Default)]
 pub struct SeNames {
     ses: HashMap<SeNumber, Se>,
@@ -21,7 +21,7 @@ impl SeNames {
         }
     }
 
-    /// Is the name of this one known?
+    /// True if the name of this number is known.
     pub fn knows(&self, number: SeNumber) -> bool {
         self.names.contains_key(&number)
     }
@@ -33,7 +33,7 @@ impl SeNames {
         }
     }
 
-    /// The name; the number if the name is not known.
+    /// Returns the name, or the number if the name is not known.
     pub fn name(&self, number: SeNumber) -> String {
         match self.names.get(&number) {
             Some(name) => name.to_string(),
@@ -41,7 +41,7 @@ impl SeNames {
         }
     }
 
-    /// The number of this name, in any case of letters.
+    /// Returns the number of this name, in any case of letters.
     pub fn number(&self, name: &SeName) -> Option<SeNumber> {
         self.names
             .iter()
@@ -49,7 +49,7 @@ impl SeNames {
             .map(|(number, _)| *number)
     }
 
-    /// The URL of a replica; empty if it follows from a prefix that is not known.
+    /// Returns the URL of a replica; empty if it follows from an unknown prefix.
     pub fn pfn(&self, guid: Guid, replica: &Replica) -> String {
         match (&replica.location, self.ses.get(&replica.se)) {
             (Location::Derived, None) => String::new(),

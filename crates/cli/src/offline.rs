@@ -1,4 +1,4 @@
-//! The catalogue of a data directory that no server uses, opened in this process.
+//! Catalogue of a data directory, opened in this process while no server uses it.
 
 use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -13,7 +13,8 @@ use crate::args::Connection;
 use crate::connect::data_directory;
 use crate::failure::{Failure, say};
 
-/// The lock that a server holds: opening replays the log, and two must not. `instead` says what to do if one does.
+/// Takes the lock that a server holds: two processes must not replay the log. `instead` is the
+/// advice if a server holds it.
 pub fn lock(directory: &Path, instead: &str) -> Result<File, Failure> {
     let path = directory.join("server.lock");
     let file = File::options()
@@ -35,25 +36,25 @@ pub fn lock(directory: &Path, instead: &str) -> Result<File, Failure> {
     }
 }
 
-/// An open store, and the lock that keeps servers out.
+/// Open store, and the lock that keeps servers out.
 pub struct Offline {
     /// The store.
     pub store: Arc<EmbeddedStore>,
     /// Clock of the store.
     pub clock: Arc<dyn Clock>,
-    /// Where it lies, with what belongs to the server.
+    /// Data directory, with the server's files.
     directory: PathBuf,
-    /// None of a snapshot: nobody changes that.
+    /// None for a snapshot, which never changes.
     _lock: Option<File>,
 }
 
 impl Offline {
-    /// Opens what the data directory holds. `instead` says what to do if a server uses it.
+    /// Opens the store in the data directory. `instead` is the advice if a server uses it.
     pub async fn open(connection: &Connection, instead: &str) -> Result<Self, Failure> {
         Self::open_at(data_directory(connection)?, instead, false).await
     }
 
-    /// Opens what this data directory holds; makes a new catalogue there if that is wanted and there is none.
+    /// Opens the store in `directory`; makes a new catalogue there if `make`, and if there is none.
     pub async fn open_at(directory: PathBuf, instead: &str, make: bool) -> Result<Self, Failure> {
         let about = |error: Error| Failure::about(directory.display().to_string(), error);
         let store = directory.join("store");
@@ -67,7 +68,7 @@ impl Offline {
             return Err(about(Error::not_found("no catalogue is here")));
         }
         let lock = lock(&directory, instead)?;
-        // What could be compressed or removed waits for the server.
+        // Archiving and removing log files is left to the server.
         let settings = EmbeddedSettings { archive: false, ..EmbeddedSettings::at(store) };
         let clock = Arc::new(WatchedClock::of_system(CLOCK_JUMP));
         clock.keep_in(&directory.join("clock"));
@@ -89,7 +90,7 @@ impl Offline {
         Some(text.trim().to_owned())
     }
 
-    /// Opens a snapshot of it, which answers and cannot be changed; a server may use the directory meanwhile.
+    /// Opens a snapshot for reading; a server may use the directory meanwhile.
     pub async fn snapshot(connection: &Connection, name: &str) -> Result<Self, Failure> {
         let directory = data_directory(connection)?;
         let about = |error: Error| Failure::about(directory.display().to_string(), error);
@@ -105,7 +106,7 @@ impl Offline {
         Ok(Offline { store, clock: Arc::new(SystemClock), directory, _lock: None })
     }
 
-    /// An error about the directory.
+    /// Makes an error about the directory.
     pub fn about(&self, error: Error) -> Failure {
         Failure::about(self.directory.display().to_string(), error)
     }

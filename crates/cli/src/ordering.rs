@@ -1,4 +1,4 @@
-//! Sorts what comes in pages, with bounded memory.
+//! Sorts items that come in pages, with bounded memory.
 
 use std::cmp::Ordering;
 
@@ -8,10 +8,10 @@ use exacat_model::answer::Stat;
 use crate::args::{OrderArgs, SortArg};
 use crate::failure::Failure;
 
-/// Items that are sorted at once. They are held in memory.
+/// Maximum items sorted at once. They are held in memory.
 const SORTED_MAX: usize = 200_000;
 
-/// Order of two entries by a key, and by name where the keys are equal. Unknown sizes come first.
+/// Compares two entries by a key, and by name where the keys are equal. Unknown sizes come first.
 pub fn entries(key: SortArg, a: &Stat, b: &Stat) -> Ordering {
     let by_key = match key {
         SortArg::Name => Ordering::Equal,
@@ -21,7 +21,7 @@ pub fn entries(key: SortArg, a: &Stat, b: &Stat) -> Ordering {
     by_key.then_with(|| a.lfn.cmp(&b.lfn))
 }
 
-/// The first items in an order, as many as are wanted.
+/// The first items in an order, up to a limit.
 pub struct Sorted<T, F> {
     items: Vec<T>,
     compare: F,
@@ -30,14 +30,14 @@ pub struct Sorted<T, F> {
 }
 
 impl<T, F: Fn(&T, &T) -> Ordering> Sorted<T, F> {
-    /// For a command with these options; none if the order of the catalogue is wanted.
+    /// Makes a sorter for these options; none if they request the order of the catalogue.
     pub fn wanted(order: &OrderArgs, compare: impl FnOnce(SortArg) -> F) -> Option<Self> {
         let key = order.sort.or(order.reverse.then_some(SortArg::Name))?;
         let limit = order.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         Some(Sorted { items: Vec::new(), compare: compare(key), reverse: order.reverse, limit })
     }
 
-    /// Adds items. Refuses more than can be sorted.
+    /// Adds items. Refuses more than it can sort.
     pub fn add(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), Failure> {
         for item in items {
             self.items.push(item);
@@ -45,7 +45,7 @@ impl<T, F: Fn(&T, &T) -> Ordering> Sorted<T, F> {
                 continue;
             }
             match self.limit {
-                // So few are kept that this is seldom.
+                // The limit is small, so this is rare.
                 Some(limit) if limit <= SORTED_MAX / 2 => self.cut(limit),
                 _ => {
                     let error = Error::limit("the number of entries to sort", self.items.len(), SORTED_MAX);
@@ -63,7 +63,7 @@ impl<T, F: Fn(&T, &T) -> Ordering> Sorted<T, F> {
         self.items.truncate(limit);
     }
 
-    /// The items in order.
+    /// Returns the items in order.
     pub fn end(mut self) -> Vec<T> {
         self.cut(self.limit.unwrap_or(usize::MAX));
         self.items

@@ -1,4 +1,4 @@
-//! How people write sizes, times, durations, owners and the like on the command line.
+//! Parses sizes, times, durations, owners and the like from the command line.
 
 use exacat_model::operation::Owner;
 use exacat_model::{
@@ -8,14 +8,14 @@ use exacat_model::{
 use exacat_store::{Clock, SystemClock};
 use exacat_store_embedded::HistoryKept;
 
-/// Milliseconds of one unit of a duration; months and years vary too much to be one.
+/// Milliseconds of one unit of a duration. Months and years vary too much to be units.
 const DURATIONS: [(&str, u64); 6] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
 
 /// Powers of a size's unit, in order.
 const SIZE_UNITS: [char; 6] = ['k', 'm', 'g', 't', 'p', 'e'];
 
-/// Which way from now a relative time points.
+/// Direction of a relative time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// `2d` is two days ago.
@@ -24,12 +24,12 @@ pub enum Direction {
     Future,
 }
 
-/// Now, by the machine's clock.
+/// Returns the present time, by the machine's clock.
 pub fn now() -> TimeMs {
     SystemClock.now()
 }
 
-/// An LFN, with an error that says what to do about a relative one.
+/// Parses an LFN. The error for a relative one has advice.
 pub fn lfn(text: &str) -> Result<Lfn> {
     if !text.starts_with('/') {
         return Err(Error::invalid("an LFN begins with '/': a catalogue has no working directory"));
@@ -37,7 +37,7 @@ pub fn lfn(text: &str) -> Result<Lfn> {
     Lfn::parse(text)
 }
 
-/// A file: an LFN, or a GUID.
+/// Parses an LFN or a GUID.
 pub fn file(text: &str) -> Result<FileRef> {
     if text.starts_with('/') {
         return Ok(FileRef::Lfn(Lfn::parse(text)?));
@@ -49,7 +49,8 @@ pub fn file(text: &str) -> Result<FileRef> {
     })
 }
 
-/// A number of bytes: `1000`, `10k`, `1.5G` (powers of 1000), `1Gi` or `1GiB` (powers of 1024).
+/// Parses a number of bytes: `1000`, `10k`, `1.5G` (powers of 1000), `1Gi` or `1GiB` (powers of
+/// 1024).
 pub fn bytes(text: &str) -> Result<u64> {
     let bad = || Error::invalid(format!("not a size (10, 10k, 1.5G, 1Gi): {text:.40?}"));
     let lower = text.trim().to_ascii_lowercase();
@@ -70,7 +71,7 @@ pub fn bytes(text: &str) -> Result<u64> {
         }
         _ => return Err(bad()),
     };
-    // Decimal fractions without going through floats: 1.1G is 1 100 000 000 exactly.
+    // Decimal fractions without floats: 1.1G is 1 100 000 000 exactly.
     let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
     if (whole.is_empty() && fraction.is_empty())
         || fraction.len() > 18
@@ -85,18 +86,18 @@ pub fn bytes(text: &str) -> Result<u64> {
     u64::try_from(scaled.checked_add(part).ok_or_else(bad)?).map_err(|_| bad())
 }
 
-/// A number, or `none` for no limit.
+/// Parses a number, or `none` for no limit.
 pub fn limit(text: &str, parse: impl Fn(&str) -> Result<u64>) -> Result<Option<u64>> {
     if text == "none" { Ok(None) } else { parse(text).map(Some) }
 }
 
-/// A count: digits, or with a unit as sizes have (`10k`, `1M`).
+/// Parses a count: digits, or with a unit as sizes have (`10k`, `1M`).
 pub fn count(text: &str) -> Result<u64> {
     bytes(text).map_err(|_| Error::invalid(format!("not a number (10, 10k, 1M): {text:.40?}")))
 }
 
-/// A range of sizes, both ends included: `+1G` at least, `-10M` at most, `5k..1M` between (either end may be
-/// left out), `100` exactly.
+/// Parses a range of sizes, both ends included: `+1G` at least, `-10M` at most, `100` exactly,
+/// `5k..1M` between (either end may be left out).
 pub fn size_range(text: &str) -> Result<(Option<u64>, Option<u64>)> {
     if let Some((low, high)) = text.split_once("..") {
         let end = |text: &str| if text.is_empty() { Ok(None) } else { bytes(text).map(Some) };
@@ -116,7 +117,7 @@ pub fn size_range(text: &str) -> Result<(Option<u64>, Option<u64>)> {
     Ok((Some(exact), Some(exact)))
 }
 
-/// A duration in milliseconds: `90s`, `15m`, `3h`, `2d`, `1w`, or several together: `1d12h`.
+/// Parses a duration to milliseconds: `90s`, `15m`, `3h`, `2d`, `1w`, or several together: `1d12h`.
 pub fn duration_ms(text: &str) -> Result<u64> {
     let bad = || Error::invalid(format!("not a duration (90s, 15m, 3h, 2d, 1w, 1d12h): {text:.40?}"));
     let mut rest = text.trim();
@@ -136,7 +137,7 @@ pub fn duration_ms(text: &str) -> Result<u64> {
     Ok(total)
 }
 
-/// A duration that is not zero, in milliseconds.
+/// Parses a duration that is not zero, to milliseconds.
 pub fn some_time_ms(text: &str) -> Result<u64> {
     match duration_ms(text)? {
         0 => Err(Error::invalid(format!("a duration of nothing ends at once: {text:.40?}"))),
@@ -144,7 +145,7 @@ pub fn some_time_ms(text: &str) -> Result<u64> {
     }
 }
 
-/// A duration of a second or more, in seconds.
+/// Parses a duration of a second or more, to seconds.
 pub fn seconds(text: &str) -> Result<u64> {
     match duration_ms(text)? / 1000 {
         0 => Err(Error::invalid(format!("a duration of less than a second: {text:.40?}"))),
@@ -152,7 +153,7 @@ pub fn seconds(text: &str) -> Result<u64> {
     }
 }
 
-/// A time to come, for an expiry.
+/// Parses a future time, for an expiry.
 pub fn time_to_come(text: &str) -> Result<TimeMs> {
     let now = now();
     let time = time_from(text, Direction::Future, now)?;
@@ -167,7 +168,7 @@ pub fn time_to_come(text: &str) -> Result<TimeMs> {
 /// Milliseconds of a day.
 pub const DAY_MS: u64 = 86_400_000;
 
-/// How much of the history is kept: `all`, whole days (`30d`, `4w`), or a size (`100GiB`).
+/// Parses the length of the history: `all`, whole days (`30d`, `4w`), or a size (`100GiB`).
 pub fn history_kept(text: &str) -> Result<HistoryKept> {
     let bad = || Error::invalid(format!("not how much history to keep (all, 30d, 4w, 100GiB): {text:.40?}"));
     let text = text.trim();
@@ -182,7 +183,7 @@ pub fn history_kept(text: &str) -> Result<HistoryKept> {
     bytes(text).map(HistoryKept::Bytes).map_err(|_| bad())
 }
 
-/// A time: as [`TimeMs::parse`] reads it, `now`, or a duration from now in `direction`.
+/// Parses a time: as [`TimeMs::parse`] reads it, `now`, or a duration from now in `direction`.
 pub fn time(text: &str, direction: Direction) -> Result<TimeMs> {
     time_from(text, direction, now())
 }
@@ -209,7 +210,7 @@ fn time_from(text: &str, direction: Direction, now: TimeMs) -> Result<TimeMs> {
     })
 }
 
-/// `user:NAME`, `group:NAME`, or a bare name for a user.
+/// Parses `user:NAME`, `group:NAME`, or a bare name for a user.
 pub fn owner(text: &str) -> Result<Owner> {
     match text.split_once(':') {
         Some(("user", name)) => Ok(Owner::User(AccountName::parse(name)?)),
@@ -219,7 +220,7 @@ pub fn owner(text: &str) -> Result<Owner> {
     }
 }
 
-/// `NAME` or `NAME=PFN`. SE names have no `=`, so the first one ends the name.
+/// Parses `NAME` or `NAME=PFN`. SE names have no `=`, so the first one ends the name.
 pub fn replica(text: &str) -> Result<(SeName, Option<Pfn>)> {
     match text.split_once('=') {
         Some((se, pfn)) => Ok((SeName::parse(se)?, Some(Pfn::parse(pfn)?))),
@@ -227,7 +228,7 @@ pub fn replica(text: &str) -> Result<(SeName, Option<Pfn>)> {
     }
 }
 
-/// `NAME=NUMBER`, the number being `default` if left out.
+/// Parses `NAME=NUMBER`; the number is `default` if left out.
 pub fn counted(text: &str, default: Option<u32>) -> Result<(AccountName, u32)> {
     let bad = || Error::invalid(format!("not NAME=NUMBER: {text:.60?}"));
     match text.split_once('=') {
@@ -236,7 +237,7 @@ pub fn counted(text: &str, default: Option<u32>) -> Result<(AccountName, u32)> {
     }
 }
 
-/// The archive a file is inside and its name there: `ARCHIVE?NAME`, the archive by LFN or GUID.
+/// Parses the archive of a file and its name there: `ARCHIVE?NAME`, the archive by LFN or GUID.
 pub fn member(text: &str) -> Result<(FileRef, String)> {
     match text.rsplit_once('?') {
         Some((archive, name)) if !name.is_empty() => Ok((file(archive)?, name.to_owned())),
@@ -244,27 +245,27 @@ pub fn member(text: &str) -> Result<(FileRef, String)> {
     }
 }
 
-/// A tag as `KEY=VALUE`.
+/// Parses a tag: `KEY=VALUE`.
 pub fn tag(text: &str) -> Result<Tag> {
     Tag::parse(text)
 }
 
-/// The id of an item of the trash, as `trash ls` prints it: `REVISION.TIMELINE`.
+/// Parses the id of an item of the trash, as `trash ls` prints it: `REVISION.TIMELINE`.
 pub fn trash_id(text: &str) -> Result<OnTimeline<TrashId>> {
     text.parse()
 }
 
-/// The id of a deletion, as `se deletions` prints it: `REVISION.INDEX.TIMELINE`.
+/// Parses the id of a deletion, as `se deletions` prints it: `REVISION.INDEX.TIMELINE`.
 pub fn deletion_id(text: &str) -> Result<OnTimeline<DeletionId>> {
     text.parse()
 }
 
-/// What `chmod` does to a mode: sets it, or changes parts of it.
+/// Change of a mode by `chmod`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModeChange {
-    /// To this, whatever it was.
+    /// Sets this mode.
     Set(Mode),
-    /// By these clauses, one after the other.
+    /// Applies these clauses in order.
     Edit(Vec<ModeClause>),
 }
 
@@ -275,14 +276,14 @@ pub struct ModeClause {
     who: u16,
     /// `+`, `-` or `=`.
     operator: char,
-    /// Bits to give, repeated for all three.
+    /// Bits of the clause, repeated for all three.
     bits: u16,
-    /// `X`: execute for directories and what anyone may execute already.
+    /// `X`: execute only for directories, and for files that someone may execute already.
     conditional: bool,
 }
 
 impl ModeChange {
-    /// Reads octal digits (`644`) or clauses (`u+rw,go-w`, `a=rX`).
+    /// Parses octal digits (`644`) or clauses (`u+rw,go-w`, `a=rX`).
     pub fn parse(text: &str) -> Result<Self> {
         if text.starts_with(|c: char| c.is_ascii_digit()) {
             return Mode::parse(text).map(ModeChange::Set);
@@ -318,7 +319,8 @@ impl ModeChange {
                         _ => return Err(bad()),
                     }
                 }
-                // As `chmod` has it, the sticky bit is nobody's own: `t` counts for all and for none named.
+                // As in `chmod`, the sticky bit belongs to no class: `t` works with all, or with
+                // none named.
                 let all = who == 0o777;
                 let (who, bits) = match (sticky && all, operator) {
                     (true, _) => (who | Mode::STICKY, bits | Mode::STICKY),
@@ -332,7 +334,7 @@ impl ModeChange {
         Ok(ModeChange::Edit(clauses))
     }
 
-    /// The mode that comes of `mode`.
+    /// Applies the change to `mode`.
     pub fn apply(&self, mode: Mode, is_directory: bool) -> Mode {
         let clauses = match self {
             ModeChange::Set(mode) => return *mode,

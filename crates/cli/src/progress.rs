@@ -1,4 +1,4 @@
-//! How far a long piece of work is, on standard error: rate and time left.
+//! Progress of long work on standard error: rate and time left.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use crate::args::Global;
 use crate::failure::say;
 use crate::output::human;
 
-/// How the bar looks.
+/// Template of the bar.
 const BAR: &str = "{bar:30} {percent:>3}%  {msg}";
 /// Steps of the bar.
 const STEPS: u64 = 10_000;
-/// Between two lines where there is no terminal.
+/// Interval of lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Shows progress: as a bar on a terminal, as lines if asked for, else not at all.
+/// Progress display: a bar on a terminal, lines on request, otherwise nothing.
 pub struct Bar {
     bar: ProgressBar,
     what: &'static str,
@@ -26,7 +26,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Counting `what`.
+    /// Makes the display; it counts `what`.
     pub fn new(global: &Global, what: &'static str) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal && !global.quiet {
@@ -38,14 +38,14 @@ impl Bar {
         Bar { bar, what, lines: global.progress && !terminal, last_line: None }
     }
 
-    /// Shows a moment of it.
+    /// Shows the present progress.
     pub fn show(&mut self, progress: &Progress) {
         if self.is_due() {
             self.show_part(progress.fraction(), self.text(progress));
         }
     }
 
-    /// Shows how many bytes of how many are done.
+    /// Shows the number of bytes done, and of all bytes.
     pub fn show_bytes(&mut self, done: u64, all: u64) {
         if self.is_due() {
             let text = format!("{} of {}", human::size(u128::from(done)), human::size(u128::from(all)));
@@ -53,14 +53,14 @@ impl Bar {
         }
     }
 
-    /// Shows what is being done, where nobody knows how long it takes.
+    /// Shows the present step, where the duration is unknown.
     pub fn show_text(&mut self, text: &str) {
         if self.is_due() {
             self.show_part(None, text.to_owned());
         }
     }
 
-    /// Will it be seen?
+    /// Says whether an update would be visible.
     fn is_due(&self) -> bool {
         match self.lines {
             true => self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY),
@@ -104,7 +104,7 @@ impl Bar {
         text
     }
 
-    /// Takes it off the screen.
+    /// Removes the bar from the screen.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }

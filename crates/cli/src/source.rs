@@ -1,4 +1,5 @@
-//! Where an export or a digest comes from: a server, or a data directory on this machine - as it is, or one of its snapshots.
+//! Source of an export or a digest: a server, or a data directory on this machine, or a snapshot in
+//! it.
 
 use std::sync::Arc;
 
@@ -20,15 +21,15 @@ pub enum Source {
     Server(exacat_client::Client),
     /// Opened in this process.
     Here {
-        /// What is open, to be closed.
+        /// The open store, for closing.
         offline: Offline,
-        /// The rules over it.
+        /// The catalogue over it.
         local: Arc<Local>,
     },
 }
 
 impl Source {
-    /// Opens what `place` says.
+    /// Opens the source that `place` names.
     pub async fn open(connection: &Connection, place: &Place) -> Result<Self, Failure> {
         let offline = match &place.snapshot {
             Some(name) => Offline::snapshot(connection, name).await?,
@@ -41,8 +42,8 @@ impl Source {
         Ok(Source::Here { offline, local })
     }
 
-    /// Id of the catalogue, as its server tells every client; none if no server was ever started on the
-    /// data directory.
+    /// Id of the catalogue, as its server shows it to clients; none if no server was ever started
+    /// on the data directory.
     pub fn catalogue_id(&self) -> Option<String> {
         match self {
             Source::Server(client) => Some(client.server().catalogue.to_string()),
@@ -50,7 +51,7 @@ impl Source {
         }
     }
 
-    /// Ends it.
+    /// Closes the source.
     pub async fn close(self) -> Result<(), Failure> {
         match self {
             Source::Server(_) => Ok(()),

@@ -1,5 +1,5 @@
-//! Expands wildcards in arguments: `*`, `?` and `[…]` in the names of a path stand for the entries
-//! that are there.
+//! Expands wildcards in arguments: `*`, `?` and `[…]` in the names of a path match existing
+//! entries.
 //!
 //! A shell expands them only against local files, so users quote them; `alien.py` expands them too.
 
@@ -10,14 +10,14 @@ use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::Failure;
 use crate::parse;
 
-/// The arguments with wildcards replaced by the entries that match, in the order of their names. An
-/// argument without wildcards, or whose literal name is there, stays. One that nothing matches
-/// fails and is left out.
+/// Replaces arguments with wildcards by the matching entries, in the order of their names. An
+/// argument without wildcards, or with its literal name in the catalogue, stays. One without a
+/// match is reported and left out.
 pub async fn expand(context: &mut Context, arguments: &[String]) -> Result<Vec<String>, Failure> {
     let mut expanded = Vec::with_capacity(arguments.len());
     for argument in arguments {
-        // The command itself refuses an argument that is no LFN, with a text for what it wanted. And a
-        // path that is no pattern is literal, as in a shell.
+        // The command itself refuses an argument that is no LFN, with a better message. A path that
+        // is no pattern is literal, as in a shell.
         let expansion = parse::lfn(argument)
             .ok()
             .and_then(|lfn| Some((Expansion::of(&lfn, argument.ends_with('/')).ok()??, lfn)));

@@ -1,5 +1,5 @@
-//! The commands of an operator whose catalogue is on a cluster, with several servers of the real binary on it. What needs a ring is
-//! skipped without one: `make test-cluster` starts one.
+//! Commands of an operator whose catalogue is on a cluster, with several servers of the real
+//! binary. Tests that need a ring are skipped without one: `make test-cluster` starts one.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,14 +20,14 @@ fn ran(args: &[&str]) -> Ran {
     Ran::of(command, b"")
 }
 
-/// The address of a keyspace nobody else uses, and the replication for the ring.
+/// Address of a keyspace of this test's own, and the replication for the ring.
 fn keyspace(name: &str) -> Option<(String, String)> {
     let Some(hosts) = std::env::var("EXACAT_CASSANDRA").ok().filter(|hosts| !hosts.is_empty()) else {
         eprintln!("skipped: EXACAT_CASSANDRA names no ring (make test-cluster starts one)");
         return None;
     };
     let copies = hosts.split(',').count().min(3);
-    // A directory that was just made has a name nobody else has.
+    // A new directory has a unique name.
     let directory = tempfile::tempdir().unwrap();
     let unique = directory.path().file_name().unwrap().as_encoded_bytes().to_vec();
     let unique: String = unique.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -40,7 +40,7 @@ fn figure(status: &[Value], name: &str) -> u64 {
     store["figures"][name].as_u64().unwrap_or_else(|| panic!("no figure {name}: {store}"))
 }
 
-/// Goal: what is wrong is said before anything is begun, and what to do about it.
+/// Goal: a bad address is refused before any work, with advice.
 #[test]
 fn a_bad_address_is_told() {
     for address in ["cassandra://", "cassandra://h", "cassandra://h/Upper", "cassandra://a,,b/k"] {
@@ -56,7 +56,7 @@ fn a_bad_address_is_told() {
     assert!(said.fails(23).contains("cassandra://127.0.0.1:1/k"));
 }
 
-/// Goal: tables are made once, looked at, and never served if they are not known.
+/// Goal: tables are made once, checked, and never served at an unknown version.
 #[test]
 fn tables_are_made_and_checked() {
     let Some((address, replication)) = keyspace("exacat_schema") else { return };
@@ -77,7 +77,8 @@ fn tables_are_made_and_checked() {
     assert_eq!(ran(&["--json", "schema", "upgrade", &address]).json().remove(0)["found"], found["known"]);
 }
 
-/// Goal: two servers are one catalogue; one that is killed is not missed; a directory of one catalogue is never used for another.
+/// Goal: two servers are one catalogue. A killed one is not missed. A data directory of one
+/// catalogue is never used for another.
 #[test]
 fn two_servers_are_one_catalogue() {
     let Some((address, replication)) = keyspace("exacat_serve") else { return };
@@ -91,7 +92,7 @@ fn two_servers_are_one_catalogue() {
     one.ok("mv /a/b /a/c");
     assert_eq!(two.ok("ls /a/c"), "f\n");
     two.fails("ls /a/b", 11);
-    // What one gave out the other knows: the token of the administrator.
+    // Both know the token of the administrator that one of them issued.
     let token = std::fs::read_to_string(one.data().join("admin.token")).unwrap();
     assert!(two.over_tls(Some(token.trim()), "whoami").ok().contains("admin"));
     for number in 0..10 {
@@ -111,7 +112,8 @@ fn two_servers_are_one_catalogue() {
     let status = one.json("status");
     assert!(figure(&status, "nodes") >= 1 && figure(&status, "nodes_away") == 0);
     assert!(figure(&status, "statements") > 0 && figure(&status, "answer_us_p99") > 0);
-    // The embedded store does not begin under the id of the catalogue on the cluster, nor another cluster's.
+    // The embedded store does not open under the id of the catalogue on the cluster, nor another
+    // cluster's.
     one.kill();
     let mut other = exacat();
     other.args(["serve", "--listen", "none", "--data"]).arg(one.data());
@@ -125,8 +127,9 @@ fn two_servers_are_one_catalogue() {
     assert!(Ran::of(other, b"").err.contains("this directory is of catalogue"));
 }
 
-/// Goal: of two servers the later one hands changes to the earlier one; while that is stuck it makes them itself, each once; and what the stuck one still has
-/// does nothing once it goes on.
+/// Goal: of two servers the later one forwards changes to the earlier one. While that is
+/// unresponsive it makes them itself, each once. The rest of the unresponsive server's requests do
+/// nothing once it continues.
 #[test]
 fn a_server_that_is_stuck_is_not_waited_for() {
     let Some((address, replication)) = keyspace("exacat_stuck") else { return };
@@ -140,7 +143,8 @@ fn a_server_that_is_stuck_is_not_waited_for() {
         server.ok(&format!("register /a/f{number} --size 1"));
         number
     };
-    // The first it makes itself, and sees whom it might ask; that one has let it in by some later one.
+    // The first change it makes itself, and sees a server to forward to. That one accepts it by a
+    // later change.
     let handed_over = |server: &Service| figure(&server.json("status"), "requests_handed_over");
     for _ in 0..50 {
         make(&two);
@@ -171,8 +175,9 @@ fn a_server_that_is_stuck_is_not_waited_for() {
     assert!(ran(&apart).err.contains("servers reach each other"));
 }
 
-/// Goal: a catalogue comes whole from one machine to a cluster and back: digest, trash, history, accounts, and tokens that go on to be good.
-/// What came after is copied by another run; what has another history is left alone.
+/// Goal: a catalogue is copied whole from one machine to a cluster and back: digest, trash,
+/// history, accounts, and valid tokens. Another run copies later changes. A target with another
+/// history is left alone.
 #[test]
 fn a_catalogue_is_copied_to_the_ring_and_back() {
     let Some((address, replication)) = keyspace("exacat_copy") else { return };
@@ -191,7 +196,7 @@ fn a_catalogue_is_copied_to_the_ring_and_back() {
     let copied = copy(&from, &address).json().remove(0);
     assert_eq!(copied["digest"], digest["digest"], "{copied}");
     assert_eq!(copied["before"], 0);
-    // More comes, and is copied alone.
+    // Later changes are copied alone.
     source.restart();
     source.ok("mkdir /more");
     let changes = source.json("changes").len();
@@ -227,7 +232,7 @@ fn a_catalogue_is_copied_to_the_ring_and_back() {
     assert!(copy(&other, &address).fails(19).contains("are not those of what is copied"));
 }
 
-/// Goal: each request can say how old its answer may be, and the server what it takes where nothing is said.
+/// Goal: each request can set the age of its answer, and the server has a default.
 #[test]
 fn a_request_says_how_old_its_answer_may_be() {
     let said = ran(&["--consistency", "two", "ls", "/"]);
@@ -255,7 +260,8 @@ fn a_request_says_how_old_its_answer_may_be() {
     assert!(figure(&two.json("status"), "answers_local_quorum") > before, "what it takes by itself");
     one.ok("mv /a/b /a/c");
     assert_eq!(two.ok("--consistency latest ls /a"), "c\n");
-    // Changes are decided on the last state, whatever is said; also by a server that takes less by itself.
+    // Changes are decided on the last state, whatever the level; also by a server with a weaker
+    // default.
     one.ok("se add VO::FAR::DISK --prefix root://far//data --number 9");
     two.ok("--consistency one register /a/c/f --size 3 --se VO::FAR::DISK");
     one.fails("--consistency one mkdir /a/c", 12);
@@ -265,7 +271,7 @@ fn a_request_says_how_old_its_answer_may_be() {
     assert!(figure(&status, "stale_max_ms") > 0 && figure(&status, "head_age_ms") < 60_000);
 }
 
-/// Goal: the commands work where not everyone is let in, and say what is missing.
+/// Goal: the commands work on a cluster with access control, and report missing credentials.
 #[test]
 fn secure_clusters_let_in_who_shows_what_they_ask_for() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! `exacat cp`, with a program in the place of xrdcp that gives what a test says: which replica is read, what is done with one
-//! that is wrong, and what is left behind. The real xrdcp is tried by `make test-clients`.
+//! `exacat cp`, with a program in place of xrdcp that returns what a test sets. Covers the replica
+//! that is read, the treatment of a wrong one, and what stays behind. `make test-clients` tries the
+//! real xrdcp.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod service;
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 
 use service::{Ran, Service};
 
-/// Gives what is in the file of the storage element that it is to read from; notes what it was asked.
+/// Writes the file of the storage element that it must read from; notes its arguments.
 const FAKE: &str = r#"#!/bin/sh
 echo "$BEARER_TOKEN $*" >> "$FAKE/asked"
 for word; do from=$to; to=$word; done
@@ -57,7 +58,7 @@ impl Copies {
         std::fs::read_to_string(self.fake.join("asked")).map_or(0, |text| text.lines().count())
     }
 
-    /// Files that are neither the test's nor wanted.
+    /// Number of files that are neither the test's nor wanted.
     fn unfinished(&self) -> usize {
         let files = std::fs::read_dir(self.service.place()).unwrap();
         files
@@ -86,7 +87,7 @@ fn the_next_replica_is_read_when_one_is_gone_or_wrong() {
     assert_eq!(copies.asked(), before, "a file that is there is not even tried");
     copies.run(&["cp", "-f", "/d/x", "file:x"]).ok();
     copies.run(&["cp", "/d/x", "/d/x", "file:x"]).fails(1);
-    // On the socket it showed a token of its own, which is good no more.
+    // On the socket it showed a token of its own, which is revoked by now.
     let asked = std::fs::read_to_string(copies.fake.join("asked")).unwrap();
     assert!(asked.lines().all(|line| line.starts_with("exa_")), "{asked}");
     assert!(!copies.service.ok("token ls").contains("exacat cp"));
@@ -112,7 +113,7 @@ fn what_cannot_be_copied_is_said_plainly() {
     let said = copies.run(&["cp", "file:other", "/d/x"]).fails(12);
     assert!(said.contains("with another content"), "{said}");
     assert_eq!(copies.asked(), 0);
-    // What is written is asked for with all that is known of it; nothing is booked if it comes to nothing.
+    // A write names all that is known of the file. A failed copy leaves no reservation.
     copies.run(&["cp", "file:other", "/d/new@VO::S2::SE,!VO::S1::SE"]).fails(11);
     let asked = std::fs::read_to_string(copies.fake.join("asked")).unwrap();
     for field in

@@ -1,4 +1,4 @@
-//! Digests as they are typed: of a catalogue and of its copy elsewhere, and of what then differs.
+//! Digests as users type them: of a catalogue and of its copy elsewhere, and of later differences.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod service;
@@ -49,7 +49,8 @@ fn a_copy_is_proven_and_its_differences_are_named() {
     assert!(ran.out.contains("/only-in-the-copy: only here, with 1 entry\n"), "{}", ran.out);
     assert!(ran.fails(19).contains("3 differences"));
 
-    // The same in the data directory itself: a snapshot beside the server, and the catalogue once that has ended.
+    // The same in the data directory itself: a snapshot beside the server, and the catalogue once
+    // the server has ended.
     service.ok("snapshot create kept");
     service.ok("mkdir /later");
     assert_eq!(service.ok("digest --snapshot kept"), here);
@@ -67,7 +68,7 @@ fn a_copy_is_proven_and_its_differences_are_named() {
     assert!(ran.out.contains("/later: only here, with 0 entries\n"), "{}", ran.out);
     ran.fails(19);
 
-    // What is no such file, or of another directory, is said before anything is done.
+    // A wrong file, or digests of another directory, are refused before any work.
     copy.run(&["digest", "--against", saved]).fails(1);
     assert!(copy.run(&["digest", "/demo", "--against", digests]).fails(1).contains("the digests of /,"));
     copy.ok("fsck");

@@ -1,4 +1,4 @@
-//! The commands a new user types, at a real server process, with what they print and how they end.
+//! Commands that a new user types, at a real server process: their output and exit status.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +15,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use service::{Ran, Service, exacat, signal};
 
-/// A small tree, as the tests below find it.
+/// Makes a small tree for the tests below.
 fn small_tree(service: &Service) {
     service.ok("se add VO::NEAR::DISK --prefix root://near//data --qos disk --distance CERN=1 --number 7");
     service.ok("se add VO::FAR::TAPE --prefix root://far//data --qos tape --distance CERN=9");
@@ -159,7 +159,7 @@ fn moving_removing_restoring() {
     small_tree(&service);
     assert_eq!(service.ok("mv /demo/sim /demo/mc"), "");
     assert_eq!(service.ok("mv -v /demo/mc/log.txt /demo/empty"), "/demo/mc/log.txt -> /demo/empty/log.txt\n");
-    // A name that is taken is never replaced: not by a file, not inside of a directory.
+    // A taken name is never replaced: not by a file, not inside of a directory.
     service.fails("mv /demo/mc /demo/data/2026/AOD1.root", 12);
     service.fails("mv /demo/data/2026/AOD1.root /demo/data/2026/AOD2.root", 12);
     service.ok("mkdir /demo/empty/mc");
@@ -179,7 +179,7 @@ fn moving_removing_restoring() {
     service.fails("ls /demo/data", 11);
     let removed = service.json1("rm -r /demo");
     assert_eq!(removed["lfn"], "/demo");
-    // What went into the trash inside of something else is found under the name it had.
+    // An entry removed inside of another one is found under its former name.
     let trash = service.json("trash ls");
     assert_eq!(texts(&trash, "lfn"), ["/demo/empty/mc", "/demo/data/mc", "/demo/data", "/demo"]);
     assert_eq!(trash[2]["usage"]["files"], 4);
@@ -204,7 +204,8 @@ fn moving_removing_restoring() {
     assert_eq!(queue.lines().count(), 3, "{queue}");
     assert!(queue.contains("  10  root://near//odd%20place?x=1&y=2\n"), "{queue}");
     let ids: Vec<&str> = queue.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
-    // A run that was interrupted is run again: what it acknowledged comes first, in batches with nothing left.
+    // An interrupted run is repeated: its acknowledged ids come first, in batches with nothing
+    // left.
     let acknowledged = (0..2500).map(|number| format!("999999.{number}.{timeline}"));
     let again: Vec<String> = acknowledged.chain(ids.iter().map(|id| (*id).to_owned())).collect();
     service.run_with(&["se", "deleted", "VO::NEAR::DISK", "-"], again.join("\n")).ok();
@@ -243,7 +244,7 @@ fn attributes() {
     service.ok("chgrp admin /demo/data");
     service.fails("chown nobody /demo/data", 11);
     service.fails("chmod 999 /demo", 1);
-    // What fails is told, the rest is done, and the status is that of what failed.
+    // Failures are reported, the rest is done, and the status is that of a failure.
     let error = service.fails("chmod 640 rel /demo/nope /demo/sim/log.txt", 11);
     assert!(error.contains("exacat: /demo/nope: ") && error.contains("exacat: rel: an LFN begins with '/'"));
     assert_eq!(service.json1("stat /demo/sim/log.txt")["mode"], "640");
@@ -353,7 +354,7 @@ fn uploads_and_quotas() {
     assert_eq!(alice("--json stat /home/alice/x/up.root").json()[0]["owner"], "alice");
     alice(&format!("upload commit {guid} VO::NEAR::DISK --size 1k")).fails(11);
 
-    // What is booked counts against the quota, and comes back when it is given up.
+    // Upload reservations count against the quota until they are given up.
     service.ok("quota set alice --files 3 --bytes 10k");
     service.ok("quota set alice --replica-bytes 1T");
     let quota = service.json1("quota get alice");
@@ -454,12 +455,14 @@ fn history() {
         "{below:?}"
     );
 
-    // Following sees what comes, and ends with its reader or at a signal, both without a word.
+    // Following shows later changes, and ends with its reader or at a signal, both without a
+    // message.
     let mut following =
         service.command(&["--json", "changes", "--after", "last", "--follow", "--limit", "2"]);
     let mut follower = following.stdout(Stdio::piped()).spawn().unwrap();
     let mut seen = String::new();
-    // Until the follower has asked, what is made here is not to come for it: so make until it has ended.
+    // Changes made before the follower has asked do not reach it: so make changes until it has
+    // ended.
     let mut output = std::io::BufReader::new(follower.stdout.take().unwrap());
     let reader = std::thread::spawn(move || {
         std::io::Read::read_to_string(&mut output, &mut seen).unwrap();
@@ -521,7 +524,7 @@ fn who_may_do_what() {
     service.over_tls(Some(&scoped), "mkdir /demo/x").fails(16);
     service.over_tls(Some(&scoped), "ls /demo/data").fails(16);
     service.over_tls(Some(&alice), "mkdir /demo/x").fails(16);
-    // What may not be listed is said once.
+    // A directory that may not be listed is reported once.
     service.ok("chmod 700 /demo/data");
     let refused = service.over_tls(Some(&alice), "ls -R /demo/data").fails(16);
     assert_eq!(refused.lines().count(), 1, "{refused}");
@@ -541,7 +544,7 @@ fn who_may_do_what() {
     service.over_tls(Some(&reader), "ls /demo").fails(17);
     service.fails("token revoke 1", 11);
 
-    // An expired token is worth nothing.
+    // An expired token is refused.
     let short = service.ok("token issue --lifetime 1s").trim().to_owned();
     let mut tries = 0;
     while service.over_tls(Some(&short), "whoami").status == Some(0) {
@@ -559,7 +562,7 @@ fn who_may_do_what() {
     command.env("EXACAT_SERVER", service.url());
     Ran::of(command, b"").ok();
 
-    // A server that is not the one trusted is not told the token.
+    // A server that is not trusted does not get the token.
     let other = Service::start();
     let mut command = service.command(&["whoami"]);
     command.env("EXACAT_SERVER", other.url()).env("EXACAT_TOKEN", admin.trim());
@@ -579,7 +582,8 @@ fn who_may_do_what() {
 #[test]
 fn output_is_harmless_and_errors_are_clear() {
     let service = Service::start();
-    // A name may hold anything but a slash and NUL; what is not a terminal gets it as it is.
+    // A name may contain any byte but a slash and NUL. Output that is no terminal gets it
+    // unchanged.
     service.run(&["mkdir", "/a\nb\u{1b}[31m", "/c d"]).ok();
     assert_eq!(service.ok("ls /"), "a\nb\u{1b}[31m\nc d\n");
     assert_eq!(service.ok("ls -0 /"), "a\nb\u{1b}[31m\0c d\0");
@@ -591,7 +595,7 @@ fn output_is_harmless_and_errors_are_clear() {
     assert!(error.starts_with("exacat: $'/a\\nb\\x1b[31m': "), "{error}");
     assert!(service.run(&["stat", "/c d"]).fails(11).starts_with("exacat: '/c d': "));
 
-    // The reader may have read enough.
+    // The reader may close the output early.
     for number in 0..3 {
         let names: Vec<String> = (0..1000).map(|name| format!("/many/{number}/{name:0200}")).collect();
         service.run_with(&["mkdir", "-p", "-"], names.join("\n")).ok();
@@ -606,7 +610,7 @@ fn output_is_harmless_and_errors_are_clear() {
     assert_eq!(service.ok("find /many").lines().count(), 3003);
     assert_eq!(service.ok("ls -R /many").lines().count(), 3004 + 3003 + 3003);
 
-    // Wrong use is 1, and says how it is used.
+    // Wrong use is 1, with the usage.
     for line in ["", "nonsense", "ls --nonsense", "mv /a", "serve --listen nowhere", "serve --log =="] {
         let ran = service.run(&line.split_whitespace().collect::<Vec<_>>());
         assert_eq!(ran.status, Some(1), "{line}: {}", ran.err);
@@ -619,7 +623,7 @@ fn output_is_harmless_and_errors_are_clear() {
         assert!(service.ok(&format!("completions {shell}")).contains("EXACAT_COMPLETE"), "{shell}");
     }
 
-    // Nobody is there: what to do is said.
+    // No server: the error has advice.
     let mut command = exacat();
     command.args(["--data", service.place().join("none").to_str().unwrap(), "ls"]);
     let error = Ran::of(command, b"").fails(23);
@@ -704,7 +708,7 @@ fn listings_in_and_out() {
     let stat = service.run(&["--json", "stat", "/in/b ł,%3f?C=D;O=A'\"&.root"]).json();
     assert_eq!(stat[0]["replicas"][0]["pfn"], "root://near//b?x=1");
 
-    // Once more changes nothing, and says so.
+    // A repeated import changes nothing, and reports that.
     let revision = service.json("changes").len();
     let ran = service.run(&import);
     assert!(ran.out.contains("0 created, 3 unchanged") && ran.out.contains("nothing changed"), "{}", ran.out);
@@ -713,7 +717,7 @@ fn listings_in_and_out() {
     let verified = service.run(&verify).ok();
     assert!(verified.contains("3 as given, 0 different, 0 missing"), "{verified}");
 
-    // What differs is found.
+    // Differences are found.
     service.ok("replica rm /in/a.root VO::NEAR::DISK");
     service.ok("rm /in/no-size");
     let ran = service.run(&["--json", "verify", &listing, "--se", "VO::NEAR::DISK"]);
@@ -727,7 +731,7 @@ fn listings_in_and_out() {
     service.ok("replica add /in/a.root VO::NEAR::DISK=root://near//a.root");
     service.run(&verify).ok();
 
-    // An export gives the rows back, and makes the same catalogue elsewhere.
+    // An export returns the rows, and makes the same catalogue elsewhere.
     let plain = service.ok("export /in --columns lfn,size,checksum,pfn --type f");
     let mut rows: Vec<&str> = plain.lines().collect();
     rows.sort_unstable();
@@ -758,7 +762,7 @@ fn listings_in_and_out() {
                 for own in ["created", "revision", "directory"] {
                     entry.as_object_mut().unwrap().remove(own);
                 }
-                // Only what has content keeps when it was made and who it is.
+                // Only entries with content keep their times and identity.
                 if entry["kind"] != "file" {
                     entry.as_object_mut().unwrap().remove("modified");
                     entry.as_object_mut().unwrap().remove("guid");
@@ -780,7 +784,7 @@ fn a_sample_catalogue() {
     let made = service.json1("generate --entries 3000 --seed 5");
     assert_eq!((&made["entries"], &made["created"]), (&json!(3000), &json!(3000)));
     assert_eq!(service.ok("find / --count").split(' ').next(), Some("3000"));
-    // What the first five minutes show is there.
+    // The entries of the first five minutes exist.
     let listed = service.ok("ls /demo");
     assert!(listed.lines().count() > 2, "{listed}");
     let roots = service.ok("find /demo *.root --limit 5");
@@ -800,7 +804,7 @@ fn a_sample_catalogue() {
     let mut command = exacat();
     command.args(["--json", "generate", "--entries", "3000", "--seed", "5", "--listing", listing]);
     assert_eq!(Ran::of(command, b"").json()[0]["entries"], 3000);
-    // Written again, what was there stays whole until then; what cannot be written leaves nothing behind.
+    // A repeated export keeps the old file whole until its end; a failed one leaves nothing behind.
     let first = service.place().join("first.jsonl");
     std::fs::hard_link(listing, &first).unwrap();
     let before = std::fs::read(&first).unwrap();

@@ -1,4 +1,5 @@
-//! Checking and repairing a damaged data directory as an operator types it, at real server processes.
+//! Checks and repairs of a damaged data directory as an operator types them, at real server
+//! processes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,14 +16,14 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use service::{Ran, Service, exacat};
 
-/// A command on a data directory without a server.
+/// Runs a command on a data directory without a server.
 fn on(data: &Path, line: &str) -> Ran {
     let mut command = exacat();
     command.env("EXACAT_DATA", data).args(line.split_whitespace());
     Ran::of(command, b"")
 }
 
-/// A service with some files, stopped; and all that it had.
+/// Makes a stopped service with some files; returns all its entries too.
 fn stopped() -> (Service, Vec<serde_json::Value>) {
     let mut service = Service::start();
     service.ok("se add VO::NEAR::DISK --prefix root://near//data --number 7");
@@ -113,7 +114,7 @@ fn what_would_be_lost_is_asked_for_and_a_backup_has_it() {
     assert_eq!(service.json("find /demo"), before);
     service.ok("fsck");
 
-    // Without the backup, all that can be read is kept.
+    // Without the backup, everything readable is kept.
     let lost = on(&copy, "--json fsck --offline --repair --accept-loss").json();
     assert_eq!(lost[0]["done"], json!(true));
     assert!(lost[0]["losses_total"].as_u64().unwrap() > 0, "{lost:?}");

@@ -1,7 +1,8 @@
-//! The server is killed again and again under load. After each restart: nothing that was answered is missing,
-//! nothing is half there, nothing is there that nobody asked for, and every counter agrees.
+//! Kills the server again and again under load. After each restart no answered change is missing,
+//! nothing is half there, nothing exists that nobody requested, and every counter agrees.
 //!
-//! `EXACAT_TEST_ROUNDS` sets the number of kills, `EXACAT_TEST_SEED` repeats a run's choices (not its timing).
+//! `EXACAT_TEST_ROUNDS` sets the number of kills, `EXACAT_TEST_SEED` repeats a run's choices (not
+//! its timing).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -37,12 +38,12 @@ const CLIENTS: usize = 4;
 const WORKERS: usize = 16;
 /// Files of one unit of work.
 const FILES: usize = 20;
-/// Answers before the kill, at most: the kill falls somewhere before.
+/// Maximum answers before the kill: the kill falls somewhere before.
 const ANSWERS_MAX: u64 = 1500;
-/// A server that does not answer for so long is not slow but stuck.
+/// Time after which a server without an answer is unresponsive, not slow.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A sequence of choices that a number repeats.
+/// Random choices, repeatable by a seed.
 struct Choices(u64);
 
 impl Choices {
@@ -68,7 +69,7 @@ fn se() -> SeName {
     SeName::parse("VO::KILL::DISK").unwrap()
 }
 
-/// The steps of a unit of work, in order. Each is answered before the next is asked.
+/// Steps of a unit of work, in order. Each is answered before the next is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     /// Files in a new directory, `NAME.new`.
@@ -77,7 +78,7 @@ enum Step {
     Tag,
     /// The directory becomes `NAME`.
     Move,
-    /// An upload to `NAME.up` is booked …
+    /// An upload to `NAME.up` is reserved …
     Book,
     /// … and committed.
     Commit,
@@ -87,14 +88,14 @@ enum Step {
 
 const STEPS: [Step; 6] = [Step::Register, Step::Tag, Step::Move, Step::Book, Step::Commit, Step::Remove];
 
-/// One unit of work: what was answered, and what was asked and not answered.
+/// One unit of work: its answered steps, and the step that was sent and not answered.
 #[derive(Debug)]
 struct Unit {
     worker: usize,
     number: usize,
     answered: Option<Step>,
     asked: Option<Step>,
-    /// Which files are there; none if that is not settled yet.
+    /// Existing files; none if they are not known yet.
     files: Option<BTreeSet<usize>>,
     upload: Option<Guid>,
     trash: Option<TrashId>,
@@ -113,7 +114,7 @@ impl Unit {
         self.answered.is_some_and(|answered| answered >= step)
     }
 
-    /// Asked and not answered: it may have been done.
+    /// Says whether the step was sent and not answered: it may have been done.
     fn is_open(&self, step: Step) -> bool {
         !self.is_over(step) && self.asked == Some(step)
     }
@@ -183,10 +184,10 @@ fn size(number: usize, index: usize) -> u64 {
     (number * 1000 + index) as u64
 }
 
-/// What all workers did so far.
+/// Units of all workers so far.
 type Units = Arc<Mutex<Vec<Unit>>>;
 
-/// Works until it is stopped. What it asks is noted before, what is answered after.
+/// Works until it is stopped. It notes a step before it sends it, and the answer after.
 async fn work(client: Client, worker: usize, units: Units, answers: watch::Sender<u64>) {
     loop {
         let place = {
@@ -210,7 +211,7 @@ async fn work(client: Client, worker: usize, units: Units, answers: watch::Sende
                 units[place].asked = Some(*step);
                 units[place].operation(*step)
             };
-            // It is stopped while it waits here, when the server is gone.
+            // The worker is stopped while it waits here, when the server is gone.
             let answer = client.call(operation).await.unwrap();
             units.lock()[place].take(*step, answer);
             answers.send_modify(|count| *count += 1);
@@ -236,7 +237,7 @@ async fn pages(client: &Client, mut operation: Operation, mut take: impl FnMut(A
     }
 }
 
-/// What is in the catalogue.
+/// Content of the catalogue.
 struct Found {
     entries: HashMap<String, Stat>,
     trash: HashMap<TrashId, (String, Usage)>,
@@ -272,10 +273,11 @@ impl Found {
         found
     }
 
-    /// Takes what a unit accounts for, and settles what was open. What is left at the end is unaccounted for.
+    /// Removes what a unit accounts for, and settles its open step. The rest at the end is
+    /// unaccounted for.
     fn settle(&mut self, unit: &mut Unit) {
         let (fresh, name) = (format!("{}.new", unit.name()), unit.name());
-        // Where the directory is: at one name, or in the trash, never at two and never nowhere.
+        // The directory is at one name, or in the trash, never at two and never nowhere.
         let places: Vec<&String> =
             [&fresh, &name].into_iter().filter(|place| self.entries.contains_key(*place)).collect();
         assert!(places.len() < 2, "{name} is there twice");
@@ -310,7 +312,7 @@ impl Found {
             }
         }
         self.settle_upload(unit);
-        // What was open was done or was not: from here on it has to stay so.
+        // An open step was done or was not: from here on it has to stay so.
         let stands_at = |place: &str| stands.as_deref() == Some(place);
         let reached = match unit.asked.take() {
             Some(Step::Register) => stands_at(&fresh),
@@ -318,7 +320,7 @@ impl Found {
             Some(Step::Remove) => unit.trash.is_some(),
             Some(Step::Commit) => unit.upload.is_none(),
             Some(Step::Tag) => tagged,
-            // A booking whose answer was lost is given up by the audit.
+            // The audit gives up an upload reservation whose answer was lost.
             Some(Step::Book) | None => false,
         };
         if reached {
@@ -327,7 +329,7 @@ impl Found {
         }
     }
 
-    /// Each file is wholly there, with all that was said of it; which ones is settled by the first look.
+    /// Checks that each file is whole. The first check settles which files exist.
     fn settle_files(&mut self, unit: &mut Unit, place: &str) {
         let mut there = BTreeSet::new();
         for index in 0..FILES {
@@ -369,7 +371,8 @@ impl Found {
     }
 }
 
-/// Looks at everything. `lines` is what a command of another process printed as registered.
+/// Checks everything. `lines` are the files that a command of another process printed as
+/// registered.
 async fn audit(service: &Service, units: &Units, lines: &BTreeMap<String, String>) {
     let client = connect(service).await;
     let mut found = Found::look(&client).await;
@@ -381,7 +384,7 @@ async fn audit(service: &Service, units: &Units, lines: &BTreeMap<String, String
         let stat = found.entries.get(name).unwrap_or_else(|| panic!("{name} was printed, and is not there"));
         assert_eq!(stat.entry.guid().unwrap().to_string(), *guid, "{name}");
     }
-    // What is left are the directories above, and what the other process asked for.
+    // The rest are the directories above, and the requests of the other process.
     for (name, stat) in &found.entries {
         let is_above = name.split('/').count() <= 3 && stat.entry.directory().is_some();
         assert!(is_above || name.starts_with("/kill/lines/"), "{name} is there, and nobody knows why");
@@ -390,7 +393,8 @@ async fn audit(service: &Service, units: &Units, lines: &BTreeMap<String, String
         }
     }
     assert!(found.trash.is_empty(), "{:?}", found.trash);
-    // Bookings whose answer was lost: at most one for each worker and kill, and they can be given up.
+    // Upload reservations whose answer was lost: at most one for each worker and kill, and they can
+    // be given up.
     for guid in found.uploads.difference(&known) {
         client.call(Operation::UploadAbort { guid: *guid, se: None }).await.unwrap();
     }
@@ -399,7 +403,8 @@ async fn audit(service: &Service, units: &Units, lines: &BTreeMap<String, String
     client.close().await;
 }
 
-/// Another process: registers files one by one from its standard input, and prints each that was answered.
+/// Another process: registers files one by one from its standard input, and prints each answered
+/// one.
 struct LineProcess {
     child: std::process::Child,
     feeder: std::thread::JoinHandle<()>,
@@ -429,7 +434,7 @@ impl LineProcess {
         LineProcess { child, feeder, printed }
     }
 
-    /// Ends it, and gives what it printed: names with their GUIDs.
+    /// Ends it, and returns its output: names with their GUIDs.
     fn end(mut self) -> BTreeMap<String, String> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -492,7 +497,7 @@ async fn nothing_answered_is_lost_and_nothing_is_half_there() {
         }
     }
     assert!(units.lock().iter().filter(|unit| unit.is_over(Step::Commit)).count() as u64 > rounds);
-    // And an orderly end keeps as much.
+    // An orderly end keeps as much.
     assert_eq!(service.stop(), Some(0));
     service.restart();
     audit(&service, &units, &lines).await;

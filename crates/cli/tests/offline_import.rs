@@ -1,5 +1,5 @@
-//! `exacat import --offline` as an operator types it, and everything that reads what a load left: look-ups, history, changes,
-//! snapshots, restores to the middle of it, checks.
+//! `exacat import --offline` as an operator types it, and all reads of its result: look-ups,
+//! history, changes, snapshots, restores to the middle of it, checks.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,7 +14,7 @@ mod service;
 use serde_json::json;
 use service::Service;
 
-/// Files in a few directories, in no order, two rows of which are bad.
+/// Makes a listing of files in a few directories, in no order, with two bad rows.
 fn listing() -> String {
     let rows = (0..3000u64).map(|row| row * 7919 % 3000);
     let rows: String = rows
@@ -46,7 +46,7 @@ fn a_listing_is_loaded_and_everything_reads_it() {
     let ran = service.run(&args);
     assert_eq!(ran.status, Some(18), "{}", ran.err);
     let report: serde_json::Value = serde_json::from_str(ran.out.trim()).unwrap();
-    // The file that is there has another size.
+    // The existing file has another size.
     assert_eq!((&report["created"], &report["rejected"]), (&json!(2999), &json!(3)), "{report}");
     assert_eq!(report["reasons"], json!({"bad-lfn": 1, "duplicate": 1, "exists": 1}));
     assert_eq!(std::fs::read_to_string(&rejects).unwrap().lines().count(), 4);
@@ -64,7 +64,7 @@ fn a_listing_is_loaded_and_everything_reads_it() {
     assert!(service.ok("snapshot verify after").contains("all good"));
     service.ok("rm /load/4/file-0004");
     service.ok("fsck");
-    // Again, through the server: all of it is there.
+    // Again, through the server: all entries exist.
     let again = service.run(&["--json", "import", &path, "--state", "none"]);
     assert_eq!(again.status, Some(18), "{}", again.err);
     let again: serde_json::Value = serde_json::from_str(again.out.trim()).unwrap();
@@ -80,7 +80,7 @@ fn a_listing_is_loaded_and_everything_reads_it() {
     assert!(files > 1000 && files < 2000, "{files} files");
     service.ok("fsck");
     assert_eq!(service.stop(), Some(0));
-    // And what was loaded since is loaded again.
+    // The rows after that are loaded again.
     let ran = service.run(&["--json", "import", "--offline", &path, "--state", "none"]);
     let report: serde_json::Value = serde_json::from_str(ran.out.trim()).unwrap();
     assert_eq!(report["created"], 3000 - files, "{report}");

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 
 use service::{Ran, Service, signal};
 
-/// Exit status of wrong use, and of what happens on this side.
+/// Exit status of a usage or local error.
 const LOCAL: i32 = 1;
 /// Exit status of an import with rejected rows.
 const INVALID: i32 = 18;
@@ -49,7 +49,7 @@ fn outputs_are_written_into_devices_fifos_and_the_targets_of_links() {
             true => format!("{command} {target}"),
             false => format!("{command} -o {target}"),
         };
-        // A device stays one. What cannot be written is an error.
+        // A device stays one. A failed write is an error.
         let error = service.fails(&to("/dev/full"), LOCAL);
         assert!(error.contains("/dev/full") && error.contains("space"), "{command}: {error}");
         assert!(std::fs::metadata("/dev/full").unwrap().file_type().is_char_device());
@@ -79,7 +79,7 @@ fn outputs_are_written_into_devices_fifos_and_the_targets_of_links() {
             std::fs::remove_file(path(&name)).unwrap();
         }
     }
-    // Rejects and tokens go the same way.
+    // Rejects and tokens behave the same.
     let bad = service.file("bad.tsv", "/x/y\nrelative\n");
     symlink("rejects", path("link")).unwrap();
     service.run(&["import", &bad, "--rejects", &path("link")]).fails(INVALID);
@@ -128,7 +128,7 @@ fn interrupted_output_says_what_is_left_and_leaves_no_partial_file() {
     assert_eq!(child.wait().unwrap().code(), Some(INTERRUPTED), "{said}");
     assert!(said.contains("interrupted") && said.contains("a part of the output"), "{said}");
     drop(reader);
-    // A regular file: as soon as the temporary file is seen, the export is under way.
+    // A regular file: as soon as the temporary file is visible, the export is under way.
     for (target, word) in [("saved.tsv", "as it was before"), ("new.tsv", "was not written")] {
         let target = place.join(target);
         let mut child = service
@@ -183,11 +183,11 @@ fn import_tells_the_truth_about_rows_that_did_not_go_in() {
     assert!(service.run(&["import", &good]).ok().contains("everything was there already"));
     let empty = service.file("empty.tsv", "");
     assert!(service.run(&["import", &empty]).ok().contains("no rows"));
-    // A slip of the pen in an SE stops it at once.
+    // A typing error in an SE stops it at once.
     service.ok("se add VO::SITE::DISK --prefix root://h//d");
     let error = service.run(&["import", &good, "--se", "VO::SITE::DISC"]).fails(LOCAL);
     assert!(error.contains("is VO::SITE::DISK meant"), "{error}");
-    // What the columns cannot hold is told.
+    // Entries that the columns cannot hold are reported.
     service.ok("ln /a/b /link");
     let ran = service.run(&["export", "/", "--columns", "lfn,size"]);
     assert_eq!(ran.status, Some(0));

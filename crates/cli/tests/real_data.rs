@@ -1,7 +1,9 @@
-//! Real listings through the binary: in, verified, in again without effect, and out again as they were.
+//! Real listings through the binary: imported, verified, imported again without effect, and
+//! exported unchanged.
 //!
-//! They stand in a directory beside the checkout, or where `EXACAT_REAL_DATA` says; without them these tests say
-//! so and do nothing. Of the long ones the first rows are taken, with `EXACAT_TEST_ROUNDS` the whole.
+//! They are in a directory beside the checkout, or in `EXACAT_REAL_DATA`. Without them these tests
+//! say so and do nothing. Of long listings they take the first rows, with `EXACAT_TEST_ROUNDS` all
+//! of them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -24,7 +26,7 @@ use service::Service;
 /// Rows taken of a long listing, if not all.
 const ROWS: usize = 50_000;
 
-/// The directory with real listings, or none with a word about it.
+/// Returns the directory with real listings, or none with a message.
 fn real_data() -> Option<PathBuf> {
     let given = std::env::var_os("EXACAT_REAL_DATA").map(PathBuf::from);
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
@@ -50,7 +52,7 @@ fn lines(path: &Path) -> impl Iterator<Item = String> {
     BufReader::new(reader).lines().map(Result::unwrap)
 }
 
-/// A listing of the test's own: the first rows of a real one, or all, compressed again.
+/// Makes a listing of the test's own: the first rows of a real one, or all, compressed again.
 fn taken(service: &Service, data: &Path, name: &str, rows: usize) -> String {
     let rows = if all_rows() { usize::MAX } else { rows };
     let path = service.place().join(name);
@@ -63,7 +65,8 @@ fn taken(service: &Service, data: &Path, name: &str, rows: usize) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Imports a listing, verifies it, and imports it again, which changes nothing. Gives the first report.
+/// Imports a listing, verifies it, and imports it again, which changes nothing. Returns the first
+/// report.
 fn in_verified_in_again(service: &Service, listing: &str, options: &[&str]) -> Value {
     let report = |command: &str, status: &[i32]| -> Value {
         let mut args = vec!["--json", "--timeout", "5m", command, listing];
@@ -95,7 +98,7 @@ fn count(report: &Value, field: &str) -> u64 {
     report[field].as_u64().unwrap()
 }
 
-/// Rows of a listing by LFN, the columns wanted.
+/// Reads the wanted columns of a listing by LFN.
 fn rows_by_lfn(path: &Path, wanted: &[&str]) -> BTreeMap<String, Vec<String>> {
     let mut lines = lines(path);
     let header: Vec<String> = lines.next().unwrap().split('\t').map(str::to_owned).collect();
@@ -131,7 +134,7 @@ fn files_and_datasets_of_the_open_data_portal() {
     let imported = in_verified_in_again(&service, &files, &["--preset", "odp-files"]);
     assert_eq!(count(&imported, "created"), count(&imported, "rows"));
     assert_eq!(count(&imported, "rejected"), 0);
-    // The very rows come out again, byte for byte.
+    // The export returns the rows, byte for byte.
     let wanted = ["lfn", "size", "checksum", "pfn"];
     let out = export(
         &service,
@@ -160,7 +163,7 @@ fn files_and_datasets_of_the_open_data_portal() {
     assert!(of.iter().any(|collection| collection["tags"].as_object().is_some_and(|tags| tags.len() > 3)));
     sound(&service);
 
-    // All of it survives the end of the process.
+    // Everything survives the end of the process.
     service.kill();
     service.restart();
     let mut args = vec!["--json", "--timeout", "5m", "verify", &files];
@@ -172,7 +175,8 @@ fn files_and_datasets_of_the_open_data_portal() {
 fn odd_checksums_of_the_open_data_portal() {
     let Some(data) = real_data() else { return };
     let service = Service::start();
-    // Both forms of one checksum, as two listings: the raw one goes in, the normalised one must verify.
+    // Both forms of one checksum, as two listings: the raw one is imported, the normalised one must
+    // verify.
     let (mut raw, mut normal, mut expected) = (String::new(), String::new(), 0);
     let mut seen = HashSet::new();
     let (mut forms, mut refused) = (0, 0u64);

@@ -1,4 +1,4 @@
-//! The service as it is configured on the command line, and the bench that starts one.
+//! Configuration of the service on the command line, and the bench that starts one.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,7 +13,7 @@ mod service;
 use serde_json::json;
 use service::{Service, exacat};
 
-/// The service does not start with this option, and says why.
+/// Checks that the service does not start with this option, and prints the reason.
 fn refused(service: &Service, option: &str, value: &str, words: &str) {
     let data = format!("{}-{value}", service.file("elsewhere", ""));
     let mut serve = exacat();

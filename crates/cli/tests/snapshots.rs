@@ -16,14 +16,14 @@ use std::process::Stdio;
 use serde_json::json;
 use service::{Ran, Service, exacat};
 
-/// A command on a data directory, with or without a server.
+/// Runs a command on a data directory, with or without a server.
 fn on(data: &Path, line: &str) -> Ran {
     let mut command = exacat();
     command.env("EXACAT_DATA", data).args(line.split_whitespace());
     Ran::of(command, b"")
 }
 
-/// A few entries, a snapshot of them, and what came after it.
+/// Makes a few entries, a snapshot of them, and later changes.
 fn with_snapshot() -> Service {
     let service = Service::start();
     service.ok("se add VO::NEAR::DISK --prefix root://near//data --number 7");
@@ -46,7 +46,8 @@ fn snapshots_are_taken_listed_compared_checked_and_dropped() {
     let service = with_snapshot();
     let listed = service.json1("snapshot ls");
     assert_eq!((&listed["name"], &listed["entries"]), (&json!("before"), &json!(5)));
-    // The snapshot shares the runs. Taking it seals a log segment, which the catalogue may archive since.
+    // The snapshot shares the sorted runs. Taking it seals a log segment, which the catalogue may
+    // archive since.
     assert!(listed["own_bytes"].as_u64().unwrap() < 4096, "{listed}");
     let text = service.ok("snapshot ls");
     assert!(text.starts_with("NAME    REVISION  TAKEN") && text.contains("\nbefore  "), "{text}");
@@ -163,7 +164,7 @@ fn the_catalogue_is_restored_to_a_snapshot_and_to_points_after_it() {
     let aside = restored["set_aside"].as_str().unwrap().to_owned();
     assert!(aside.ends_with("/store/set-aside/1"), "{aside}");
     service.restart();
-    // The last change, which made the directory private, is not there any more.
+    // The last change, which made the directory private, is gone.
     assert_eq!(service.json1("stat /demo/b")["mode"], "755");
     assert_eq!(service.ok("ls /demo/a"), "three\n");
     service.ok("mkdir /demo/another-line");
@@ -176,7 +177,7 @@ fn the_catalogue_is_restored_to_a_snapshot_and_to_points_after_it() {
     assert_eq!(service.ok("ls -R /demo"), "/demo:\na\nb\n\n/demo/a:\none\ntwo\n\n/demo/b:\n");
     service.ok("fsck");
     service.stop();
-    // What was set aside first still leads to its end.
+    // The first replaced copy still leads to its end.
     on(service.data(), &format!("restore before --until {last} --log {aside}")).ok();
     service.restart();
     assert_eq!(service.json1("stat /demo/b")["mode"], "700");
@@ -224,12 +225,14 @@ fn revisions_and_ids_replaced_by_a_restore_are_conflicts() {
         assert!(refused.contains(&format!("part after revision {parted}; give {revision}.")), "{refused}");
     }
     service.ok(&format!("changes --after {parted}"));
-    // What both timelines have goes on, with the changes of the new one.
+    // A revision that both timelines have continues, with the changes of the new one.
     let since = service.json(&format!("changes --after {parted}.{timeline}"));
     assert_eq!(since.len() as u64, revision - parted);
     let current = since[0]["timeline"].as_str().unwrap();
     assert_ne!(current, timeline);
-    assert!(service.ok("status").contains(&format!("timeline {current}, parted from {timeline}")));
+    // Long notes are folded.
+    let status = service.ok("status").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(status.contains(&format!("timeline {current}, parted from {timeline}")), "{status}");
     service.ok(&format!("trash restore {removed}"));
     service.ok("fsck");
 }
@@ -278,7 +281,7 @@ fn backups_bring_a_catalogue_back_elsewhere() {
     assert_eq!(back.ok("ls /demo"), "a\nb\nnew\n");
     drop(back);
 
-    // A damaged file is named, and nothing comes of it.
+    // The error names a damaged file, and nothing is restored.
     let log = std::fs::read_dir(Path::new(safe).join("log")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = std::fs::read(&log).unwrap();
     bytes[200] ^= 1;
@@ -286,7 +289,7 @@ fn backups_bring_a_catalogue_back_elsewhere() {
     let wrong = on(service.data(), &format!("backup --verify {safe}"));
     assert!(wrong.out.contains(log.to_str().unwrap()), "{wrong:?}");
     wrong.fails(25);
-    // It is of one of the backups, or of both.
+    // The damage is in one of the backups, or in both.
     let tried = ["", &format!("--backup r{at_first}")].map(|which| {
         let spoiled = service.place().join(format!("spoiled{}", which.len()));
         on(&spoiled, &format!("restore {safe} {which}"))

@@ -1,4 +1,4 @@
-//! Exactly one of many who want the same name gets it, over the network.
+//! Many clients want the same name over the network; exactly one gets it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,22 +20,22 @@ use exacat_model::{Answer, ErrorKind, Guid, Kind, Lfn, Operation, Result};
 use service::Service;
 use tokio::sync::Barrier;
 
-/// How many want each name.
+/// Creators that want each name.
 const CREATORS: usize = 64;
-/// Names wanted.
+/// Wanted names.
 const NAMES: usize = 10_000;
-/// Of them, asked for together in one request.
+/// Names in one request.
 const NAMES_TOGETHER: usize = 250;
-/// Names wanted in every way there is.
+/// Names wanted by every kind of operation.
 const NAMES_IN_EVERY_WAY: usize = 512;
-/// The whole must be over by then, on a slow machine too.
+/// Time limit of the test, on a slow machine too.
 const LIMIT: Duration = Duration::from_secs(300);
 
 fn lfn(text: &str) -> Lfn {
     Lfn::parse(text).unwrap()
 }
 
-/// The GUID that creator gives its file of that name: says who won.
+/// GUID that a creator gives its file of that name: shows the winner.
 fn guid(creator: usize, name: usize) -> Guid {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&(creator as u64 + 1).to_be_bytes());
@@ -53,7 +53,8 @@ async fn clients(service: &Service) -> Vec<Client> {
     clients
 }
 
-/// Every creator asks for all names, in batches that overlap those of the others in another order each.
+/// Lets a creator ask for all names, in batches that overlap those of the others in another order
+/// each.
 async fn want_all(
     client: Client,
     creator: usize,
@@ -112,7 +113,7 @@ async fn of_64_creators_of_a_name_one_wins() {
         }
     }
     assert_eq!((winner.len(), losers), (NAMES, NAMES * (CREATORS - 1)));
-    // The one who was told is the one who is there, and what the losers brought is nowhere.
+    // The creator with the success is the owner of the name, and the losers' content is nowhere.
     for names in (0..NAMES).collect::<Vec<_>>().chunks(1000) {
         let lfns = names.iter().map(|name| lfn(&format!("/won/{name}"))).collect();
         let answer = clients[0].call(Operation::Stat { lfns, follow: false }).await.unwrap();
@@ -138,10 +139,10 @@ async fn of_64_creators_of_a_name_one_wins() {
     assert_eq!(service.json1("fsck")["findings_total"], 0);
 }
 
-/// Where links lead that lead somewhere.
+/// Directory with the targets of unbroken links.
 const LINKED: &str = "/linked";
 
-/// The ways to come by a name, a creator's number choosing one.
+/// Returns the operation by which a creator wants a name: its number chooses the kind.
 fn way(creator: usize, name: usize) -> Operation {
     let wanted = lfn(&format!("/won/{name}"));
     match kind_of_way(creator, name) {
@@ -159,7 +160,7 @@ fn way(creator: usize, name: usize) -> Operation {
     }
 }
 
-/// What comes to be in which way; a file by a move; none for a file that is registered.
+/// Kind of the entry that an operation makes; a file by a move; none for a file that is registered.
 fn kind_of_way(creator: usize, name: usize) -> Option<Kind> {
     match creator % 5 {
         0 if name % 3 != 1 => Some(Kind::Directory),
@@ -174,8 +175,9 @@ fn links_lead_somewhere(name: usize) -> bool {
     name % 4 == 1
 }
 
-/// Moving to a directory that is there, or to a link to one, is moving into it, under the name the file has: that wins
-/// another name. All who move have a file of that name, so of them too one can win it. Where that is, if it can be.
+/// Returns the place where one mover can win inside of the name, if there is one. A move to a
+/// directory, or to a link to one, moves into it under the file's own name. All movers have a file
+/// of that name, so one of them can win there too.
 fn place_inside(winner: Option<Kind>, name: usize) -> Option<String> {
     match winner {
         Some(Kind::Directory) => Some(format!("/won/{name}/{name}")),
@@ -243,7 +245,7 @@ async fn whatever_they_make_and_however() {
     let mut inside = 0;
     for (name, (winners, stat)) in winners.iter().zip(standing).enumerate() {
         let stat = stat.unwrap();
-        // Told of success, but not by what stands there: they moved into it.
+        // Successful, but not the owner of the name: they moved into it.
         let (here, within): (Vec<usize>, Vec<usize>) = winners.iter().partition(|winner| {
             let made = kind_of_way(**winner, name);
             made != Some(Kind::File) || stat.entry.guid() == Some(guid(**winner, name))
@@ -268,7 +270,7 @@ async fn whatever_they_make_and_however() {
     println!(
         "{inside} of {NAMES_IN_EVERY_WAY} names were won by a directory, or a link to one, that a file moved into"
     );
-    // Every file is where its mover left it, or where it was told to have come.
+    // Every file is where its mover left it, or at the place of its successful move.
     let files = service.json1("du /own")["usage"]["files"].as_u64().unwrap();
     let movers = (0..CREATORS).filter(|creator| creator % 5 == 1).count();
     let moved: usize = (0..NAMES_IN_EVERY_WAY)

@@ -130,7 +130,6 @@ impl Client {
     }
 
     /// Tries at once at `first`, if given, then at the connections in turn, with pauses.
-
     async fn called_again(
         &self,
         operation: &Operation,

@@ -538,6 +538,9 @@ mod tests {
             "(run=1 or beam=\"Pb-Pb\") and good=true",
             "run=1 and run=2 or good=true",
             "run != 1",
+            // A stored text is compared as text, whatever the value looks like.
+            "beam > 3",
+            "beam != 3",
         ] {
             assert!(holds(yes, &tags), "{yes}");
         }
@@ -545,7 +548,8 @@ mod tests {
             "run=1",
             "missing=1",
             "missing != 1",
-            "beam > 3",
+            "beam < 3",
+            "beam = 3",
             "not good=true",
             "good=true and (run=1 or run=2)",
             "run in (1,2)",

@@ -1,4 +1,5 @@
-//! Who is at the other end: a token, the user of a local socket, or nobody; and whom it acts as.
+//! Authentication of a connection's peer: by token, as the user of a local socket, or anonymous;
+//! and the account that it acts as.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,9 +16,9 @@ const ADMIN: &str = "admin";
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// Somewhere on the network, over TLS.
+    /// A host on the network, over TLS.
     Network(SocketAddr),
-    /// A process on this machine, over the Unix socket: the uid the kernel says it has.
+    /// A process on this machine, over the Unix socket, with the uid that the kernel reports.
     Local {
         /// Its uid.
         uid: u32,
@@ -35,23 +36,23 @@ impl fmt::Display for Peer {
 
 /// An authenticated client.
 pub(crate) struct Session {
-    /// Who asks.
+    /// The caller of its requests.
     pub asker: Asker,
-    /// When the credentials were looked at last.
+    /// Time of the last check of the credentials.
     pub checked: Checked,
     peer: Peer,
     shown: Authenticate,
 }
 
 impl Session {
-    /// Looks at the credentials.
+    /// Checks the credentials and opens a session.
     pub async fn open(service: &Service, peer: &Peer, shown: Authenticate) -> Result<Self> {
         let checked = service.checking();
         let caller = caller(service, *peer, &shown).await?;
         Ok(Session { asker: service.asker(caller), checked, peer: *peer, shown })
     }
 
-    /// Looks at the same credentials again: what they allow may have changed, or nothing at all any more.
+    /// Checks the same credentials again, because their rights may have changed or ended.
     pub async fn check_again(&mut self, service: &Service) -> Result<()> {
         let checked = service.checking();
         let caller = caller(service, self.peer, &self.shown).await?;
@@ -62,7 +63,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whom the client is taken for.
+    /// Returns the identity of the client, for the handshake.
     pub fn identity(&self) -> Identity {
         let caller = &self.asker.caller;
         Identity { user: caller.name().cloned(), scope: caller.scope().clone(), write: caller.may_write() }
@@ -100,7 +101,7 @@ fn unauthenticated(message: &str) -> Error {
     Error::new(ErrorKind::Unauthenticated, message)
 }
 
-/// The uid this process runs as.
+/// Returns the uid of this process.
 pub(crate) fn own_uid() -> u32 {
     // SAFETY: geteuid takes nothing, touches nothing and cannot fail.
     unsafe { libc::geteuid() }

@@ -1,16 +1,16 @@
-//! The data directory: what lies where, who may read it, and that only one server uses it.
+//! The data directory: its files, their permissions, and the lock that admits only one server.
 //!
 //! ```text
 //! DATA/server.lock    held while a server runs
-//! DATA/catalogue.id   which catalogue this is, told to every client
+//! DATA/catalogue.id   id of the catalogue, sent to every client
 //! DATA/store/         the embedded store
-//! DATA/clock          the time that is trusted, for the next start
-//! DATA/cluster        the cluster that the catalogue is on instead
-//! DATA/server.crt     the certificate clients are to trust      (made at the first start)
+//! DATA/clock          the trusted time, for the next start
+//! DATA/cluster        address of the cluster that has the catalogue
+//! DATA/server.crt     the certificate that clients trust        (made at the first start)
 //! DATA/server.key     its key, for the owner only               (made at the first start)
 //! DATA/admin.token    an admin's token, for the owner only      (made at the first start)
-//! DATA/jalien/        the authority of tokens, the keys of envelopes, a token of the admin: if JAliEn's protocol is spoken
-//! DATA/uploads/       what is being written over XRootD's protocol, for the owner only
+//! DATA/jalien/        JAliEn's protocol: authority of tokens, keys of envelopes, an admin's token
+//! DATA/uploads/       uploads in progress over XRootD's protocol, for the owner only
 //! DATA/exacat.sock    the local socket                          (while a server runs)
 //! DATA/server.json    the addresses a server listens on         (while a server runs)
 //! DATA/views/NAME/    lock, socket and addresses of a server of the snapshot NAME
@@ -26,25 +26,27 @@ use exacat_store::Clock;
 
 use crate::randomness;
 
-/// A data directory in use by this process.
+/// A data directory, locked by this process.
 #[derive(Debug)]
 pub(crate) struct DataDirectory {
     path: PathBuf,
-    /// Where the store, the certificate and the admin's token are: the same, unless a snapshot is served.
+    /// Directory of the store, the certificate and the admin's token. Equal to `path`, unless a
+    /// snapshot is served.
     data: PathBuf,
-    /// Unlocked when the file is closed, so also when the process is killed.
+    /// Lock on the directory. The kernel releases it when the file is closed, also if the process
+    /// is killed.
     _lock: File,
 }
 
-/// Only the owner may read or write.
+/// Mode of files for the owner only.
 const PRIVATE: u32 = 0o600;
-/// Everybody may read.
+/// Mode of files that everybody may read.
 const PUBLIC: u32 = 0o644;
 
 impl DataDirectory {
-    /// Makes the directory if it is not there, and takes it for this process alone. `socket_mode`
-    /// is that of the local socket in it: those whom it lets in may pass through the directory.
-    /// Nobody else may.
+    /// Makes the directory if it is missing, and locks it for this process. `socket_mode` is the
+    /// mode of its local socket: users whom it admits may pass through the directory, and nobody
+    /// else.
     pub fn open(path: &Path, socket_mode: u32) -> Result<Self> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
@@ -77,18 +79,19 @@ impl DataDirectory {
         }
     }
 
-    /// Takes the place of a server of a snapshot of the catalogue in this directory, which another server may use.
+    /// Locks the directory of a server for one snapshot of the catalogue in `data`. Another server
+    /// may use `data` itself.
     pub fn open_view(data: &Path, name: &SnapshotName, socket_mode: u32) -> Result<Self> {
         let there = data.canonicalize().map_err(|error| failed("find the data directory", data, &error))?;
         Ok(DataDirectory { data: there, ..Self::open(&data.join("views").join(name.as_str()), socket_mode)? })
     }
 
-    /// Takes from group and others what only the owner may have, whoever gave it to them.
+    /// Removes all rights of group and others to the owner's secrets.
     fn make_secrets_private(&self) -> Result<()> {
         for path in [self.key(), self.admin_token(), self.path.join("server.lock")] {
             make_private(&path, 0)?;
         }
-        // The store does so itself.
+        // The store protects its own files.
         for name in ["jalien", "uploads"] {
             make_tree_private(&self.path.join(name))?;
         }
@@ -115,17 +118,17 @@ impl DataDirectory {
         self.data.join("admin.token")
     }
 
-    /// What the face of JAliEn keeps; made if it is not there.
+    /// Returns the directory of the JAliEn face; makes it if it is missing.
     pub fn jalien(&self) -> Result<PathBuf> {
         self.private("jalien")
     }
 
-    /// What is being written over XRootD's protocol; made if it is not there.
+    /// Returns the directory of XRootD uploads in progress; makes it if it is missing.
     pub fn uploads(&self) -> Result<PathBuf> {
         self.private("uploads")
     }
 
-    /// A directory for the owner only.
+    /// Returns a subdirectory for the owner only; makes it if it is missing.
     fn private(&self, name: &str) -> Result<PathBuf> {
         let path = self.data.join(name);
         let mut builder = std::fs::DirBuilder::new();
@@ -143,12 +146,12 @@ impl DataDirectory {
         self.path.join("server.json")
     }
 
-    /// Has a server been started here before?
+    /// True if a server was started here before.
     pub fn is_started(&self) -> Result<bool> {
         Ok(read(&self.data.join("catalogue.id"))?.is_some())
     }
 
-    /// Which catalogue this directory holds; chosen when it is asked for the first time.
+    /// Returns the id of the catalogue in this directory; chooses it at the first call.
     pub fn catalogue_id(&self, clock: &dyn Clock) -> Result<Guid> {
         let path = self.data.join("catalogue.id");
         if let Some(text) = read(&path)? {
@@ -160,7 +163,8 @@ impl DataDirectory {
         Ok(guid)
     }
 
-    /// Keeps which catalogue this directory is of, that is on a cluster. Refused if it is another's.
+    /// Records the id and address of the catalogue on a cluster that this directory belongs to.
+    /// Refuses if the directory belongs to another catalogue.
     pub fn keep_cluster(&self, id: Guid, address: &str) -> Result<Guid> {
         let path = self.data.join("catalogue.id");
         match read(&path)? {
@@ -177,12 +181,13 @@ impl DataDirectory {
             None => {}
         }
         write(&self.data.join("cluster"), format!("{address}\n").as_bytes(), PUBLIC)?;
-        // Last: it tells that the first start is over.
+        // Written last: it marks the end of the first start.
         write(&path, format!("{id}\n").as_bytes(), PUBLIC)?;
         Ok(id)
     }
 
-    /// Refuses an embedded store in the directory of a server whose catalogue is on a cluster: it would be a new one under that one's id.
+    /// Refuses an embedded store in a directory whose catalogue is on a cluster: it would be a new
+    /// catalogue under the old id.
     pub fn not_of_a_cluster(&self) -> Result<()> {
         match read(&self.data.join("cluster"))? {
             None => Ok(()),
@@ -199,8 +204,7 @@ impl DataDirectory {
     }
 }
 
-/// Refuses to take rights away from a directory that is somebody else's: one with other things in
-/// it than a server keeps.
+/// Refuses to change the rights of a directory that has contents other than a server's.
 fn check_own(path: &Path) -> Result<()> {
     let unreadable = |error: std::io::Error| failed("list", path, &error);
     let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode();
@@ -216,13 +220,13 @@ fn check_own(path: &Path) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, what))
 }
 
-/// Rights to pass through a directory, for those whom a socket of this mode lets in.
+/// Returns the rights to pass through a directory, for users whom a socket of this mode admits.
 fn passage(socket_mode: u32) -> u32 {
     [0o070, 0o007].into_iter().filter(|class| socket_mode & *class != 0).map(|class| class & 0o011).sum()
 }
 
-/// Leaves to group and others the rights to `keep`, and warns if they had more. What is not there
-/// needs nothing.
+/// Reduces the rights of group and others to `keep`, and warns if they had more. Accepts a missing
+/// path.
 fn make_private(path: &Path, keep: u32) -> Result<()> {
     let found = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(()),
@@ -247,7 +251,7 @@ fn make_private(path: &Path, keep: u32) -> Result<()> {
     Ok(())
 }
 
-/// The same of a directory and everything in it.
+/// Makes a directory and everything in it private.
 fn make_tree_private(directory: &Path) -> Result<()> {
     make_private(directory, 0)?;
     let items = match std::fs::read_dir(directory) {
@@ -264,12 +268,12 @@ fn make_tree_private(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A new GUID of this moment.
+/// Makes a new GUID from the current time.
 pub(crate) fn new_guid(clock: &dyn Clock) -> Result<Guid> {
     Ok(Guid::v7(clock.now(), randomness::bytes()?))
 }
 
-/// Reads a small file; none if it is not there.
+/// Reads a small file; none if it is missing.
 pub(crate) fn read(path: &Path) -> Result<Option<String>> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -278,18 +282,18 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Writes a file only its owner can read, wholly or not at all.
+/// Writes a file for its owner only, atomically.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
     write(path, bytes, PRIVATE)
 }
 
-/// Writes a file everybody can read, wholly or not at all.
+/// Writes a file that everybody may read, atomically.
 pub(crate) fn write_public(path: &Path, bytes: &[u8]) -> Result<()> {
     write(path, bytes, PUBLIC)
 }
 
-/// The mode is given when the file is made, so that it is never open to others, not even for a moment; and
-/// it gets its name when it is whole and on disk.
+/// Writes a file atomically. Sets the mode when it creates the file, so that others can never open
+/// it. Renames the file once it is complete and on disk.
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -308,7 +312,7 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     written.map_err(|error| failed("write", path, &error))
 }
 
-/// Removes a file; it need not be there.
+/// Removes a file, which may be missing.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != IoErrorKind::NotFound => Err(failed("remove", path, &error)),
@@ -316,7 +320,7 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// What could not be done to which file, and why.
+/// Returns the error of a failed action on a file.
 pub(crate) fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("cannot {what} {}: {error}", path.display()))
 }
@@ -363,8 +367,8 @@ mod tests {
         std::fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
 
-    /// Goal: others have no rights in a data directory, however it was made; those whom the socket
-    /// lets in may pass. Method: a directory of mode 755 with files of mode 644, opened for sockets
+    /// Goal: others have no rights in a data directory, however it was made; users whom the socket
+    /// admits may pass. Method: a directory of mode 755 with files of mode 644, opened for sockets
     /// of several modes.
     #[test]
     fn existing_data_directory_that_others_can_read_is_made_private() {

@@ -1,8 +1,8 @@
-//! What the server measures of itself: one meter per operation, a few counts, and the texts made from them.
+//! Metrics of the server: one meter per operation, several counters, and the texts made from them.
 //!
-//! A request is counted once, by its operation and how it ended, with the time from its receipt to its answer.
-//! Times are kept twice: in buckets, for Prometheus, and in a histogram good to one part in a hundred up to
-//! the highest percentiles, for the figures of `exacat status`.
+//! A request counts once, by operation and outcome, with the time from its receipt to its answer.
+//! The server keeps times twice. Buckets serve Prometheus. A histogram with 1 % precision up to the
+//! highest percentiles serves `exacat status`.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,33 +21,33 @@ use prometheus_client::registry::Registry;
 
 use crate::service::is_cancelled;
 
-/// The longest time told apart, in microseconds; longer ones count as this.
+/// Longest distinguished time, in microseconds; longer ones count as this.
 const TIME_US_MAX: u64 = 3_600_000_000;
-/// Decimal digits to which times are told apart.
+/// Precision of times, in decimal digits.
 const TIME_DIGITS: u8 = 2;
-/// Upper ends of the buckets of request times, in microseconds; one more has the rest.
+/// Upper ends of the buckets of request times, in microseconds; one more bucket has the rest.
 const BUCKETS_US: [u64; 15] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
     30_000_000,
 ];
-/// How requests end: well, with a kind of error, by its number, or without a client that waits.
+/// Number of outcomes: success, each kind of error by its number, and cancelled.
 const OUTCOMES: usize = CANCELLED + 1;
-/// The place of requests whose client went away or cancelled them.
+/// Index of requests whose client went away or cancelled them.
 const CANCELLED: usize = ErrorKind::ALL.len() + 1;
 
-/// The end of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It was done.
+    /// Success.
     Well,
-    /// It failed.
+    /// Failure, with its kind of error.
     Failed(ErrorKind),
-    /// Its client went away or cancelled it, which is no failure.
+    /// Client went away or cancelled the request; not a failure.
     Cancelled,
 }
 
 impl Ended {
-    /// The end that an outcome is.
+    /// Returns the outcome of a result.
     pub fn of<T>(outcome: &Result<T, Error>) -> Self {
         match outcome {
             Ok(_) => Ended::Well,
@@ -56,7 +56,7 @@ impl Ended {
         }
     }
 
-    /// Its name in the log and in metrics.
+    /// Returns its name in the log and in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Ended::Well => "ok",
@@ -82,7 +82,7 @@ impl Ended {
     }
 }
 
-/// The operations' place in tables.
+/// Index of an operation in tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OperationIndex(usize);
 
@@ -97,7 +97,7 @@ impl OperationIndex {
     }
 }
 
-/// How one operation fares.
+/// Metrics of one operation.
 struct Meter {
     outcomes: [AtomicU64; OUTCOMES],
     items: AtomicU64,
@@ -124,7 +124,7 @@ impl Meter {
 
 macro_rules! counts {
     ($( $name:ident $metric:literal $help:literal ),* $(,)?) => {
-        /// Counts that only go up.
+        /// Counters that only increase.
         #[derive(Default)]
         pub(crate) struct Counts {
             $( #[doc = $help] pub $name: AtomicU64, )*
@@ -165,16 +165,16 @@ counts! {
     coalesced "exacat_coalesced_requests" "Pipelined look-ups and registrations carried out together with others",
 }
 
-/// All that is measured.
+/// All metrics.
 pub(crate) struct Instruments {
     meters: Vec<Meter>,
-    /// The counts.
+    /// The counters.
     pub counts: Counts,
-    /// Bytes of answers that wait for their clients, of all connections.
+    /// Bytes of answers that wait for their clients, on all connections.
     pub output_bytes: AtomicU64,
 }
 
-/// Adds one.
+/// Increments a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
@@ -188,7 +188,8 @@ impl Instruments {
         }
     }
 
-    /// `count` requests of an operation over `items` items ended so after `time` each.
+    /// Records `count` requests of an operation over `items` items with this outcome, each after
+    /// `time`.
     pub fn record(&self, operation: OperationIndex, ended: Ended, count: u64, items: u64, time: Duration) {
         let meter = &self.meters[operation.0];
         let us = u64::try_from(time.as_micros()).unwrap_or(TIME_US_MAX).min(TIME_US_MAX);
@@ -206,7 +207,7 @@ impl Instruments {
         }
     }
 
-    /// The figures of each operation that was asked for, for the status.
+    /// Returns the metrics of each operation that was requested, for the status.
     pub fn operations_part(&self) -> StatusPart {
         let mut figures = Vec::new();
         for (name, meter) in Operation::NAMES.iter().zip(&self.meters) {
@@ -216,7 +217,7 @@ impl Instruments {
             }
             let no_failures = [Ended::Well, Ended::Cancelled].map(Ended::place);
             let no_failures = no_failures.map(|place| meter.outcomes[place].load(Ordering::Relaxed));
-            // Read one after the other, while requests end.
+            // Outcomes are read one after the other, while requests end.
             let failed = count.saturating_sub(no_failures.iter().sum());
             figures.push((format!("{name}_requests"), count));
             figures.push((format!("{name}_failed"), failed));
@@ -231,7 +232,7 @@ impl Instruments {
         StatusPart { part: "operations".to_owned(), figures, notes: Vec::new() }
     }
 
-    /// The counts, for the status.
+    /// Returns the counters, for the status.
     pub fn counts_figures(&self) -> Vec<(String, u64)> {
         self.counts
             .all()
@@ -247,7 +248,7 @@ impl fmt::Debug for Instruments {
     }
 }
 
-/// A figure that goes up and down: its metric's name, what it says, its label if it is one of several.
+/// A metric that goes up and down: its name, help text, and label if it is one of several.
 #[derive(Debug)]
 pub(crate) struct Gauge {
     pub name: &'static str,
@@ -256,7 +257,7 @@ pub(crate) struct Gauge {
     pub value: u64,
 }
 
-/// Everything there is to tell at one moment, for Prometheus.
+/// All metrics at one moment, for Prometheus.
 #[derive(Debug)]
 pub(crate) struct Scrape {
     pub instruments: std::sync::Arc<Instruments>,
@@ -265,7 +266,7 @@ pub(crate) struct Scrape {
 }
 
 impl Scrape {
-    /// The text Prometheus reads.
+    /// Returns the text that Prometheus reads.
     pub fn text(self) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
@@ -275,9 +276,9 @@ impl Scrape {
     }
 }
 
-/// The text format of Prometheus (0.0.4), which every reader of metrics takes, made of OpenMetrics:
-/// there a counter's family is named without the `_total` of its samples, and tools such as
-/// promtool find samples without a family.
+/// Converts OpenMetrics to the text format of Prometheus (0.0.4), which every reader of metrics
+/// takes. OpenMetrics names a counter's family without the `_total` of its samples. Tools such as
+/// promtool then find samples without a family.
 fn prometheus_text(open_metrics: &str) -> String {
     let counter = |line: &str| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
@@ -292,7 +293,7 @@ fn prometheus_text(open_metrics: &str) -> String {
                 text.extend([key, name, "_total ", rest, "\n"]);
             }
             Some(_) => text.extend([line, "\n"]),
-            // Units and the end are said by OpenMetrics only.
+            // Only OpenMetrics has units and an end mark.
             None if line.starts_with("# ") => {}
             None => text.extend([line, "\n"]),
         }
@@ -437,6 +438,7 @@ mod tests {
         instruments.record(stat, Ended::Well, 3, 30, Duration::from_micros(50));
         instruments.record(stat, Ended::Failed(ErrorKind::Busy), 1, 0, Duration::from_micros(51));
         instruments.record(stat, Ended::Well, 1, 1, Duration::from_secs(100_000));
+        instruments.record(stat, Ended::Cancelled, 1, 0, Duration::from_secs(100_000));
         let gauge = |lane: &str, value| Gauge {
             name: "exacat_queue",
             help: "waiting",
@@ -451,8 +453,8 @@ mod tests {
             "exacat_request_items_total{operation=\"stat\"} 31",
             "exacat_request_seconds_bucket{le=\"0.00005\",operation=\"stat\"} 3",
             "exacat_request_seconds_bucket{le=\"0.0001\",operation=\"stat\"} 4",
-            "exacat_request_seconds_bucket{le=\"+Inf\",operation=\"stat\"} 5",
-            "exacat_request_seconds_count{operation=\"stat\"} 5",
+            "exacat_request_seconds_bucket{le=\"+Inf\",operation=\"stat\"} 6",
+            "exacat_request_seconds_count{operation=\"stat\"} 6",
             "exacat_queue{lane=\"heavy\"} 1",
             "exacat_queue{lane=\"bulk\"} 2",
             "exacat_store_entries 7",
@@ -461,7 +463,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
         }
-        // Every sample belongs to a family of its name, as tools of Prometheus read it.
+        // Every sample belongs to a family of its name, as Prometheus tools expect.
         for line in ["# TYPE exacat_requests_total counter", "# TYPE exacat_queue gauge"] {
             assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
         }
@@ -474,7 +476,7 @@ mod tests {
         }
         let part = instruments.operations_part();
         let figure = |name: &str| part.figures.iter().find(|(have, _)| have == name).map(|(_, value)| *value);
-        assert_eq!(figure("stat_requests"), Some(5));
+        assert_eq!(figure("stat_requests"), Some(6));
         assert_eq!(figure("stat_failed"), Some(1));
         assert_eq!(figure("stat_p50_us"), Some(50));
         assert!(figure("stat_max_us").unwrap() >= TIME_US_MAX);

@@ -1,8 +1,8 @@
-//! The server: faces, authentication, admission, instrumentation, background work, and a life that ends well.
+//! The server: faces, authentication, admission, metrics, background work, and a clean shutdown.
 //!
-//! Start with [`Server::start`], which makes all parts and lets them run, and `service`, what all faces share.
-//! A face translates between a protocol and the catalogue's operations and has no rules of its own. Limits are
-//! in [`settings`], all of them.
+//! Start with [`Server::start`], which makes and runs all parts, and `service`, which all faces
+//! share. A face translates between a protocol and the catalogue's operations and has no rules of
+//! its own. [`settings`] has all limits.
 
 mod access;
 pub mod admission;

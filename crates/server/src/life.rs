@@ -1,4 +1,4 @@
-//! A server's life: everything is made, listens, runs, and is taken down in an order that loses nothing.
+//! Life of a server: starts all parts, listens, runs, and stops in an order that loses nothing.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -28,38 +28,38 @@ use crate::settings::{ServerSettings, StoreChoice};
 use crate::tls;
 use crate::workers::WorkerBook;
 
-/// After the time for requests in flight is over, the time for connections to say so and close.
+/// Time for connections to report the stop and close, after the time for requests in flight.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Time after which a running server keeps the trusted time again.
+/// Interval at which a running server saves the trusted time.
 const TIME_KEPT_EVERY: Duration = Duration::from_secs(600);
-/// Bytes of the path of a Unix socket, as the kernel has it.
+/// Most bytes of a Unix socket's path in the kernel.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Where a server listens.
+/// Addresses that a server listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// The native protocol over TLS.
+    /// Native protocol over TLS.
     pub native: Option<SocketAddr>,
-    /// The native protocol over a Unix socket.
+    /// Native protocol over a Unix socket.
     pub socket: Option<PathBuf>,
     /// Metrics and health over plain HTTP.
     pub metrics: Option<SocketAddr>,
-    /// The protocol of JAliEn, over TLS.
+    /// JAliEn's protocol over TLS.
     pub jalien: Option<SocketAddr>,
-    /// The protocol of XRootD.
+    /// XRootD's protocol.
     pub xrootd: Option<SocketAddr>,
-    /// The certificate a client must trust.
+    /// The certificate that clients must trust.
     pub certificate: PathBuf,
     /// A token of the account `admin`, written at the first start.
     pub admin_token: PathBuf,
 }
 
-/// Makes servers.
+/// Starts servers.
 pub struct Server;
 
-/// A server that runs. Dropping it stops it, without waiting for that.
+/// A running server. Dropping it stops the server without waiting for the end.
 pub struct RunningServer {
-    /// Where it listens.
+    /// The addresses it listens on.
     pub addresses: Addresses,
     service: Arc<Service>,
     ended: Option<JoinHandle<Result<()>>>,
@@ -72,13 +72,13 @@ pub struct StopHandle {
 }
 
 impl StopHandle {
-    /// See [`RunningServer::shutdown`].
+    /// Stops the server: see [`RunningServer::shutdown`].
     pub fn shutdown(&self) {
         self.service.enter_phase(Phase::Stopping);
     }
 }
 
-/// What listens, before anything is served.
+/// Bound listeners, before the server accepts connections.
 struct Listeners {
     native: Option<(TcpListener, TlsAcceptor)>,
     local: Option<UnixListener>,
@@ -88,14 +88,14 @@ struct Listeners {
 }
 
 impl Server {
-    /// Makes everything a server needs, opens its catalogue, and serves. Must be called within a runtime of
-    /// several threads.
+    /// Makes all parts of a server, opens its catalogue, and serves. The caller needs a runtime
+    /// with several threads.
     pub async fn start(settings: ServerSettings) -> Result<RunningServer> {
         settings.limits.check()?;
         let directory = match &settings.snapshot {
             None => DataDirectory::open(&settings.directory, settings.socket_access())?,
             Some(name) => {
-                // Before anything is made there.
+                // Check first, before anything is created there.
                 EmbeddedStore::has_snapshot(&settings.directory.join("store"), name)?;
                 DataDirectory::open_view(&settings.directory, name, settings.socket_access())?
             }
@@ -107,7 +107,8 @@ impl Server {
         Self::start_in(settings, directory, store).await
     }
 
-    /// The same over a store that was opened elsewhere, whatever the settings say of it. The server closes it.
+    /// Starts a server over a store that the caller opened, whatever the settings say of the store.
+    /// The server closes the store.
     pub async fn start_over(settings: ServerSettings, store: Arc<dyn Store>) -> Result<RunningServer> {
         settings.limits.check()?;
         let directory = DataDirectory::open(&settings.directory, settings.socket_access())?;
@@ -115,7 +116,7 @@ impl Server {
         Self::start_in(settings, directory, store).await
     }
 
-    // Compiled here, once, and not again wherever a server is started.
+    // Boxed, so that the compiler builds the future once instead of at each caller.
     fn start_in(
         settings: ServerSettings,
         directory: DataDirectory,
@@ -197,7 +198,7 @@ async fn start_on(
             let (envelopes, places) = (Arc::clone(envelopes), Arc::clone(&places));
             let service = Arc::clone(&service);
             let face = jalien::Face::open(service, clock, jalien.clone(), envelopes, places, &directory)?;
-            // A snapshot has what the catalogue it is of has.
+            // A snapshot has the tokens of its catalogue.
             if catalogue.store().read_only().is_none() {
                 face.write_admin_token(&directory).await?;
             }
@@ -261,7 +262,7 @@ async fn start_on(
     Ok(RunningServer { addresses, service, ended: Some(ended) })
 }
 
-/// Keeps the trusted time now and then while the server runs, and once when it stops.
+/// Saves the trusted time at intervals while the server runs, and once when it stops.
 async fn keep_time(clock: Arc<dyn Clock>, service: Arc<Service>) {
     loop {
         let keeping = Arc::clone(&clock);
@@ -279,15 +280,16 @@ async fn keep_time(clock: Arc<dyn Clock>, service: Arc<Service>) {
     }
 }
 
-/// At the first start, and with a store that forgets at every start: a token for the administrator, so that
-/// there is a way in. The catalogue's id is written last: it tells that the first start is over.
+/// Issues a token for the administrator, at the first start or with a store that forgets at every
+/// start. Without it there is no way in. The catalogue's id is written last, because it marks the
+/// end of the first start.
 async fn first_start(
     catalogue: &Catalogue,
     settings: &ServerSettings,
     directory: &DataDirectory,
 ) -> Result<Guid> {
     let is_first = settings.store == StoreChoice::Memory || !directory.is_started()?;
-    // Of a snapshot no token can be made: those in it are good.
+    // A snapshot cannot issue tokens; its own are valid.
     if is_first && catalogue.store().read_only().is_none() {
         let admin = catalogue.caller_named(&AccountName::parse("admin")?).await?;
         let issue = Operation::TokenIssue {
@@ -309,7 +311,8 @@ async fn first_start(
     match &settings.store {
         StoreChoice::Memory => return directory::new_guid(&*settings.clock),
         StoreChoice::Cassandra(cluster) => {
-            // The same for all servers of the catalogue: what one answered another may be asked.
+            // All servers of the catalogue share the id: a client may repeat at one server a
+            // request to another.
             let id = check_schema(cluster).await?.catalogue;
             let id = id.ok_or_else(|| Error::not_found("the catalogue on the cluster has no id"))?;
             return directory.keep_cluster(id, &cluster.to_string());
@@ -372,7 +375,8 @@ async fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, SocketAdd
     Ok((listener, actual))
 }
 
-/// The directory is locked, so a socket that is there is one of a server that was killed.
+/// Binds the local socket. The directory is locked, so an existing socket belongs to a killed
+/// server.
 fn bind_local(path: &Path, mode: u32) -> Result<UnixListener> {
     let bytes = path.as_os_str().len();
     if bytes > SOCKET_PATH_BYTES_MAX {
@@ -405,9 +409,9 @@ fn write_addresses(directory: &DataDirectory, addresses: &Addresses, catalogue: 
     directory::write_public(&directory.addresses(), format!("{json:#}\n").as_bytes())
 }
 
-/// What is needed to take a server down.
+/// The parts needed to stop a server.
 struct TakingDown {
-    /// Ends with an error when the log fails, instead of going on to read.
+    /// Ends with an error when the log fails, instead of continuing to serve reads.
     exit_on_log_failure: bool,
     service: Arc<Service>,
     faces: JoinSet<()>,
@@ -419,7 +423,8 @@ struct TakingDown {
 }
 
 impl TakingDown {
-    /// Waits for the stop, then: nothing new, finish what is in flight, close the store.
+    /// Waits for the stop. Then accepts nothing new, finishes requests in flight, and closes the
+    /// store.
     async fn when_stopped(mut self) -> Result<()> {
         let store = Arc::clone(self.service.catalogue.store());
         tokio::select! {
@@ -443,7 +448,7 @@ impl TakingDown {
                 connections = self.service.admission.connections.now(),
                 "not everything was finished in time"
             );
-            // Writes that were begun are still the store's; who asked will ask again, with the same id.
+            // The store completes writes that began; a client may repeat them with the same id.
             let _ = tokio::time::timeout(LAST_WORDS, self.finish()).await;
         }
         self.faces.shutdown().await;
@@ -460,7 +465,7 @@ impl TakingDown {
             Err(error) => tracing::error!(%error, "the store did not close well"),
         }
         match store.failure() {
-            // A supervisor is to see it, however the server came to stop.
+            // Report it to the supervisor, whatever stopped the server.
             Some(why) => Err(Error::new(
                 ErrorKind::Unavailable,
                 format!("the log failed: {why}; check the disk and start the server again"),
@@ -473,24 +478,24 @@ impl TakingDown {
     async fn finish(&mut self) {
         while self.faces.join_next().await.is_some() {}
         while self.working.join_next().await.is_some() {}
-        // Nothing is ever sent: this returns when the last sender is gone.
+        // No message is ever sent: this returns when the last sender is dropped.
         let _ = self.all_ended.recv().await;
     }
 }
 
 impl RunningServer {
-    /// Stops: nothing new is taken on, what is in flight is finished within the bound, the store is closed.
-    /// Returns at once; [`wait`](Self::wait) tells when it is done.
+    /// Stops the server: it accepts nothing new, finishes requests in flight within the bound, and
+    /// closes the store. Returns at once; [`wait`](Self::wait) reports the end.
     pub fn shutdown(&self) {
         self.service.enter_phase(Phase::Stopping);
     }
 
-    /// Something to stop it with from elsewhere.
+    /// Returns a handle that stops the server from elsewhere.
     pub fn stop_handle(&self) -> StopHandle {
         StopHandle { service: Arc::clone(&self.service) }
     }
 
-    /// Returns when the server has stopped, with what closing the store came to.
+    /// Returns when the server has stopped, with the result of closing the store.
     pub async fn wait(mut self) -> Result<()> {
         match self.ended.take() {
             None => Ok(()),
@@ -500,17 +505,17 @@ impl RunningServer {
         }
     }
 
-    /// Lets a background worker work, or stops it after the step it is in.
+    /// Enables a background worker, or stops it after its current step.
     pub fn enable_worker(&self, name: &str, enabled: bool) -> Result<()> {
         self.service.workers.enable(name, enabled)
     }
 
-    /// The names of the background workers.
+    /// Returns the names of the background workers.
     pub fn worker_names(&self) -> Vec<&'static str> {
         self.service.workers.names().collect()
     }
 
-    /// The catalogue beneath, for tests and tools in the same process.
+    /// Returns the catalogue beneath, for tests and tools in the same process.
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         &self.service.catalogue
     }

@@ -1,12 +1,14 @@
-//! How many files the process may have open: each connection is one, and a server that runs out can accept nobody, nor
-//! open a file of the store.
+//! Limit of open files: each connection is one. A server at the limit can accept no connection and
+//! open no file of the store.
 
 use exacat_model::{Error, Result};
 
-/// Files that are kept for the store, its merging, listeners and logs: connections leave these alone.
+/// Open files reserved for the store, its compactor, listeners and logs; connections leave these
+/// alone.
 pub const OPEN_FILES_KEPT: usize = 512;
 
-/// Raises the number of files that may be open to what the system lets the process have, and gives that; none if it does not say.
+/// Raises the limit of open files to the highest that the system allows, and returns it; none if
+/// the system does not say.
 pub fn raise_open_files() -> Option<usize> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is valid, and lives as long as the call.
@@ -15,7 +17,7 @@ pub fn raise_open_files() -> Option<usize> {
     }
     if limit.rlim_cur < limit.rlim_max {
         let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
-        // SAFETY: as above. What is refused leaves the limit as it was.
+        // SAFETY: as above. A refusal leaves the limit as it was.
         if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0 {
             limit = raised;
         }
@@ -23,8 +25,8 @@ pub fn raise_open_files() -> Option<usize> {
     Some(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// The connections there may be at once where so many files may be open: those that were asked for, or an error that says why
-/// not; by default as many as there are files for.
+/// Returns the number of connections that this many open files allow: `asked`, or an error if that
+/// is too many. Without `asked`, as many as there are files for, up to the default.
 pub fn connections_within(open_files: usize, asked: Option<usize>, default: usize) -> Result<usize> {
     let most = open_files.saturating_sub(OPEN_FILES_KEPT).max(1);
     match asked {

@@ -1,13 +1,13 @@
-//! Log lines that come in floods: so many a second are written, the others counted.
+//! Rate limit for log lines: writes a bounded number per second, and counts the others.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Lines written in one second, at most.
+/// Most lines written in one second.
 pub(crate) const LINES_PER_SECOND_MAX: u32 = 5;
 
-/// Says of each line whether it is to be written.
+/// Decides whether a line is written.
 #[derive(Debug, Default)]
 pub(crate) struct Paced(Mutex<Second>);
 
@@ -19,7 +19,8 @@ struct Second {
 }
 
 impl Paced {
-    /// Whether a line is to be written `now`; if so, how many were left out before it.
+    /// Returns none if a line must be left out `now`, otherwise the number of lines left out before
+    /// it.
     pub fn line(&self, now: Instant) -> Option<u64> {
         let mut second = self.0.lock();
         let over =

@@ -1,11 +1,11 @@
-//! Random bytes of the system: for names that nobody can guess.
+//! Random bytes of the system, for names that nobody can guess.
 
 use exacat_model::{Error, ErrorKind, Result};
 
-/// Why something is not done.
+/// Message of the error when there are no random bytes.
 pub(crate) const NONE: &str = "the system gives no random bytes";
 
-/// So many random bytes.
+/// Returns `N` random bytes.
 pub(crate) fn bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     match getrandom::fill(&mut bytes) {

@@ -1,5 +1,5 @@
-//! What all faces share: the catalogue, the bounds, the measures, the phase of life; and how an operation is
-//! run: admitted, in the place its class belongs, within its deadline, with a panic caught.
+//! Common parts of all faces: catalogue, bounds, metrics, phase of life. Also runs operations:
+//! admitted, in the lane of their class, within their deadline, with panics caught.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -25,16 +25,16 @@ use crate::paced::Paced;
 use crate::settings::Limits;
 use crate::workers::WorkerBook;
 
-/// When a look at credentials began, and how often accounts and tokens had been changed by then.
+/// Time of a check of credentials, and the count of changed accounts and tokens at that time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checked {
     at: Instant,
-    /// None: they are looked at again before the next request.
+    /// None means that the next request must check again.
     seen: Option<u64>,
 }
 
 impl Checked {
-    /// A look so long ago that another is due.
+    /// Returns a check that is due for repetition.
     pub fn due() -> Self {
         Checked { at: Instant::now(), seen: None }
     }
@@ -43,15 +43,15 @@ impl Checked {
 /// The phases of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// Everything is served.
+    /// The server serves all requests.
     Serving,
-    /// Nothing new is taken on; what is in flight is finished.
+    /// The server accepts nothing new, and finishes requests in flight.
     Stopping,
     /// The time for that is over.
     Ended,
 }
 
-/// What all faces share.
+/// Common parts of all faces.
 pub(crate) struct Service {
     pub catalogue: Arc<Catalogue>,
     pub limits: Arc<Limits>,
@@ -64,11 +64,11 @@ pub(crate) struct Service {
     phase: watch::Sender<Phase>,
     requests: AtomicU64,
     slow_lines: Paced,
-    /// Uploads of clients of the protocol of XRootD, which own the service.
+    /// Uploads over XRootD's protocol, which own the service.
     pub uploads: OnceLock<Weak<Uploads>>,
 }
 
-/// What can be told to stop while it waits or between two pages.
+/// Cancellation of work that waits or is between two pages.
 #[derive(Debug, Default)]
 pub(crate) struct Cancel {
     cancelled: AtomicBool,
@@ -76,7 +76,7 @@ pub(crate) struct Cancel {
 }
 
 impl Cancel {
-    /// The answer is not wanted any more.
+    /// Notes that nobody wants the answer any more.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.notify.notify_waiters();
@@ -97,7 +97,7 @@ impl Cancel {
     }
 }
 
-/// Who asks, as the faces hold it for a connection.
+/// The caller of a connection, with its share of the server.
 #[derive(Clone)]
 pub(crate) struct Asker {
     pub caller: Arc<Caller>,
@@ -109,38 +109,38 @@ pub(crate) struct Work {
     pub asker: Asker,
     pub id: OperationId,
     pub operation: Operation,
-    /// How old the state may be that is answered of; none for what this server takes by default.
+    /// Consistency level of the answer; none for the server's default.
     pub consistency: Option<Consistency>,
-    /// The answer is worth nothing after this.
+    /// Time after which the answer is worthless.
     pub deadline: Instant,
     pub cancel: Arc<Cancel>,
     pub step: Step,
-    /// Its protocol looks at uploads by itself.
+    /// True if its protocol checks uploads itself.
     pub looked: bool,
 }
 
-/// The operation's name for the log.
+/// Name of the operation in the log.
 const REGISTER: &str = "register";
 
-/// The error of a request whose answer is not wanted any more.
+/// Returns the error of a request whose answer nobody wants any more.
 pub(crate) fn cancelled() -> Error {
     Error::new(ErrorKind::Unavailable, format!("{CANCELLED}: nothing was done"))
 }
 
-/// Begins the messages of requests whose client went away or cancelled them.
+/// Start of the messages of requests whose client went away or cancelled them.
 pub(crate) const CANCELLED: &str = "cancelled";
 
-/// Says whether a request ended because nobody wanted its answer any more.
+/// True if a request ended because nobody wanted its answer any more.
 pub(crate) fn is_cancelled(error: &Error) -> bool {
     error.kind == ErrorKind::Unavailable && error.message.starts_with(CANCELLED)
 }
 
-/// The error of a request whose deadline passed before it was begun, or that only reads.
+/// Returns the error of a passed deadline, for a read or a write that had not started.
 pub(crate) fn too_late() -> Error {
     Error::new(ErrorKind::Unavailable, "the deadline passed before there was an answer; nothing was changed")
 }
 
-/// The error of a write whose deadline passed after it was begun.
+/// Returns the error of a write whose deadline passed after it started.
 fn unknown() -> Error {
     Error::new(
         ErrorKind::Unknown,
@@ -174,7 +174,7 @@ impl Service {
         })
     }
 
-    /// The phase of life, to look at and to wait for.
+    /// Returns the phase of life, to read and to wait for.
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
     }
@@ -188,7 +188,7 @@ impl Service {
         }
     }
 
-    /// Goes on to a later phase; never back.
+    /// Enters a later phase; never goes back.
     pub fn enter_phase(&self, phase: Phase) {
         self.phase.send_if_modified(|now| {
             let later = phase > *now;
@@ -199,17 +199,17 @@ impl Service {
         });
     }
 
-    /// Is it serving?
+    /// True while the server accepts requests.
     pub fn is_serving(&self) -> bool {
         *self.phase.borrow() == Phase::Serving
     }
 
-    /// A number for logs, and for errors that are to be reported.
+    /// Returns a number for log lines and for errors to report.
     pub fn next_request(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Counts `count` requests as in flight: of the server and of the user.
+    /// Counts `count` requests as in flight, of the server and of the user.
     pub fn admit(&self, asker: &Asker, count: usize) -> Result<(Held, Held)> {
         let user = asker
             .share
@@ -221,24 +221,24 @@ impl Service {
         Ok((user, all))
     }
 
-    /// A look at credentials that begins now.
+    /// Starts a check of credentials.
     pub fn checking(&self) -> Checked {
         Checked { at: Instant::now(), seen: Some(self.catalogue.store().credentials_seen()) }
     }
 
-    /// May credentials that were looked at then be good no more?
+    /// True if credentials may have become invalid since that check.
     pub fn must_check_again(&self, checked: &Checked) -> bool {
         checked.seen != Some(self.catalogue.store().credentials_seen())
             || checked.at.elapsed() >= self.limits.revalidate
     }
 
-    /// Somebody who asks, with the share of the server that is its own.
+    /// Returns a caller with its share of the server.
     pub fn asker(&self, caller: Caller) -> Asker {
         Asker { share: self.admission.user(caller.user(), caller.name()), caller: Arc::new(caller) }
     }
 
-    /// Carries an operation out, here and now: no queue, no deadline. A panic becomes an error. What an
-    /// internal error says is logged, not told.
+    /// Carries out an operation at once, without queue or deadline. A panic becomes an error. The
+    /// log has the detail of an internal error, the answer does not.
     pub async fn execute(
         &self,
         caller: &Caller,
@@ -260,8 +260,8 @@ impl Service {
         self.shown(caller, name, outcome)
     }
 
-    /// Looks up where files are, here and now, as [`Service::execute`] would, and writes each answer out as soon as
-    /// it is there.
+    /// Looks up file locations at once, like [`Service::execute`], and encodes each answer as soon
+    /// as it is there.
     pub async fn whereis(
         &self,
         caller: &Caller,
@@ -283,7 +283,7 @@ impl Service {
         }
     }
 
-    /// Carries out writes that each register one file, as [`Service::run`] would, together.
+    /// Carries out writes that each register one file, together, like [`Service::run`].
     pub async fn register_each(
         &self,
         asker: &Asker,
@@ -326,7 +326,7 @@ impl Service {
         Error::new(ErrorKind::Internal, format!("a panic: {text}"))
     }
 
-    /// An outcome as the client may see it: the detail of a defect stays here.
+    /// Returns an outcome as the client may see it, without the details of defects.
     fn shown(&self, caller: &Caller, operation: &str, mut outcome: Result<Answer>) -> Result<Answer> {
         let mut hide = |error: &mut Error| self.hide(caller, operation, error);
         match &mut outcome {
@@ -358,13 +358,13 @@ impl Service {
         self.uploads.get().and_then(Weak::upgrade)
     }
 
-    /// Says whether uploads must be looked at before an operation is carried out.
+    /// True if an operation needs a check of uploads first.
     pub fn looks_at_uploads(&self, operation: &Operation) -> bool {
         self.uploads.get().is_some() && self.uploads().is_some_and(|uploads| uploads.concern(operation))
     }
 
-    /// Runs an operation where its class belongs and gives its outcome to `deliver`, exactly once and at the
-    /// deadline at the latest. Returns when the work is over, which for a write may be later.
+    /// Runs an operation in the lane of its class. Calls `deliver` exactly once, at the latest at
+    /// the deadline. Returns when the work is over; for a write this may be later.
     pub async fn run(self: &Arc<Self>, work: Work, deliver: impl FnOnce(Result<Answer>) + Send) {
         if Instant::now() >= work.deadline {
             return deliver(Err(too_late()));
@@ -372,7 +372,7 @@ impl Service {
         if !work.looked
             && let Some(uploads) = self.uploads()
         {
-            // Boxed, for the future of a look holds that of a request.
+            // Boxed, because the future of a check contains that of a request.
             let looking: BoxFuture<'_, ()> = Box::pin(uploads.before(&work));
             looking.await;
         }
@@ -380,6 +380,7 @@ impl Service {
         let writes = operation.writes();
         match Class::of(&operation, &self.limits) {
             Class::Lookup { items } => match self.admission.lookup_items.take(items) {
+                // Refuse rather than queue: a look-up never waits behind another.
                 None => deliver(Err(busy("items looked up at once"))),
                 Some(held) => {
                     let work = self.execute(&asker.caller, id, operation, consistency);
@@ -387,6 +388,7 @@ impl Service {
                     drop(held);
                 }
             },
+            // No lane: small writes mostly wait for the store's next commit, not for a processor.
             Class::Write => {
                 let work = self.execute(&asker.caller, id, operation, consistency);
                 self.finish(work, writes, deadline, &cancel, deliver).await;
@@ -420,14 +422,15 @@ impl Service {
                     () = cancel.cancelled() => return deliver(Err(cancelled())),
                     () = tokio::time::sleep_until(deadline.into()) => return deliver(Err(too_late())),
                 };
+                // The slot goes with the work: it is free when the work ends, not at the deadline.
                 let work = self.apart(asker, (id, operation, consistency), Arc::clone(&cancel), turn);
                 self.finish(work, writes, deadline, &cancel, deliver).await;
             }
         }
     }
 
-    /// Carries an operation out on a thread where it may take long without keeping look-ups waiting. `held`
-    /// is given back when it is over.
+    /// Carries out an operation on a thread where long work does not delay look-ups. Drops `held`
+    /// when it is over.
     async fn apart(
         self: &Arc<Self>,
         asker: Asker,
@@ -443,6 +446,7 @@ impl Service {
         let task = tokio::task::spawn_blocking(move || {
             let outcome = runtime.block_on(async {
                 let work = service.execute(&asker.caller, id, operation, consistency);
+                // Dropped in the middle, a write would leave its outcome unknown.
                 if writes {
                     return work.await;
                 }
@@ -456,7 +460,8 @@ impl Service {
         });
         match task.await {
             Ok(outcome) => outcome,
-            // Panics of the catalogue are caught inside; this is one of what is around it, or the runtime ends.
+            // The catalogue catches its own panics. This is one of the code around it, or the
+            // runtime ends.
             Err(error) if error.is_panic() => {
                 let error = self.panicked(&*error.into_panic());
                 self.shown(&caller, name, Err(error))
@@ -466,8 +471,8 @@ impl Service {
         }
     }
 
-    /// Waits for `work`, the deadline, and (if it only reads) the cancellation, whichever comes first. A write
-    /// that was begun is seen to its end, whoever still waits for it.
+    /// Waits for `work`, the deadline, and (for a read) the cancellation, whichever comes first. A
+    /// write that started is awaited to its end, even if nobody waits for the answer.
     async fn finish(
         &self,
         work: impl Future<Output = Result<Answer>> + Send,
@@ -478,13 +483,14 @@ impl Service {
     ) {
         tokio::pin!(work);
         tokio::select! {
+            // A finished result wins over a deadline that passes at the same moment.
             biased;
             outcome = &mut work => return deliver(outcome),
             () = cancel.cancelled(), if !writes => return deliver(Err(cancelled())),
             () = tokio::time::sleep_until(deadline.into()) => {}
         }
         if !writes {
-            // A read on a thread of its own is told to stop where it can.
+            // Ask a read on its own thread to stop where it can.
             cancel.cancel();
             return deliver(Err(too_late()));
         }
@@ -492,7 +498,8 @@ impl Service {
         let _ = work.await;
     }
 
-    /// Runs an operation, as [`Service::run`] does, and counts it; its outcome, when the work is over.
+    /// Runs an operation like [`Service::run`], counts it, and returns its outcome when the work is
+    /// over.
     pub async fn ask(self: &Arc<Self>, work: Work) -> Result<Answer> {
         let (index, items) = (OperationIndex::of(&work.operation), items(&work.operation));
         let asker = work.asker.clone();
@@ -504,12 +511,13 @@ impl Service {
         outcome
     }
 
-    /// The same, boxed: a look at uploads asks, and a request may wait for a look.
+    /// Boxed [`Service::ask`]: a check of uploads makes requests, and a request may wait for a
+    /// check.
     pub fn ask_boxed(self: &Arc<Self>, work: Work) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(self.ask(work))
     }
 
-    /// Records that requests ended, and logs slow ones.
+    /// Records ended requests, and logs slow ones.
     pub fn ended(
         &self,
         asker: &Asker,
@@ -522,7 +530,7 @@ impl Service {
         self.instruments.record(operation, outcome, requests, items, time);
         if time >= self.limits.slow_request {
             count(&self.instruments.counts.slow);
-            // Whatever stalls one stalls many: the log is not to fill with that.
+            // One stall delays many requests; their lines must not fill the log.
             let Some(unwritten) = self.slow_lines.line(Instant::now()) else { return };
             tracing::warn!(
                 operation = operation.name(),
@@ -537,7 +545,7 @@ impl Service {
         }
     }
 
-    /// What goes up and down, as it is now.
+    /// Returns the present values of the gauges.
     fn gauges(&self) -> Vec<Gauge> {
         let admission = &self.admission;
         let mut gauges = vec![
@@ -611,7 +619,7 @@ impl Service {
         gauges
     }
 
-    /// The server's own parts of the status.
+    /// Returns the server's own parts of the status.
     fn status_parts(&self) -> Vec<StatusPart> {
         let mut figures: Vec<(String, u64)> = self
             .gauges()
@@ -631,7 +639,7 @@ impl Service {
         ]
     }
 
-    /// Everything Prometheus is told.
+    /// Returns all metrics for Prometheus.
     pub async fn scrape(&self) -> Scrape {
         let store = match self.catalogue.store().status().await {
             Ok(status) => Some(status),
@@ -644,7 +652,7 @@ impl Service {
     }
 }
 
-/// How many items an operation is about, for the measures.
+/// Returns the number of items of an operation, for the metrics.
 pub(crate) fn items(operation: &Operation) -> u64 {
     let items = match operation {
         Operation::Stat { lfns, .. }
@@ -664,10 +672,10 @@ pub(crate) fn items(operation: &Operation) -> u64 {
     items as u64
 }
 
-/// The operation id of a step of a request that takes several operations, or several pages of one: another for each
-/// step, the same when the request comes again.
+/// Returns the operation id of one step of a request with several operations or pages. Each step
+/// has another id, and the same one when the request is repeated.
 pub(crate) fn step_id(id: OperationId, step: u64) -> OperationId {
-    /// Odd, so that no two steps have the same.
+    /// Odd, so that no two steps have the same id.
     const STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
     let mut random = [0; 10];
     random.copy_from_slice(&id.0[6..]);
@@ -678,12 +686,12 @@ pub(crate) fn step_id(id: OperationId, step: u64) -> OperationId {
     id.derived(random)
 }
 
-/// Answers of one kind, one after the other as canonical bytes.
+/// Encoded answers of one kind, one after the other.
 #[derive(Debug, Default)]
 pub struct EncodedItems {
-    /// The bytes.
+    /// The canonical bytes.
     pub bytes: Vec<u8>,
-    /// Where each ends.
+    /// End of each answer in `bytes`.
     pub ends: Vec<usize>,
 }
 
@@ -702,7 +710,7 @@ fn labelled(name: &'static str, help: &'static str, label: &'static str, which: 
     Gauge { name, help, label: Some((label, which.to_owned())), value }
 }
 
-/// The errors inside an answer, one by one.
+/// Calls `see` for each error inside an answer.
 fn for_each_error(answer: &mut Answer, see: &mut impl FnMut(&mut Error)) {
     fn all<T>(items: &mut [Result<T>], see: &mut impl FnMut(&mut Error)) {
         for item in items {

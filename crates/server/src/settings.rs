@@ -1,4 +1,4 @@
-//! What an operator may set about a server, and every limit it keeps, each with its name and reason.
+//! Settings of a server, and all its limits, each with name and reason.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,19 +16,19 @@ use exacat_wire::native::limits::{BATCH_OPERATIONS_MAX, FRAME_BYTES_MAX_LEAST};
 
 pub use crate::places::Network;
 
-/// Where the catalogue's state is.
+/// The store of the catalogue's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreChoice {
     /// The embedded store, in the data directory.
     #[default]
     Embedded,
-    /// The memory store: everything is gone when the server ends. For tests.
+    /// The memory store, for tests: it loses everything when the server ends.
     Memory,
-    /// A Cassandra or ScyllaDB cluster, which any number of servers share.
+    /// A Cassandra or ScyllaDB cluster, shared by any number of servers.
     Cassandra(Box<CassandraSettings>),
 }
 
-/// A certificate made by someone else.
+/// A certificate that the operator provides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The chain in PEM, the server's own certificate first.
@@ -37,42 +37,42 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// Everything that can be set about a server.
+/// All settings of a server.
 #[derive(Clone)]
 pub struct ServerSettings {
-    /// The data directory; made if it is not there.
+    /// The data directory; made if it is missing.
     pub directory: PathBuf,
-    /// Where the catalogue's state is.
+    /// The store of the catalogue's state.
     pub store: StoreChoice,
-    /// Memory of the embedded store for what it has read from its files, in bytes.
+    /// Cache of the embedded store for data read from its files, in bytes.
     pub cache_bytes: u64,
-    /// How much of the history the embedded store keeps.
+    /// The part of the history that the embedded store keeps.
     pub history: HistoryKept,
-    /// Which snapshot of the embedded store in the data directory is served, for reading, in place of the catalogue itself.
+    /// The snapshot to serve, for reading, in place of the catalogue in the data directory.
     pub snapshot: Option<SnapshotName>,
-    /// Where the native protocol is spoken over TLS; none for nowhere. Port 0 takes a free one.
+    /// Address of the native protocol over TLS; none disables it. Port 0 takes a free one.
     pub native: Option<SocketAddr>,
-    /// Is the native protocol spoken over the Unix socket in the data directory?
+    /// True if the native protocol is spoken over the Unix socket in the data directory.
     pub socket: bool,
-    /// The socket's mode. With 600 only the account that runs the server (and root) can connect; a wider one
-    /// lets in those whose uid is a subject (`uid:1000`) of a user.
+    /// The socket's mode. With 600 only the server's account (and root) can connect. A wider mode
+    /// admits users with their uid as a subject (`uid:1000`).
     pub socket_mode: u32,
-    /// Ends the server with an error when the log fails. Otherwise it goes on to answer reads of
-    /// what is durable.
+    /// Ends the server with an error when the log fails. Otherwise it continues to serve reads of
+    /// durable state.
     pub exit_on_log_failure: bool,
-    /// Where metrics and health are served over plain HTTP; none for nowhere.
+    /// Address of metrics and health over plain HTTP; none disables them.
     pub metrics: Option<SocketAddr>,
-    /// How the protocol of JAliEn is spoken, for `alien.py`; none for not at all.
+    /// JAliEn's protocol, for `alien.py`; none disables it.
     pub jalien: Option<JalienSettings>,
-    /// How the protocol of XRootD is spoken; none for not at all.
+    /// XRootD's protocol; none disables it.
     pub xrootd: Option<XrootdSettings>,
-    /// What clients show to storage elements.
+    /// Envelopes, which clients show to storage elements.
     pub envelopes: EnvelopeSettings,
-    /// A file of networks and the sites they are at; none if sites are known only by what clients say.
+    /// File with the sites of networks; none if only clients name their sites.
     pub networks: Option<PathBuf>,
-    /// A certificate to use; none for the self-signed one in the data directory.
+    /// Certificate to use; none for the self-signed one in the data directory.
     pub certificate: Option<CertificateFiles>,
-    /// Further names and addresses in the self-signed certificate, when it is made.
+    /// Further names and addresses in a new self-signed certificate.
     pub names: Vec<String>,
     /// The catalogue's rules.
     pub catalogue: exacat_catalogue::Settings,
@@ -80,17 +80,17 @@ pub struct ServerSettings {
     pub limits: Limits,
     /// The background workers.
     pub workers: WorkerSettings,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
 impl ServerSettings {
-    /// Permissions of the local socket; none if there is no socket.
+    /// Returns the mode of the local socket; none if there is no socket.
     pub(crate) fn socket_access(&self) -> u32 {
         if self.socket { self.socket_mode } else { 0 }
     }
 
-    /// The defaults, with the data in `directory`.
+    /// Returns the defaults, with the data in `directory`.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         ServerSettings {
@@ -118,23 +118,24 @@ impl ServerSettings {
     }
 }
 
-/// How the protocol of JAliEn is spoken.
+/// Settings of JAliEn's protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JalienSettings {
-    /// Where. Port 0 takes a free one.
+    /// Address. Port 0 takes a free one.
     pub address: SocketAddr,
-    /// The authorities whose certificates are accepted: a file, or a directory as grids have it; none for our own tokens only.
+    /// Authorities of accepted certificates: a file, or a directory as grids have it; none for our
+    /// own tokens only.
     pub authorities: Option<PathBuf>,
-    /// A file of certificate subjects and the users they are, beside those that accounts have.
+    /// File with users of certificate subjects, beside those in accounts.
     pub map: Option<PathBuf>,
-    /// The home of users who have none of their own: `{user}` stands for the name, `{initial}` for its first letter.
+    /// Default home of users: `{user}` stands for the name, `{initial}` for its first letter.
     pub home: String,
-    /// How long a token may last, in seconds.
+    /// Longest lifetime of a token, in seconds.
     pub token_seconds_max: u64,
 }
 
 impl JalienSettings {
-    /// The defaults, at `address`.
+    /// Returns the defaults, at `address`.
     pub fn new(address: SocketAddr) -> Self {
         JalienSettings {
             address,
@@ -146,13 +147,13 @@ impl JalienSettings {
     }
 }
 
-/// Envelopes: what clients show to storage elements.
+/// Settings of envelopes, which clients show to storage elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvelopeSettings {
-    /// The URL that they say they are from, under which storage elements find the public keys; none for the address of the
-    /// protocol of JAliEn, or else that of XRootD.
+    /// Issuer URL in envelopes, under which storage elements find the public keys. None for the
+    /// address of JAliEn's protocol, or else that of XRootD.
     pub issuer: Option<String>,
-    /// How long one may be shown to a storage element, in seconds.
+    /// Lifetime of an envelope, in seconds.
     pub seconds: u64,
 }
 
@@ -162,38 +163,38 @@ impl Default for EnvelopeSettings {
     }
 }
 
-/// How the protocol of XRootD is spoken.
+/// Settings of XRootD's protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XrootdSettings {
-    /// Where. Port 0 takes a free one.
+    /// Address. Port 0 takes a free one.
     pub address: SocketAddr,
-    /// The name that clients are told to come back to; none for the address they came to.
+    /// Name that redirections back to this server use; none for the address that the client used.
     pub name: Option<String>,
-    /// Networks whose clients are believed when they say which account they run as.
+    /// Networks whose clients are trusted to name their account.
     pub trusted: Vec<Network>,
-    /// Servers that tell checksums of uploads in place of the servers with the files.
+    /// Servers that report checksums of uploads in place of the servers with the files.
     pub checksums: Vec<ChecksumServer>,
 }
 
 impl XrootdSettings {
-    /// The defaults, at `address`.
+    /// Returns the defaults, at `address`.
     pub fn new(address: SocketAddr) -> Self {
         XrootdSettings { address, name: None, trusted: Vec::new(), checksums: Vec::new() }
     }
 }
 
-/// Second server of a storage element, over the same files. It tells their checksums, where the
-/// first one sends clients that ask for checksums to the catalogue.
+/// A second server of a storage element, over the same files. It reports their checksums if the
+/// first server sends clients to the catalogue for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChecksumServer {
-    /// Host and port of the first server, as PFNs name it.
+    /// Host and port of the first server, as in PFNs.
     pub of: (String, u16),
-    /// Host and port of the second one.
+    /// Host and port of the second server.
     pub at: (String, u16),
 }
 
 impl ChecksumServer {
-    /// Is it the second server of this one?
+    /// True if it is the second server of this one.
     pub fn is_for(&self, host: &str, port: u16) -> bool {
         self.of.1 == port && self.of.0.eq_ignore_ascii_case(host)
     }
@@ -202,7 +203,7 @@ impl ChecksumServer {
 impl FromStr for ChecksumServer {
     type Err = Error;
 
-    /// Reads `HOST:PORT=HOST:PORT`.
+    /// Parses `HOST:PORT=HOST:PORT`.
     fn from_str(text: &str) -> Result<Self> {
         let bad = || {
             let shown: String = text.chars().take(200).collect();
@@ -219,51 +220,51 @@ impl FromStr for ChecksumServer {
     }
 }
 
-/// The server's limits. Nothing it holds or waits for is without one.
+/// Limits of the server. Everything that it holds or waits for has one.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections over the network at once, of all protocols together; one more is told `busy` and
-    /// closed. A quarter of them is kept for clients that have shown credentials.
+    /// Network connections of all protocols at once; one more gets `busy` and is closed. A quarter
+    /// is kept for clients that have shown credentials.
     pub connections_max: usize,
     /// Connections of the local socket at once.
     pub connections_local_max: usize,
-    /// Connections over the network of clients that have shown no credentials, anonymous ones included.
+    /// Network connections of clients without credentials, including anonymous ones.
     pub connections_unauthenticated_max: usize,
-    /// The same, of one address (of one /64 network, if it is of IPv6).
+    /// Network connections without credentials of one address (for IPv6: of one /64 network).
     pub connections_unauthenticated_per_address_max: usize,
     /// Connections to the metrics listener at once; one more is closed.
     pub metrics_connections_max: usize,
-    /// Bytes of one frame, once authenticated; announced in the handshake.
+    /// Bytes of one frame after authentication; announced in the handshake.
     pub frame_bytes_max: usize,
-    /// Requests of one connection that are not answered yet; announced in the handshake, one more is `busy`.
+    /// Unanswered requests of one connection; announced in the handshake, one more is `busy`.
     pub requests_per_connection_max: usize,
-    /// Requests of one user, over all its connections, that are not answered yet.
+    /// Unanswered requests of one user, over all its connections.
     pub requests_per_user_max: usize,
-    /// Requests of all that are not answered yet.
+    /// Unanswered requests in total.
     pub requests_max: usize,
-    /// Bytes of the requests of one connection that are not answered yet, as received.
+    /// Bytes of one connection's unanswered requests, as received.
     pub request_bytes_per_connection_max: usize,
-    /// Bytes of the requests of all that are not answered yet, as received.
+    /// Bytes of all unanswered requests, as received.
     pub request_bytes_max: usize,
-    /// Items of look-ups being looked up at once, the bound of the fast lane.
+    /// Items of all running look-ups, the bound of the fast lane.
     pub lookup_items_max: usize,
-    /// A look-up of more items goes to the lane of heavy reads instead.
+    /// Most items of a look-up; larger ones use the lane of heavy reads.
     pub lookup_items_per_request_max: usize,
-    /// Pipelined look-ups answered together by one call of the catalogue, in items.
+    /// Most items of pipelined look-ups that one call of the catalogue answers together.
     pub coalesced_items_max: usize,
-    /// A write of more items goes to the lane of bulk writes.
+    /// Most items of a small write; larger ones use the lane of bulk writes.
     pub write_items_per_request_max: usize,
     /// Heavy reads (pages of listings, finds, histories) that run at once.
     pub heavy_slots: usize,
-    /// Heavy reads that wait for a slot, of all users; one more is `busy`.
+    /// Heavy reads in the queue, of all users; one more is `busy`.
     pub heavy_queue_max: usize,
-    /// Heavy reads that wait for a slot, of one user.
+    /// Heavy reads in the queue, of one user.
     pub heavy_queue_per_user_max: usize,
     /// Bulk writes that run at once.
     pub bulk_slots: usize,
-    /// Bulk writes that wait for a slot, of all users.
+    /// Bulk writes in the queue, of all users.
     pub bulk_queue_max: usize,
-    /// Bulk writes that wait for a slot, of one user.
+    /// Bulk writes in the queue, of one user.
     pub bulk_queue_per_user_max: usize,
     /// Checks of the whole catalogue at once.
     pub audits_max: usize,
@@ -273,56 +274,59 @@ pub struct Limits {
     pub streams_per_connection_max: usize,
     /// Streams open on all connections.
     pub streams_max: usize,
-    /// Users whose share of the lanes counts more than one: so many times as much.
+    /// Weights of users in the lanes; others have weight 1.
     pub user_weights: BTreeMap<AccountName, u32>,
-    /// Bytes of long answers, of all connections and protocols together, that are being made or that their clients have not
-    /// read yet. When so many are held, each connection goes on with one small part at a time.
+    /// Bytes of long answers that the server is making or that clients have not read, over all
+    /// connections and protocols. Beyond that each connection continues with one small part at a
+    /// time.
     pub unread_bytes_max: usize,
     /// Items of such a small part.
     pub small_part_items_max: u32,
-    /// Bytes of answers a connection of the native protocol may hold without asking for room among `unread_bytes_max`.
+    /// Unread bytes that a native connection may hold without room among `unread_bytes_max`.
     pub own_unread_bytes_max: usize,
-    /// Bytes of answers a connection holds for a client that does not read, before the server stops reading
-    /// from it and stops making answers. One answer of each running request may come on top.
+    /// Unread bytes of one connection at which the server stops reading from it and stops making
+    /// answers. One answer of each running request may come on top.
     pub output_bytes_max: usize,
-    /// A client that reads less than `output_progress_bytes` of what waits for it in so long is disconnected.
+    /// Time in which a client must read `output_progress_bytes` of its waiting answers, or it is
+    /// disconnected.
     pub output_stall: Duration,
-    /// So much a client has to read in that time, or else all there is.
+    /// Bytes that a client must read in that time, or all that wait.
     pub output_progress_bytes: usize,
-    /// From accepting a connection to the end of authentication, TLS included.
+    /// Time from accepting a connection to the end of authentication, including TLS.
     pub handshake_time: Duration,
-    /// A connection on which nothing came and nothing is in flight for so long is closed; announced in the
-    /// handshake.
+    /// Time after which a connection without traffic and requests in flight is closed; announced in
+    /// the handshake.
     pub idle_time: Duration,
-    /// A request without a deadline of its own gets this one, and none may have a longer one.
+    /// Longest deadline of a request, and the default.
     pub deadline_max: Duration,
-    /// Credentials are looked at again after so long, and at the next request once this server knows that
-    /// an account or a token changed: at once, if that was changed by this server; on a cluster, for what
-    /// another server changed, reads may go on for this time, and writes are judged at the commit.
+    /// Longest time between checks of credentials. The next request checks them too once this
+    /// server knows that an account or a token changed. For a change by this server that is at
+    /// once. On a cluster, after a change by another server, reads may continue for this time;
+    /// writes are judged at the commit.
     pub revalidate: Duration,
-    /// Requests of one connection of the protocol of JAliEn that are not answered yet; further ones are not read.
+    /// Unanswered requests of one JAliEn connection; the server does not read further ones.
     pub jalien_requests_max: usize,
-    /// Bytes of them.
+    /// Bytes of these requests.
     pub jalien_request_bytes_max: usize,
-    /// A connection of that protocol on which nothing is asked for so long is closed; pings do not count.
+    /// Time after which a JAliEn connection without requests is closed; pings do not count.
     pub jalien_idle_time: Duration,
-    /// A connection of that protocol lasts so long at most, and no longer than the client's certificate.
+    /// Longest life of a JAliEn connection; the client's certificate may end it earlier.
     pub jalien_session_time: Duration,
-    /// Requests of one connection of the protocol of XRootD that are not answered yet; further ones are not read.
+    /// Unanswered requests of one XRootD connection; the server does not read further ones.
     pub xrootd_requests_max: usize,
-    /// Directories being listed at once on one connection of that protocol; one more is told to wait.
+    /// Directory listings at once on one XRootD connection; the client must wait with one more.
     pub xrootd_listings_max: usize,
-    /// Files that are being written by that protocol, of all clients; one more is told to wait.
+    /// Files being written over XRootD, of all clients; the client must wait with one more.
     pub xrootd_uploads_max: usize,
-    /// A connection of that protocol on which nothing is asked for so long is closed.
+    /// Time after which an XRootD connection without requests is closed.
     pub xrootd_idle_time: Duration,
-    /// How long a stop waits for requests in flight.
+    /// Time that a stop waits for requests in flight.
     pub stop_time: Duration,
-    /// A request that takes longer is logged.
+    /// Duration above which a request is logged.
     pub slow_request: Duration,
 }
 
-/// Threads the heavy lane may keep busy by default, whatever the machine has.
+/// Most threads of the heavy lane by default, whatever the machine has.
 const HEAVY_SLOTS_DEFAULT_MAX: usize = 16;
 
 impl Default for Limits {
@@ -380,7 +384,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Refuses limits under which nothing could be served, or that contradict the protocol's.
+    /// Refuses limits under which the server could serve nothing, or that contradict the
+    /// protocol's.
     pub fn check(&self) -> Result<()> {
         let at_least_one = [
             ("connections_max", self.connections_max),
@@ -453,7 +458,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Items looked up together in fact: not more than bounds that all of them must pass at once.
+    /// Returns the number of items really looked up together: not more than the bounds that all of
+    /// them must pass at once.
     pub(crate) fn coalesced_items(&self) -> usize {
         self.coalesced_items_max
             .min(self.requests_per_user_max)
@@ -461,22 +467,22 @@ impl Limits {
             .min(self.lookup_items_max)
     }
 
-    /// Operations in one batch frame: the protocol's own limit.
+    /// Returns the most operations in one batch frame: the protocol's own limit.
     pub fn batch_operations_max(&self) -> usize {
         BATCH_OPERATIONS_MAX
     }
 }
 
-/// How the background workers run.
+/// Settings of the background workers.
 #[derive(Clone, Debug)]
 pub struct WorkerSettings {
-    /// Do they run at all? A test that turns the clock runs their steps itself.
+    /// True if they run at all. A test that sets the clock runs their steps itself.
     pub enabled: bool,
-    /// Time between two looks at what is due.
+    /// Interval between two checks for due work.
     pub interval: Duration,
-    /// After an error a worker waits the interval, doubled with every further error, up to this.
+    /// Longest wait after errors: the interval, doubled with every further error, up to this.
     pub back_off_max: Duration,
-    /// A step that takes longer is abandoned and counts as an error.
+    /// Longest duration of a step; a longer one is abandoned and counts as an error.
     pub step_time_max: Duration,
 }
 

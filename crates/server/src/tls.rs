@@ -1,4 +1,4 @@
-//! TLS: the certificate given, or a self-signed one made at the first start.
+//! TLS: the operator's certificate, or a self-signed one made at the first start.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use tokio_rustls::TlsAcceptor;
 use crate::directory::{DataDirectory, read, write_private, write_public};
 use crate::settings::{CertificateFiles, ServerSettings};
 
-/// Names and addresses in a self-signed certificate beside the host's own name.
+/// Names and addresses in a self-signed certificate, beside the host's own name.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
-/// What the application protocol is called in the TLS handshake. A client may leave it out.
+/// Name of the application protocol in the TLS handshake. A client may omit it.
 const APPLICATION_PROTOCOL: &[u8] = b"exacat";
-/// What HTTP is called there.
+/// Name of HTTP in the TLS handshake.
 const HTTP: &[u8] = b"http/1.1";
 
-/// The acceptor for TLS connections of the native protocol. Makes the self-signed certificate if one is needed and not
-/// there.
+/// Returns the TLS acceptor of the native protocol. Makes the self-signed certificate if it is
+/// needed and missing.
 pub(crate) fn acceptor(settings: &ServerSettings, directory: &DataDirectory) -> Result<TlsAcceptor> {
     load(&certificate(settings, directory)?, APPLICATION_PROTOCOL, None)
 }
 
-/// The same, for clients that show certificates and speak HTTP.
+/// Returns the TLS acceptor for clients that show certificates and speak HTTP.
 pub(crate) fn acceptor_of_certificates(
     settings: &ServerSettings,
     directory: &DataDirectory,
@@ -34,7 +34,8 @@ pub(crate) fn acceptor_of_certificates(
     load(&certificate(settings, directory)?, HTTP, Some(verifier))
 }
 
-/// The same, for clients that show none: those of XRootD, who name no protocol, and those who ask for keys by HTTP.
+/// Returns the TLS acceptor for clients without certificates: XRootD clients, which name no
+/// protocol, and readers of keys over HTTP.
 pub(crate) fn acceptor_of_xrootd(
     settings: &ServerSettings,
     directory: &DataDirectory,
@@ -49,8 +50,8 @@ fn certificate(settings: &ServerSettings, directory: &DataDirectory) -> Result<C
             let files = CertificateFiles { chain: directory.certificate(), key: directory.key() };
             match (read(&files.chain)?, read(&files.key)?) {
                 (Some(_), Some(_)) => {}
-                // Not both: the first start was interrupted between the two, or somebody removed one to have
-                // a new pair made.
+                // One of the two is missing: the first start was interrupted, or the operator
+                // removed one to get a new pair.
                 _ => make_self_signed(&files, &settings.names)?,
             }
             files
@@ -80,10 +81,11 @@ fn make_self_signed(files: &CertificateFiles, further: &[String]) -> Result<()> 
     Ok(())
 }
 
-/// The host's name, if it is one that can stand in a certificate.
+/// Returns the host's name, if a certificate can contain it.
 fn host_name() -> Option<String> {
     let mut buffer = [0u8; 256];
-    // SAFETY: the buffer is valid for its length, and the length given leaves room for the terminating NUL.
+    // SAFETY: the buffer is valid for its length. The length given leaves room for the terminating
+    // NUL.
     let result = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) };
     if result != 0 {
         return None;

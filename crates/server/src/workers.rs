@@ -1,8 +1,9 @@
-//! Background workers: each repeats a step of the catalogue - when there is more to do at once or after the
-//! pause the step asks for, else after an interval - and never overlaps itself.
+//! Background workers: each repeats a step of the catalogue and never overlaps itself. If there is
+//! more to do, the next step follows at once or after the pause that the step requests. Otherwise
+//! it follows after an interval.
 //!
-//! Intervals vary a little, so that several servers of one catalogue do not step in step. After errors a
-//! worker comes back ever more slowly.
+//! Intervals vary randomly, so that several servers of one catalogue do not run in step. After
+//! errors a worker backs off.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::settings::WorkerSettings;
 /// The step of a worker.
 type Step = Arc<dyn Fn(Arc<Catalogue>) -> BoxFuture<'static, Result<StepReport>> + Send + Sync>;
 
-/// One worker, as it is seen from outside.
+/// One worker, with its metrics.
 pub(crate) struct Worker {
     name: &'static str,
     step: Step,
@@ -45,7 +46,7 @@ pub(crate) struct WorkerBook {
 }
 
 impl WorkerBook {
-    /// The workers every server has.
+    /// Makes the workers that every server has.
     pub fn new() -> Arc<Self> {
         Arc::new(WorkerBook {
             workers: vec![
@@ -69,7 +70,7 @@ impl WorkerBook {
         })
     }
 
-    /// Starts them all. Each ends, after the step it is in, when the phase is beyond serving.
+    /// Starts all workers. Each ends after its current step once the phase is beyond serving.
     pub fn start(
         &self,
         catalogue: &Arc<Catalogue>,
@@ -86,12 +87,12 @@ impl WorkerBook {
         tasks
     }
 
-    /// The names of all workers.
+    /// Returns the names of all workers.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.workers.iter().map(|worker| worker.name)
     }
 
-    /// Lets a worker work, or stops it after the step it is in.
+    /// Enables a worker, or stops it after its current step.
     pub fn enable(&self, name: &str, enabled: bool) -> Result<()> {
         let worker = self.workers.iter().find(|worker| worker.name == name).ok_or_else(|| {
             Error::not_found(format!(
@@ -104,7 +105,7 @@ impl WorkerBook {
         Ok(())
     }
 
-    /// For the status.
+    /// Returns the workers' part of the status.
     pub fn part(&self) -> StatusPart {
         let mut part = StatusPart { part: "workers".to_owned(), ..StatusPart::default() };
         for worker in &self.workers {
@@ -121,7 +122,7 @@ impl WorkerBook {
         part
     }
 
-    /// For Prometheus.
+    /// Returns the workers' gauges, for Prometheus.
     pub fn gauges(&self) -> Vec<Gauge> {
         const METRICS: [(&str, &str, &str); 5] = [
             ("steps", "exacat_worker_steps", "Steps done, by worker"),
@@ -194,13 +195,13 @@ impl Worker {
         }
     }
 
-    /// One step; how long to wait before the next.
+    /// Runs one step, and returns the wait before the next.
     async fn step_once(&self, catalogue: &Arc<Catalogue>, settings: &WorkerSettings) -> Duration {
         self.running.store(1, Ordering::Relaxed);
         let step = AssertUnwindSafe((self.step)(Arc::clone(catalogue))).catch_unwind();
         let runtime = tokio::runtime::Handle::current();
         let most = settings.step_time_max;
-        // On a thread of its own: a step may take long, and look-ups shall not wait for it.
+        // On a thread of its own: a step may take long, and must not delay look-ups.
         let task = tokio::task::spawn_blocking(move || {
             runtime.block_on(async move {
                 match tokio::time::timeout(most, step).await {
@@ -249,15 +250,15 @@ impl Worker {
     }
 }
 
-/// The interval, doubled with every error in a row, up to the bound.
+/// Returns the interval, doubled with every error in a row, up to the bound.
 fn back_off(settings: &WorkerSettings, errors_in_a_row: u64) -> Duration {
     let doublings = u32::try_from(errors_in_a_row).unwrap_or(u32::MAX).min(30);
     settings.interval.saturating_mul(1 << doublings).min(settings.back_off_max.max(settings.interval))
 }
 
-/// A time up to a fifth shorter or longer.
+/// Returns a time up to a fifth shorter or longer.
 fn varied(time: Duration) -> Duration {
-    // Without randomness there is no variation; nothing else depends on it.
+    // Without randomness the time does not vary; nothing else depends on it.
     let part = randomness::bytes().map_or(0.5, |[byte]| f64::from(byte) / 255.0);
     time.mul_f64(0.8 + 0.4 * part)
 }

@@ -1,8 +1,10 @@
-//! `make bench-cassandra`: the store on a ring beside the driver alone on the same ring, in one run: look-ups, listings, creates and bulk
-//! registration, each with the rate, the times and what the nodes took of CPU.
+//! `make bench-cassandra`: the store on a ring beside the driver alone on the same ring, in one
+//! run. It measures look-ups, listings, creates and bulk registration: rate, times and CPU of the
+//! nodes.
 //!
-//! `bench-cassandra [SECONDS]`: seconds for each measurement. `EXACAT_CASSANDRA` names the nodes, `EXACAT_CASSANDRA_DIRECTORY` the directory that
-//! `cluster/up.sh` started them in, for their CPU time.
+//! `bench-cassandra [SECONDS]`: seconds for each measurement. `EXACAT_CASSANDRA` names the nodes.
+//! `EXACAT_CASSANDRA_DIRECTORY` is the directory in which `cluster/up.sh` started them, for their
+//! CPU time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -33,12 +35,12 @@ use scylla::statement::{Consistency, SerialConsistency};
 const ROWS: u64 = 5_000;
 /// Entries of a directory that is listed, and rows of a partition that is read.
 const SLICE: u64 = 1000;
-/// Rows of a raw batch; what a node as delivered warns of beyond.
+/// Rows of a raw batch: beyond it a node as delivered warns.
 const BATCH: usize = 50;
 /// Mutations of a bulk request.
 const BULK: u64 = 1000;
 
-/// Where the system tells of this process.
+/// Statistics of this process.
 const OWN: &str = "/proc/self/stat";
 
 /// CPU time of a process, in microseconds.
@@ -50,7 +52,7 @@ fn cpu_of(stat: impl AsRef<Path>) -> u64 {
     (fields.get(11).unwrap_or(&0) + fields.get(12).unwrap_or(&0)) * 10_000
 }
 
-/// What is measured beside each other.
+/// Parameters of all measurements.
 struct Bench {
     nodes: Vec<PathBuf>,
     seconds: u64,
@@ -67,7 +69,7 @@ impl Bench {
         self.numbers.fetch_add(1, SeqCst)
     }
 
-    /// Does the same with so many in flight for some seconds; `each` counts for so much.
+    /// Runs a request repeatedly for some seconds, with so many in flight; each counts as `each`.
     async fn measure<F>(
         &self,
         what: &str,
@@ -244,7 +246,7 @@ async fn main() {
     create_schema(&settings, &format!("{{'class': 'NetworkTopologyStrategy', 'datacenter1': {copies}}}"))
         .await
         .unwrap();
-    // Above what any operation of this run was given.
+    // Above the number of any earlier operation of this run.
     let bench = Bench { nodes, seconds, numbers: AtomicU64::new(1 << 16) };
     run(&bench, &settings).await;
     drop_schema(&settings).await.unwrap();
@@ -270,7 +272,7 @@ async fn run(bench: &Bench, settings: &CassandraSettings) {
             async move { said(session.execute_unpaged(&insert, row(number % ROWS, 0)).await).map(drop) }
         }
     };
-    // Until the nodes have compiled what they do.
+    // Lets the nodes compile their code first.
     bench.measure("warming up: raw insert", 64, 1, inserting.clone()).await;
     for number in 0..ROWS {
         said(session.execute_unpaged(&insert, row(number, 0)).await).unwrap();
@@ -282,13 +284,13 @@ async fn run(bench: &Bench, settings: &CassandraSettings) {
     for number in 0..64 {
         directories.push(directory(&store, number).await);
     }
-    // One of exactly a page, and files to look up.
+    // A directory of exactly one page, and files to look up.
     let listed = directories[0];
     let files = (0..SLICE).map(|number| file(listed, number)).collect();
     apply(&store, 1000, files).await.unwrap();
     let one = directories[1];
 
-    // One that keeps nothing of what it reads, once all of that is in the tables.
+    // A store that keeps nothing of what it reads, once its rows are in the tables.
     let cold = CassandraSettings { rows_known: 1, filter_bytes: 0, ..settings.clone() };
     let cold = CassandraStore::open(cold, Arc::new(SystemClock)).await.unwrap();
     looking_up(bench, &session, [&store, &cold], (&select, &slice), listed).await;
@@ -428,8 +430,9 @@ async fn looking_up(
     println!("ls of 1000 that was listed before: {:.0} % of the raw slice", 100.0 * rate / raw_rate);
 }
 
-/// The shape of the benchmark of 2017: a generated tree of ten entries a directory, of which every other is a file with two replicas and the rest are links,
-/// made by 100 workers; then whereis of files whose directories are drawn from a Gaussian.
+/// Shape of the benchmark of 2017: a generated tree of ten entries a directory, made by 100
+/// workers. Every other entry is a file with two replicas, the rest are links. Then whereis of
+/// files, with directories drawn from a Gaussian.
 async fn generated_tree(bench: &Bench, store: &Arc<CassandraStore>) {
     let top = directory(store, 1 << 40).await;
     let inserting = {
@@ -455,7 +458,8 @@ async fn generated_tree(bench: &Bench, store: &Arc<CassandraStore>) {
     let asking = move |number: u64| {
         let store = ours.clone();
         async move {
-            // The sum of twelve even numbers is nearly a Gaussian: around the middle, a tenth of the whole wide.
+            // The sum of twelve uniform numbers is nearly a Gaussian: centred, its width a tenth of
+            // the range.
             let even =
                 |turn: u64| f64::from(u32::from_be_bytes(id(number * 12 + turn)[8..12].try_into().unwrap()));
             let sum: f64 = (0..12).map(|turn| even(turn) / f64::from(u32::MAX)).sum();
@@ -464,7 +468,7 @@ async fn generated_tree(bench: &Bench, store: &Arc<CassandraStore>) {
                 Lfn::parse(&format!("/d{}/{root}/file{}_{root}", 1u64 << 40, 2 + 2 * (number % 5))).unwrap();
             match said(store.walk(&[path]).await)?[0].end {
                 WalkEnd::Found(_) => Ok(()),
-                // Its directory was made last, and its files were not any more.
+                // Its directory was made last, and the run ended before its files were made.
                 WalkEnd::Missing { .. } if root + 100 >= made => Ok(()),
                 ref other => Err(format!("{other:?}")),
             }
@@ -473,7 +477,7 @@ async fn generated_tree(bench: &Bench, store: &Arc<CassandraStore>) {
     bench.measure("2017: whereis, Gaussian", 100, 1, asking).await;
 }
 
-/// An entry of that tree.
+/// Makes an entry of that tree.
 fn generated(parent: DirId, root: u64, place: u64) -> Mutation {
     let number = (1 << 58) | (root * 10 + place);
     let at = At { parent, name: name(&format!("file{place}_{root}")) };
@@ -499,7 +503,7 @@ fn generated(parent: DirId, root: u64, place: u64) -> Mutation {
     new(at, NewBody::File(file))
 }
 
-/// The storage elements of that benchmark.
+/// Makes the storage elements of that benchmark.
 async fn storage_elements(store: &CassandraStore) {
     for number in 1..=30u16 {
         let se = exacat_model::Se {

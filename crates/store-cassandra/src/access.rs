@@ -1,6 +1,6 @@
-//! How a server is let in by a cluster, and which nodes it believes: TLS, a certificate of its own, a user and a password.
+//! Access to a cluster: TLS, trusted authorities, a certificate, a user and a password.
 //!
-//! Secrets are in files, never in arguments or the environment, and only their owner may read those.
+//! Secrets are in files that only their owner may read, never in arguments or the environment.
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -14,14 +14,15 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::limits::{ACCESS_FILE_BYTES_MAX, PASSWORD_BYTES_MAX};
 
-/// What opens a cluster that does not let everyone in. Nothing of it is needed by one that does.
+/// Credentials for a cluster that requires them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterAccess {
-    /// Authorities (PEM): with them TLS is spoken, and a node is believed if one of them signed its certificate for the address it is reached at.
+    /// Trusted authorities (PEM). With them TLS is used. A node is trusted if one of them signed
+    /// its certificate for the address it is reached at.
     pub authorities: Option<PathBuf>,
-    /// The certificate to show to nodes that ask for one: its chain, and its key (PEM).
+    /// Certificate shown to nodes that request one: its chain and its key (PEM).
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// The user, and the file with the password.
+    /// User, and file with the password.
     pub user: Option<(String, PathBuf)>,
 }
 
@@ -29,7 +30,7 @@ fn bad(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::invalid(format!("{}: {why}", path.display()))
 }
 
-/// A small file. A secret one must be its owner's alone.
+/// Reads a small file. Others than the owner must not be able to read a secret one.
 fn read(path: &Path, bytes_max: u64, secret: bool) -> Result<Vec<u8>> {
     let failed = |error: std::io::Error| bad(path, format!("cannot be read: {error}"));
     let file = std::fs::File::open(path).map_err(failed)?;
@@ -53,7 +54,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
 }
 
 impl ClusterAccess {
-    /// How TLS is spoken; none if it is not.
+    /// Makes the TLS configuration; none without TLS.
     pub(crate) fn tls(&self) -> Result<Option<Arc<ClientConfig>>> {
         let Some(authorities) = &self.authorities else {
             return match &self.certificate {
@@ -84,7 +85,7 @@ impl ClusterAccess {
         Ok(Some(Arc::new(config)))
     }
 
-    /// The user and the password; none if nobody is asked.
+    /// Reads the user and the password; none if no user is set.
     pub(crate) fn user_and_password(&self) -> Result<Option<(String, String)>> {
         let Some((user, path)) = &self.user else { return Ok(None) };
         let text = String::from_utf8(read(path, PASSWORD_BYTES_MAX, true)?);

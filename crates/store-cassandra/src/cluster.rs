@@ -1,4 +1,4 @@
-//! The connection to the cluster: statements prepared once, with their consistency, and what comes back as rows.
+//! Connection to the cluster: statements prepared once, with their consistency, and their rows.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -34,38 +34,38 @@ use crate::routing::{AroundStuck, Patience};
 use crate::settings::CassandraSettings;
 use crate::tables::{Bound, Columns, Values};
 
-/// What becomes of a statement, as a test wants it.
+/// Fate of a statement, chosen by a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is sent, and its answer comes back.
+    /// Sent, and answered.
     Answered,
-    /// It never arrives.
+    /// Lost before it arrives.
     LostBefore,
-    /// It is carried out, and its answer is lost.
+    /// Carried out; its answer is lost.
     LostAfter,
 }
 
-/// What a statement does.
+/// Kind of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementKind {
-    /// It reads.
+    /// A read.
     Read,
-    /// It writes to the tables, or says that this was done.
+    /// A write to the tables, or of the position up to which they are complete.
     Write,
-    /// It is a conditional batch: an append to the log.
+    /// A conditional batch: an append to the log.
     Conditional,
 }
 
-/// The way to the cluster, as far as a test can make it fail.
+/// Fault injection for tests, between this store and the cluster.
 pub trait Faults: Send + Sync + 'static {
-    /// What becomes of the next statement.
+    /// Decides the fate of the next statement.
     fn fate(&self, kind: StatementKind) -> Fate;
 }
 
-/// A session in the catalogue's keyspace.
+/// Session in the catalogue's keyspace.
 pub(crate) struct Cluster {
     pub session: Session,
-    /// What conditional batches are sent with.
+    /// Profile of conditional batches.
     conditional: ExecutionProfileHandle,
     faults: Option<Arc<dyn Faults>>,
     prepared: RwLock<HashMap<Text, PreparedStatement>>,
@@ -74,13 +74,14 @@ pub(crate) struct Cluster {
     pub nodes: Arc<Nodes>,
 }
 
-/// What the cluster said to an error.
+/// Makes the error of a statement that the cluster refused or did not answer.
 pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unavailable, format!("the cluster could not {what}: {error}"))
 }
 
 fn profile(conditional: bool, datacenter: Option<&str>, nodes: &Arc<Nodes>) -> ExecutionProfileHandle {
-    // Conditional writes of one partition go to the same node first: coordinators that take turns outbid each other.
+    // Conditional writes of one partition go to the same node first. Alternating coordinators would
+    // outbid each other's Paxos rounds.
     let mut policy = DefaultPolicy::builder().enable_shuffling_replicas(false);
     if let Some(datacenter) = datacenter {
         policy = policy.prefer_datacenter(datacenter.to_owned());
@@ -90,7 +91,8 @@ fn profile(conditional: bool, datacenter: Option<&str>, nodes: &Arc<Nodes>) -> E
         true => (CONDITIONAL_ELSEWHERE_AFTER_MIN, CONDITIONAL_ELSEWHERE_AFTER_MAX),
         false => (ELSEWHERE_AFTER_MIN, ELSEWHERE_AFTER_MAX),
     };
-    // Every statement of this store can be done twice, see `conditional`: so a node that is stuck, or whose connection breaks, costs a moment.
+    // Every statement of this store is repeatable, see `conditional`. An unresponsive node or a
+    // broken connection therefore costs a moment only.
     let elsewhere = Patience { nodes: nodes.clone(), least, most };
     let profile = ExecutionProfile::builder()
         .consistency(Consistency::Quorum)
@@ -103,7 +105,8 @@ fn profile(conditional: bool, datacenter: Option<&str>, nodes: &Arc<Nodes>) -> E
     profile.into_handle()
 }
 
-/// Why there is no session. Who is not let in for what they say of themselves is told so: asking again will not help.
+/// Makes the error of a failed connection. Wrong credentials get a kind of their own, because a
+/// retry will not help.
 fn not_let_in(error: NewSessionError) -> Error {
     if let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
         last_connection_error: ConnectionError::ConnectionSetupRequestError(setup),
@@ -117,12 +120,12 @@ fn not_let_in(error: NewSessionError) -> Error {
     failed("be reached", error)
 }
 
-/// Opens a session, without a keyspace.
+/// Opens a session without a keyspace.
 pub(crate) async fn connect(settings: &CassandraSettings) -> Result<Session> {
     connect_seeing(settings, &Arc::default()).await
 }
 
-/// The same, with what is seen of nodes.
+/// Opens a session that records statistics of nodes.
 async fn connect_seeing(settings: &CassandraSettings, nodes: &Arc<Nodes>) -> Result<Session> {
     let datacenter = settings.datacenter.as_deref();
     let mut builder = SessionBuilder::new()
@@ -131,7 +134,7 @@ async fn connect_seeing(settings: &CassandraSettings, nodes: &Arc<Nodes>) -> Res
         .tls_context(settings.access.tls()?)
         .keepalive_interval(ALIVE_EVERY)
         .keepalive_timeout(ALIVE_WITHIN)
-        // Where rows are kept is asked of this keyspace alone: a cluster may have thousands of tables.
+        // Token metadata of this keyspace only: a cluster may have thousands of tables.
         .keyspaces_to_fetch([settings.keyspace.as_str()])
         .fetch_schema_metadata(true);
     if let Some((user, password)) = settings.access.user_and_password()? {
@@ -140,27 +143,27 @@ async fn connect_seeing(settings: &CassandraSettings, nodes: &Arc<Nodes>) -> Res
     builder.build().await.map_err(not_let_in)
 }
 
-/// What a page of a slice gives: its rows, and where it goes on.
+/// Page of a slice: its rows, and the paging state after it.
 pub(crate) struct Slice {
     pub rows: Vec<CqlRow>,
     pub next: Option<PagingState>,
 }
 
-/// What a statement reads, page by page.
+/// Rows of a statement, page by page.
 pub(crate) struct Pages<B> {
     bound: B,
     rows: i32,
-    /// Where it goes on; none at its end.
+    /// Paging state of the next page; none at the end.
     from: Option<Option<PagingState>>,
 }
 
 impl<B: Borrow<Bound>> Pages<B> {
-    /// Pages of so many rows.
+    /// Reads pages of `rows` rows.
     pub fn of(bound: B, rows: i32) -> Self {
         Pages { bound, rows, from: Some(None) }
     }
 
-    /// The next page; none at the end.
+    /// Returns the next page; none at the end.
     pub async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<CqlRow>>> {
         let Some(from) = self.from.take() else { return Ok(None) };
         let page = cluster.slice_of(self.bound.borrow(), from, self.rows).await?;
@@ -195,7 +198,7 @@ impl Cluster {
         })
     }
 
-    /// Sends a statement, or loses it or its answer.
+    /// Sends a statement, or loses it or its answer, as the test wants.
     async fn sent<T>(
         &self,
         kind: StatementKind,
@@ -218,14 +221,14 @@ impl Cluster {
         }
     }
 
-    /// A statement, prepared once. All nodes are asked, and the driver would wait for one that is stuck until its connection is given up: so it
-    /// is given some time, and asked again.
+    /// Returns a statement, prepared once. The driver prepares it on all nodes, and would wait for
+    /// an unresponsive one until it gives the connection up. So each attempt has a time limit.
     async fn prepared(&self, text: Text) -> Result<PreparedStatement> {
         let found = || self.prepared.read().get(&text).cloned();
         if let Some(statement) = found() {
             return Ok(statement);
         }
-        // One after the other: many who need the same statement would all prepare it, on all nodes.
+        // One at a time: many callers of one statement would each prepare it on all nodes.
         let _one = self.preparing.lock().await;
         let mut attempt = 1;
         loop {
@@ -253,12 +256,12 @@ impl Cluster {
         }
     }
 
-    /// Prepares a statement for whoever needs it later.
+    /// Prepares a statement for later callers.
     pub async fn prepare(&self, text: Text) -> Result<()> {
         self.prepared(text).await.map(drop)
     }
 
-    /// Reads: all rows, for what is known to have few.
+    /// Reads all rows of a statement that is known to have few.
     pub async fn read(&self, bound: &Bound) -> Result<Vec<CqlRow>> {
         let mut pages = Pages::of(bound, SLICE_ROWS);
         let mut rows = Vec::new();
@@ -274,14 +277,14 @@ impl Cluster {
         self.page(&statement, &bound.values, from).await
     }
 
-    /// The same, of at most so many rows: for rows that are large.
+    /// Reads one page of at most `rows` rows: for large rows.
     pub async fn slice_of(&self, bound: &Bound, from: Option<PagingState>, rows: i32) -> Result<Slice> {
         let mut statement = self.prepared(bound.text).await?;
         statement.set_page_size(rows);
         self.page(&statement, &bound.values, from).await
     }
 
-    /// A page, asked for again if the cluster fails: a read does no harm.
+    /// Reads one page, again if the cluster fails: a repeated read does no harm.
     async fn page(
         &self,
         statement: &PreparedStatement,
@@ -321,7 +324,7 @@ impl Cluster {
         Ok(Slice { rows, next })
     }
 
-    /// Reads one row with a statement of this consistency.
+    /// Reads one row, by a serial read if `serial`.
     pub async fn read_one(&self, bound: &Bound, serial: bool) -> Result<Option<Columns>> {
         let mut statement = self.prepared(bound.text).await?;
         if serial {
@@ -331,7 +334,7 @@ impl Cluster {
         Ok(slice.rows.into_iter().next().map(Columns::new))
     }
 
-    /// Reads one row, heard of by as many replicas as this level says.
+    /// Reads one row from as many replicas as this level requires.
     pub async fn read_one_at(
         &self,
         bound: &Bound,
@@ -347,8 +350,8 @@ impl Cluster {
         Ok(slice.rows.into_iter().next().map(Columns::new))
     }
 
-    /// Writes, as of this moment of the log: of two writes of a row the one of the later moment counts, in whatever order they
-    /// come, and however often.
+    /// Writes at this moment of the log. Of two writes of a row the later moment wins, in whatever
+    /// order they arrive, and however often.
     pub async fn write(&self, bound: &Bound, moment: i64) -> Result<()> {
         let mut statement = self.prepared(bound.text).await?;
         statement.set_timestamp(Some(moment));
@@ -356,7 +359,7 @@ impl Cluster {
         self.sent(StatementKind::Write, write).await.map(drop)
     }
 
-    /// Writes rows of one partition together, as of this moment.
+    /// Writes rows of one partition together, at this moment.
     pub async fn write_together(&self, bounds: &[Bound], moment: i64) -> Result<()> {
         if let [one] = bounds {
             return self.write(one, moment).await;
@@ -372,8 +375,9 @@ impl Cluster {
         self.sent(StatementKind::Write, self.session.batch(&batch, values)).await.map(drop)
     }
 
-    /// One conditional batch. Was it applied? An error says nothing about that; nor does a no, for it may have been sent twice, the
-    /// first of the two applied and its answer lost. Twice it is never applied: what it asks for is not so any more once it was.
+    /// Sends one conditional batch and says whether it was applied. An error leaves that open. So
+    /// does false: the driver may have sent the batch twice, and lost the answer of the first,
+    /// applied one. It is never applied twice, because its condition no longer holds afterwards.
     pub async fn conditional(&self, bounds: &[Bound]) -> Result<bool> {
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_is_idempotent(true);
@@ -385,7 +389,7 @@ impl Cluster {
         let values: Vec<&Values> = bounds.iter().map(|bound| &bound.values).collect();
         let result = self.sent(StatementKind::Conditional, self.session.batch(&batch, values)).await?;
         let result = result.into_rows_result().map_err(|error| failed("append to the log", error))?;
-        // What other columns come along differs between servers and outcomes.
+        // By name: the other columns differ between servers and outcomes.
         let place = result.column_specs().iter().position(|column| column.name() == "[applied]");
         let row: CqlRow = result.first_row().map_err(|error| failed("append to the log", error))?;
         match place.and_then(|place| row.columns.into_iter().nth(place)).flatten() {
@@ -394,7 +398,7 @@ impl Cluster {
         }
     }
 
-    /// How many nodes there are, and which of them this server is not connected to.
+    /// Returns the number of nodes, and those that this server is not connected to.
     pub fn nodes_away(&self) -> (u64, Vec<String>) {
         let state = self.session.get_cluster_state();
         let nodes = state.get_nodes_info();
@@ -402,12 +406,12 @@ impl Cluster {
         (nodes.len() as u64, away.collect())
     }
 
-    /// Many reads at once, as many in flight as is good; results in the order of the questions.
+    /// Runs many reads at once, `STATEMENTS_IN_FLIGHT` (64) in flight. Results keep the order.
     pub async fn all<T, F: Future<Output = Result<T>>>(work: impl IntoIterator<Item = F>) -> Result<Vec<T>> {
         Self::some_of(STATEMENTS_IN_FLIGHT, work).await
     }
 
-    /// The same, so many in flight.
+    /// Runs futures with at most `in_flight` at once. Results keep the order.
     pub async fn some_of<T, F: Future<Output = Result<T>>>(
         in_flight: usize,
         work: impl IntoIterator<Item = F>,
@@ -421,8 +425,8 @@ impl Cluster {
     }
 }
 
-/// The moment of rows written by the group that ends with this change. One is left before it for taking away whole partitions, so that what
-/// the same group put into them again stays.
+/// CQL timestamp of rows written by the group that ends with this change. Deletions of whole
+/// partitions have one less, so that rows which the same group puts there again stay.
 pub(crate) fn moment(last: Revision, whole_partition: bool) -> i64 {
     let moment = last.0.saturating_mul(2).saturating_add(u64::from(!whole_partition));
     i64::try_from(moment).unwrap_or(i64::MAX)

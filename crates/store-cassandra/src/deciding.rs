@@ -1,4 +1,5 @@
-//! Deciding a group: as many mutations of the waiting requests as fit together, each on what those before it left.
+//! Decides a commit group: as many mutations of the waiting requests as fit, each on the rows that
+//! those before it left.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,23 +14,23 @@ use crate::limits::{CHANGE_BYTES_MAX, GROUP_BYTES_MAX, NEEDS_MAX};
 use crate::rows::{Image, Key, Remembered, Row, Totals};
 use crate::working::{Changed, Look, Need, Working, remembered, totals};
 
-/// What one request comes to.
+/// Answer to one request.
 pub(crate) type Answer = Result<Vec<Outcome>, ApplyError>;
 
-/// A request that waits for its outcomes.
+/// Request that waits for its outcomes.
 pub(crate) struct Waiting {
     pub request: Request,
-    /// Of the mutations that are done with.
+    /// Outcomes of its finished mutations.
     pub outcomes: Vec<Outcome>,
     pub answer: oneshot::Sender<Answer>,
-    /// Was another server asked, which may have done it?
+    /// True if another server was asked: it may have carried the request out.
     pub asked_elsewhere: bool,
-    /// Its bytes of what may wait.
+    /// Its share of the queue's bytes.
     pub _room: OwnedSemaphorePermit,
 }
 
 impl Waiting {
-    /// What its client is told if nothing of it is done here any more.
+    /// Returns the error for a client whose request this server will not finish.
     pub fn not_done(&self, why: &str) -> ApplyError {
         if self.outcomes.is_empty() && !self.asked_elsewhere {
             ApplyError::Unavailable(why.to_owned())
@@ -39,26 +40,26 @@ impl Waiting {
     }
 }
 
-/// A group as decided.
+/// A decided group.
 #[derive(Default)]
 pub(crate) struct Decided {
     pub head: Revision,
     pub epoch: u64,
     pub changes: Vec<Change>,
     pub changed: Changed,
-    /// For each request that was looked at, what its next mutations come to; none if its id is another
-    /// request's.
+    /// For each visited request, the outcomes of its next mutations. None if its id belongs to
+    /// another request.
     pub outcomes: Vec<Option<Vec<Outcome>>>,
-    /// What has to be known first; then nothing else here counts.
+    /// Rows that must be fetched first. If there are any, nothing else here counts.
     pub needs: BTreeSet<Need>,
     bytes: usize,
-    /// Changes that may be in it, and mutations that need something to be known.
+    /// Limit on changes plus skipped mutations, which wait for missing rows.
     most: usize,
     skipped: usize,
 }
 
 impl Decided {
-    /// What the group makes of rows.
+    /// Row after-images of the group.
     pub fn images(&self) -> Vec<Image> {
         let images = self.changed.iter();
         images.map(|(key, row)| Image { key: key.clone(), row: row.as_deref().cloned() }).collect()
@@ -71,7 +72,7 @@ impl Decided {
     }
 }
 
-/// Decides a group on what is known, of at most so many changes.
+/// Decides a group on cached rows, of at most `most` changes.
 pub(crate) fn decide_group(
     known: &Known,
     waiting: &VecDeque<Waiting>,
@@ -106,7 +107,8 @@ pub(crate) fn decide_group(
             }
             match decide_one(known, &mut decided, &one.request, index, now)? {
                 Some(outcome) => outcomes.push(outcome),
-                // Not known yet; what comes after it may need something as well.
+                // Not known yet. Continue: later mutations may need rows too, and one round fetches
+                // all.
                 None => decided.skipped += 1,
             }
         }
@@ -118,12 +120,12 @@ pub(crate) fn decide_group(
     Ok(decided)
 }
 
-/// Is what the permission of a request was judged by still so (clause A11)?
+/// Result of checking that the facts behind a request's permission still hold (clause A11).
 enum Rights {
     AsJudged,
-    /// Something has to be known first.
+    /// Rows are missing.
     NotKnown,
-    /// Outcomes of the mutations that are left.
+    /// Outcomes of the remaining mutations.
     Outdated(Vec<Outcome>),
 }
 
@@ -161,7 +163,7 @@ fn outdated(known: &Known, decided: &mut Decided, one: &Waiting) -> Result<Right
     Ok(Rights::Outdated(outcomes.collect()))
 }
 
-/// None if something has to be known first.
+/// Decides one mutation; none if rows are missing.
 fn decide_one(
     known: &Known,
     decided: &mut Decided,
@@ -229,15 +231,15 @@ fn decide_one(
     Ok(Some(outcome))
 }
 
-/// Was something applied of another request with this one's id, as far as that is known? What is
-/// not known yet is asked for when the request is decided.
+/// Says whether another request with this id was applied, as far as cached rows show. Missing rows
+/// are fetched when the request is decided.
 fn is_another(known: &Known, decided: &Decided, request: &Request) -> bool {
     let look = Look::new(known, Some(&decided.changed));
     let past = remembered(&look, request.operation);
     past.is_some_and(|past| past.fingerprint.differs(request.fingerprint))
 }
 
-/// What changes that were made elsewhere make of rows: as many of them as are put into the log together.
+/// Applies changes that were made elsewhere: as many as fit into one group.
 pub(crate) fn replay_group(known: &Known, changes: &[Change], most: usize) -> Result<Decided, String> {
     let mut decided = Decided { head: known.head(), epoch: known.epoch(), most, ..Decided::default() };
     for change in changes {
@@ -259,13 +261,13 @@ pub(crate) fn replay_group(known: &Known, changes: &[Change], most: usize) -> Re
         let Working { look, own, defect } = working;
         let needs = look.needs();
         if !needs.is_empty() {
-            // What comes after it is looked at as well: all that is needed is fetched at once.
+            // Continue: later changes may need rows too, and one round fetches all.
             decided.needs.extend(needs);
             decided.changes.push(change.clone());
             decided.changed.extend(own);
             continue;
         }
-        // What came before may have been worked out of rows that are not known.
+        // A defect after a missing row means nothing: it may follow from that row.
         if let Some(defect) = defect.filter(|_| decided.needs.is_empty()) {
             return Err(defect);
         }
@@ -283,14 +285,14 @@ pub(crate) fn replay_group(known: &Known, changes: &[Change], most: usize) -> Re
     Ok(decided)
 }
 
-/// Bytes a change takes in the log, about.
+/// Approximate bytes of a change in the log.
 fn bytes_of(change: &Change, own: &Changed) -> usize {
     let images: usize =
         own.values().map(|row| 32 + row.as_deref().map_or(0, |row| row.to_bytes().len())).sum();
     change.to_bytes().len() + images
 }
 
-/// Puts into the rows that the request's mutation was applied, and when.
+/// Records the outcome of an applied mutation under its operation id, and the time of the change.
 fn remember(
     working: &mut Working<'_>,
     change: &Change,

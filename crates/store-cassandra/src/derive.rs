@@ -1,5 +1,5 @@
-//! What follows from a change of rows: accounts, indices, totals. It is worked out from the rows before and after alone, whatever
-//! the mutation was; so there is one place that says what counts where.
+//! Derives accounts, indices and totals from changed rows. It uses only the rows before and after,
+//! whatever the mutation was. So one place decides what counts where.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::layout::level_for;
 use crate::rows::{Counted, Key, Row, Totals, usage_of_deletion};
 use crate::working::{Rows, Working, counted, directories_up, totals};
 
-/// One side of a change of an entry.
+/// One side of a change of an entry: before or after.
 struct Side {
     entry: Entry,
-    /// The directories above it, if it is no item of the trash.
+    /// Directories above it; empty for an item of the trash.
     above: Vec<DirId>,
     in_trash: bool,
 }
 
-/// Something before and after.
+/// A value before and after.
 struct Pair<T> {
     before: Option<T>,
     after: Option<T>,
@@ -143,8 +143,8 @@ fn count_entry(working: &Working<'_>, sums: &mut Sums, id: EntryId, pair: &Pair<
             }
         }
     }
-    // With a directory goes what is below it. Where nothing of that changes the two sides cancel out, but the counters need
-    // not be looked at then.
+    // A directory brings everything below it. Where neither ancestors nor usage change, both sides
+    // cancel out: then skip reading the counters.
     let above = |side: &Option<Side>| side.as_ref().map(|side| side.above.clone()).unwrap_or_default();
     let usage = |side: &Option<Side>| side.as_ref().map(|side| Usage::of(&side.entry));
     if above(&pair.before) == above(&pair.after) && usage(&pair.before) == usage(&pair.after) {
@@ -205,7 +205,7 @@ fn count_booking(sums: &mut Sums, booking: &Booking, sign: i64) {
     sums.totals.bookings += sign;
 }
 
-/// Differences of one account: what comes and what goes.
+/// Changes of one account: additions and subtractions.
 #[derive(Default)]
 struct Difference {
     usage: [Usage; 2],
@@ -224,7 +224,7 @@ struct TotalsDifference {
     deletions: i64,
 }
 
-/// Differences of accounts and totals.
+/// Changes of accounts and totals.
 #[derive(Default)]
 struct Sums {
     accounts: BTreeMap<UsageOf, Difference>,
@@ -289,7 +289,7 @@ impl Sums {
     }
 }
 
-/// Gives a directory with so many children more partitions for them, if it needs them.
+/// Gives a directory more partitions if its number of children needs them.
 fn spread(working: &mut Working<'_>, directory: DirId, children: u64) {
     let now = match working.row(&Key::Layout(directory)).as_deref() {
         Some(Row::Layout(level)) => *level,

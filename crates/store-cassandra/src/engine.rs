@@ -1,10 +1,10 @@
-//! One server's part: it follows the log, fetches what is asked for, and puts groups into the log, one after the other.
+//! One server: follows the log, fetches rows for requests, and appends commit groups one by one.
 //!
 //! ```text
-//!   requests ─► decide on what is known ◄── fetch what is not, read the log up to its head
+//!   requests ─► decide on cached rows ◄── fetch missing rows, read the log up to its head
 //!                     │
 //!                     ▼
-//!        append, if the head is what it was ── lost ─► read the log, decide again
+//!        append, if the head is unchanged ── lost ─► read the log, decide again
 //!                     │
 //!                     ├─► answers
 //!                     └─► many groups later: the tables
@@ -42,49 +42,50 @@ use crate::turns::Turns;
 use crate::working::{Look, Need};
 use crate::{retention, slices};
 
-/// What was fetched, and not compared with the log yet.
+/// Fetched rows that were not compared with the log yet.
 struct Fetched {
     epoch: u64,
     rows: FetchedRows,
     queues: Vec<(SeNumber, FetchedRows)>,
 }
 
-/// What this server is and knows.
+/// State of this server.
 pub(crate) struct Engine {
     pub cluster: Cluster,
     pub clock: Arc<dyn Clock>,
     known: Mutex<Known>,
     position: Mutex<Position>,
-    /// Looks at the head that were begun.
+    /// Reads of the log head that were begun.
     looks: AtomicU64,
-    /// The last of them that succeeded.
+    /// Number of the last of them that succeeded.
     looking: tokio::sync::Mutex<u64>,
     pub freshness: Freshness,
-    /// Looks for relaxed answers: one at a time of each level.
+    /// Reads of the log head for bounded-staleness answers: one at a time per level.
     glancing: [tokio::sync::Mutex<()>; 2],
     pub moved: Notify,
-    /// Told that this server carries out requests itself.
+    /// Notified when this server carries out requests itself.
     decides: Notify,
     turns: Turns,
     pub peers: Peers,
     settings: CassandraSettings,
-    /// The newest change that another server made for a client of this one, and this one told it.
+    /// Newest change that another server made for a client of this one, if the client has the
+    /// answer.
     answered: AtomicU64,
-    /// Groups so far that changed records.
+    /// Number of groups so far that changed records.
     records_seen: AtomicU64,
     closed: Mutex<Option<String>>,
-    /// The log of the cluster is another branch of the history than the one that is known.
+    /// True once the log turned out to be another branch of the history than this server has read.
     diverged: AtomicBool,
 }
 
 impl Engine {
-    /// Finds the end of the log and what must always be known.
+    /// Finds the end of the log, and loads the rows that are always cached.
     pub async fn open(cluster: Cluster, settings: &CassandraSettings, clock: Arc<dyn Clock>) -> Result<Self> {
         let stretches = log::stretches(&cluster).await?;
         let Some(last) = stretches.last().copied() else {
             return Err(Error::new(ErrorKind::Corrupt, "the log has no beginning"));
         };
-        // First of all: what is settled by now is in the tables as they are read below.
+        // Read before the tables: changes flushed up to here are then in the tables as read below.
         let settled = log::settled_in(&cluster, &stretches).await?;
         let bounds = Bounds {
             rows: settings.rows_known,
@@ -95,7 +96,8 @@ impl Engine {
         for (key, row) in slices::always_known(&cluster).await? {
             known.insert_always(key, row);
         }
-        // Serial: whoever opens sees what was appended before, however the append ended.
+        // Serial: it completes an append that is under way, so this server sees every earlier
+        // append.
         let end = log::position(&cluster, last, true).await?;
         let first =
             crate::reads::stretch_of(&stretches, settled).and_then(|place| stretches.get(place)).copied();
@@ -132,18 +134,18 @@ impl Engine {
         &self.settings
     }
 
-    /// The stretch of the log that the next change goes into, as far as is known.
+    /// Log segment that the next change goes into, as far as this server knows.
     pub fn stretch(&self) -> u64 {
         self.position.lock().stretch
     }
 
-    /// Why nothing more is done, if that is so.
+    /// Reason why this server does nothing any more; none while it is open.
     pub fn closed(&self) -> Option<String> {
         self.closed.lock().clone()
     }
 
-    /// Closes this server because the log of the cluster does not follow from what it knows. It never
-    /// adopts another branch: what it answered may be none of that.
+    /// Closes this server because the log of the cluster does not follow from the cached state. The
+    /// server never adopts another branch, because its answers may be missing there.
     fn diverge(&self, what: &str) -> Error {
         let why = format!(
             "the log of the cluster is another branch of the history than this server has followed: {what}. The server is \
@@ -169,7 +171,7 @@ impl Engine {
         }
     }
 
-    /// How many groups so far changed records.
+    /// Number of groups so far that changed records.
     pub fn records_seen(&self) -> u64 {
         self.records_seen.load(SeqCst)
     }
@@ -178,12 +180,13 @@ impl Engine {
         see(&self.known.lock())
     }
 
-    /// Reads the log up to the head as it is after this was called. Those who call it together share one look.
+    /// Reads the log up to a head that is not older than this call. Concurrent calls share one
+    /// read.
     pub async fn check(&self) -> Result<()> {
         let before = self.looks.load(SeqCst);
         let mut succeeded = self.looking.lock().await;
         if *succeeded > before {
-            // Somebody began to look after this was called, and is done.
+            // Another caller began a read after this call, and it is done.
             return Ok(());
         }
         let this = self.looks.fetch_add(1, SeqCst) + 1;
@@ -191,8 +194,8 @@ impl Engine {
         let began = Instant::now();
         let end = self.end_of_log(position.stretch).await?;
         match self.follow(position.stretch, end).await {
-            // An append that is under way may be on one replica only, so that its head is seen and its changes are not. A serial read sees it
-            // to its end first.
+            // An append under way may be on one replica only: its head is visible and its changes
+            // are not. A serial read completes it first.
             Err(error) if error.kind == ErrorKind::Corrupt && !self.diverged.load(SeqCst) => {
                 let end = log::position(&self.cluster, position.stretch, true).await?;
                 self.follow(position.stretch, end).await?;
@@ -204,15 +207,15 @@ impl Engine {
         Ok(())
     }
 
-    /// End of the log, which is at or after the known end. Any other end is another branch of the
-    /// history.
+    /// Returns the end of the log, which is at or after the known end. Any other end is another
+    /// branch of the history.
     async fn end_of_log(&self, stretch: u64) -> Result<Position> {
         let known = self.known(Known::end);
         let end = log::position(&self.cluster, stretch, false).await?;
         if goes_on(known, &end) {
             return Ok(end);
         }
-        // A plain read may miss the end of an append that is under way. A serial read completes it first.
+        // A plain read may miss the end of an append under way. A serial read completes it first.
         let end = log::position(&self.cluster, stretch, true).await?;
         if goes_on(known, &end) {
             return Ok(end);
@@ -226,12 +229,13 @@ impl Engine {
         )))
     }
 
-    /// Sees to it that what is known is as fresh as a relaxed answer wants it. False for `latest`, which looks in any case.
+    /// Makes the row cache as fresh as `level` requires. False for `latest`, which always reads the
+    /// log head itself.
     async fn freshen(&self, level: Consistency) -> Result<bool> {
         self.freshness.asked(level);
         let glancing = match level {
             Consistency::Latest => return Ok(false),
-            // What this server answered it sees, whichever server did it.
+            // A client must see its own forwarded change, whichever server made it.
             _ if self.known(Known::head).0 < self.answered.load(SeqCst) => {
                 return self.check().await.map(|()| true);
             }
@@ -250,16 +254,18 @@ impl Engine {
         Ok(true)
     }
 
-    /// A look at the head that hears less than a quorum. It may show an older one than is known, which says nothing. A newer one was decided on by a quorum,
-    /// whichever replica tells of it: the groups up to it are read at QUORUM, so that what is known stays exact.
+    /// Reads the log head from fewer replicas than a quorum. An older head than the cached one
+    /// means nothing. A quorum decided a newer one, whichever replica shows it. The groups up to it
+    /// are read at QUORUM, so the row cache stays exact.
     async fn glance(&self, level: Consistency) -> Result<()> {
         let began = Instant::now();
         let position = *self.position.lock();
-        // A stretch that is full, or not there: how the log goes on is for an ordinary look, and so is what cannot be read yet.
+        // The segment is full or missing: an ordinary read finds how the log continues. The same
+        // holds for groups that cannot be read yet.
         let Some(head) = glimpse(&self.cluster, position.stretch, level).await? else {
             return self.check().await;
         };
-        // Nothing that is appended later rests on what was seen here but on the groups.
+        // Later appends rest on the groups, not on this head: so it carries no tail.
         let end = Position { stretch: position.stretch, head, settled: Revision(0), tail: None };
         if self.follow(position.stretch, end).await.is_err() {
             return self.check().await;
@@ -334,7 +340,7 @@ impl Engine {
                 )));
             }
         }
-        // While it is locked: who sees that there is something new sees it.
+        // Counted under the lock, so that a reader that sees the new group also sees the new count.
         if is_new && group.images.iter().any(|image| matches!(image.key, Key::Record(_))) {
             self.records_seen.fetch_add(1, SeqCst);
         }
@@ -360,7 +366,7 @@ impl Engine {
         Ok(fetched)
     }
 
-    /// Fetches what is needed, and takes it in once the log was read up to where it was after that.
+    /// Fetches the needed rows, then reads the log up to its present head, then caches the rows.
     async fn learn(&self, needs: BTreeSet<Need>, epoch: u64) -> Result<()> {
         self.cluster.figures.round();
         let fetched = self.fetch(needs, epoch).await?;
@@ -373,12 +379,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Answers from one state: that of the head, at some moment after this was called.
+    /// Answers from one state: that of the head at some moment after this call.
     pub async fn answer<T>(&self, ask: impl Fn(&Look<'_>) -> Result<T>) -> Result<T> {
         self.answer_at(Consistency::Latest, ask).await
     }
 
-    /// Answers from one state, as old as the level allows. Rows that are fetched for it are fetched and looked after as for any other answer.
+    /// Answers from one state, as old as the level allows. Rows are fetched and checked against the
+    /// log as for any other answer.
     pub async fn answer_at<T>(&self, level: Consistency, ask: impl Fn(&Look<'_>) -> Result<T>) -> Result<T> {
         self.still_open()?;
         let mut checked = self.freshen(level).await?;
@@ -402,8 +409,8 @@ impl Engine {
         Err(failed("be read", "what was asked for changes too fast, ask again"))
     }
 
-    /// The same for a slice, of which `rows` were fetched since `epoch`: none if `ask` says that these are too few, or if they must be
-    /// fetched again.
+    /// Answers about a slice whose rows were fetched since `epoch`. Returns none if `ask` needs
+    /// more rows, and [`Again`] if the rows must be fetched again.
     pub async fn answer_slice<T>(
         &self,
         epoch: u64,
@@ -428,14 +435,15 @@ impl Engine {
         Err(failed("be read", "what was asked for changes too fast, ask again"))
     }
 
-    /// All children of a directory were read, as the table has them: they are known from now on, if it is listed again and again.
+    /// Reports that all children of a directory were read. The cache keeps them if the directory is
+    /// listed repeatedly.
     pub fn listed(&self, epoch: u64, directory: DirId, rows: &[(Key, Arc<Row>)]) {
         self.known.lock().listed(epoch, directory, rows);
     }
 
     // ---- writing ----
 
-    /// Takes requests as they come, until nobody can send any more.
+    /// Takes requests until no sender is left.
     pub async fn run(
         self: Arc<Self>,
         mut requests: mpsc::Receiver<Waiting>,
@@ -465,7 +473,7 @@ impl Engine {
             if waiting.is_empty() {
                 continue;
             }
-            // Kept for who comes to wait for it.
+            // `notify_one` keeps a permit: the filter task may begin to wait later.
             self.decides.notify_one();
             self.give_way().await;
             take_waiting(&mut requests, &mut waiting);
@@ -481,20 +489,20 @@ impl Engine {
                 tokio::time::sleep(ATTEMPT_PAUSE).await;
             }
         }
-        // In the tables before it ends, if that can be had: another server would have to do it.
+        // Flush before ending, if possible: otherwise another server would have to do it.
         if let Err(error) = settler.finish().await {
             tracing::warn!(%error, "the last changes are in the log, and not in the tables: the next server writes them there");
         }
     }
 
-    /// Hands requests to the server that appends, if that is another one.
+    /// Forwards requests to the server that appends for all, if that is another one.
     fn hand_over(self: Arc<Self>, waiting: &mut VecDeque<Waiting>, again: &mpsc::WeakSender<Waiting>) {
         if let Some(id) = self.peers.to_meet(Instant::now()) {
             let engine = self.clone();
             tokio::spawn(async move { engine.peers.meet(&engine.cluster, id).await });
         }
         let Some(link) = self.peers.link() else { return };
-        // None once it is closed: then what is left is carried out here.
+        // None once the store is closed: then this server carries out the rest itself.
         let Some(again) = again.upgrade() else { return };
         let (mine, others): (VecDeque<_>, VecDeque<_>) =
             waiting.drain(..).partition(|one| !one.asked_elsewhere && one.outcomes.is_empty());
@@ -504,7 +512,7 @@ impl Engine {
         }
     }
 
-    /// Has another server carry out a request. If that does not answer it is carried out here.
+    /// Forwards a request. If the other server does not answer, this server carries it out.
     async fn asked(self: Arc<Self>, link: Arc<Link>, mut one: Waiting, again: mpsc::Sender<Waiting>) {
         match link.ask(&one.request).await {
             Some(Ok(outcomes)) => {
@@ -519,14 +527,15 @@ impl Engine {
             Some(Err(_)) | None => {
                 self.peers.leave(&link);
                 one.asked_elsewhere = true;
-                // Whoever waits is told that it is unknown if this fails: its answer is dropped.
+                // If this fails, the client gets `Unknown`, because its answer channel is dropped.
                 let _ = again.send(one).await;
             }
         }
     }
 
-    /// Lets others append first, if it is their turn: until they did, or did not in the time they had. What they appended is read. If that
-    /// cannot be done, it is found again where it matters.
+    /// Backs off: lets other servers append first, until they did or their time is over. Reads
+    /// their groups meanwhile. A failed read is ignored here, because the append meets the same
+    /// failure.
     async fn give_way(&self) {
         let mut waited = false;
         while let Some(left) = self.turns.wait(Instant::now()) {
@@ -541,7 +550,7 @@ impl Engine {
         }
     }
 
-    /// Answers all who wait that it could not be done.
+    /// Answers every waiting request with an error.
     fn give_up(&self, waiting: &mut VecDeque<Waiting>, failure: Failure) {
         let (error, appended) = match failure {
             Failure::Before(error) => (error, 0),
@@ -557,13 +566,13 @@ impl Engine {
         }
     }
 
-    /// Decides one group and puts it into the log.
+    /// Decides one commit group and appends it to the log.
     async fn group(
         self: Arc<Self>,
         waiting: &mut VecDeque<Waiting>,
         settler: &mut Settler,
     ) -> std::result::Result<(), Failure> {
-        // Other servers watch clocks of their own: as far as they date changes, this one is believed.
+        // Other servers use clocks of their own. The time of their changes counts as observed here.
         self.clock.witness(self.known(|known| known.totals().time));
         let committed = {
             let now = || self.clock.trusted();
@@ -574,7 +583,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes over changes as they were made elsewhere, as many of them as fit into one group: how many. They follow the last change.
+    /// Appends changes that were made elsewhere, as many as fit into one group, and returns that
+    /// number. They follow the last change.
     pub async fn take_over(self: Arc<Self>, changes: &[Change], settler: &mut Settler) -> Result<usize> {
         let decide = |known: &Known, most| replay_group(known, changes, most);
         match self.commit(decide, settler).await {
@@ -583,7 +593,7 @@ impl Engine {
         }
     }
 
-    /// Has a group decided on what is known, until all is known that is needed for that, and puts it into the log.
+    /// Decides a group, fetching rows until none is missing, and appends it to the log.
     async fn commit(
         self: Arc<Self>,
         decide: impl Fn(&Known, usize) -> std::result::Result<Decided, String>,
@@ -596,7 +606,8 @@ impl Engine {
             if rounds > ROUNDS_MAX {
                 return Err(Failure::Before(failed("be decided on", "others are faster, ask again")));
             }
-            // What many changes need may not fit into what can be known at once: then fewer are tried.
+            // The rows for many changes may not fit into the cache together: then try fewer
+            // changes.
             let most = GROUP_CHANGES_MAX >> (rounds / ROUNDS_PER_SIZE).min(16);
             let mut decided = match self.known(|known| decide(known, most.max(1))) {
                 Ok(decided) => decided,
@@ -605,12 +616,16 @@ impl Engine {
                     return Err(Failure::Before(Error::new(ErrorKind::Corrupt, why)));
                 }
             };
+            // The rules ran without these rows: discard the result, fetch all of them at once, and
+            // decide again.
             if !decided.needs.is_empty() {
                 let needs = std::mem::take(&mut decided.needs);
                 self.learn(needs, decided.epoch).await.map_err(Failure::Before)?;
                 checked = true;
                 continue;
             }
+            // Without a change nothing is appended, so no condition confirms the head. One read of
+            // it must follow the request: the outcome would be of an older state otherwise.
             let (Some(first), Some(last)) = (decided.changes.first(), decided.changes.last()) else {
                 if checked {
                     return Ok(decided);
@@ -620,11 +635,13 @@ impl Engine {
                 continue;
             };
             let (first, last) = (first.revision, last.revision);
+            // Bounds the lag of the tables, because a server that opens reads as much of the log.
             settler.make_room().await.map_err(Failure::Before)?;
             let (head, tail) = self.known(Known::end);
             let tail = match tail {
                 Some(tail) if head == decided.head => tail,
-                // What it was decided on is not the end any more, or nobody looked at the tail yet.
+                // The group was decided on another head than the present one, or the tail is not
+                // known yet.
                 _ => {
                     self.check().await.map_err(Failure::Before)?;
                     checked = true;
@@ -646,6 +663,7 @@ impl Engine {
             let appended = appending.append(&self.cluster).await;
             let requests = decided.outcomes.len();
             match appended.map_err(|error| Failure::Unknown { error, requests })? {
+                // Another group came first: read it, and decide again on its result.
                 Appended::Lost => {
                     self.cluster.figures.lost();
                     self.check().await.map_err(Failure::Before)?;
@@ -659,6 +677,8 @@ impl Engine {
                     let group = Group { first, last, id, before: Some(before), by, images, bytes };
                     self.install(&group).map_err(|error| Failure::Unknown { error, requests })?;
                     self.moved.notify_waiters();
+                    // This append filled its segment. Begin the next one now, so that no reader has
+                    // to.
                     if appending.sealed() {
                         self.begin_stretch(last, id).await;
                     }
@@ -669,7 +689,8 @@ impl Engine {
         }
     }
 
-    /// The stretch after one that is full. If this fails whoever looks at the head does it.
+    /// Begins the log segment after a full one. If this fails, the next read of the log head does
+    /// it.
     async fn begin_stretch(&self, last: Revision, tail: GroupId) {
         let next = last.0 + 1;
         match log::begin(&self.cluster, next, Some(tail)).await {
@@ -686,8 +707,8 @@ impl Engine {
         }
     }
 
-    /// Drops stretches of the log whose last change is older than is kept. What is not in the tables
-    /// yet is kept.
+    /// Drops log segments whose last change is past retention. Segments that are not in the tables
+    /// yet stay.
     async fn forget_history(&self) -> Result<()> {
         let settled = self.known(Known::settled);
         let Some(kept) = self.settings.history_kept_ms else { return Ok(()) };
@@ -695,8 +716,10 @@ impl Engine {
         retention::drop_stretches(&self.cluster, before, settled).await
     }
 
-    /// Writes to the tables what is in the log alone. Gives up to where everything is there then.
+    /// Flushes: writes the changes that are only in the log to the tables. Returns the position up
+    /// to which the tables are then complete.
     pub(crate) async fn settle(&self) -> Result<Revision> {
+        // On another branch nothing may reach the tables: they belong to the log of the cluster.
         if self.diverged.load(SeqCst) {
             return Err(failed("be written to", "its log is another branch of the history"));
         }
@@ -709,17 +732,19 @@ impl Engine {
             position.stretch
         };
         self.cluster.figures.settled();
+        // Last: the log may claim only rows that are in the tables already.
         log::settled(&self.cluster, stretch, frozen.up_to).await?;
         Ok(frozen.up_to)
     }
 
-    /// Fills the filter once this server carries out requests itself: one whose requests are carried out by another server has no use for it.
+    /// Fills the filter once this server carries out requests itself. A server that forwards all of
+    /// them has no use for it.
     pub async fn fill_filter_when_needed(self: Arc<Self>) {
         self.decides.notified().await;
         self.fill_filter().await;
     }
 
-    /// What the filter needs to know: every key of the tables. Does nothing if there are too many for it.
+    /// Fills the filter with every key of the tables. Drops it if the tables have too many keys.
     pub async fn fill_filter(self: Arc<Self>) {
         let room = self.known(|known| Some((known.filter_room()?, known.totals())));
         let Some((room, totals)) = room else { return };
@@ -738,18 +763,19 @@ impl Engine {
     }
 }
 
-/// Does the log with this end follow from what was known before it was looked at?
+/// Says whether a log with this end can follow from the end that was known before the read.
 fn goes_on((head, tail): (Revision, Option<Tail>), end: &Position) -> bool {
     let same = |tail: Tail| end.tail.is_none_or(|now| now == tail);
     end.head > head || end.head == head && tail.is_none_or(same)
 }
 
-/// A group's id, for a person.
+/// Formats a group's id for a person.
 fn shown(id: Option<GroupId>) -> String {
     id.map_or_else(|| "none".to_owned(), |id| format!("{:032x}", u128::from_be_bytes(id)))
 }
 
-/// The head of a stretch as a look of this level sees it; none if the stretch is full, or those who were asked have nothing of it.
+/// Reads the head of a log segment at this level. None if the segment is full, or the replicas that
+/// answered have nothing of it.
 async fn glimpse(cluster: &Cluster, stretch: u64, level: Consistency) -> Result<Option<Revision>> {
     let bound = Bound {
         text: cql!("SELECT head, next FROM log WHERE stretch = ? LIMIT 1"),
@@ -760,7 +786,7 @@ async fn glimpse(cluster: &Cluster, stretch: u64, level: Consistency) -> Result<
     Ok(head.filter(|_| next.is_none()).map(Revision))
 }
 
-/// Takes what waits, up to what fits into a group.
+/// Takes waiting requests, as many as fit into a group.
 fn take_waiting(requests: &mut mpsc::Receiver<Waiting>, waiting: &mut VecDeque<Waiting>) {
     while waiting.len() < GROUP_CHANGES_MAX
         && let Ok(request) = requests.try_recv()
@@ -769,18 +795,18 @@ fn take_waiting(requests: &mut mpsc::Receiver<Waiting>, waiting: &mut VecDeque<W
     }
 }
 
-/// The rows of a slice have to be fetched again.
+/// Error: the rows of a slice must be fetched again.
 pub(crate) struct Again;
 
-/// Why a group did not come about.
+/// Reason why a group was not appended.
 enum Failure {
-    /// Nothing of it was or will be done.
+    /// Nothing of it was done, or will be.
     Before(Error),
-    /// It may be in the log, with mutations of so many of the requests.
+    /// The group may be in the log, with mutations of the first `requests` requests.
     Unknown { error: Error, requests: usize },
 }
 
-/// The change that a mutation made.
+/// Returns the revision of the change that a mutation made.
 fn revision_of(outcome: &Outcome) -> Option<Revision> {
     match outcome {
         Outcome::Applied { revision, .. } => Some(*revision),
@@ -788,7 +814,7 @@ fn revision_of(outcome: &Outcome) -> Option<Revision> {
     }
 }
 
-/// Gives those their answers whose mutations are all done with.
+/// Answers the requests whose mutations are all done.
 fn answer(waiting: &mut VecDeque<Waiting>, outcomes: Vec<Option<Vec<Outcome>>>) {
     let mut unfinished = VecDeque::new();
     for outcomes in outcomes {
@@ -805,7 +831,7 @@ fn answer(waiting: &mut VecDeque<Waiting>, outcomes: Vec<Option<Vec<Outcome>>>) 
             unfinished.push_back(one);
         }
     }
-    // Only the last that was looked at can be unfinished.
+    // Only the last request of the group can be unfinished.
     while let Some(one) = unfinished.pop_back() {
         waiting.push_front(one);
     }

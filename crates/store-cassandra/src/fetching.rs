@@ -1,4 +1,4 @@
-//! Rows that are needed are read: those of one partition that are wanted together in one read, where the table can be asked so.
+//! Fetches needed rows: those of one partition in one read, where the table allows that.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use crate::tables::{self, Bound, Columns};
 /// Rows as the tables have them; none where there is none.
 pub(crate) type FetchedRows = Vec<(Key, Option<Row>)>;
 
-/// What is read together.
+/// One read.
 pub(crate) enum Read {
-    /// One row: it is what the first of these gives that gives something.
+    /// One row: the first statement that returns one has it.
     One(Key, Vec<Bound>),
-    /// Rows of one partition; those that do not come are not there.
+    /// Rows of one partition; keys without a returned row do not exist.
     Many(Vec<Key>, Bound, fn(Columns) -> Result<(Key, Row)>),
 }
 
-/// How these keys are read.
+/// Plans the reads for these keys.
 pub(crate) fn reads(known: &Known, keys: Vec<Key>) -> Result<Vec<Read>> {
     let mut reads = Vec::new();
     let mut entries: BTreeMap<DirId, Vec<At>> = BTreeMap::new();

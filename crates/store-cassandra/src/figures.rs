@@ -1,4 +1,4 @@
-//! Figures for an operator: statements by kind, and what became of appends.
+//! Metrics for the operator: statements by kind, and outcomes of appends.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -24,88 +24,88 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// A read was sent.
+    /// Counts a read that was sent.
     pub fn read(&self) {
         self.reads.fetch_add(1, Relaxed);
     }
 
-    /// Rows were fetched, all that was needed at once.
+    /// Counts a round of fetches: all needed rows at once.
     pub fn round(&self) {
         self.rounds.fetch_add(1, Relaxed);
     }
 
-    /// A read failed, and was done again.
+    /// Counts a read that failed and was repeated.
     pub fn read_again(&self) {
         self.reads_again.fetch_add(1, Relaxed);
     }
 
-    /// A plain write was sent.
+    /// Counts a plain write that was sent.
     pub fn write(&self) {
         self.writes.fetch_add(1, Relaxed);
     }
 
-    /// A conditional batch was sent.
+    /// Counts a conditional batch that was sent.
     pub fn conditional(&self) {
         self.conditional.fetch_add(1, Relaxed);
     }
 
-    /// Another server's append came first.
+    /// Counts an append that lost against another server's.
     pub fn lost(&self) {
         self.lost.fetch_add(1, Relaxed);
     }
 
-    /// It was not known what became of an append, and had to be found out.
+    /// Counts an append of unknown outcome, which a read must resolve.
     pub fn unknown(&self) {
         self.unknown.fetch_add(1, Relaxed);
     }
 
-    /// A group of so many changes is in the log.
+    /// Counts a group of `changes` changes that is in the log.
     pub fn group(&self, changes: usize) {
         self.groups.fetch_add(1, Relaxed);
         self.changes.fetch_add(changes as u64, Relaxed);
     }
 
-    /// What was in the log alone is in the tables.
+    /// Counts a flush to the tables.
     pub fn settled(&self) {
         self.settled.fetch_add(1, Relaxed);
     }
 
-    /// An append had to wait until there was less in the log alone.
+    /// Counts an append that waited because too much was in the log alone.
     pub fn waited_for_tables(&self) {
         self.waited.fetch_add(1, Relaxed);
     }
 
-    /// Another server was let go first.
+    /// Counts a back-off in favour of another server.
     pub fn gave_way(&self) {
         self.gave_way.fetch_add(1, Relaxed);
     }
 
-    /// Another server carried out a request of this one's client.
+    /// Counts a request that another server carried out for this server's client.
     pub fn handed_over(&self) {
         self.handed.fetch_add(1, Relaxed);
     }
 
-    /// A request of another server's client.
+    /// Counts a request of another server's client.
     pub fn taken(&self) {
         self.taken.fetch_add(1, Relaxed);
     }
 
-    /// The log turned out to be another branch of the history.
+    /// Counts a log that turned out to be another branch of the history.
     pub fn diverged(&self) {
         self.diverged.fetch_add(1, Relaxed);
     }
 
-    /// A check of everything begins.
+    /// Resets the row count at the begin of an audit.
     pub fn audit_begins(&self) {
         self.audited.store(0, Relaxed);
     }
 
-    /// It read so many more rows.
+    /// Counts rows that an audit read.
     pub fn audited(&self, rows: usize) {
         self.audited.fetch_add(rows as u64, Relaxed);
     }
 
-    /// All of them by name.
+    /// Lists all metrics by name.
     pub fn list(&self) -> Vec<(String, u64)> {
         [
             ("reads", &self.reads),

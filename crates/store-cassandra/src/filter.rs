@@ -1,7 +1,9 @@
-//! What is certainly not in the tables: a blocked Bloom filter over the keys of rows, so that what is new is known to be new without a read.
+//! Blocked Bloom filter over the keys of rows. A key outside of it is certainly not in the tables,
+//! so a new key needs no read.
 //!
-//! A key that was put in is always found again; one that was not is found now and then (at ten bits a key one in a hundred). Nothing is taken out. A key
-//! sets one bit in each word of one block of 256 bits, so that a look at it is one place in memory.
+//! A key that was added is always found. One that was not is found now and then: one in a hundred,
+//! at ten bits a key. Keys are never removed. A key sets one bit in each word of one block of 256
+//! bits, so a test reads one place in memory.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -13,42 +15,42 @@ const WORDS: usize = 8;
 const BLOCK_BYTES: usize = WORDS * 4;
 /// Bits a key should have.
 const BITS_PER_KEY: u64 = 10;
-/// Odd numbers: each makes another bit out of the same hash.
+/// Odd numbers: each derives another bit from the same hash.
 const SALTS: [u32; WORDS] =
     [0x9e37_79b1, 0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f, 0x1656_67b1, 0xd3a2_646d, 0xfd70_46c5, 0xb55a_4f09];
 
-/// A set of keys that may have more in it than were put in.
+/// Set of keys that may report keys that were never added.
 pub(crate) struct Filter {
     blocks: Box<[[u32; WORDS]]>,
     keys: u64,
 }
 
 impl Filter {
-    /// An empty one, of at most so much memory.
+    /// Makes an empty filter of at most `bytes` of memory.
     pub fn new(bytes: usize) -> Self {
         Filter { blocks: vec![[0; WORDS]; bytes / BLOCK_BYTES].into_boxed_slice(), keys: 0 }
     }
 
-    /// Keys it is made for.
+    /// Number of keys it is sized for.
     pub fn room(&self) -> u64 {
         self.blocks.len() as u64 * (BLOCK_BYTES as u64 * 8) / BITS_PER_KEY
     }
 
-    /// Keys that were put in, about: what it could not tell from another is not counted.
+    /// Approximate number of added keys. A key that looked present already is not counted.
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
     fn place(&self, key: &impl Hash) -> Option<(usize, [u32; WORDS])> {
         let hash = Xxh3DefaultBuilder::new().hash_one(key);
-        // Multiplied, not divided: the upper half chooses the block.
+        // The upper half of the hash chooses the block, by multiplication instead of division.
         let block = ((hash >> 32) * self.blocks.len() as u64) >> 32;
         let lower = hash as u32;
         let bits = SALTS.map(|salt| 1 << (lower.wrapping_mul(salt) >> 27));
         (!self.blocks.is_empty()).then_some((block as usize, bits))
     }
 
-    /// Puts a key in.
+    /// Adds a key.
     pub fn put(&mut self, key: &impl Hash) {
         let Some((block, bits)) = self.place(key) else { return };
         if let Some(block) = self.blocks.get_mut(block) {
@@ -61,7 +63,7 @@ impl Filter {
         }
     }
 
-    /// May it have been put in? If not it certainly was not.
+    /// Says whether the key may have been added. False is certain.
     pub fn may_have(&self, key: &impl Hash) -> bool {
         let Some((block, bits)) = self.place(key) else { return true };
         self.blocks.get(block).is_none_or(|block| block.iter().zip(bits).all(|(word, bit)| word & bit != 0))

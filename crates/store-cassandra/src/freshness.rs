@@ -1,9 +1,10 @@
-//! How fresh it is what a server knows: when it last looked at the head of the log, and how much of the cluster was heard in that look.
+//! Freshness of the row cache: when this server last read the log head, and from how many replicas.
 //!
-//! A relaxed answer is of what is known, without a look, as long as one that is strong enough began a short time ago. The levels differ in that look
-//! alone. What a weak look shows moves the server forward along the log at most: the groups up to a head that one replica tells are read at
-//! QUORUM, as all rows are, and a fetch is followed by a look at QUORUM whatever was asked. So nothing that `latest` answers and decisions rest on is from
-//! a weak read.
+//! A bounded-staleness answer uses the row cache at once, if a strong enough read began a short
+//! time ago. The levels differ in that read alone. A weak read at most moves the server forward
+//! along the log. The groups up to a head that one replica shows are read at QUORUM, as all rows
+//! are. A read at QUORUM follows every fetch, whatever the level. So neither `latest` answers nor
+//! decisions rest on a weak read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -16,11 +17,13 @@ const LEVELS: usize = Consistency::ALL.len();
 pub(crate) struct Freshness {
     opened: Instant,
     stale_max: Duration,
-    /// By level: when the last look of it that succeeded began, in microseconds since `opened`, and one more; 0 for never.
+    /// By level: begin of the last successful read of the log head, in microseconds since `opened`,
+    /// plus one; 0 for never.
     looked: [AtomicU64; LEVELS],
-    /// By level: answers that were asked for.
+    /// By level: answers requested.
     asked: [AtomicU64; LEVELS],
-    /// Of them, those that needed no look, and looks that heard less than a quorum.
+    /// Answers of them that needed no read of the log head; reads from fewer replicas than a
+    /// quorum.
     without_look: AtomicU64,
     weak_looks: AtomicU64,
 }
@@ -42,19 +45,19 @@ impl Freshness {
         }
     }
 
-    /// An answer of this level is asked for.
+    /// Counts a requested answer of this level.
     pub fn asked(&self, level: Consistency) {
         if let Some(asked) = self.asked.get(place(level)) {
             asked.fetch_add(1, Relaxed);
         }
     }
 
-    /// A relaxed answer is given without a look.
+    /// Counts a bounded-staleness answer without a read of the log head.
     pub fn answered_without_look(&self) {
         self.without_look.fetch_add(1, Relaxed);
     }
 
-    /// A look that began then succeeded; it heard what this level hears.
+    /// Notes a successful read of the log head at this level, and when it began.
     pub fn looked(&self, level: Consistency, began: Instant) {
         let micros = began.saturating_duration_since(self.opened).as_micros();
         if let Some(looked) = self.looked.get(place(level)) {
@@ -65,8 +68,8 @@ impl Freshness {
         }
     }
 
-    /// How long ago the last look began that is good enough for this level; none if there was none. A stronger look is good for a weaker level, never the
-    /// other way round.
+    /// Age of the last read that suffices for this level; none if there was none. A stronger read
+    /// suffices for a weaker level, never the other way round.
     pub fn age(&self, level: Consistency, now: Instant) -> Option<Duration> {
         let strong_enough = self.looked.get(place(level)..).unwrap_or_default();
         let last = strong_enough.iter().map(|looked| looked.load(Relaxed)).max().unwrap_or(0);
@@ -74,12 +77,12 @@ impl Freshness {
         Some(now.saturating_duration_since(began))
     }
 
-    /// Is what is known good for an answer of this level, without another look?
+    /// Says whether the row cache suffices for an answer of this level without another read.
     pub fn is_fresh(&self, level: Consistency, now: Instant) -> bool {
         level != Consistency::Latest && self.age(level, now).is_some_and(|age| age <= self.stale_max)
     }
 
-    /// Figures for an operator, by name.
+    /// Metrics for the operator, by name.
     pub fn figures(&self, now: Instant) -> Vec<(String, u64)> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut figures: Vec<(String, u64)> = Consistency::ALL
@@ -106,7 +109,7 @@ mod tests {
 
     const STALE: Duration = Duration::from_secs(1);
 
-    /// Goal: the bound is kept to the edge, and what a weak look heard never counts for a stronger level.
+    /// Goal: the bound holds to the edge, and a weak read never counts for a stronger level.
     #[test]
     fn a_look_is_good_for_its_time_and_for_weaker_levels() {
         let fresh = Freshness::new(STALE);
@@ -129,7 +132,7 @@ mod tests {
         fresh.looked(Consistency::Quorum, edge);
         assert!(fresh.is_fresh(Consistency::Quorum, edge) && fresh.is_fresh(Consistency::One, edge + STALE));
         assert!(!fresh.is_fresh(Consistency::Latest, edge), "what was asked later is looked for again");
-        // A look that began before is no news.
+        // A read that began earlier adds nothing.
         fresh.looked(Consistency::Quorum, began);
         assert_eq!(fresh.age(Consistency::Quorum, edge), Some(Duration::ZERO));
     }

@@ -1,4 +1,4 @@
-//! Where requests come in: of this server's clients, and of other servers. So many bytes of them wait or are being decided, and no more.
+//! Queue of requests, of this server's clients and of other servers, bounded in bytes.
 
 use std::sync::Arc;
 
@@ -11,18 +11,19 @@ use crate::deciding::{Answer, Waiting};
 use crate::engine::Engine;
 use crate::limits::{QUEUE_BYTES_MAX, QUEUE_REQUESTS_MAX};
 
-/// See the module.
+/// Entrance of the queue; see the module.
 #[derive(Clone)]
 pub(crate) struct Intake {
     engine: Arc<Engine>,
     /// None once it is closed.
     requests: Arc<Mutex<Option<mpsc::Sender<Waiting>>>>,
-    /// Kilobytes of requests that may still be taken in.
+    /// Kilobytes of requests that may still be queued.
     room: Arc<Semaphore>,
 }
 
 impl Intake {
-    /// With what takes requests out, and what puts one in again as long as it is open.
+    /// Makes the queue. Returns its receiver too, and a sender that can queue a request again while
+    /// the queue is open.
     pub fn new(engine: Arc<Engine>) -> (Self, mpsc::Receiver<Waiting>, mpsc::WeakSender<Waiting>) {
         let (requests, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
         let again = requests.downgrade();
@@ -31,13 +32,13 @@ impl Intake {
         (Intake { engine, requests, room }, queue, again)
     }
 
-    /// Takes one that another server has from a client.
+    /// Queues a request that another server forwarded.
     pub async fn take(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
         self.engine.cluster.figures.taken();
         self.send(request).await
     }
 
-    /// Takes a request; what is given back is its answer to come.
+    /// Queues a request and returns the receiver of its answer.
     pub async fn send(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
         let bytes = request.weigh()?;
         let closed = || {
@@ -48,7 +49,7 @@ impl Intake {
         if self.engine.closed().is_some() {
             return Err(closed());
         }
-        // Given back once it is answered.
+        // Released once the request is answered.
         let room = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let room = self.room.clone().acquire_many_owned(room).await.map_err(|_| closed())?;
         let (answer, answered) = oneshot::channel();
@@ -57,12 +58,12 @@ impl Intake {
         Ok(answered)
     }
 
-    /// Where those are looked up who bring requests.
+    /// Connection to the cluster, for looking up servers that forward requests.
     pub fn cluster(&self) -> &Cluster {
         &self.engine.cluster
     }
 
-    /// Takes nothing any more.
+    /// Closes the queue for new requests.
     pub fn close(&self) {
         drop(self.requests.lock().take());
     }

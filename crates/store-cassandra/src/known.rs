@@ -1,15 +1,19 @@
-//! What a server knows: rows exactly as they are at the head of the log.
+//! Row cache: rows exactly as they are at the head of the log that this server has read.
 //!
-//! Rows get in by being fetched, and by the images of every group of the log, which this server wrote or read. As every image
-//! gets in, what is known stays exact. So a row that was fetched counts only if nothing about it is known already, and only once
-//! the log was read up to a head that was asked for after the row was fetched. When rows are forgotten, to bound memory, the *epoch*
-//! changes: what was fetched before is thrown away, for an image of it may have been among them. What groups made of rows that may not be in the
-//! tables yet is never forgotten: it is *fresh*, until it is *frozen* to be written, and until it is known to be written.
+//! Rows enter it by a fetch, and by the after-images of every group, which this server wrote or
+//! read. Because every after-image enters, the cache stays exact. A fetched row is added only if
+//! the cache has none for its key. The log must have been read before, up to a head requested after
+//! the fetch.
 //!
-//! Of directories that are forgotten the number is remembered as a *guess*. With it all of a path can be asked for at once, and what comes is
-//! looked at as ever: a guess decides what is fetched, never what is answered.
+//! Eviction changes the *epoch*. Rows fetched before it are discarded, because a later after-image
+//! of them may have been evicted. After-images that may not be in the tables yet are never evicted.
+//! They are *fresh*, then *frozen* for writing, until the write is known to be complete.
 //!
-//! Once a filter has every key of the tables in it, what is not in the filter is known not to be there.
+//! Of evicted directories the cache keeps the number as a *guess*. With it all rows of a path can
+//! be fetched at once, and are judged as always. A guess decides which rows are fetched, never the
+//! answer.
+//!
+//! Once a filter has every key of the tables, a key outside of it is known not to exist.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -23,91 +27,91 @@ use crate::working::{Changed, member_bounds};
 
 struct Slot {
     row: Option<Arc<Row>>,
-    /// The last change of the group that it is of; 0 if it was fetched.
+    /// Last change of the row's group; 0 if the row was fetched.
     revision: Revision,
 }
 
-/// The id of a group.
+/// Id of a group.
 pub(crate) type GroupId = [u8; 16];
-/// The predecessor that the first group with one names.
+/// Predecessor that the first group with one names.
 pub(crate) const NO_GROUP: GroupId = [0; 16];
 
-/// The last group of the log that names its predecessor; none if no group did yet.
+/// Last group of the log that names its predecessor; none if no group did yet.
 pub(crate) type Tail = Option<GroupId>;
 
-/// Consecutive changes that went into the log together, and what they did to rows.
+/// Commit group: consecutive changes of one append, and their row after-images.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub first: Revision,
     pub last: Revision,
     pub id: GroupId,
-    /// The group before it; none in a group that was appended before schema version 4.
+    /// Group before it; none in a group that was appended before schema version 4.
     pub before: Option<GroupId>,
-    /// The server that put it into the log.
+    /// Server that appended it.
     pub by: u64,
     pub images: Vec<Image>,
-    /// Bytes of the images.
+    /// Bytes of the after-images.
     pub bytes: usize,
 }
 
 /// Relation of a group to the known log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
-    /// It follows, or was known.
+    /// Follows the last known group, or was known.
     Yes,
     /// Groups before it are missing.
     Gap,
-    /// It follows another group than the last one that is known: it is of another branch of the history.
+    /// Follows another group than the last known one: a group of another branch of the history.
     OtherBranch,
 }
 
-/// What is written to the tables together: what groups made of rows, as of the last of them.
+/// After-images that are flushed together, as of the last of their groups.
 #[derive(Debug, Default)]
 pub(crate) struct Frozen {
     pub up_to: Revision,
-    /// With the level of the directory, where it is an entry.
+    /// With the level of the directory, where the row is an entry.
     pub rows: Vec<(Key, Option<Arc<Row>>, u8)>,
 }
 
-/// What is kept of a server's size and of what it decides.
+/// Sizes of the cache, and of partitions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Rows known, about.
+    /// Approximate number of cached rows.
     pub rows: usize,
     /// Bytes of the filter; 0 for none.
     pub filter_bytes: usize,
-    /// Children of a directory that one partition should have.
+    /// Children of a directory per partition.
     pub partition_rows: u64,
 }
 
-/// Rows as they are at the head.
+/// Row cache; see the module.
 pub(crate) struct Known {
     rows: BTreeMap<Key, Slot>,
     head: Revision,
-    /// The tail of the log at the head; none as long as that is not known.
+    /// Tail of the log at the head; none while it is unknown.
     tail: Option<Tail>,
-    /// Everything up to here is in the tables.
+    /// Flushed position: the tables are complete up to here.
     settled: Revision,
-    /// What came after what is frozen, or after what is settled.
+    /// After-images later than the frozen ones, or than the flushed position.
     fresh: Changed,
-    /// The last change and the bytes of each group that may not be in the tables.
+    /// Last change and bytes of each group that may not be in the tables.
     unsettled: VecDeque<(Revision, usize)>,
     frozen: Option<Arc<Frozen>>,
     epoch: u64,
     queues: BTreeSet<SeNumber>,
-    /// Directories of which all children are known.
+    /// Directories whose children are all cached.
     listed: BTreeSet<DirId>,
-    /// Directories that were listed whole once since rows were forgotten.
+    /// Directories that were listed whole once since the last eviction.
     listed_once: BTreeSet<DirId>,
     guesses: BTreeMap<At, DirId>,
     filter: Option<Filter>,
-    /// Does the filter have every key of the tables?
+    /// True once the filter has every key of the tables.
     filter_whole: bool,
     bounds: Bounds,
 }
 
 impl Known {
-    /// What is known when everything up to a change is in the tables, and nothing was looked at yet.
+    /// Makes an empty cache at a flushed position.
     pub fn new(settled: Revision, bounds: Bounds) -> Self {
         Known {
             rows: BTreeMap::new(),
@@ -128,29 +132,29 @@ impl Known {
         }
     }
 
-    /// The last change of the log that is known.
+    /// Last known change of the log.
     pub fn head(&self) -> Revision {
         self.head
     }
 
-    /// The last change of the log that is known, and the tail there if that is known.
+    /// Last known change of the log, and the tail there if that is known.
     pub fn end(&self) -> (Revision, Option<Tail>) {
         (self.head, self.tail)
     }
 
-    /// Takes in the tail of the log at a change, if that is the head and nothing is known of the tail.
+    /// Sets the tail of the log at the head, if none is known and `at` is the head.
     pub fn take_tail(&mut self, at: Revision, tail: Tail) {
         if at == self.head {
             self.tail.get_or_insert(tail);
         }
     }
 
-    /// Everything up to here is in the tables.
+    /// Flushed position: the tables are complete up to here.
     pub fn settled(&self) -> Revision {
         self.settled
     }
 
-    /// Bytes of what may not be in the tables.
+    /// Bytes of after-images that may not be in the tables.
     pub fn unsettled_bytes(&self) -> usize {
         self.unsettled.iter().map(|(_, bytes)| bytes).sum()
     }
@@ -167,13 +171,14 @@ impl Known {
         self.rows.len()
     }
 
-    /// None if nothing is known of it; otherwise what it is, if it is.
+    /// Looks a key up: none if the cache does not know it; otherwise its row, or none if it has
+    /// none.
     pub fn get(&self, key: &Key) -> Option<Option<Arc<Row>>> {
         if let Some(slot) = self.rows.get(key) {
             return Some(slot.row.clone());
         }
         let absent = match key {
-            // All of them are known.
+            // All of them are always cached.
             Key::Record(_) | Key::Layout(_) => true,
             Key::Member { collection, .. } => self.rows.contains_key(&Key::Members(*collection)),
             Key::Entry(at) if self.listed.contains(&at.parent) && *key != Key::root() => true,
@@ -186,7 +191,7 @@ impl Known {
         self.filter.as_ref().is_none_or(|filter| filter.may_have(key))
     }
 
-    /// How often the partitions of this directory's children were multiplied.
+    /// Level of this directory's partitions.
     pub fn level(&self, directory: DirId) -> u8 {
         match self.rows.get(&Key::Layout(directory)).and_then(|slot| slot.row.as_deref()) {
             Some(Row::Layout(level)) => *level,
@@ -194,7 +199,7 @@ impl Known {
         }
     }
 
-    /// What all of the catalogue adds up to, which is always known.
+    /// Totals of the catalogue, which are always cached.
     pub fn totals(&self) -> Totals {
         match self.rows.get(&Key::Totals).and_then(|slot| slot.row.as_deref()) {
             Some(Row::Totals(totals)) => *totals,
@@ -202,7 +207,7 @@ impl Known {
         }
     }
 
-    /// The directory that stood there when that was last known.
+    /// Directory that stood there when it was last cached.
     pub fn guess(&self, at: &At) -> Option<DirId> {
         self.guesses.get(at).copied()
     }
@@ -220,12 +225,12 @@ impl Known {
         self.queues.contains(&se)
     }
 
-    /// Are all children of this directory known?
+    /// Says whether all children of this directory are cached.
     pub fn is_listed(&self, directory: DirId) -> bool {
         self.listed.contains(&directory)
     }
 
-    /// What is known of the keys from the one to the other, in order.
+    /// Iterates over cached keys of a range, in order.
     pub fn range<'a>(
         &'a self,
         from: &Key,
@@ -235,12 +240,13 @@ impl Known {
         range.into_iter().flatten().map(|(key, slot)| (key, slot.row.as_ref()))
     }
 
-    /// Takes in rows that were fetched since `epoch`, after which the log was read up to what the head was then. False if they count no more.
+    /// Caches rows that were fetched since `epoch`. The log must have been read up to a head
+    /// requested after the fetch. False if the rows are outdated.
     pub fn fetched(&mut self, epoch: u64, rows: Vec<(Key, Option<Row>)>) -> bool {
         if epoch != self.epoch {
             return false;
         }
-        // Before, not after: what an answer needs must stay until it is given.
+        // Evict before, not after: rows that an answer needs must stay until it is given.
         if self.is_full() {
             self.shrink();
             return false;
@@ -253,15 +259,15 @@ impl Known {
         true
     }
 
-    /// The same, all of an SE's queue.
+    /// Caches all of an SE's deletion queue; see [`Self::fetched`].
     pub fn fetched_queue(&mut self, epoch: u64, se: SeNumber, rows: Vec<(Key, Option<Row>)>) {
         if self.fetched(epoch, rows) {
             self.queues.insert(se);
         }
     }
 
-    /// All children of a directory were read since `epoch`, as the table has them. Once that was done before they are taken in, if they fit: what is
-    /// listed once need not be.
+    /// Caches all children of a directory as the table has them, read since `epoch`. It does so
+    /// from the second listing on, and if they fit: most directories are listed only once.
     pub fn listed(&mut self, epoch: u64, directory: DirId, rows: &[(Key, Arc<Row>)]) {
         if epoch != self.epoch
             || rows.len() > LISTED_ROWS_MAX
@@ -283,24 +289,24 @@ impl Known {
         self.listed.insert(directory);
     }
 
-    /// Rows that are always known - records, layouts, the totals - as they were fetched at the beginning.
+    /// Caches rows that are never evicted (records, layouts, the totals), when the store opens.
     pub fn insert_always(&mut self, key: Key, row: Row) {
         self.rows.entry(key).or_insert(Slot { row: Some(Arc::new(row)), revision: Revision(0) });
     }
 
-    /// Takes in keys of the tables.
+    /// Adds keys of the tables to the filter.
     pub fn filter_has(&mut self, keys: &[Key]) {
         if let Some(filter) = &mut self.filter {
             keys.iter().for_each(|key| filter.put(key));
         }
     }
 
-    /// Keys the filter has room for; none if there is no filter.
+    /// Number of keys the filter has room for; none without a filter.
     pub fn filter_room(&self) -> Option<u64> {
         self.filter.as_ref().map(Filter::room)
     }
 
-    /// Figures for an operator.
+    /// Metrics for the operator.
     pub fn figures(&self) -> Vec<(String, u64)> {
         let (keys, room) = self.filter.as_ref().map_or((0, 0), |filter| (filter.keys(), filter.room()));
         let layouts = self.rows.range(Key::Layout(DirId(0))..=Key::Layout(DirId(u64::MAX)));
@@ -316,21 +322,22 @@ impl Known {
         .to_vec()
     }
 
-    /// Every key of the tables was taken in.
+    /// Marks the filter as complete: it has every key of the tables.
     pub fn filter_is_whole(&mut self) {
         self.filter_whole = self.filter.is_some();
     }
 
-    /// The catalogue is larger than what the filter can be used for.
+    /// Drops the filter: the catalogue is too large for it.
     pub fn drop_filter(&mut self) {
         (self.filter, self.filter_whole) = (None, false);
     }
 
-    /// Takes in the next group of the log; one that is known already changes nothing.
+    /// Applies the next group of the log. A known group changes nothing.
     pub fn install(&mut self, group: &Group) -> Installed {
         if group.last <= self.head {
             return Installed::Yes;
         }
+        // A group of the same log never begins within the known part and ends behind it.
         if group.first <= self.head {
             return Installed::OtherBranch;
         }
@@ -351,7 +358,7 @@ impl Known {
                 for key in members {
                     self.rows.insert(key, Slot { row: None, revision: group.last });
                 }
-                // They go with the whole partition.
+                // Pending writes of members end: the deletion of the partition covers them.
                 let fresh: Vec<Key> = self.fresh.range(from..=until).map(|(key, _)| key.clone()).collect();
                 fresh.iter().for_each(|key| drop(self.fresh.remove(key)));
             }
@@ -373,10 +380,11 @@ impl Known {
         Installed::Yes
     }
 
-    /// What is to be written to the tables: all that may not be there, as it is at the head. None if there is nothing.
+    /// Freezes all rows that may not be in the tables, as they are at the head. None if there are
+    /// none.
     pub fn freeze(&mut self) -> Option<Arc<Frozen>> {
         let mut rows = Changed::new();
-        // What was frozen before is still here: so it may not have been written.
+        // An earlier frozen set is still here: its write may have failed, so write it again.
         if let Some(before) = &self.frozen {
             rows.extend(before.rows.iter().map(|(key, row, _)| (key.clone(), row.clone())));
         }
@@ -404,7 +412,7 @@ impl Known {
         Some(frozen)
     }
 
-    /// Everything up to this change is in the tables, whoever wrote it.
+    /// Moves the flushed position, whichever server wrote the tables.
     pub fn settle(&mut self, up_to: Revision) {
         if up_to <= self.settled {
             return;
@@ -418,13 +426,14 @@ impl Known {
         self.fresh.retain(|key, _| rows.get(key).is_some_and(|slot| slot.revision > up_to));
     }
 
-    /// Is more known than should be? What may not be in the tables has bounds of its own.
+    /// Says whether the cache is too large. Rows that may not be in the tables have bounds of their
+    /// own.
     fn is_full(&self) -> bool {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.rows.len());
         self.rows.len() > self.bounds.rows + self.fresh.len() + frozen
     }
 
-    /// Forgets, if there is too much, what is not always known and is in the tables.
+    /// Evicts all rows, if there are too many. Rows that are always cached or not yet flushed stay.
     fn shrink(&mut self) {
         if !self.is_full() {
             return;
@@ -452,7 +461,7 @@ impl Known {
     }
 }
 
-/// Kinds of keys that are asked for before they are made: the filter has those of the tables.
+/// Says whether the filter holds keys of this kind: keys that are checked before they are made.
 pub(crate) fn filtered(key: &Key) -> bool {
     matches!(
         key,

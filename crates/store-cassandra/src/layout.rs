@@ -1,46 +1,47 @@
-//! Into which partition a row goes: so that none grows without bound, and rows written together are in few.
+//! Chooses partitions, so that none grows without bound and rows written together are in few.
 //!
-//! Most kinds of rows are spread over a fixed number of partitions, by a number that is spread well or by runs of numbers that are given out one
-//! after the other. The children of a directory begin in one partition, so that a page of a listing is one read. A directory that comes to
-//! have very many gets more: at level 1 sixteen, at level 2 two hundred and fifty-six. What is written from then on goes into those, by a hash of its name; what
-//! stands in the partitions of lower levels stays there until it changes. So nothing is ever moved, and a name is looked for in one partition
-//! of each level.
+//! Most kinds of rows have a fixed number of partitions: by a hash, or by runs of consecutive
+//! numbers. The children of a directory begin in one partition, so a page of a listing is one read.
+//! A directory with very many children gets more: 16 at level 1, 256 at level 2. Later rows go
+//! there, by a hash of the name. Rows in partitions of lower levels stay there until they change.
+//! So the store moves nothing, and looks for a name in one partition of each level.
 
 use exacat_model::{Guid, Name, OperationId};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Partitions that the files of one SE are spread over: with 100 M files 780 000 rows each, some 30 MB.
+/// Partitions of the files of one SE: with 100 M files 780 000 rows each, some 30 MB.
 pub(crate) const SE_SHARDS: u8 = 128;
-/// Partitions that the places of all files are spread over: with 1000 M files a million rows each, some 70 MB.
+/// Partitions of the places of all files: with 1000 M files a million rows each, some 70 MB.
 pub(crate) const OBJECT_SHARDS: u64 = 1024;
-/// Directories, or accounts, whose numbers follow one another and that share a partition, as a power of two.
+/// Consecutive directories, or accounts, in one partition, as a power of two.
 pub(crate) const RUN_BITS: u32 = 10;
-/// Partitions of bookings, in the order of their GUIDs, as a power of two: with a million uploads in flight 63 000 rows each.
+/// Partitions of upload reservations, in the order of their GUIDs, as a power of two: with a
+/// million uploads in flight 63 000 rows each.
 pub(crate) const BOOKING_SHARD_BITS: u32 = 4;
 /// Revisions of one partition of trash or deletions, as a power of two.
 pub(crate) const REVISION_BITS: u32 = 20;
-/// Time of making of the operation ids whose outcomes are in one *epoch* of the table of
-/// operations. So an outcome is found by one read, and the table forgets rows that nobody can ask
-/// for any more by their age.
+/// Period of one *epoch* of the table of operations: operation ids made in it share partitions. So
+/// an outcome is one read, and the table drops rows by their age, once nobody can ask for them.
 pub(crate) const EPOCH_MS: u64 = 60_000;
 /// Partitions of an epoch: at 30 000 requests a second 7000 rows each.
 pub(crate) const EPOCH_SHARDS: u64 = 256;
-/// Times the partitions of a directory are multiplied, at most.
+/// Highest level of a directory.
 pub(crate) const LEVEL_MAX: u8 = 3;
-/// By how much, as a power of two.
+/// Growth of the number of partitions per level, as a power of two.
 const GROWTH_BITS: u32 = 4;
 
-/// Partitions of a directory at this level, beside those of the levels below.
+/// Partitions of a directory at this level, without those of the levels below.
 pub(crate) const fn partitions_at(level: u8) -> u64 {
     1 << (GROWTH_BITS * level as u32)
 }
 
-/// Children a directory may have at this level, if a partition should have so many.
+/// Children a directory may have at this level, at `partition_rows` rows a partition.
 pub(crate) const fn children_max(level: u8, partition_rows: u64) -> u64 {
     partition_rows.saturating_mul(partitions_at(level))
 }
 
-/// The level a directory with so many children must have, `now` being the one it has: it never falls, for what was written stays where it is.
+/// Returns the level for a directory with so many children, `now` being its present one. Levels
+/// never fall, because written rows stay in their partitions.
 pub(crate) fn level_for(children: u64, now: u8, partition_rows: u64) -> u8 {
     let mut level = now;
     while level < LEVEL_MAX && children > children_max(level, partition_rows) {
@@ -49,7 +50,7 @@ pub(crate) fn level_for(children: u64, now: u8, partition_rows: u64) -> u8 {
     level
 }
 
-/// The number of the first partition of a level: those of all levels are numbered one after the other.
+/// Returns the number of the first partition of a level. The numbers of all levels are consecutive.
 const fn first_bucket(level: u8) -> u64 {
     let (mut first, mut below) = (0, 0);
     while below < level {
@@ -59,18 +60,19 @@ const fn first_bucket(level: u8) -> u64 {
     first
 }
 
-/// The partition of this name at this level.
+/// Returns the partition of this name at this level.
 pub(crate) fn bucket(level: u8, name: &Name) -> u32 {
     let within = if level == 0 { 0 } else { xxh3_64(name.as_str().as_bytes()) % partitions_at(level) };
     (first_bucket(level) + within) as u32
 }
 
-/// Where a name can be, in a directory of this level: where it is written first.
+/// Lists the partitions where a name can be in a directory of this level. It is written to the
+/// first.
 pub(crate) fn buckets_of(level: u8, name: &Name) -> impl Iterator<Item = u32> + use<'_> {
     (0..=level.min(LEVEL_MAX)).rev().map(|level| bucket(level, name))
 }
 
-/// All partitions of a directory of this level.
+/// Lists all partitions of a directory of this level.
 pub(crate) fn all_buckets(level: u8) -> std::ops::Range<u32> {
     0..first_bucket(level.min(LEVEL_MAX) + 1) as u32
 }
@@ -92,7 +94,7 @@ pub(crate) fn shard_of_operation(operation: OperationId) -> u64 {
     xxh3_64(&operation.0) % EPOCH_SHARDS
 }
 
-/// The epoch of a request.
+/// Epoch of a request.
 pub(crate) fn epoch_of(operation: OperationId) -> u64 {
     operation.made().0 / EPOCH_MS
 }
@@ -109,7 +111,7 @@ mod tests {
         assert_eq!(level_for(PARTITION_ROWS_MAX + 1, 0, PARTITION_ROWS_MAX), 1);
         assert_eq!(level_for(0, 2, PARTITION_ROWS_MAX), 2);
         assert_eq!(level_for(u64::MAX, 0, PARTITION_ROWS_MAX), LEVEL_MAX);
-        // Children come one after the other: how many rows does the fullest partition get?
+        // Adds children one after the other, and computes the rows of the fullest partition.
         for (children, most) in [(10_000_000u64, 110_000), (100_000_000, 110_000), (400_000_000, 110_000)] {
             let (mut written, mut level, mut fullest) = (0, 0, 0u64);
             while written < children {

@@ -1,21 +1,25 @@
-//! The catalogue on a Cassandra or ScyllaDB cluster: any number of servers, none of them special.
+//! Catalogue on a Cassandra or ScyllaDB cluster: any number of servers, none of them special.
 //!
-//! **The log is the truth; everything else follows it.** The log is a table of the cluster. A server decides mutations by the rules of the
-//! contract ([`exacat_store::rules`]) on rows that it knows exactly or fetches, and puts what was decided into the log with one conditional
-//! write, which holds only if nobody else put something there meanwhile: that is the commit, of many mutations at once. What the
-//! changes made of rows is written to the tables afterwards, many groups together, by that server or by any other; each such write says of which
-//! moment of the log it is, so that it can be repeated and come late. The log says up to where the tables have everything; so a reader
-//! who knows what came after that, and reads the tables, knows everything.
+//! **The log is the truth; everything else follows it.** The log is a table of the cluster. A
+//! server decides mutations by the rules of the contract ([`exacat_store::rules`]), on rows that it
+//! has cached or fetches. It appends the decided changes to the log with one conditional write. The
+//! write holds only if no other server appended meanwhile: that is the commit, of many mutations at
+//! once.
+//!
+//! A server writes the row after-images to the tables later, many commit groups together. Any
+//! server can do it. Each such write carries its position in the log, so it can be repeated and can
+//! be late. The log records up to where the tables are complete. A reader with the groups after
+//! that position and the tables therefore has the whole state.
 //!
 //! ```text
 //!   store ─► intake ─► engine ─► peers: another server that decides for all, if there is one
 //!                        │
-//!              ┌─────────┴► deciding ─► rules, over working (rows known, rows needed) ─► derive
+//!              ┌─────────┴► deciding ─► rules, over working (cached rows, needed rows) ─► derive
 //!              │  │
-//!              │  └──► log: append if the head is what it was ──► settler ─► settle: the tables
-//!              └──► known ◄── log: what others appended; slices and tables: what was fetched
+//!              │  └──► log: append if the head is unchanged ──► settler ─► settle: the tables
+//!              └──► known ◄── log: groups of other servers; slices and tables: fetched rows
 //! ```
-//! docs/internals/cassandra.md has the tables, the protocol and what a crash leaves.
+//! docs/internals/cassandra.md has the tables, the protocol and the state after a crash.
 #![forbid(unsafe_code)]
 
 mod access;

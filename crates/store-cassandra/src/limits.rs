@@ -1,31 +1,33 @@
-//! Every limit of this store: its name, its value, and why it is that value.
+//! Every limit of this store: its name, its value, and the reason for the value.
 
 use std::time::Duration;
 
-/// Changes of one group, at most: what is decided, put into the log and written to the tables together.
+/// Changes of one group at most: they are decided and appended together.
 pub(crate) const GROUP_CHANGES_MAX: usize = 2000;
-/// Bytes of a group in the log beyond which no further change is added. A conditional batch is one write of the log's partition; a
-/// node refuses writes above half a commit log segment, 16 MiB as Cassandra is delivered, 8 MiB in small settings.
+/// Bytes of a group in the log beyond which no further change is added. A conditional batch is one
+/// write of the log's partition. A node refuses writes above half a commit log segment: 16 MiB as
+/// Cassandra is delivered, 8 MiB in small settings.
 pub(crate) const GROUP_BYTES_MAX: usize = 2 << 20;
-/// Bytes one change may need in the log, so that with the group before it the node still takes the write.
+/// Bytes one change may need in the log. With the group before it the node still takes the write.
 pub(crate) const CHANGE_BYTES_MAX: usize = 3 << 20;
-/// Bytes the changes or the images of a group may have once they are unpacked.
+/// Bytes of the changes or the after-images of a group once they are unpacked.
 pub(crate) const GROUP_UNPACKED_MAX: usize = 256 << 20;
 /// Groups of the log that are read together.
 pub(crate) const GROUPS_PER_PAGE: i32 = 16;
-/// Changes after which they are written to the tables: many together, for that is what makes each of them cheap.
+/// Changes after which a server flushes: many together, because that makes each of them cheap.
 pub(crate) const SETTLE_CHANGES: u64 = 32 << 10;
-/// Bytes of what they make of rows, after which the same is done.
+/// Bytes of after-images after which a server flushes.
 pub(crate) const SETTLE_BYTES: usize = 32 << 20;
-/// So often this many may be in the log and not in the tables: then nothing is appended until they are. A server that opens reads as much.
+/// Multiple of these two that may be in the log and not in the tables. Beyond it nothing is
+/// appended until the tables are written. A server that opens reads as much.
 pub(crate) const UNSETTLED_MAX: u64 = 4;
-/// How long changes may be in the log alone when nothing else is asked for, and when there is.
+/// Time that changes may be in the log alone: idle, at the server that appended last.
 pub(crate) const SETTLE_IDLE: Duration = Duration::from_secs(1);
-/// See there.
+/// The same while requests arrive, and at other servers; each multiplies it by 1 to 2 at random.
 pub(crate) const SETTLE_AFTER: Duration = Duration::from_secs(10);
-/// Changes of one stretch of the log, about: some tens of megabytes in one partition.
+/// Approximate changes of one log segment: some tens of megabytes in one partition.
 pub(crate) const STRETCH_CHANGES: u64 = 50_000;
-/// Requests waiting to be decided: whoever comes then waits outside.
+/// Requests in the queue. Later ones wait before it.
 pub(crate) const QUEUE_REQUESTS_MAX: usize = 4096;
 /// Bytes of requests that wait or are being decided: several of the largest.
 pub(crate) const QUEUE_BYTES_MAX: usize = 8 * exacat_model::limits::BATCH_BYTES_MAX;
@@ -33,54 +35,55 @@ pub(crate) const QUEUE_BYTES_MAX: usize = 8 * exacat_model::limits::BATCH_BYTES_
 pub(crate) const STATEMENTS_IN_FLIGHT: usize = 64;
 /// Writes to the tables in flight: few, so that appends and reads do not wait behind them.
 pub(crate) const SETTLE_IN_FLIGHT: usize = 8;
-/// Rows that are found to be needed before they are fetched, about: what is looked at after them would only guess.
+/// Approximate number of rows noted as missing before a fetch: later ones would be guesses.
 pub(crate) const NEEDS_MAX: usize = 4000;
-/// Children of a directory that one partition should have: beyond it the directory is given more partitions.
+/// Children of a directory per partition: beyond it the directory is given more partitions.
 pub(crate) const PARTITION_ROWS_MAX: u64 = 100_000;
-/// Bytes of the filter of what is in the tables: enough for 50 million keys, which are 13 million files.
+/// Bytes of the filter: enough for 50 million keys, which are 13 million files.
 pub(crate) const FILTER_BYTES: usize = 64 << 20;
-/// Keys a file has in it: its name, its GUID, its registration, and room to grow.
+/// Keys of a file in the filter: its name, its GUID, its registration, and room to grow.
 pub(crate) const FILTER_KEYS_PER_ENTRY: u64 = 4;
-/// Names or GUIDs that are asked for in one read of a partition.
+/// Names or GUIDs in one read of a partition.
 pub(crate) const KEYS_PER_READ: usize = 100;
-/// Rows known in memory, about; beyond it what is not of the last group is forgotten.
+/// Approximate rows in the row cache. Beyond it flushed rows are evicted.
 pub(crate) const ROWS_KNOWN_MAX: usize = 1_000_000;
-/// Rows asked for in one page of a slice: those of a page of 1000 of a listing, and the one that says whether there are more.
+/// Rows in one page of a slice: 1000 of a listing, and one that shows whether there are more.
 pub(crate) const SLICE_ROWS: i32 = 1001;
-/// Children of a directory that are kept together once it was listed twice.
+/// Children of a directory that are cached together once it was listed twice.
 pub(crate) const LISTED_ROWS_MAX: usize = 10_000;
-/// Directories of which it is remembered that they were listed once.
+/// Directories remembered as listed once.
 pub(crate) const LISTED_ONCE_MAX: usize = 10_000;
-/// Directories whose numbers are remembered as a guess, once their rows are forgotten: for each so many rows that may be known, one.
+/// Rows of the cache's size per guess, the number of an evicted directory.
 pub(crate) const ROWS_PER_GUESS: usize = 4;
 /// Partitions of a slice that are begun at once, as long as they turn out to be empty.
 pub(crate) const PARTS_AT_ONCE_MAX: usize = 16;
 /// Rows of one unlogged batch into one partition.
 pub(crate) const BATCH_ROWS_MAX: usize = 100;
-/// Bytes of one unlogged batch, about: nodes as delivered refuse 50 KiB.
+/// Approximate bytes of one unlogged batch: nodes as delivered refuse 50 KiB.
 pub(crate) const BATCH_BYTES_MAX: usize = 24 << 10;
-/// How long a statement may take. Its outcome is unknown then.
+/// Time limit of a statement. Its outcome is unknown then.
 pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many times what nearly all statements took lately one may be without an answer before it is asked at another node as well: none of them is
-/// harmed by being done twice.
+/// Multiple of the usual response time after which a statement is sent to another node as well. A
+/// repeated statement does no harm.
 pub(crate) const ELSEWHERE_TIMES: u32 = 4;
-/// But no less, for a moment is no sign of anything.
+/// Lower bound of that time: a short pause means nothing.
 pub(crate) const ELSEWHERE_AFTER_MIN: Duration = Duration::from_millis(50);
-/// And no more: well above what a loaded ring takes, so that it is for nodes that are stuck, and does not add to the load.
+/// Upper bound of that time. It is well above what a loaded ring takes, so that it serves
+/// unresponsive nodes and does not add to the load.
 pub(crate) const ELSEWHERE_AFTER_MAX: Duration = Duration::from_millis(400);
-/// The same of a conditional batch, of which two at once get in each other's way.
+/// The lower bound for a conditional batch: two at once disturb each other.
 pub(crate) const CONDITIONAL_ELSEWHERE_AFTER_MIN: Duration = Duration::from_millis(200);
-/// See there.
+/// The upper bound for a conditional batch.
 pub(crate) const CONDITIONAL_ELSEWHERE_AFTER_MAX: Duration = Duration::from_millis(1200);
-/// A node that was asked and answered nothing for so long is asked last.
+/// Time without any answer after which a node is asked last.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(500);
-/// How often it is given a chance.
+/// Interval of tries of such a node.
 pub(crate) const STUCK_TRIED_EVERY: Duration = Duration::from_secs(5);
-/// At how many other nodes, at most.
+/// Other nodes that a statement is sent to at most.
 pub(crate) const ELSEWHERE_MAX: usize = 2;
-/// How often a connection that says nothing is asked whether it is alive, and how long it has to answer: then its node is left out.
+/// Interval of probes of an idle connection.
 pub(crate) const ALIVE_EVERY: Duration = Duration::from_secs(5);
-/// See there.
+/// Time for the answer to a probe. After it the node is left out.
 pub(crate) const ALIVE_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes of a file of certificates or of a key.
 pub(crate) const ACCESS_FILE_BYTES_MAX: u64 = 1 << 20;
@@ -88,70 +91,75 @@ pub(crate) const ACCESS_FILE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) const PASSWORD_BYTES_MAX: u64 = 4 << 10;
 /// Attempts to read something.
 pub(crate) const READ_ATTEMPTS_MAX: usize = 5;
-/// How long a statement that makes, empties or drops a table may take: all nodes have to do it.
+/// Time limit of a statement that makes, empties or drops a table: all nodes take part.
 pub(crate) const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 /// Attempts at such a statement, where it can be repeated.
 pub(crate) const SCHEMA_ATTEMPTS_MAX: usize = 4;
-/// Nodes that are told apart in what an operator is shown.
+/// Nodes with metrics of their own.
 pub(crate) const NODES_SHOWN_MAX: usize = 64;
-/// How old what is known may be for a relaxed answer: a look at the head that began within this time is enough. Short enough that a person does not notice,
-/// long enough that looks are few beside answers.
+/// Age of the row cache that suffices for a bounded-staleness answer, counted from the begin of the
+/// read of the log head. Too short for a person to notice; long enough that such reads are few.
 pub(crate) const STALE_MAX: Duration = Duration::from_secs(1);
-/// Attempts to find out what became of an append, or to write what is in the log to the tables, before giving up.
+/// Attempts to resolve an append, or to flush, before giving up.
 pub(crate) const ATTEMPTS_MAX: usize = 12;
-/// How long after another server's append it is thought to append still: then servers take turns.
+/// Time after another server's append during which it counts as still appending, so that servers
+/// back off.
 pub(crate) const OTHERS_SEEN_FOR: Duration = Duration::from_secs(1);
-/// How long another server may take to let this one in.
+/// Time limit for connecting to another server.
 pub(crate) const LINK_OPENED_WITHIN: Duration = Duration::from_secs(2);
-/// How long it may take to answer a request: beyond it this server carries it out itself. Well above what an append takes where a node is stuck.
+/// Time limit for another server's answer to a request. Beyond it this server carries the request
+/// out itself. Well above what an append takes with an unresponsive node.
 pub(crate) const LINK_ANSWERED_WITHIN: Duration = Duration::from_secs(4);
-/// How long a server that did not let this one in, or did not answer, is not asked again.
+/// Time before a server that did not accept this one, or did not answer, is tried again.
 pub(crate) const LEFT_FOR: Duration = Duration::from_secs(10);
-/// Other servers that are left at once; then the first of them is tried again.
+/// Servers remembered as such at once. Beyond it the first of them may be tried again.
 pub(crate) const LEFT_MAX: usize = 64;
-/// Servers that hand requests to this one, and such that are being let in.
+/// Connections of servers that forward to this one, or are being accepted.
 pub(crate) const LINKS_MAX: usize = 256;
-/// Requests that wait to be sent to another server, or there for their answers to be sent: then none is taken on until there are fewer.
+/// Requests that wait to be sent to another server, or there for their answers to be sent. Beyond
+/// it no more are accepted.
 pub(crate) const LINK_REQUESTS_MAX: usize = 4096;
 /// Bytes of one such request, and of its answer.
 pub(crate) const LINK_FRAME_BYTES_MAX: usize = exacat_model::limits::BATCH_BYTES_MAX + (1 << 20);
-/// How long others find a server that is gone without a word; and how often one says that it is there.
+/// Time that the entry of a server which ended without a word stays in the table.
 pub(crate) const SERVER_LISTED_FOR: Duration = Duration::from_secs(2 * 86_400);
-/// See there.
+/// Interval at which a server renews its entry.
 pub(crate) const SERVER_LISTED_EVERY: Duration = Duration::from_secs(86_400 / 2);
-/// How many times what the own append took others have for theirs: to see that they lost, to decide again, and to append.
+/// Back-off as a multiple of the own append's time: others must see that they lost, decide again,
+/// and append.
 pub(crate) const TURN_TIMES: u32 = 4;
-/// But no longer.
+/// Upper bound of the back-off.
 pub(crate) const TURN_MAX: Duration = Duration::from_millis(500);
-/// How often it is looked whether they are done.
+/// Interval of reads of the log head during a back-off.
 pub(crate) const TURN_LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Between two attempts.
+/// Pause between two attempts.
 pub(crate) const ATTEMPT_PAUSE: Duration = Duration::from_millis(250);
-/// How often who waits for a change of another server looks.
+/// Interval of reads of the log head while a client waits for a change.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Rounds in which an answer finds that it needs more rows: a path of the greatest depth, twice.
+/// Rounds of fetching for one answer: a path of the greatest depth, twice.
 pub(crate) const ROUNDS_MAX: usize = 2 * exacat_model::limits::DEPTH_MAX;
 /// Rounds after which half as many changes are tried together.
 pub(crate) const ROUNDS_PER_SIZE: usize = 8;
-/// Ranges of tables that an audit reads at once: few, for it is not to be in the way of others.
+/// Ranges of tables that an audit reads at once: few, so that it does not slow requests down.
 pub(crate) const AUDIT_RANGES_AT_ONCE: usize = 4;
-/// Rows of one such range, about.
+/// Approximate rows of one such range.
 pub(crate) const AUDIT_RANGE_ROWS: u64 = 100_000;
-/// Ranges of one table, at most.
+/// Ranges of one table at most.
 pub(crate) const AUDIT_RANGES_MAX: u64 = 16_384;
-/// Rows an audit reads a second, at most, unless the operator says otherwise.
+/// Rows an audit reads a second at most, unless the operator sets another rate.
 pub(crate) const AUDIT_ROWS_PER_SECOND: u64 = 100_000;
-/// Rows an entry has in the tables, about: itself, its place, its replicas and what counts them.
+/// Approximate rows of an entry in the tables: itself, its place, its replicas and their counters.
 pub(crate) const AUDIT_ROWS_PER_ENTRY: u64 = 5;
-/// Rows of one partition of what an audit sets aside, about: so many are compared in memory together.
+/// Approximate rows of one partition of an audit's spill: so many are compared in memory together.
 pub(crate) const AUDIT_PARTITION_ROWS: u64 = 250_000;
-/// Partitions of it, at most: each has a chunk in memory.
+/// Partitions of a spill at most: each has a chunk in memory.
 pub(crate) const AUDIT_PARTITIONS_MAX: usize = 4096;
 /// Bytes of such a chunk.
 pub(crate) const AUDIT_CHUNK_BYTES: usize = 32 << 10;
-/// Pages of rows that wait to be set aside.
+/// Pages of rows that wait to be spilled.
 pub(crate) const AUDIT_BATCHES_WAITING: usize = 16;
 /// Directories an audit adds up: some 250 bytes of memory each.
 pub(crate) const AUDIT_DIRECTORIES_MAX: usize = 20_000_000;
-/// Directories above one another beyond which an audit says that they are a circle: many times the depth that a path may have.
+/// Directories above one another beyond which an audit reports a loop: many times the depth that a
+/// path may have.
 pub(crate) const AUDIT_STEPS_UP_MAX: usize = 64 * exacat_model::limits::DEPTH_MAX;

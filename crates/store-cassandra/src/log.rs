@@ -1,9 +1,10 @@
-//! The log: where changes are decided to have happened.
+//! The log: an append to it is the commit point of its changes.
 //!
-//! A stretch of it is one partition. Its static `head` is the last change; an append is one conditional batch, `IF head` is what it was,
-//! that puts a group of changes there, as one row, and moves the head. So changes have one order, whichever servers append, and a group is there wholly or
-//! not at all. A group has its changes, and its images: what it made of rows. A full stretch is sealed by the append that fills it:
-//! it gets a static `next`, and nothing can be appended to it any more.
+//! A log segment is one partition. Its static `head` is the last change. An append is one
+//! conditional batch, `IF head` is unchanged. It writes a group of changes as one row, and moves
+//! the head. So changes have one order, whichever servers append, and a group is there as a whole
+//! or not at all. A group has its changes and its row after-images. The append that fills a segment
+//! seals it: it sets a static `next`, and nothing can be appended to the segment any more.
 //!
 //! Each group names the one `before` it, and the static `tail` is the last group. An append is
 //! conditional on the tail as well, so no server appends to another branch of the history than the
@@ -21,30 +22,30 @@ use crate::preparing::cql;
 use crate::rows::Image;
 use crate::tables::{Bound, Columns, big, blob, corrupt, text, time};
 
-/// Compression of groups: they repeat themselves, and speed counts.
+/// Compression level of groups: they repeat themselves, and speed counts.
 const LEVEL: i32 = 1;
 
-/// A moment after all others: nothing is put into a stretch again once it was dropped.
+/// Timestamp after all others: it outranks late writes into a dropped segment.
 pub(crate) const FOREVER: i64 = i64::MAX / 2;
 
-/// Where the log ends.
+/// End of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// The stretch the next change goes into.
+    /// Segment of the next change.
     pub stretch: u64,
-    /// The last change.
+    /// Last change.
     pub head: Revision,
-    /// Everything up to here is in the tables.
+    /// Flushed position: the tables are complete up to here.
     pub settled: Revision,
-    /// The tail at the head; none if it was not looked at.
+    /// Tail at the head; none if it was not read.
     pub tail: Option<Tail>,
 }
 
-/// What became of an append.
+/// Result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Appended {
     Done,
-    /// Another server's came first.
+    /// Another server's append came first.
     Lost,
 }
 
@@ -71,7 +72,7 @@ async fn statics(cluster: &Cluster, stretch: u64, serial: bool) -> Result<Static
     })
 }
 
-/// The id of a group; none if the column is empty.
+/// Parses the id of a group; none if the column is empty.
 fn group_id(bytes: &[u8]) -> Result<Option<GroupId>> {
     match bytes {
         [] => Ok(None),
@@ -79,7 +80,7 @@ fn group_id(bytes: &[u8]) -> Result<Option<GroupId>> {
     }
 }
 
-/// Up to where everything is in the tables, as far as the log says: in the last stretch in which it says something.
+/// Reads the flushed position from the last segment that has one.
 pub(crate) async fn settled_in(cluster: &Cluster, stretches: &[u64]) -> Result<Revision> {
     for stretch in stretches.iter().rev() {
         let settled = statics(cluster, *stretch, true).await?.settled;
@@ -87,11 +88,12 @@ pub(crate) async fn settled_in(cluster: &Cluster, stretches: &[u64]) -> Result<R
             return Ok(Revision(settled));
         }
     }
-    // Nothing was ever: then all of the log is to be read. What an older part of it would have said is below its first change.
+    // Nothing was ever flushed: the whole log must be read. A segment that was dropped would have
+    // named a position before the present first change.
     Ok(Revision(stretches.first().map_or(0, |first| first.saturating_sub(1))))
 }
 
-/// Where the log ends now; looked for from a stretch that is there.
+/// Finds the end of the log, from a segment that exists.
 pub(crate) async fn position(cluster: &Cluster, stretch: u64, serial: bool) -> Result<Position> {
     let (mut stretch, mut settled) = (stretch, 0);
     loop {
@@ -99,6 +101,8 @@ pub(crate) async fn position(cluster: &Cluster, stretch: u64, serial: bool) -> R
         settled = settled.max(found.settled);
         match (found.head, found.next) {
             (_, Some(next)) => {
+                // The server that filled the segment may have ended before it began the next one.
+                // Any reader does it then, because the log could not continue otherwise.
                 begin(cluster, next, found.tail).await?;
                 stretch = next;
             }
@@ -118,15 +122,16 @@ pub(crate) async fn position(cluster: &Cluster, stretch: u64, serial: bool) -> R
     }
 }
 
-/// Begins a stretch after this tail, if nobody has.
+/// Begins a segment after this tail, if no server has.
 pub(crate) async fn begin(cluster: &Cluster, stretch: u64, tail: Tail) -> Result<()> {
     let list = Bound {
         text: cql!("INSERT INTO stretches (id, first) VALUES (?, ?)"),
         values: vec![scylla::value::CqlValue::Int(0), big(stretch)],
     };
     for attempt in 0..ATTEMPTS_MAX {
+        // A plain read may miss an insert under way: the later attempts read serially.
         if statics(cluster, stretch, attempt > 0).await?.head.is_some() {
-            // What is listed begins somewhere: so the first is the list.
+            // The listing was written first, so this segment is listed already.
             return Ok(());
         }
         let listed = cluster.write(&list, moment(Revision(stretch), false)).await;
@@ -148,7 +153,7 @@ pub(crate) async fn begin(cluster: &Cluster, stretch: u64, tail: Tail) -> Result
     Err(failed("begin a stretch of the log", "it does not answer"))
 }
 
-/// The firsts of all stretches, in order.
+/// Lists the first revisions of all segments, in order.
 pub(crate) async fn stretches(cluster: &Cluster) -> Result<Vec<u64>> {
     let bound = Bound {
         text: cql!("SELECT first FROM stretches WHERE id = ?"),
@@ -177,7 +182,7 @@ fn unpacked(bytes: &[u8]) -> Result<Vec<u8>> {
     zstd::bulk::decompress(bytes, GROUP_UNPACKED_MAX).map_err(corrupt)
 }
 
-/// What a group is of, for who looks at the table: `create 12, update 3`.
+/// Summary of a group for a person who looks at the table: `create 12, update 3`.
 fn said(changes: &[Change]) -> String {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     for change in changes {
@@ -188,7 +193,7 @@ fn said(changes: &[Change]) -> String {
 }
 
 impl Appending {
-    /// Puts a group into words: its changes, and what it makes of rows.
+    /// Builds the statements of an append from changes and after-images.
     pub fn new(
         position: Position,
         tail: Tail,
@@ -200,11 +205,15 @@ impl Appending {
         let (Some(first), Some(last)) = (changes.first(), changes.last()) else {
             return Err(Error::new(ErrorKind::Invalid, "a group has changes"));
         };
+        // A random id of its own per append: a server that lost the answer finds out whose group it
+        // is.
         let mut id = [0; 16];
         let (server, random) = id.split_at_mut(8);
         server.copy_from_slice(&by.to_be_bytes());
         getrandom::fill(random).map_err(|error| failed("be asked: no randomness", error))?;
         let sealed = last.revision.0 + 1 >= position.stretch.saturating_add(stretch_changes);
+        // `next = null`: a sealed segment takes nothing. The tail: no append to a branch that was
+        // not read.
         let text_of_condition = match (sealed, tail) {
             (true, Some(_)) => {
                 cql!(
@@ -260,23 +269,24 @@ impl Appending {
         Ok(Appending { bounds, id, position, tail, last: last.revision, images_bytes, sealed })
     }
 
-    /// The group's id, and that of the group before it.
+    /// Returns the group's id, and that of the group before it.
     pub fn link(&self) -> (GroupId, GroupId) {
         (self.id, self.tail.unwrap_or(NO_GROUP))
     }
 
-    /// Bytes of what the group makes of rows.
+    /// Bytes of the after-images.
     pub fn images_bytes(&self) -> usize {
         self.images_bytes
     }
 
-    /// Does it fill its stretch? Then the next one begins after it.
+    /// True if the append fills its segment. The next segment begins after it.
     pub fn sealed(&self) -> bool {
         self.sealed
     }
 
-    /// Appends it. Whatever the cluster says or does not say, it is found out what became of it: the same words can be sent again, for they
-    /// hold only where the head is what it was; and whose changes follow that head can be read. An error means that it could not be found out.
+    /// Appends the group, and resolves an unknown outcome. It may send the same batch again, which
+    /// holds only where the head is the same. It reads which group follows that head. An error
+    /// means that the outcome stays unknown.
     pub async fn append(&self, cluster: &Cluster) -> Result<Appended> {
         let mut error = failed("append to the log", "it does not answer");
         for attempt in 0..ATTEMPTS_MAX {
@@ -286,7 +296,8 @@ impl Appending {
             match cluster.conditional(&self.bounds).await {
                 Ok(true) => return Ok(Appended::Done),
                 Ok(false) => {
-                    // Whatever stood against it was seen to its end before this was said.
+                    // "Not applied" may answer a repeated batch. The group that stood against it
+                    // was committed before this answer, so a plain read finds it.
                     if let Ok(Some(fate)) = self.plain_fate(cluster).await {
                         return Ok(fate);
                     }
@@ -297,7 +308,7 @@ impl Appending {
                     error = why;
                 }
             }
-            // Not applied: then the head is another. Or an attempt before was applied, though it did not say so.
+            // The head has moved, or an earlier attempt was applied without an answer.
             match self.fate(cluster).await {
                 Ok(Some(fate)) => return Ok(fate),
                 Ok(None) => {}
@@ -307,24 +318,24 @@ impl Appending {
         Err(error)
     }
 
-    /// Whose group follows the head that it was to follow; none if that is not seen by a plain read.
+    /// Reads which group follows the expected head; none if a plain read does not show any.
     async fn plain_fate(&self, cluster: &Cluster) -> Result<Option<Appended>> {
         let bound = Bound {
             text: cql!("SELECT first, append FROM log WHERE stretch = ? AND last > ? LIMIT 1"),
             values: vec![big(self.position.stretch), big(self.position.head.0)],
         };
         let Some(mut row) = cluster.read_one(&bound, false).await? else { return Ok(None) };
-        // A partition without such a row still has its statics.
+        // A partition without such a row still returns its statics.
         let Some(first) = row.maybe_big()? else { return Ok(None) };
         let follows = first == self.position.head.0 + 1;
         let ours = row.blob()? == self.id;
         Ok(follows.then_some(if ours { Appended::Done } else { Appended::Lost }))
     }
 
-    /// What became of it; none if nothing did yet.
+    /// Reads the outcome of the append; none if there is none yet.
     async fn fate(&self, cluster: &Cluster) -> Result<Option<Appended>> {
         let found = statics(cluster, self.position.stretch, true).await?;
-        // With another tail the condition never holds: the log is another one than was read.
+        // With another tail the condition never holds: the log is not the one that was read.
         if found.head == Some(self.position.head.0) && found.next.is_none() && found.tail == self.tail {
             return Ok(None);
         }
@@ -340,7 +351,7 @@ impl Appending {
     }
 }
 
-/// Groups of a stretch after a revision, page by page.
+/// Groups of a segment after a revision, page by page.
 pub(crate) struct Groups(Pages<Bound>);
 
 impl Groups {
@@ -352,7 +363,7 @@ impl Groups {
         Groups(Pages::of(bound, GROUPS_PER_PAGE))
     }
 
-    /// The next of them; none if there are no more.
+    /// Returns the next page; none at the end.
     pub async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<Group>>> {
         let Some(rows) = self.0.next(cluster).await? else { return Ok(None) };
         let groups: Result<Vec<Option<Group>>> =
@@ -361,7 +372,7 @@ impl Groups {
     }
 }
 
-/// None if the row is that of a stretch without changes.
+/// Parses a group; none if the row is that of a segment without changes.
 fn group_of(mut row: Columns) -> Result<Option<Group>> {
     let Some(last) = row.maybe_big()? else { return Ok(None) };
     let first = Revision(row.big()?);
@@ -374,7 +385,7 @@ fn group_of(mut row: Columns) -> Result<Option<Group>> {
     Ok(Some(Group { first, last: Revision(last), id, before, by, images, bytes: bytes.len() }))
 }
 
-/// Changes of a stretch after a revision, at most so many.
+/// Reads at most `limit` changes of a segment after a revision.
 pub(crate) async fn changes(
     cluster: &Cluster,
     stretch: u64,
@@ -392,7 +403,7 @@ pub(crate) async fn changes(
     {
         for row in rows {
             let bytes = Columns::new(row).blob()?;
-            // A stretch without changes is a row without any.
+            // A segment without changes has one row without any.
             if bytes.is_empty() || found.len() >= limit {
                 continue;
             }
@@ -404,7 +415,7 @@ pub(crate) async fn changes(
     Ok(found)
 }
 
-/// The server that put the last group into a stretch; none if it has none.
+/// Server of the last group of a segment; none if it has no group.
 pub(crate) async fn last_by(cluster: &Cluster, stretch: u64) -> Result<Option<u64>> {
     let bound = Bound {
         text: cql!("SELECT append FROM log WHERE stretch = ? ORDER BY last DESC LIMIT 1"),
@@ -414,12 +425,12 @@ pub(crate) async fn last_by(cluster: &Cluster, stretch: u64) -> Result<Option<u6
     found.map(|mut row| Ok(server_of(&row.blob()?))).transpose().map(Option::flatten)
 }
 
-/// The server that a group's id begins with.
+/// Server number at the begin of a group's id.
 fn server_of(id: &[u8]) -> Option<u64> {
     id.first_chunk().copied().map(u64::from_be_bytes)
 }
 
-/// When the last change of a stretch was made; none if it has none.
+/// Time of the last change of a segment; none if it has none.
 pub(crate) async fn ended(cluster: &Cluster, stretch: u64) -> Result<Option<TimeMs>> {
     let bound = Bound {
         text: cql!("SELECT time FROM log WHERE stretch = ? ORDER BY last DESC LIMIT 1"),
@@ -431,7 +442,8 @@ pub(crate) async fn ended(cluster: &Cluster, stretch: u64) -> Result<Option<Time
     }
 }
 
-/// Drops a stretch, all of it: one tombstone, of a whole partition. Its name goes first, so that what is listed is there.
+/// Drops a segment with one tombstone, of the whole partition. Its listing goes first, so that
+/// every listed segment exists.
 pub(crate) async fn drop_stretch(cluster: &Cluster, stretch: u64) -> Result<()> {
     let name = Bound {
         text: cql!("DELETE FROM stretches WHERE id = ? AND first = ?"),
@@ -442,7 +454,7 @@ pub(crate) async fn drop_stretch(cluster: &Cluster, stretch: u64) -> Result<()> 
     cluster.write(&all, FOREVER).await
 }
 
-/// Says that everything up to this change is in the tables, so that other servers need not see to it.
+/// Records the flushed position, so that other servers need not flush the same changes.
 pub(crate) async fn settled(cluster: &Cluster, stretch: u64, up_to: Revision) -> Result<()> {
     let bound = Bound {
         text: cql!("UPDATE log SET settled = ? WHERE stretch = ?"),

@@ -1,5 +1,5 @@
-//! What a server sees of the cluster's nodes: how often each was asked, how often it failed, how long it took, and how often something was
-//! asked again or at another node meanwhile. The driver tells of every attempt; nothing is kept for each.
+//! Statistics of the cluster's nodes: attempts, failures, response times, repeated and speculative
+//! statements. The driver reports every attempt; nothing is stored per attempt.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,19 +12,19 @@ use scylla::policies::retry::RetryDecision;
 
 use crate::limits::{NODES_SHOWN_MAX, STUCK_AFTER, STUCK_TRIED_EVERY};
 
-/// Bits of an attempt's id that say which node it is of. The others say when it began.
+/// Bits of an attempt's id for its node. The other bits are the time it began.
 const NODE_BITS: u32 = 8;
-/// Steps between a time and its double in which times are told apart.
+/// Classes of response times between a time and its double.
 const STEPS: usize = 4;
-/// Times up to 2^35 µs, far beyond any limit.
+/// Classes in all: times up to 2^35 µs, far beyond any limit.
 const SLOTS: usize = 36 * STEPS;
 
-/// After so many answers it is looked again how long they took lately,
+/// Answers between two computations of the usual response time.
 const RECENT_LOOKED_AT: u64 = 256;
-/// and after so many those before count half.
+/// Answers after which earlier ones count half.
 const RECENT_HALVED: u64 = 8192;
 
-/// How long answers took: counts of times, a quarter of an octave apart.
+/// Histogram of response times: counts, in classes a quarter of an octave wide.
 #[derive(Debug)]
 struct Times([AtomicU64; SLOTS]);
 
@@ -42,7 +42,7 @@ fn slot(micros: u64) -> usize {
     (octave * STEPS + step).min(SLOTS - 1)
 }
 
-/// The longest time of a slot.
+/// Returns the longest time of a slot.
 fn longest(slot: usize) -> u64 {
     let (octave, step) = (slot / STEPS, (slot % STEPS) as u64);
     if octave < 2 { (2 << octave) - 1 } else { ((STEPS as u64 + step + 1) << (octave - 2)) - 1 }
@@ -55,7 +55,7 @@ impl Times {
         }
     }
 
-    /// What came before counts half as much from now on.
+    /// Halves the weight of all earlier times.
     fn halve(&self) {
         for count in &self.0 {
             let now = count.load(Relaxed);
@@ -63,7 +63,7 @@ impl Times {
         }
     }
 
-    /// A time that so many of a thousand did not exceed.
+    /// Returns a time that `share` of a thousand answers did not exceed.
     fn of_thousand(&self, share: u64) -> u64 {
         let counts: Vec<u64> = self.0.iter().map(|count| count.load(Relaxed)).collect();
         let all: u64 = counts.iter().sum();
@@ -85,9 +85,9 @@ struct Node {
     asked: AtomicU64,
     failed: AtomicU64,
     times: Times,
-    /// When it was first asked something after it last answered, in µs; 0 if it was not.
+    /// Time of the first statement after its last answer, in µs; 0 if none waits.
     waiting_since: AtomicU64,
-    /// When it was last given a chance though it seemed stuck.
+    /// Time of the last statement that was sent although the node seemed unresponsive.
     tried: AtomicU64,
 }
 
@@ -103,7 +103,7 @@ impl Node {
         }
     }
 
-    /// Was it asked, and says nothing?
+    /// Says whether it got a statement and has not answered for a while.
     fn is_stuck(&self, now: u64) -> bool {
         let since = self.waiting_since.load(Relaxed);
         since != 0 && now.saturating_sub(since) > micros(STUCK_AFTER)
@@ -120,7 +120,7 @@ pub(crate) struct Nodes {
     began: Instant,
     nodes: RwLock<Vec<Node>>,
     all: Times,
-    /// The last some thousand of them, and how long nearly all of these took.
+    /// Times of the last some thousand answers, and their 99th percentile.
     recent: Times,
     recent_count: AtomicU64,
     usual_us: AtomicU64,
@@ -145,7 +145,7 @@ impl Default for Nodes {
     }
 }
 
-/// What the operator is shown.
+/// Statistics of one node for the operator.
 pub(crate) struct NodeStatus {
     pub address: SocketAddr,
     pub asked: u64,
@@ -159,7 +159,7 @@ impl Nodes {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX) & (u64::MAX >> NODE_BITS)
     }
 
-    /// Its place in the list; beyond what is shown all share the last.
+    /// Returns the node's place in the list. Nodes beyond the limit share the last place.
     fn place(&self, address: SocketAddr) -> usize {
         let find = |nodes: &[Node]| nodes.iter().position(|node| node.address == address);
         if let Some(place) = find(&self.nodes.read()) {
@@ -189,13 +189,13 @@ impl Nodes {
         }
         if let Some(node) = self.nodes.read().get(place) {
             node.times.add(micros);
-            // It answered something, if only an error.
+            // An error is an answer too: the node is responsive.
             node.waiting_since.store(0, Relaxed);
             node.failed.fetch_add(u64::from(failed), Relaxed);
         }
     }
 
-    /// How long nearly all statements took, lately; none if too few were asked.
+    /// 99th percentile of recent response times; none after too few answers.
     pub fn usual(&self) -> Option<Duration> {
         match self.usual_us.load(Relaxed) {
             0 => None,
@@ -203,7 +203,7 @@ impl Nodes {
         }
     }
 
-    /// As if nearly all took so long.
+    /// Sets the usual response time, for tests.
     #[cfg(test)]
     pub fn seem(&self, usual: Duration) {
         self.usual_us.store(micros(usual), Relaxed);
@@ -214,12 +214,12 @@ impl Nodes {
         nodes.iter().find(|node| node.address == address).map(|node| of(node, self.now()))
     }
 
-    /// Was this node asked something, and has answered nothing since, for a while?
+    /// Says whether this node got a statement and has answered nothing for a while.
     pub fn is_stuck(&self, address: SocketAddr) -> bool {
         self.see(address, Node::is_stuck).unwrap_or(false)
     }
 
-    /// The same for who wants to ask it something now; but now and then it is given a chance.
+    /// Like [`Self::is_stuck`], but lets a statement through every `STUCK_TRIED_EVERY` (5 s).
     pub fn to_be_avoided(&self, address: SocketAddr) -> bool {
         let avoided = self.see(address, |node, now| {
             if !node.is_stuck(now) {
@@ -233,7 +233,7 @@ impl Nodes {
         avoided.unwrap_or(false)
     }
 
-    /// Figures of all nodes together, by name.
+    /// Metrics of all nodes together, by name.
     pub fn figures(&self) -> Vec<(String, u64)> {
         [
             ("statements", self.requests.load(Relaxed)),
@@ -247,7 +247,7 @@ impl Nodes {
         .to_vec()
     }
 
-    /// Each node that was ever asked.
+    /// Lists each node that ever got a statement.
     pub fn list(&self) -> Vec<NodeStatus> {
         let nodes = self.nodes.read();
         let status = |node: &Node| NodeStatus {
@@ -261,7 +261,8 @@ impl Nodes {
     }
 }
 
-// How long an attempt would have taken that was given up for another one's answer nobody says: it counts as asked, and has no time.
+// The driver does not report the end of an attempt that lost against a speculative one. Such an
+// attempt counts as asked, and has no time.
 impl HistoryListener for Nodes {
     fn log_request_start(&self) -> RequestId {
         self.requests.fetch_add(1, Relaxed);
@@ -335,7 +336,8 @@ mod tests {
         assert!(usual >= Duration::from_millis(2) && usual < Duration::from_millis(100), "{usual:?}");
     }
 
-    /// Goal: a node that answers nothing is avoided after a while, gets a chance now and then, and is as the others once it answers.
+    /// Goal: an unresponsive node is avoided after a while, gets a chance now and then, and is like
+    /// the others once it answers.
     #[test]
     fn who_answers_nothing_is_avoided() {
         let nodes = Nodes { began: Instant::now() - Duration::from_secs(100), ..Nodes::default() };
@@ -356,7 +358,7 @@ mod tests {
         assert!(!nodes.is_stuck(address) && !nodes.to_be_avoided(address));
     }
 
-    /// Goal: what is shown is what happened, and no more nodes than the limit.
+    /// Goal: the metrics match the attempts, and list no more nodes than the limit.
     #[test]
     fn attempts_are_counted_by_node() {
         let nodes = Nodes::default();

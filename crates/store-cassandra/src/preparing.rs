@@ -1,11 +1,14 @@
-//! Every statement of this store, and that all of them are prepared when a server opens, before anything needs them: each is prepared on all
-//! nodes, and the driver waits for all of them, also for one that is stuck. What was first needed then would wait until the node is given up.
+//! List of all statements of this store. A server prepares them when it opens, before any request
+//! needs them.
+//!
+//! The driver prepares a statement on all nodes and waits for all of them, also for an unresponsive
+//! one. The first request would otherwise wait until that node is given up.
 
 use std::collections::BTreeSet;
 
 use crate::cluster::Cluster;
 
-/// A statement's words. Only [`cql`] makes one, and what it makes is prepared.
+/// Text of a statement. Only [`cql`] makes one, and lists it for preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Text(&'static str);
 
@@ -22,7 +25,7 @@ impl Text {
     }
 }
 
-/// A statement's words, wherever they stand, and a place for them in the list of all.
+/// Makes the text of a statement, and puts it into the list of all.
 macro_rules! cql {
     ($text:literal) => {{
         inventory::submit! { $crate::preparing::Text::listed($text) }
@@ -31,12 +34,12 @@ macro_rules! cql {
 }
 pub(crate) use cql;
 
-/// All there are.
+/// Lists all statements.
 fn texts() -> BTreeSet<Text> {
     inventory::iter::<Text>.into_iter().copied().collect()
 }
 
-/// Prepares them. What cannot be prepared now is when it is needed.
+/// Prepares all statements. After a failure the rest are prepared when they are needed.
 pub(crate) async fn prepare_all(cluster: &Cluster) {
     for text in texts() {
         if let Err(error) = cluster.prepare(text).await {
@@ -50,7 +53,7 @@ pub(crate) async fn prepare_all(cluster: &Cluster) {
 mod tests {
     use super::*;
 
-    /// Goal: statements of all the files are in the list, whatever they do.
+    /// Goal: statements of all files are in the list, whatever they do.
     #[test]
     fn every_statement_is_listed() {
         let texts = texts();

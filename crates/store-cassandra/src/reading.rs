@@ -1,4 +1,5 @@
-//! Reading many partitions in one order of keys: one after the other where their keys follow one another, and merged where they do not.
+//! Reads many partitions in one order of keys: in sequence where their keys follow one another,
+//! merged where they do not.
 
 use std::collections::VecDeque;
 
@@ -13,16 +14,16 @@ use crate::limits::{PARTS_AT_ONCE_MAX, SLICE_ROWS};
 use crate::rows::{Key, Row};
 use crate::tables::{Bound, Columns};
 
-/// Rows of each partition that are read together at least, where many are merged.
+/// Minimum rows per page and partition in a merge.
 const MERGED_ROWS_MIN: usize = 16;
 
-/// One partition: what is asked, and how its rows are read.
+/// One partition: its statement, and the parser of its rows.
 pub(crate) struct Part {
     pub bound: Bound,
     pub read: ReadRow,
 }
 
-/// How a row is read, with its key.
+/// Parser of a row with its key.
 type ReadRow = fn(Columns) -> Result<(Key, Row)>;
 
 fn read_all(read: ReadRow, rows: Vec<CqlRow>) -> Result<Vec<(Key, Row)>> {
@@ -38,11 +39,11 @@ pub(crate) enum Reading {
 /// Partitions whose keys follow one another.
 pub(crate) struct InTurn {
     parts: std::vec::IntoIter<Part>,
-    /// A part of which not all pages were read.
+    /// Partition with unread pages.
     now: Option<(Part, PagingState)>,
-    /// First pages of parts that come after it.
+    /// First pages of the partitions after it.
     ready: VecDeque<(Part, Page)>,
-    /// Parts that are begun at once: one, and more of them as long as they turn out to be empty.
+    /// Partitions begun at once: one, and more while they turn out to be empty.
     at_once: usize,
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct Merging {
     streams: Vec<Stream>,
 }
 
-/// One of them: what was read of it and not given yet.
+/// One partition of a merge: its pages, and the rows that were read and not returned yet.
 struct Stream {
     pages: Pages<Bound>,
     read: ReadRow,
@@ -73,9 +74,9 @@ impl Reading {
         Reading::InTurn(InTurn { parts, now: None, ready: VecDeque::new(), at_once: 1 })
     }
 
-    /// So many rows are wanted, about, of all of them together.
+    /// Merges partitions, for about `wanted` rows in all.
     pub fn merging(parts: Vec<Part>, wanted: usize) -> Self {
-        // Twice its share: not every partition has the same.
+        // Twice its share: partitions differ in size.
         let share = (2 * wanted / parts.len().max(1)).max(MERGED_ROWS_MIN);
         let rows = i32::try_from(share).unwrap_or(SLICE_ROWS).min(SLICE_ROWS);
         let stream =
@@ -83,7 +84,7 @@ impl Reading {
         Reading::Merging(Merging { streams: parts.into_iter().map(stream).collect() })
     }
 
-    /// The next rows; none at the end.
+    /// Returns the next rows; none at the end.
     pub async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<(Key, Row)>>> {
         match self {
             Reading::InTurn(reading) => reading.next(cluster).await,
@@ -116,7 +117,7 @@ impl InTurn {
                 Ok((part, page))
             }));
             self.ready.extend(pages.await?);
-            // What is empty and read to its end says nothing.
+            // An empty partition without further pages adds nothing.
             self.ready.retain(|(_, page)| !page.rows.is_empty() || page.next.is_some());
             self.at_once = if self.ready.is_empty() { (2 * self.at_once).min(PARTS_AT_ONCE_MAX) } else { 1 };
         }
@@ -135,7 +136,7 @@ impl InTurn {
 
 impl Merging {
     async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<(Key, Row)>>> {
-        // What comes next is known once each has a row, or none any more.
+        // The next key is certain once each stream has a row or has ended.
         loop {
             let mut work: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
             for stream in &mut self.streams {
@@ -155,7 +156,8 @@ impl Merging {
             let Some((_, place)) = least else { break };
             let Some(stream) = self.streams.get_mut(place) else { break };
             all.extend(stream.buffer.pop_front().filter(|(key, _)| {
-                // A name that is in two partitions, for a moment: what is known of it counts, whichever is given.
+                // A name can be in two partitions for a moment. Either row will do: the row cache
+                // corrects it.
                 all.last().is_none_or(|(last, _)| last != key)
             }));
             if stream.buffer.is_empty() && !stream.pages.ended() {

@@ -1,4 +1,4 @@
-//! What is answered from rows that are known, or that are fetched because they are asked for here.
+//! Answers reads from cached rows, and notes the missing rows.
 
 use exacat_model::{At, EntryId, Lfn, Name, Revision, TrashId, TrashItem, Usage};
 use exacat_store::rules::{self, Trashed};
@@ -7,8 +7,8 @@ use exacat_store::{Account, UsageOf, Walk, WalkEnd};
 use crate::rows::Key;
 use crate::working::{Look, Rows, counted, entry_at, place_of};
 
-/// Where a path leads. Where nothing is known of an entry on it this asks for what is probably below it too, so that all of it is fetched at once;
-/// if it turns out otherwise, that was in vain.
+/// Resolves a path. For a missing entry it also notes the rows that are probably below it, so that
+/// one round fetches all of them. A wrong guess costs a read in vain.
 pub(crate) fn walk(look: &Look<'_>, path: &Lfn) -> Walk {
     let walk = rules::walk(look, path);
     if let (WalkEnd::Missing { components }, Some(gate)) = (&walk.end, walk.gates.last()) {
@@ -35,7 +35,7 @@ fn foresee<'a>(look: &Look<'_>, missing: At, rest: impl Iterator<Item = &'a str>
     }
 }
 
-/// Is there such a directory, in the tree or in the trash?
+/// Says whether there is such a directory, in the tree or in the trash.
 pub(crate) fn is_directory(look: &Look<'_>, directory: exacat_model::DirId) -> bool {
     place_of(look, EntryId::Directory(directory)).is_some()
 }
@@ -71,13 +71,13 @@ pub(crate) fn trash_item(look: &Look<'_>, id: TrashId, item: &Trashed) -> TrashI
     }
 }
 
-/// The stretch of the log that has the change after this one: the last that begins no later.
+/// Place of the log segment that has the change after this one: the last that begins no later.
 pub(crate) fn stretch_of(stretches: &[u64], after: Revision) -> Option<usize> {
     let next = after.0.saturating_add(1);
     stretches.partition_point(|first| *first <= next).checked_sub(1)
 }
 
-/// Every record of a kind, in the order of keys, after one.
+/// Lists the keys of a kind after one, in order.
 pub(crate) fn records_after(
     look: &Look<'_>,
     kind: exacat_model::RecordKind,

@@ -1,15 +1,17 @@
-//! Drops log segments that are past retention. Whole partitions go, so that no read ever
-//! has to pass tombstones of rows.
+//! Drops log segments past retention, as whole partitions, so that no read ever has to pass
+//! tombstones of rows.
 
 use exacat_model::{Result, Revision, TimeMs};
 
 use crate::cluster::Cluster;
 use crate::log;
 
-/// Stretches that are never dropped: the last, and the one before, in which other servers may still look for the end.
+/// Segments that are never dropped: the last, and the one before, where other servers may still
+/// look for the end.
 const STRETCHES_KEPT: usize = 2;
 
-/// Drops the stretches of the log whose last change was made before some time, the oldest first. What may not be in the tables stays.
+/// Drops log segments whose last change was made before some time, the oldest first. Segments that
+/// may not be in the tables stay.
 pub(crate) async fn drop_stretches(cluster: &Cluster, before: TimeMs, settled: Revision) -> Result<()> {
     let stretches = log::stretches(cluster).await?;
     let old = stretches.len().saturating_sub(STRETCHES_KEPT);

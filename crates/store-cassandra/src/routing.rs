@@ -1,8 +1,9 @@
-//! Which node a statement is sent to first: as the driver would, but not to one that is stuck; and when it is sent to another one as well.
+//! Routing of statements: as the driver does, but around unresponsive nodes, and when to try
+//! another node as well.
 //!
-//! A node that is paused, or whose disk hangs, keeps its connections: the driver goes on to choose it, and each statement waits until it is sent elsewhere as well. So
-//! a node that was asked and answered nothing for a while, whatever it was asked, is asked last - until it answers, which it is given a chance to now and then, by
-//! a read.
+//! A node that is paused, or whose disk hangs, keeps its connections. The driver goes on choosing
+//! it, and each statement waits until it is sent elsewhere as well. So a node that has a statement
+//! and answered nothing for a while is asked last until it answers. A read tries it now and then.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use scylla::routing::Shard;
 use crate::limits::{ELSEWHERE_MAX, ELSEWHERE_TIMES};
 use crate::nodes::Nodes;
 
-/// The driver's policy, and what is seen of nodes.
+/// The driver's policy, with the statistics of nodes.
 #[derive(Debug)]
 pub(crate) struct AroundStuck {
     inner: Arc<dyn LoadBalancingPolicy>,
     nodes: Arc<Nodes>,
-    /// May a node that seems stuck be given a chance?
+    /// True if a statement may try a node that seems unresponsive.
     tries: bool,
 }
 
@@ -36,7 +37,8 @@ impl AroundStuck {
     }
 }
 
-/// After how long a statement is sent to another node as well: a few times what nearly all took lately, within bounds.
+/// Delay before a statement is sent to another node as well: a few times the usual response time,
+/// within bounds.
 #[derive(Debug)]
 pub(crate) struct Patience {
     pub nodes: Arc<Nodes>,

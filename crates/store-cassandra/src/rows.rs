@@ -1,7 +1,8 @@
-//! What is kept, as keys and rows: the words that the log's images, the tables and what a server knows have in common.
+//! Keys and rows: the form that after-images, tables and the row cache share.
 //!
-//! Some rows say what is (entries, trash, bookings, records, members, deletions, operations); the others follow from
-//! them and are kept because they are asked for: places by identity, accounts, indices by SE, by copy and by expiry, layouts, totals.
+//! Some rows are primary: entries, trash, upload reservations, records, members, deletions,
+//! operations. The others follow from them: places by identity, accounts, indices by SE, by copy
+//! and by expiry, layouts, totals.
 
 use exacat_model::{
     At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Fingerprint, Guid, Name, OperationId, Record,
@@ -15,37 +16,37 @@ use crate::layout;
 /// Names a row. Keys that are listed sort in the order of the listing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
-    /// What all of the catalogue adds up to.
+    /// Totals of the catalogue.
     Totals,
-    /// What stands there.
+    /// Entry at this place.
     Entry(At),
-    /// Where the entry of this identity is.
+    /// Place of the entry of this identity.
     Place(EntryId),
-    /// An item of the trash.
+    /// Item of the trash.
     Trash(TrashId),
-    /// The booking of this GUID.
+    /// Upload reservation of this GUID.
     Booking(Guid),
-    /// A record.
+    /// Record.
     Record(RecordKey),
-    /// All members of a collection: only ever taken away.
+    /// All members of a collection. Such a row is only ever deleted.
     Members(Guid),
     /// One member.
     Member { collection: Guid, guid: Guid },
     /// One item of an SE's deletion queue.
     Deletion { se: SeNumber, id: DeletionId },
-    /// The deletions of one copy, by what its location says.
+    /// Deletions of one copy, by its location.
     Copy { se: SeNumber, copy: String },
-    /// A counter. Deletions are counted with their SE.
+    /// Counter. The counter of an SE includes its deletions.
     Account(UsageOf),
-    /// What a request came to.
+    /// Outcomes of a request.
     Operation(OperationId),
-    /// A file has a replica on this SE.
+    /// Index: a file has a replica on this SE.
     OnSe { se: SeNumber, shard: u8, guid: Guid },
-    /// A booking expires.
+    /// Index: an upload reservation expires.
     BookingDue { expires: TimeMs, guid: Guid },
-    /// An entry in the tree, or below an item of the trash, expires.
+    /// Index: an entry in the tree, or below an item of the trash, expires.
     Due { expires: TimeMs, id: EntryId },
-    /// Over how many partitions the children of this directory are spread, if it has or had very many.
+    /// Number of partitions of a directory's children, if it has or had very many.
     Layout(DirId),
 }
 
@@ -73,12 +74,12 @@ impl Key {
         Key::OnSe { se, shard: layout::shard_on_se(guid), guid }
     }
 
-    /// The index of what expires. Beyond what the tables can order all is the same.
+    /// Makes the key of an expiry. Times beyond the order of the tables count as the latest one.
     pub fn due(expires: TimeMs, id: EntryId) -> Self {
         Key::Due { expires: TimeMs(expires.0.min(i64::MAX as u64)), id }
     }
 
-    /// The same for bookings.
+    /// Makes the key of an upload reservation's expiry, with the same bound.
     pub fn booking_due(booking: &Booking) -> Self {
         Key::BookingDue { expires: TimeMs(booking.expires.0.min(i64::MAX as u64)), guid: booking.guid }
     }
@@ -88,7 +89,7 @@ impl Key {
     }
 }
 
-/// Where an entry is.
+/// Place of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Where {
     At(At),
@@ -97,15 +98,15 @@ pub(crate) enum Where {
 
 canonical_enum!(Where { 1 => At(at), 2 => Trash(id) });
 
-/// What all of the catalogue adds up to.
+/// Totals of the catalogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub next_directory: u64,
-    /// The last change's.
+    /// Time of the last change.
     pub time: TimeMs,
-    /// In the tree and the trash, the root not counted.
+    /// Entries in the tree and the trash, without the root.
     pub entries: u64,
-    /// Requests of which something was applied.
+    /// Requests with at least one applied mutation.
     pub requests: u64,
     pub trash: u64,
     pub bookings: u64,
@@ -114,24 +115,25 @@ pub(crate) struct Totals {
 
 canonical_struct!(Totals { next_directory, time, entries, requests, trash, bookings, deletions });
 
-/// What one counter counts: of a directory what is below, of a user or group what is theirs, of an SE what is on it.
+/// One counter: of a directory everything below it, of a user or group its entries, of an SE its
+/// replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub usage: Usage,
     pub reserved: Usage,
-    /// Of a user: bookings. Of an SE: bookings with a replica pending there.
+    /// Upload reservations: of a user its own; of an SE those with a replica pending there.
     pub bookings: u64,
-    /// Of an SE: what waits to be deleted.
+    /// Queued deletions of an SE.
     pub deletions: Usage,
-    /// Of an SE: replicas of any state.
+    /// Replicas of any state on an SE.
     pub replicas: u64,
-    /// Of a directory: what is directly in it.
+    /// Direct entries of a directory.
     pub children: u64,
 }
 
 canonical_struct!(Counted { usage, reserved, bookings, deletions, replicas, children });
 
-/// What a request's applied mutations came to.
+/// Outcomes of a request's applied mutations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
     pub fingerprint: Fingerprint,
@@ -140,7 +142,7 @@ pub(crate) struct Remembered {
 
 canonical_struct!(Remembered { fingerprint, outcomes });
 
-/// A row's content.
+/// Content of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Row {
     Totals(Totals),
@@ -152,13 +154,13 @@ pub(crate) enum Row {
         record: Record,
         revision: Revision,
     },
-    /// All that is to say is in the key.
+    /// Empty: the key says everything.
     There,
     Deletion(Deletion),
     Copies(Vec<DeletionId>),
     Account(Counted),
     Operation(Remembered),
-    /// How often the partitions of a directory's children were multiplied.
+    /// Level of a directory's partitions.
     Layout(u8),
 }
 
@@ -177,7 +179,7 @@ canonical_enum!(Row {
     12 => Layout(level),
 });
 
-/// What a row became; none if there is none any more.
+/// Row after-image: a row after a change; none if it was deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Image {
     pub key: Key,
@@ -186,7 +188,7 @@ pub(crate) struct Image {
 
 canonical_struct!(Image { key, row });
 
-/// By what the deletions of a copy are found: a derived location by its file, an explicit one by its PFN.
+/// Key of a copy's deletions: a derived location by its file, an explicit one by its PFN.
 pub(crate) fn copy_of(deletion: &Deletion) -> Option<String> {
     match &deletion.location {
         exacat_model::Location::Derived => Some(derived_copy(deletion.guid)),
@@ -195,17 +197,17 @@ pub(crate) fn copy_of(deletion: &Deletion) -> Option<String> {
     }
 }
 
-/// Of a derived location.
+/// Key of a derived location.
 pub(crate) fn derived_copy(guid: Guid) -> String {
     format!("guid:{guid}")
 }
 
-/// Of an explicit location.
+/// Key of an explicit location.
 pub(crate) fn explicit_copy(pfn: &str) -> String {
     format!("pfn:{pfn}")
 }
 
-/// What one deletion counts.
+/// Usage that one deletion counts.
 pub(crate) fn usage_of_deletion(deletion: &Deletion) -> Usage {
     let bytes = u128::from(deletion.size.unwrap_or(0));
     Usage { files: 1, replicas: 1, bytes, replica_bytes: bytes, ..Usage::default() }

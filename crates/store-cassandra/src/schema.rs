@@ -1,4 +1,4 @@
-//! The tables of a catalogue: made, checked, brought up to date. Their versions are the files of `schema/`.
+//! Schema of the tables: creates, checks and upgrades it. The files of `schema/` are its versions.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::rows::{Counted, Image, Key, Row, Totals, Where};
 use crate::settings::CassandraSettings;
 use crate::{log, settle};
 
-/// Each version's statements, the first being version 1.
+/// Statements of each version, from version 1.
 const VERSIONS: [&str; 4] = [
     include_str!("../schema/1.cql"),
     include_str!("../schema/2.cql"),
@@ -23,21 +23,21 @@ const VERSIONS: [&str; 4] = [
     include_str!("../schema/4.cql"),
 ];
 
-/// Bytes of what an operator may say of replication.
+/// Bytes of the replication that an operator may give.
 const REPLICATION_BYTES_MAX: usize = 1024;
 
-/// What is found of a schema.
+/// Result of reading a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchemaStatus {
-    /// The version of the tables; none if there is no catalogue.
+    /// Version of the tables; none if there is no catalogue.
     pub found: Option<u32>,
-    /// The version this program knows.
+    /// Version of this program.
     pub known: u32,
-    /// The catalogue's id, the same for all its servers.
+    /// Id of the catalogue, the same for all its servers.
     pub catalogue: Option<Guid>,
 }
 
-/// The statements of a file: comments taken out, parted at semicolons.
+/// Splits a file at semicolons into statements, without comments.
 fn statements(file: &str) -> Vec<String> {
     let lines = file.lines().map(|line| line.split("--").next().unwrap_or_default());
     let text: Vec<&str> = lines.collect();
@@ -45,7 +45,7 @@ fn statements(file: &str) -> Vec<String> {
     parts.split(';').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
-/// All nodes have to do it, so it may take long.
+/// Runs a schema statement. It may take long, because all nodes take part.
 async fn run(session: &Session, words: &str) -> Result<()> {
     let mut statement = Statement::new(words);
     statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
@@ -53,24 +53,24 @@ async fn run(session: &Session, words: &str) -> Result<()> {
     done.map(drop).map_err(|error| failed(&format!("do: {words:.60}…"), error))
 }
 
-/// Error texts of Cassandra and ScyllaDB when a column is added a second time, and when one is dropped a
-/// second time.
+/// Error texts of Cassandra and ScyllaDB when a column is added a second time, and when one is
+/// dropped a second time.
 const COLUMN_IS_THERE: [&str; 2] = ["already exists", "conflicts with an existing column"];
 const COLUMN_IS_GONE: [&str; 2] = ["was not found", "not found in table"];
 
-/// Does the error say that the statement was done before?
+/// Says whether the error means that the statement was carried out before.
 fn was_done(words: &str, error: &Error) -> bool {
     let said = |texts: [&str; 2]| texts.iter().any(|text| error.message.contains(text));
     words.contains(" ADD ") && said(COLUMN_IS_THERE) || words.contains(" DROP ") && said(COLUMN_IS_GONE)
 }
 
-/// What can be done again, until it is done. Not before all nodes say the same: of a table that two of them make at once each has one of its own, and
-/// what was written to one of these is lost.
+/// Repeats a statement until it succeeds, but not before all nodes agree on the schema. If two
+/// nodes create a table at once, each has a table of its own, and rows in one of these are lost.
 async fn run_again(session: &Session, words: &str) -> Result<()> {
     let mut attempt = 1;
     loop {
         match run(session, words).await {
-            // An attempt before did it.
+            // An earlier attempt did it.
             Err(error) if was_done(words, &error) => return Ok(()),
             Err(error) if attempt < SCHEMA_ATTEMPTS_MAX => {
                 tracing::warn!(%error, attempt, "a statement about tables failed, it is done again");
@@ -83,7 +83,7 @@ async fn run_again(session: &Session, words: &str) -> Result<()> {
     }
 }
 
-/// Waits until all nodes say the same of the tables.
+/// Waits until all nodes agree on the schema.
 async fn agreed(session: &Session) -> Result<()> {
     let waiting = tokio::time::timeout(SCHEMA_TIMEOUT, session.await_schema_agreement());
     match waiting.await {
@@ -110,25 +110,26 @@ async fn version_of(session: &Session, keyspace: &str) -> Result<Option<(u32, Gu
         (Some(CqlValue::Int(version)), Some(CqlValue::Uuid(id))) => {
             Ok(Some((version as u32, Guid(id.into_bytes()))))
         }
-        // Begun, and not finished.
+        // The schema was begun, and not finished.
         _ => Ok(None),
     }
 }
 
-/// Which version of the tables there is.
+/// Reads the version of the tables.
 pub async fn check_schema(settings: &CassandraSettings) -> Result<SchemaStatus> {
     status_of(&connect(settings).await?, &settings.keyspace).await
 }
 
-/// The same over a session that is open.
+/// Reads the version over an open session.
 pub(crate) async fn status_of(session: &Session, keyspace: &str) -> Result<SchemaStatus> {
     let found = version_of(session, keyspace).await?;
     let known = VERSIONS.len() as u32;
     Ok(SchemaStatus { found: found.map(|(version, _)| version), known, catalogue: found.map(|(_, id)| id) })
 }
 
-/// Makes keyspace and tables, with the catalogue of clause N1 in it. `replication` is what CQL takes, as
-/// `{'class': 'NetworkTopologyStrategy', 'dc1': 3}`. What an attempt before left half done is completed.
+/// Creates the keyspace and the tables, with the catalogue of clause N1 in it. `replication` is in
+/// CQL's form, such as `{'class': 'NetworkTopologyStrategy', 'dc1': 3}`. It completes an attempt
+/// that ended halfway.
 pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> Result<()> {
     let map = replication.trim();
     let plain = map.len() <= REPLICATION_BYTES_MAX
@@ -164,7 +165,8 @@ pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> R
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(|error| failed("be given an id: no randomness", error))?;
     let id = Guid(id);
-    // Last: who finds it finds all of it. Of two who make it at once one gives it its id.
+    // Last: a program that finds the version finds all tables. If two programs create the catalogue
+    // at once, one of them sets its id.
     run(
         &session,
         &format!(
@@ -174,7 +176,7 @@ pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> R
     .await
 }
 
-/// Does what the file of a version says; what was done of it already is done again.
+/// Runs the statements of a version's file. Repeating finished ones does no harm.
 async fn carry_out(session: &Session, file: &str) -> Result<()> {
     for statement in statements(file) {
         run_again(session, &statement.replacen("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1)).await?;
@@ -182,7 +184,7 @@ async fn carry_out(session: &Session, file: &str) -> Result<()> {
     agreed(session).await
 }
 
-/// The rows of a new catalogue, of revision 0.
+/// Writes the rows of a new catalogue, of revision 0.
 async fn fill(cluster: &Cluster) -> Result<()> {
     let root = rules::new_root();
     let directories = Usage { directories: 1, ..Usage::default() };
@@ -210,8 +212,9 @@ async fn fill(cluster: &Cluster) -> Result<()> {
     log::begin(cluster, 1, None).await
 }
 
-/// Brings the tables to the version this program knows, one version after the other. Gives what was there before. What an attempt before left
-/// half done is completed; servers of either release may go on meanwhile, as far as the file of a version does not say otherwise.
+/// Upgrades the tables to this program's version, one version after the other. Returns the status
+/// before. It completes an attempt that ended halfway. Servers of either release may continue
+/// meanwhile, unless the file of a version excludes that.
 pub async fn upgrade_schema(settings: &CassandraSettings) -> Result<SchemaStatus> {
     let session = connect(settings).await?;
     let before = status_of(&session, &settings.keyspace).await?;
@@ -233,7 +236,7 @@ pub async fn upgrade_schema(settings: &CassandraSettings) -> Result<SchemaStatus
 }
 
 impl SchemaStatus {
-    /// Refuses tables that this program does not know.
+    /// Refuses tables of a version that this program cannot use.
     pub fn usable(&self, settings: &CassandraSettings) -> Result<()> {
         let keyspace = &settings.keyspace;
         match self.found {
@@ -252,7 +255,7 @@ impl SchemaStatus {
         }
     }
 
-    /// The version found, if this program can go on from there.
+    /// Returns the version found, if this program can upgrade from there.
     fn upgradable(&self, settings: &CassandraSettings) -> Result<u32> {
         match self.found {
             Some(found) if (1..=self.known).contains(&found) => Ok(found),
@@ -261,8 +264,8 @@ impl SchemaStatus {
     }
 }
 
-/// Makes the catalogue new again: everything in it is lost. For tests. Once this has failed the keyspace is of no use: what empties a table may do so
-/// late.
+/// Resets the catalogue for tests: everything in it is lost. After a failure the keyspace is of no
+/// use, because a truncation may still take effect late.
 pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
     let session = connect(settings).await?;
     session
@@ -276,11 +279,12 @@ pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
         .filter_map(|statement| statement.split_whitespace().nth(2).map(str::to_owned))
         .filter(|table| table != "schema_version")
         .collect();
-    // One after the other: each has every node write out what it has in memory.
+    // One after the other: each truncation has every node flush its memtables.
     for table in tables.iter().filter(|table| *table != "log") {
         run(&session, &format!("TRUNCATE {table}")).await?;
     }
-    // What was agreed on by conditional writes is kept beside the table, and may be written into it again after it was emptied: so it is made anew.
+    // Paxos keeps its state beside the table, and may write it into the truncated table again. So
+    // the log is created anew.
     run(&session, "DROP TABLE log").await?;
     agreed(&session).await?;
     let of_log = |one: &String| one.starts_with("CREATE TABLE log ") || one.starts_with("ALTER TABLE log ");
@@ -291,7 +295,7 @@ pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
     fill(&Cluster::open(settings, None).await?).await
 }
 
-/// Takes keyspace and all away. For tests: there is no way back.
+/// Drops the keyspace for tests. There is no way back.
 pub async fn drop_schema(settings: &CassandraSettings) -> Result<()> {
     let session = connect(settings).await?;
     run_again(&session, &format!("DROP KEYSPACE IF EXISTS \"{}\"", settings.keyspace)).await
@@ -318,7 +322,7 @@ mod tests {
             changed.iter().map(table).collect::<Vec<_>>()
         );
         assert!(changed.iter().all(|part| part.starts_with("ALTER TABLE ") && part.ends_with("= '10ms'")));
-        // Names that ScyllaDB takes as well.
+        // ScyllaDB allows at most 48 characters in a name.
         for part in parts {
             let name = part.split_whitespace().nth(2).unwrap().to_owned();
             assert!(name.len() <= 48, "{name}");

@@ -1,4 +1,4 @@
-//! Where the catalogue is: `cassandra://host1,host2:9043/keyspace`.
+//! Address and settings of a catalogue: `cassandra://host1,host2:9043/keyspace`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,22 +12,22 @@ use crate::limits::{
     SETTLE_CHANGES, STALE_MAX, STRETCH_CHANGES,
 };
 
-/// Bytes of a keyspace's name that Cassandra takes.
+/// Bytes of a keyspace's name in Cassandra.
 const KEYSPACE_BYTES_MAX: usize = 48;
-/// Nodes named to begin with; the others are found.
+/// Contact nodes; the driver finds the others.
 const HOSTS_MAX: usize = 64;
-/// The port if none is said.
+/// Default port.
 const PORT: u16 = 9042;
 
-/// Where other servers of the catalogue reach this one, to hand it requests.
+/// Address where other servers of the catalogue reach this one to forward requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PeersAt {
-    /// Nowhere: it neither takes requests of others nor hands over its own.
+    /// None: it neither takes requests of others nor forwards its own.
     #[default]
     Nowhere,
-    /// At the address it has towards the cluster's nodes, at any free port.
+    /// Its address towards the cluster's nodes, at any free port.
     Anywhere,
-    /// At this address and port.
+    /// This address and port.
     Here(SocketAddr),
 }
 
@@ -39,7 +39,7 @@ impl std::str::FromStr for PeersAt {
             "off" => Ok(PeersAt::Nowhere),
             "auto" => Ok(PeersAt::Anywhere),
             address => match address.parse::<SocketAddr>() {
-                // Others are told this address.
+                // Other servers get this address, so it must not be a wildcard.
                 Ok(address) if !address.ip().is_unspecified() => Ok(PeersAt::Here(address)),
                 _ => Err(Error::invalid(format!(
                     "{text:.100?}: servers reach each other at an address and a port, as 192.0.2.7:4100, or auto, or off"
@@ -59,48 +59,51 @@ impl std::fmt::Display for PeersAt {
     }
 }
 
-/// What opens a catalogue on a cluster.
+/// Settings of a catalogue on a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CassandraSettings {
-    /// Nodes to begin with, each with its port.
+    /// Contact nodes, each with its port.
     pub hosts: Vec<String>,
-    /// The catalogue's keyspace.
+    /// Keyspace of the catalogue.
     pub keyspace: String,
-    /// Rows known in memory, about.
+    /// Approximate rows in the row cache.
     pub rows_known: usize,
-    /// Bytes of the filter that knows what is not in the tables; 0 for none.
+    /// Bytes of the filter of existing keys; 0 for none.
     pub filter_bytes: usize,
-    /// Changes of one stretch of the log, about. Servers of one catalogue need not agree on it, nor on what follows.
+    /// Approximate changes of one log segment. Servers of one catalogue need not agree on it, nor
+    /// on the values below.
     pub stretch_changes: u64,
-    /// Changes after which they are written to the tables.
+    /// Changes after which a server flushes.
     pub settle_changes: u64,
-    /// Children of a directory that one partition should have.
+    /// Children of a directory per partition.
     pub partition_rows: u64,
-    /// How long the history is kept, in milliseconds; none for ever.
+    /// Time that the history is kept, in milliseconds; none for ever.
     pub history_kept_ms: Option<u64>,
-    /// Rows a check of everything reads a second, at most; 0 for as many as it can.
+    /// Rows an audit reads a second at most; 0 for no limit.
     pub audit_rows_per_second: u64,
-    /// Rows it compares in memory together.
+    /// Rows an audit compares in memory together.
     pub audit_partition_rows: u64,
-    /// Where it sets rows aside on disk; the system's directory for temporary files if nothing is said.
+    /// Directory of an audit's spill files; the system's directory for temporary files if none.
     pub work_directory: Option<PathBuf>,
-    /// How old what this server knows may be for a relaxed answer.
+    /// Age of the row cache that suffices for a bounded-staleness answer.
     pub stale_max: Duration,
-    /// How this server is let in, and which nodes it believes.
+    /// Credentials of this server, and the authorities it trusts.
     pub access: ClusterAccess,
-    /// Where other servers reach this one.
+    /// Address where other servers reach this one.
     pub peers: PeersAt,
-    /// The datacenter this server is in: its nodes are asked, and `local-quorum` is of them. None if there is one.
+    /// Datacenter of this server: it prefers these nodes, and `local-quorum` means them. None if
+    /// there is only one.
     pub datacenter: Option<String>,
 }
 
 impl CassandraSettings {
-    /// What begins the address of a catalogue on a cluster.
+    /// Scheme of the address of a catalogue on a cluster.
     pub const SCHEME: &'static str = "cassandra://";
-    /// Bytes of the filter, at most: what its arithmetic is made for, and more than anybody has files for.
+    /// Bytes of the filter at most: its arithmetic allows no more, and no catalogue has files for
+    /// more.
     pub const FILTER_BYTES_MAX: usize = 64 << 30;
 
-    /// These nodes and this keyspace.
+    /// Makes settings for these nodes and this keyspace.
     pub fn new(hosts: &str, keyspace: &str) -> Result<Self> {
         let bad = |what: &str| {
             Err(Error::invalid(format!("{what}: a cluster is given as cassandra://host1,host2/keyspace")))
@@ -145,7 +148,7 @@ impl CassandraSettings {
         })
     }
 
-    /// Reads `cassandra://host1,host2/keyspace`.
+    /// Parses `cassandra://host1,host2/keyspace`.
     pub fn parse(text: &str) -> Result<Self> {
         let rest = text.strip_prefix(Self::SCHEME).unwrap_or(text);
         let (hosts, keyspace) = rest.split_once('/').unwrap_or((rest, ""));

@@ -1,8 +1,8 @@
-//! Writing what is in the log to the tables. Every write says of which moment of the log it is, so it can be done again, by
-//! anyone, and late, and does no harm.
+//! Flushes: writes the changes that are only in the log to the tables. Every write carries its
+//! position in the log, so any server can repeat it, even late, without harm.
 //!
-//! What many groups made of rows is written together, each row once: rows of one partition in unlogged batches, which are as atomic and
-//! nearly as cheap as one row.
+//! The after-images of many groups are written together, each row once. Rows of one partition go in
+//! unlogged batches, which are as atomic and nearly as cheap as one row.
 
 use std::collections::HashMap;
 
@@ -59,7 +59,7 @@ impl Batches {
     }
 }
 
-/// Bytes of a statement's values, about.
+/// Approximate bytes of a statement's values.
 fn bytes_of(bound: &Bound) -> usize {
     let of = |value: &CqlValue| match value {
         CqlValue::Text(text) => text.len() + 8,
@@ -70,9 +70,10 @@ fn bytes_of(bound: &Bound) -> usize {
     bound.values.iter().map(of).sum()
 }
 
-/// Writes all that groups made of rows.
+/// Writes all after-images of some groups.
 pub(crate) async fn settle(cluster: &Cluster, frozen: &Frozen) -> Result<()> {
-    // Whole partitions go first: what the same groups put into them again has a later moment.
+    // Deletions of whole partitions go first. Rows that the same groups put there again have a
+    // later timestamp.
     let mut whole = Batches::default();
     let mut first = Batches::default();
     let mut then = Batches::default();
@@ -82,7 +83,7 @@ pub(crate) async fn settle(cluster: &Cluster, frozen: &Frozen) -> Result<()> {
             if matches!(key, Key::Members(_)) {
                 whole.add(written.partition, written.bound);
             } else if written.first {
-                // Days of what expires: each once.
+                // Days of expiring entries: each once.
                 if days.insert(format!("{:?}", written.bound.values)) {
                     first.add(None, written.bound);
                 }
@@ -93,11 +94,12 @@ pub(crate) async fn settle(cluster: &Cluster, frozen: &Frozen) -> Result<()> {
     }
     whole.write(cluster, moment(frozen.up_to, true)).await?;
     let at = moment(frozen.up_to, false);
+    // An index nobody finds would be missing: so the days are written before the entries in them.
     first.write(cluster, at).await?;
     then.write(cluster, at).await
 }
 
-/// Does it again if it fails: nothing here is harmed by being done twice.
+/// Repeats a failed write, at most `ATTEMPTS_MAX` times. A repeated write does no harm.
 async fn insist<'a>(work: impl Fn() -> BoxFuture<'a, Result<()>>) -> Result<()> {
     let mut attempt = 0;
     loop {

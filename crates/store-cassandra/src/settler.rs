@@ -1,7 +1,9 @@
-//! When changes that are in the log are written to the tables: many together, now and then, while the log goes on.
+//! Flusher: decides when changes in the log are written to the tables, many together, while the log
+//! goes on.
 //!
-//! Any server can do it for all. So that one does: the one whose append crosses a multiple of a number of changes. Who finds twice as many does it
-//! too, for that one may be gone; and when nothing is asked for, who appended last.
+//! Any server may flush for all. Normally the server whose append crosses a multiple of
+//! `SETTLE_CHANGES` (32 768) does. At twice that number any server takes over, because the first
+//! one may be gone. When no requests arrive, the server of the last append flushes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +16,29 @@ use crate::engine::Engine;
 use crate::known::Known;
 use crate::limits::{SETTLE_AFTER, SETTLE_BYTES, SETTLE_IDLE, UNSETTLED_MAX};
 
-/// One server's part in it.
+/// Flusher of one server.
 pub(crate) struct Settler {
     engine: Arc<Engine>,
     task: Option<JoinHandle<Result<Revision>>>,
-    /// The last change that this server appended, and since when it has some that may not be in the tables.
+    /// Last change that this server appended; time since which some of its changes may not be in
+    /// the tables.
     appended: Revision,
     since: Option<Instant>,
-    /// Servers wait for different times, so that one of them is first.
+    /// Random delay per server, so that one of them is first.
     patience: Duration,
 }
 
 impl Settler {
     pub fn new(engine: Arc<Engine>) -> Self {
         let mut random = [0; 1];
-        // Without randomness they wait for the same time, and two may do the same: in vain, and no harm.
+        // Without randomness all servers wait for the same time. Two may then flush the same rows,
+        // which does no harm.
         let _ = getrandom::fill(&mut random);
         let patience = SETTLE_AFTER.mul_f64(1.0 + f64::from(random[0]) / 255.0);
         Settler { engine, task: None, appended: Revision(0), since: None, patience }
     }
 
-    /// Changes and bytes that may not be in the tables, and up to where they are.
+    /// Changes and bytes that may not be in the tables, and the flushed position.
     fn left(&self) -> (u64, usize, Revision) {
         self.engine.known(|known| {
             (known.head().0 - known.settled().0.min(known.head().0), known.unsettled_bytes(), known.settled())
@@ -45,7 +49,7 @@ impl Settler {
         self.engine.settings().settle_changes.max(1)
     }
 
-    /// Is one under way? What is done is looked at.
+    /// Says whether a flush is under way. Collects the result of a finished one.
     async fn is_busy(&mut self) -> bool {
         if self.task.as_ref().is_some_and(|task| !task.is_finished()) {
             return true;
@@ -54,7 +58,7 @@ impl Settler {
         false
     }
 
-    /// Waits for the one under way. If it failed what it should have written stays to be written.
+    /// Waits for the flush under way. After a failure its rows stay to be written.
     async fn ended(&mut self) {
         let Some(task) = self.task.take() else { return };
         match task.await {
@@ -70,7 +74,7 @@ impl Settler {
         }
     }
 
-    /// Begins to write all there is, unless it is being done.
+    /// Begins a flush, unless one is under way.
     pub async fn begin(&mut self) {
         if !self.is_busy().await && self.left().0 > 0 {
             let engine = self.engine.clone();
@@ -78,7 +82,7 @@ impl Settler {
         }
     }
 
-    /// A group was appended.
+    /// Notes an appended group, and begins a flush if one is due.
     pub async fn appended(&mut self, first: Revision, last: Revision) {
         self.appended = last;
         let since = *self.since.get_or_insert_with(Instant::now);
@@ -91,7 +95,7 @@ impl Settler {
         }
     }
 
-    /// Waits until there is room for more changes that are in the log alone.
+    /// Waits until the log may take more changes that are not in the tables.
     pub async fn make_room(&mut self) -> Result<()> {
         let most = self.changes_max().saturating_mul(UNSETTLED_MAX);
         let full = |(changes, bytes, _): (u64, usize, Revision)| {
@@ -103,7 +107,7 @@ impl Settler {
         self.engine.cluster.figures.waited_for_tables();
         self.ended().await;
         if full(self.left()) {
-            // Perhaps another server did it.
+            // Another server may have flushed.
             self.engine.check().await?;
         }
         if full(self.left()) {
@@ -112,13 +116,14 @@ impl Settler {
         Ok(())
     }
 
-    /// How long to wait for a request before what is left is written; none if nothing is left.
+    /// Returns how long to wait for a request before flushing; none if nothing is left.
     pub fn when_idle(&self) -> Option<Duration> {
         let (changes, _, settled) = self.left();
         (changes > 0).then_some(if self.appended > settled { SETTLE_IDLE } else { self.patience })
     }
 
-    /// Nothing was asked for, for as long as [`Self::when_idle`] says: what is left is written, if nobody else did.
+    /// Flushes if no request came for as long as [`Self::when_idle`] says, unless another server
+    /// did.
     pub async fn idle(&mut self) {
         if self.appended <= self.left().2
             && let Err(error) = self.engine.check().await

@@ -1,5 +1,5 @@
-//! Slices: what is listed in order. A slice is read from its table and then corrected by what is known, which is exact: so it is of the
-//! same one state as everything else an answer says.
+//! Listings. The store reads a slice of a table and corrects it by the row cache, which is exact.
+//! So the slice is of the same one state as the rest of the answer.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::rows::{Key, Row};
 use crate::tables::{self, Bound, Columns, DUE_BOOKING, DUE_ENTRY, big, blob, bucket, int, text, uuid};
 use crate::working::{Look, queue_bounds};
 
-/// What is listed, and after which key.
+/// Kind of a listing, and the key after which it begins.
 #[derive(Clone, Debug)]
 pub(crate) enum Slice {
     Children(DirId, Option<Name>),
@@ -28,7 +28,7 @@ pub(crate) enum Slice {
     OnSe(SeNumber, Option<(u8, Guid)>),
     /// Entries that expire by then.
     Due(TimeMs),
-    /// Bookings that expire by then.
+    /// Upload reservations that expire by then.
     BookingsDue(TimeMs),
 }
 
@@ -36,7 +36,8 @@ const LEAST: Guid = Guid([0; 16]);
 const GREATEST: Guid = Guid([0xff; 16]);
 
 impl Slice {
-    /// The key after which it begins, if there is one; the least and the greatest it can have.
+    /// Returns the key after which the slice begins, if any; its least and its greatest possible
+    /// key.
     fn bounds(&self) -> (Option<Key>, Key, Key) {
         match self {
             Slice::Children(parent, after) => {
@@ -73,7 +74,7 @@ impl Slice {
         }
     }
 
-    /// Is this key of this slice?
+    /// Says whether this key belongs to the slice.
     fn has(&self, key: &Key) -> bool {
         match (self, key) {
             (Slice::Children(parent, _), Key::Entry(at)) => at.parent == *parent && at.name != Name::root(),
@@ -83,7 +84,8 @@ impl Slice {
     }
 }
 
-/// The least key a child of this directory can have; after all children of the one before.
+/// Least possible key of a child of this directory; it follows all children of the directory
+/// before.
 fn least_child(parent: DirId) -> Key {
     // No name is less: none is empty, and none has a NUL.
     let name = Name::parse("\u{1}").unwrap_or_else(|_| Name::root());
@@ -192,7 +194,7 @@ async fn due_parts(cluster: &Cluster, kind: &str, now: TimeMs) -> Result<Vec<Par
 async fn begin(engine: &Engine, slice: &Slice, limit: usize) -> Result<Reading> {
     let parts = parts(engine, slice).await?;
     Ok(match slice {
-        // Names are spread over the partitions: their orders are merged.
+        // Names are spread over the partitions, so their orders are merged.
         Slice::Children(..) if parts.len() > 1 => Reading::merging(parts, limit),
         _ => Reading::in_turn(parts),
     })
@@ -201,14 +203,14 @@ async fn begin(engine: &Engine, slice: &Slice, limit: usize) -> Result<Reading> 
 /// A row of a slice.
 pub(crate) type Item<'a> = (&'a Key, &'a Arc<Row>);
 
-/// What a question of a slice says to the rows so far: an answer, or that it needs more.
+/// Result of evaluating a slice: an answer, or a request for more rows.
 pub(crate) enum Enough<T> {
     Yes(T),
     No,
 }
 
-/// Asks `ask` of the rows of a slice and whether these are all, with more and more of them until they are enough. At least `limit` and one more are
-/// there, or all.
+/// Evaluates `ask` on the rows of a slice, with more and more rows until they are enough. `ask`
+/// gets at least `limit` + 1 rows or all, and whether these are all.
 pub(crate) async fn ask<T>(
     engine: &Engine,
     slice: &Slice,
@@ -233,11 +235,12 @@ pub(crate) async fn ask<T>(
                 table.extend(rows.into_iter().map(|(key, row)| (key, Arc::new(row))));
             }
             if !table.is_sorted_by(|one, next| one.0 < next.0) {
-                // An order of the tables that is not that of keys would hide rows.
+                // Another order than that of keys would hide rows.
                 return Err(tables::corrupt("a slice that is not in order"));
             }
             let ended = reading.ended();
-            // What is known beyond the last row that was read says nothing about what is not known before it.
+            // Cached rows beyond the last row read say nothing about rows in between that were not
+            // read.
             let until = match table.last() {
                 Some((last, _)) if !ended => last.clone(),
                 _ => greatest.clone(),
@@ -268,7 +271,7 @@ pub(crate) async fn ask<T>(
     Err(failed("be read", "what was asked for changes too fast, ask again"))
 }
 
-/// The rows of the table, as what is known corrects them: two orders of keys, merged.
+/// Merges the rows of the table with the row cache, which corrects them.
 fn merged<'a>(
     look: &Look<'a>,
     slice: &Slice,
@@ -277,7 +280,7 @@ fn merged<'a>(
 ) -> Vec<Item<'a>> {
     let known = look.known;
     let gone = |key: &Key| match key {
-        // All members known are all there are, once the others were taken away together.
+        // After its members were removed together, all members of a collection are cached.
         Key::Member { .. } => matches!(known.get(key), Some(None)),
         _ => false,
     };
@@ -299,7 +302,7 @@ fn merged<'a>(
     items
 }
 
-/// All rows of an SE's deletion queue, as the table has them.
+/// Reads all rows of an SE's deletion queue from the table.
 pub(crate) async fn whole_queue(engine: &Engine, se: SeNumber) -> Result<FetchedRows> {
     let mut reading = begin(engine, &Slice::Deletions(se, None), PAGE_ITEMS_MAX).await?;
     let mut all = Vec::new();
@@ -309,7 +312,7 @@ pub(crate) async fn whole_queue(engine: &Engine, se: SeNumber) -> Result<Fetched
     Ok(all)
 }
 
-/// All records and layouts and the totals, as the tables have them.
+/// Reads all records, all layouts and the totals from the tables.
 pub(crate) async fn always_known(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
     let mut all = Vec::new();
     for kind in exacat_model::RecordKind::ALL {
@@ -334,7 +337,7 @@ pub(crate) async fn always_known(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
     Ok(all)
 }
 
-/// Every key of the tables that the filter is asked for, some at a time.
+/// Passes on every key of the tables that the filter holds, page by page.
 pub(crate) async fn each_key(cluster: &Cluster, mut then: impl FnMut(&[Key])) -> Result<()> {
     for (text, key) in tables::FILTERED_KEYS {
         let bound = Bound { text, values: Vec::new() };

@@ -32,28 +32,28 @@ use crate::slices::{self, Enough, Item, Slice};
 use crate::working::{Look, booking, item, totals};
 use crate::{log, preparing, reads};
 
-/// A catalogue on a cluster, as one server of any number of them has it.
+/// Catalogue on a cluster, as one server of any number of them opens it.
 pub struct CassandraStore {
     engine: Arc<Engine>,
     intake: Intake,
-    /// None if it has nothing to do with other servers.
+    /// None if it neither serves other servers nor forwards to them.
     serving: Option<Arc<Serving>>,
     running: Arc<Mutex<Option<tokio::task::JoinHandle<()>>>>,
-    /// What is done in the background to be faster later.
+    /// Background task that makes later requests faster.
     preparing: tokio::task::AbortHandle,
-    /// Of what it reads.
+    /// Consistency level of its reads.
     level: Consistency,
-    /// One: no restore of a cluster is known to its servers.
+    /// A single timeline: servers know of no restore of a cluster.
     timelines: Arc<Timelines>,
 }
 
 impl CassandraStore {
-    /// Opens the catalogue in a keyspace: refused if there is none, or of a version this program does not know.
+    /// Opens the catalogue in a keyspace. Refuses a keyspace without one, or of an unknown version.
     pub async fn open(settings: CassandraSettings, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
         Self::open_with(settings, clock, None).await
     }
 
-    /// The same, over a way to the cluster that a test can make fail.
+    /// Opens the catalogue over a connection that a test can make fail.
     pub async fn open_with(
         settings: CassandraSettings,
         clock: Arc<dyn Clock>,
@@ -89,7 +89,7 @@ fn lost() -> ApplyError {
     ApplyError::Unknown("the answer is lost: ask again with the same operation id".to_owned())
 }
 
-/// The first `limit` of a slice's items, as something else.
+/// Maps the first `limit` items of a slice to a page.
 fn page<T>(items: &[Item<'_>], limit: usize, each: impl FnMut(&Item<'_>) -> Option<T>) -> Page<T> {
     let limit = limit.min(PAGE_ITEMS_MAX);
     Page { items: items.iter().take(limit).filter_map(each).collect(), more: items.len() > limit }
@@ -269,7 +269,7 @@ impl Store for CassandraStore {
             let mut due = Vec::new();
             for (key, _) in items {
                 let Key::Due { id, .. } = key else { continue };
-                // What is below an item of the trash is not due.
+                // Entries below an item of the trash are not due.
                 let found =
                     look.find(*id).filter(|(entry, trash)| trash.is_none() && look.alive(entry.at.parent));
                 due.extend(found.map(|(entry, _)| entry));
@@ -330,13 +330,13 @@ impl Store for CassandraStore {
             let left = limit - changes.len();
             changes.extend(log::changes(&self.engine.cluster, *stretch, last, left).await?);
         }
-        // What came meanwhile is for the next page: nothing is beyond the head that was looked at.
+        // Later changes are for the next page: none is beyond the head that was read.
         changes.retain(|change| change.revision <= head);
         let up_to = changes.last().map_or(head.min(after), |change| change.revision);
         Ok(ChangePage { changes, up_to, oldest })
     }
 
-    /// The tables have no traces: what is gone is found in the log.
+    /// The tables have no traces: the catalogue finds them in the log.
     async fn traces(&self, of: &[Trace]) -> Result<Traces> {
         within_batch(of.len())?;
         Ok(Traces { found: vec![None; of.len()], since: self.revision().await? })
@@ -344,15 +344,15 @@ impl Store for CassandraStore {
 
     async fn changed(&self, after: Revision) -> Result<()> {
         loop {
-            // Registered before the look, so that a change between the two is not missed.
+            // Registered before the read, so that a change between the two is not missed.
             let moved = self.engine.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            // Whatever the level: a change that is there is not slept over.
+            // At `latest`, whatever the level of this store: it must not sleep over a change.
             if self.engine.answer(|look| Ok(look.known.head())).await? > after {
                 return Ok(());
             }
-            // Another server's change is only seen by looking.
+            // Only a read of the log head shows another server's change.
             let _ = tokio::time::timeout(LOOK_EVERY, moved).await;
         }
     }

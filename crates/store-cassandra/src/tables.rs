@@ -1,4 +1,4 @@
-//! Rows as the tables have them: for each kind of key how it is read, written and taken away.
+//! Rows in the tables: the statements that read, write and delete each kind of key.
 
 use exacat_model::codec::{Decode, Encode};
 use exacat_model::{
@@ -24,15 +24,15 @@ pub(crate) struct Bound {
     pub values: Values,
 }
 
-/// Milliseconds of a day: what expires is kept by day.
+/// Milliseconds of a day: expiring items are stored by day.
 pub(crate) const DAY_MS: u64 = 86_400_000;
-/// Kinds of what is due.
+/// Name of the kind of expiring entries.
 pub(crate) const DUE_ENTRY: &str = "entry";
-/// The other.
+/// Name of the kind of expiring upload reservations.
 pub(crate) const DUE_BOOKING: &str = "booking";
 
 pub(crate) fn big(number: u64) -> CqlValue {
-    // 64 bits are kept as they are; nothing in use is that large.
+    // 64 bits are stored as they are: no number in use has the sign bit.
     CqlValue::BigInt(number as i64)
 }
 
@@ -86,10 +86,10 @@ pub(crate) fn corrupt(what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{what} in the tables cannot be read: exacat fsck says more"))
 }
 
-/// What the table of accounts calls kinds of them.
+/// Names of the kinds in the table of accounts.
 const ACCOUNT_KINDS: [&str; 4] = ["directory", "user", "group", "se"];
 
-/// The place of an account's kind among these, and its number.
+/// Place of an account's kind among these, and its number.
 fn account_of_key(of: UsageOf) -> (u8, u64) {
     match of {
         UsageOf::Directory(id) => (0, id.0),
@@ -105,7 +105,7 @@ fn account_key(of: UsageOf) -> Values {
     vec![text(kind), big(id >> RUN_BITS), big(id)]
 }
 
-/// The values of an outcome's partition.
+/// Values of the primary key of an outcome.
 fn operation_values(operation: OperationId) -> Values {
     vec![
         big(layout::epoch_of(operation)),
@@ -118,7 +118,7 @@ fn se(se: SeNumber) -> CqlValue {
     int(u32::from(se.0))
 }
 
-/// The key's columns, in the order of its table's primary key; of an entry in its first partition.
+/// Key columns, in the order of the table's primary key. An entry is in its first partition.
 fn key_values(key: &Key) -> Values {
     match key {
         Key::Totals => vec![int(0)],
@@ -155,8 +155,8 @@ fn entry_key(at: &At, bucket: u32) -> Values {
     vec![big(at.parent.0), int(bucket), text(at.name.as_str())]
 }
 
-/// What has to be read for one row: the first statement that gives a row has it. None for what is never read alone. A directory of this
-/// `level` has the entries.
+/// Statements that read one row: the first one that returns a row has it. None for rows that are
+/// never read alone. `level` is that of the entry's directory.
 pub(crate) fn select(key: &Key, level: u8) -> Option<Vec<Bound>> {
     let text = match key {
         Key::Totals => {
@@ -203,7 +203,7 @@ pub(crate) fn select(key: &Key, level: u8) -> Option<Vec<Bound>> {
     Some(vec![Bound { text, values: key_values(key) }])
 }
 
-/// Entries of one partition, all in one read. Those that are not there are left out of the answer.
+/// Reads entries of one partition at once. The answer leaves out missing ones.
 pub(crate) fn select_entries<'a>(parent: DirId, bucket: u32, names: impl Iterator<Item = &'a Name>) -> Bound {
     let names = CqlValue::List(names.map(|name| text(name.as_str())).collect());
     Bound {
@@ -212,7 +212,7 @@ pub(crate) fn select_entries<'a>(parent: DirId, bucket: u32, names: impl Iterato
     }
 }
 
-/// Places of files in one partition, all in one read. Those that are not there are left out of the answer.
+/// Reads places of files in one partition at once. The answer leaves out missing ones.
 pub(crate) fn select_objects(shard: u64, guids: impl Iterator<Item = Guid>) -> Bound {
     Bound {
         text: cql!("SELECT guid, parent, name FROM objects WHERE shard = ? AND guid IN ?"),
@@ -220,10 +220,10 @@ pub(crate) fn select_objects(shard: u64, guids: impl Iterator<Item = Guid>) -> B
     }
 }
 
-/// How one key is read of a whole table.
+/// Parser of a key from a row of a whole table.
 type KeyOf = fn(Columns) -> Result<Key>;
 
-/// How all keys are read that the filter is asked for.
+/// Statements that read all keys of the filter, with their parsers.
 pub(crate) const FILTERED_KEYS: [(Text, KeyOf); 6] = [
     (cql!("SELECT parent, name FROM children"), |mut row| {
         let parent = DirId(row.big()?);
@@ -251,16 +251,16 @@ pub(crate) fn name_of(text: &str) -> Result<Name> {
 /// Rows with the same one are in one partition of one table: they can be written together.
 pub(crate) type Partition = (u8, u64, u64);
 
-/// What has to be written for one row.
+/// One write of a row.
 pub(crate) struct Written {
     pub bound: Bound,
     /// None where partitions have one row.
     pub partition: Option<Partition>,
-    /// Must be there before anything that is written after it: what an index finds its parts by.
+    /// True if it must be there before any other write: the list by which an index finds its parts.
     pub first: bool,
 }
 
-/// The partition of a row, of which there are several or one.
+/// Partition of a row that shares one with others.
 fn partition(key: &Key, row: Option<&Row>) -> Option<Partition> {
     let halves = |guid: &Guid| {
         let number = u128::from_be_bytes(guid.0);
@@ -301,11 +301,13 @@ fn entry_partition(at: &At, bucket: u32) -> Option<Partition> {
     Some((1, at.parent.0, u64::from(bucket)))
 }
 
-/// What makes the tables say this of the key, in a directory of this `level`. Every column is written, and none is null: so the newest row is
-/// whole, and leaves no tombstones of cells.
+/// Statements that put this row into the tables, or delete it, in a directory of this `level`. They
+/// write every column, and none is null. So the newest row is whole, and leaves no tombstones of
+/// cells.
 pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Written>> {
     if let Key::Entry(at) = key {
-        // What stands in a partition of a lower level is replaced by what is written to that of the directory's level now.
+        // A row in a partition of a lower level is deleted. The new row goes to the partition of
+        // the directory's present level.
         let mut all = Vec::with_capacity(1 + usize::from(level));
         for bucket in layout::buckets_of(level, &at.name) {
             let bound = match row {
@@ -338,7 +340,7 @@ pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Writt
         (Key::Place(id), Row::Place(place)) => {
             values.extend(match place {
                 Where::At(at) => [big(at.parent.0), text(at.name.as_str())],
-                // An item of the trash: its number, as less than nothing.
+                // An item of the trash: its number, negated.
                 Where::Trash(trash) => [CqlValue::BigInt(-(trash.0.0 as i64)), text("")],
             });
             match id {
@@ -408,7 +410,7 @@ pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Writt
         }
         (Key::OnSe { .. }, Row::There) => cql!("INSERT INTO on_se (se, shard, guid) VALUES (?, ?, ?)"),
         (Key::BookingDue { .. } | Key::Due { .. }, Row::There) => {
-            // The day first: an index nobody finds would be missing, a day with nothing in it is harmless.
+            // The day first: an index without its day would be missing, an empty day is harmless.
             let day = Bound {
                 text: cql!("INSERT INTO due_days (kind, day) VALUES (?, ?)"),
                 values: values[..2].to_vec(),
@@ -426,7 +428,7 @@ fn another_kind(key: &Key) -> Error {
     Error::new(ErrorKind::Corrupt, format!("a row of another kind under {key:?}"))
 }
 
-/// None for outcomes of requests: they go with their age.
+/// Statement that deletes a row; none for outcomes of requests, which expire.
 fn delete(key: &Key) -> Option<Bound> {
     let text = match key {
         Key::Totals => cql!("DELETE FROM totals WHERE id = ?"),
@@ -452,12 +454,13 @@ fn delete(key: &Key) -> Option<Bound> {
     Some(Bound { text, values: key_values(key) })
 }
 
-/// None is said by a number nothing has.
+/// No size is -1, which no file has.
 fn size_value(size: Option<u64>) -> CqlValue {
     size.map_or(CqlValue::BigInt(-1), big)
 }
 
-/// What a person looks for, and beside it all of the entry in canonical bytes: cells are what a listing costs.
+/// Writes an entry: columns that a person looks for, and the whole entry in canonical bytes. Fewer
+/// cells make listings cheap.
 fn insert_entry(entry: &Entry, bucket: u32) -> Bound {
     let guid = match entry.id() {
         EntryId::Directory(id) => Guid(u128::from(id.0).to_be_bytes()),
@@ -486,7 +489,7 @@ impl Columns {
         self.0.next().flatten().ok_or_else(|| corrupt("a column without a value"))
     }
 
-    /// A number, or none if it is null.
+    /// Takes a number; none if it is null.
     pub fn maybe_big(&mut self) -> Result<Option<u64>> {
         match self.0.next().flatten() {
             None => Ok(None),
@@ -513,7 +516,7 @@ impl Columns {
         }
     }
 
-    /// Bytes; none at all if it is null.
+    /// Takes bytes; empty if it is null.
     pub fn blob(&mut self) -> Result<Vec<u8>> {
         match self.0.next().flatten() {
             None | Some(CqlValue::Empty) => Ok(Vec::new()),
@@ -534,7 +537,7 @@ impl Columns {
         self.maybe_time()?.ok_or_else(|| corrupt("a time without a value"))
     }
 
-    /// A time; none if it is null.
+    /// Takes a time; none if it is null.
     pub fn maybe_time(&mut self) -> Result<Option<TimeMs>> {
         match self.0.next().flatten() {
             None => Ok(None),
@@ -567,7 +570,7 @@ impl Columns {
     }
 }
 
-/// The row that was read for this key by [`select`].
+/// Parses the row that [`select`] reads for this key.
 pub(crate) fn row_of(key: &Key, mut row: Columns) -> Result<Row> {
     Ok(match key {
         Key::Totals => {
@@ -622,12 +625,12 @@ fn place_of(mut row: Columns) -> Result<Where> {
 
 // ---- rows of slices: with their keys ----
 
-/// A row of `trash`.
+/// Parses a row of `trash`.
 pub(crate) fn trash_of(mut row: Columns) -> Result<(Key, Row)> {
     row.big()?;
     let id = TrashId(Revision(row.big()?));
     let lfn = row.text()?;
-    // As in the canonical bytes: a path can have come to exceed the limits.
+    // As in the canonical bytes: a path may exceed the limits by now.
     let lfn = Lfn::from_bytes(&lfn.to_bytes()).map_err(corrupt)?;
     let removed_by = UserId(row.big()? as u32);
     let removed = row.time()?;
@@ -635,14 +638,14 @@ pub(crate) fn trash_of(mut row: Columns) -> Result<(Key, Row)> {
     Ok((Key::Trash(id), Row::Trash(Trashed { lfn, entry, removed_by, removed })))
 }
 
-/// A row of `bookings`: shard, guid, booking.
+/// Parses a row of `bookings`: shard, guid, booking.
 pub(crate) fn booking_of(mut row: Columns) -> Result<(Key, Row)> {
     row.int()?;
     let guid = row.guid()?;
     Ok((Key::Booking(guid), Row::Booking(row.decoded()?)))
 }
 
-/// A row of `records`: kind, key, revision, record.
+/// Parses a row of `records`: kind, key, revision, record.
 pub(crate) fn record_of(mut row: Columns) -> Result<(Key, Row)> {
     row.text()?;
     let key: RecordKey = row.decoded()?;
@@ -650,12 +653,12 @@ pub(crate) fn record_of(mut row: Columns) -> Result<(Key, Row)> {
     Ok((Key::Record(key), Row::Record { record: row.decoded()?, revision }))
 }
 
-/// A row of `members`: collection, guid.
+/// Parses a row of `members`: collection, guid.
 pub(crate) fn member_of(mut row: Columns) -> Result<(Key, Row)> {
     Ok((Key::Member { collection: row.guid()?, guid: row.guid()? }, Row::There))
 }
 
-/// A row of `deletions`.
+/// Parses a row of `deletions`.
 pub(crate) fn deletion_of(mut row: Columns) -> Result<(Key, Row)> {
     let se = SeNumber(row.int()? as u16);
     row.big()?;
@@ -668,14 +671,14 @@ pub(crate) fn deletion_of(mut row: Columns) -> Result<(Key, Row)> {
     Ok((Key::Deletion { se, id }, Row::Deletion(Deletion { id, guid, size, location, queued })))
 }
 
-/// A row of `on_se`.
+/// Parses a row of `on_se`.
 pub(crate) fn on_se_of(mut row: Columns) -> Result<(Key, Row)> {
     let se = SeNumber(row.int()? as u16);
     let shard = row.int()? as u8;
     Ok((Key::OnSe { se, shard, guid: row.guid()? }, Row::There))
 }
 
-/// A row of `due`: kind, day, expires, id.
+/// Parses a row of `due`: kind, day, expires, id.
 pub(crate) fn due_of(mut row: Columns) -> Result<(Key, Row)> {
     let kind = row.text()?;
     row.big()?;
@@ -689,20 +692,20 @@ pub(crate) fn due_of(mut row: Columns) -> Result<(Key, Row)> {
     Ok((key, Row::There))
 }
 
-/// A row of `children`: entry.
+/// Parses a row of `children`: entry.
 pub(crate) fn entry_row_of(mut row: Columns) -> Result<(Key, Row)> {
     let entry: Entry = row.decoded()?;
     Ok((Key::Entry(entry.at.clone()), Row::Entry(entry)))
 }
 
-/// A row of `layouts`: directory, level.
+/// Parses a row of `layouts`: directory, level.
 pub(crate) fn layout_of(mut row: Columns) -> Result<(Key, Row)> {
     let key = Key::Layout(DirId(row.big()?));
     let level = u8::try_from(row.int()?).map_err(corrupt)?;
     Ok((key, Row::Layout(level)))
 }
 
-/// A row of `copies`: se, copy, deletions.
+/// Parses a row of `copies`: se, copy, deletions.
 pub(crate) fn copies_of(mut row: Columns) -> Result<(Key, Row)> {
     let key = Key::Copy { se: SeNumber(row.int()? as u16), copy: row.text()? };
     let ids: Result<Vec<DeletionId>> = row.list()?.into_iter().map(deletion_id_of).collect();
@@ -719,20 +722,20 @@ fn account_of(kind: &str, id: u64) -> Result<UsageOf> {
     })
 }
 
-/// A row of `accounts`: kind, id, counted.
+/// Parses a row of `accounts`: kind, id, counted.
 pub(crate) fn account_row_of(mut row: Columns) -> Result<(Key, Row)> {
     let kind = row.text()?;
     let of = account_of(&kind, row.big()?)?;
     Ok((Key::Account(of), Row::Account(row.decoded()?)))
 }
 
-/// A row of `objects`: guid, parent, name.
+/// Parses a row of `objects`: guid, parent, name.
 pub(crate) fn object_row_of(mut row: Columns) -> Result<(Key, Row)> {
     let id = EntryId::Object(row.guid()?);
     place_row_of(id, row)
 }
 
-/// A row of `directories` or `objects`, but for its identity.
+/// Parses a row of `directories` or `objects` after its identity.
 pub(crate) fn place_row_of(id: EntryId, row: Columns) -> Result<(Key, Row)> {
     Ok((Key::Place(id), Row::Place(place_of(row)?)))
 }

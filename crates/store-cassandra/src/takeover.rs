@@ -1,7 +1,7 @@
-//! The history of another catalogue taken over, change by change: so a catalogue comes here from another store, with everything in it as it
-//! was. What the changes are is not decided again; that each follows the one before, and fits what is there, is looked at.
+//! Copies the history of another catalogue into this store, change by change and unaltered. It does
+//! not decide the changes again. It checks that each follows the one before and fits the rows.
 //!
-//! It can be cut off at any point: the log says how far it came.
+//! A copy can be interrupted at any point: the log shows its progress.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::schema::status_of;
 use crate::settings::CassandraSettings;
 use crate::settler::Settler;
 
-/// Takes changes over into a catalogue on a cluster, that nobody else changes meanwhile.
+/// Copies changes into a catalogue on a cluster. No other program may change it meanwhile.
 pub struct TakeOver {
     engine: Arc<Engine>,
     settler: Settler,
@@ -27,17 +27,17 @@ impl TakeOver {
         let cluster = Cluster::open(settings, None).await?;
         status_of(&cluster.session, &settings.keyspace).await?.usable(settings)?;
         let engine = Arc::new(Engine::open(cluster, settings, clock).await?);
-        // What there is: looked through before anything is taken over, so that what is new need not be asked for.
+        // The filter is filled before the first change, so that new keys need no read.
         engine.clone().fill_filter().await;
         Ok(TakeOver { settler: Settler::new(engine.clone()), engine })
     }
 
-    /// The last change that is there.
+    /// Last change in the catalogue.
     pub fn head(&self) -> Revision {
         self.engine.known(Known::head)
     }
 
-    /// Takes over what follows it. Once this returns it is in the log.
+    /// Appends the changes that follow the head. They are in the log when this returns.
     pub async fn take(&mut self, changes: &[Change]) -> Result<()> {
         let head = self.head();
         if let Some(first) = changes.first()
@@ -57,7 +57,7 @@ impl TakeOver {
         Ok(())
     }
 
-    /// Waits until all of it is in the tables.
+    /// Waits until all changes are in the tables.
     pub async fn finish(mut self) -> Result<()> {
         self.settler.finish().await
     }

@@ -1,4 +1,4 @@
-//! What can be tested without a cluster: rows become columns and rows again, and what is known stays exact.
+//! Tests without a cluster: rows become columns and rows again, and the row cache stays exact.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use exacat_model::{
@@ -130,7 +130,7 @@ fn rows() -> Vec<(Key, Row)> {
     rows
 }
 
-/// Columns that a statement reads or writes, in its order.
+/// Lists the columns that a statement reads or writes, in its order.
 fn columns(text: &str) -> Vec<String> {
     let list = match text.strip_prefix("SELECT ") {
         Some(rest) => rest.split(" FROM ").next().unwrap(),
@@ -139,7 +139,8 @@ fn columns(text: &str) -> Vec<String> {
     list.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
-/// Goal: what is written is read again, for every kind of row, by statements that name the same columns; and no value is null.
+/// Goal: every kind of row is read as it was written, by statements with the same columns, and no
+/// value is null.
 #[test]
 fn rows_become_columns_and_rows_again() {
     let rows = rows();
@@ -188,8 +189,8 @@ fn installs(known: &mut Known, group: &Group) -> bool {
     known.install(group) == Installed::Yes
 }
 
-/// Goal: a server takes a group only if it follows the one that it has. Method: two branches that
-/// part after change 2, in the places where one replaces the other.
+/// Goal: a server installs a group only if it follows the one that it has. Method: two branches
+/// that part after change 2, in the places where one replaces the other.
 #[test]
 fn group_of_another_branch_is_never_installed() {
     let linked = |number: u64, id: u8, before: u8| Group {
@@ -211,8 +212,8 @@ fn group_of_another_branch_is_never_installed() {
     assert_eq!(known.install(&linked(4, 4, 3)), Installed::Yes);
 }
 
-/// Goal: groups that were appended before schema version 4 are taken as they are, and the first
-/// that names its predecessor goes on from them.
+/// Goal: groups that were appended before schema version 4 are installed as they are. The first one
+/// that names its predecessor continues them.
 #[test]
 fn groups_without_predecessor_are_installed_until_one_has_it() {
     let mut known = known_of(100);
@@ -232,7 +233,7 @@ fn groups_without_predecessor_are_installed_until_one_has_it() {
     assert_eq!(opened.install(&other), Installed::OtherBranch);
 }
 
-/// Goal: what is known is what the groups made of it, whatever is fetched meanwhile.
+/// Goal: the row cache follows the groups, whatever is fetched meanwhile.
 #[test]
 fn what_is_known_stays_exact() {
     let key = Key::Account(UsageOf::User(UserId(1)));
@@ -245,7 +246,7 @@ fn what_is_known_stays_exact() {
     assert_eq!(files(&known), (0, vec![Need::Row(key.clone())]));
     let epoch = known.epoch();
     assert!(installs(&mut known, &group(1, 3, vec![(key.clone(), Some(account(5)))])));
-    // What was fetched before the group was known is older.
+    // Rows fetched before the group was installed are older.
     known.fetched(epoch, vec![(key.clone(), Some(account(4)))]);
     assert_eq!(files(&known), (5, vec![]));
     assert!(installs(&mut known, &group(1, 3, vec![(key.clone(), None)])), "known already");
@@ -256,7 +257,8 @@ fn what_is_known_stays_exact() {
     assert_eq!(known.head(), Revision(4));
 }
 
-/// Goal: beyond its bound all is forgotten but what is always known, and what may not be in the tables; what was fetched before that counts no more.
+/// Goal: a full cache evicts all rows but those always cached and those not yet in the tables. Rows
+/// fetched before the eviction are discarded.
 #[test]
 fn what_is_forgotten_is_fetched_again() {
     let key = |number| Key::Account(UsageOf::Directory(DirId(number)));
@@ -281,8 +283,8 @@ fn what_is_forgotten_is_fetched_again() {
     assert!(Look::new(&known, None).record(user.key()).is_some());
 }
 
-/// Goal: what is written to the tables is what all groups together made of rows, as of one moment; what came meanwhile is written the next
-/// time, and what failed is written again.
+/// Goal: a flush writes the after-images of all groups as of one moment. Later groups wait for the
+/// next flush, and failed writes are repeated.
 #[test]
 fn what_is_frozen_is_of_one_moment() {
     let key = |number| Key::Account(UsageOf::Directory(DirId(number)));
@@ -297,14 +299,14 @@ fn what_is_frozen_is_of_one_moment() {
     let first = known.freeze().unwrap();
     assert_eq!((first.up_to, first.rows.len()), (Revision(3), 3));
     assert!(first.rows.iter().any(|(of, row, _)| *of == key(1) && row.as_deref() == Some(&account(2))));
-    // It comes while that is written, and that fails.
+    // A group arrives during the write, and the write fails.
     assert!(installs(&mut known, &group(4, 4, vec![(key(2), None), (Key::Members(guid(1)), None)])));
     let again = known.freeze().unwrap();
     let keys: Vec<Key> = again.rows.iter().map(|(key, ..)| key.clone()).collect();
     assert_eq!(again.up_to, Revision(4));
     assert_eq!(keys, [Key::Members(guid(1)), key(1), key(2)], "its members go with their partition");
     assert!(again.rows.iter().any(|(of, row, _)| *of == key(2) && row.is_none()));
-    // Another server says that it wrote the first three.
+    // Another server flushed the first three.
     assert_eq!(known.unsettled_bytes(), 30);
     known.settle(Revision(3));
     assert_eq!((known.settled(), known.unsettled_bytes()), (Revision(3), 10));
@@ -315,7 +317,8 @@ fn what_is_frozen_is_of_one_moment() {
     assert_eq!(known.settled(), Revision(4), "it does not go back");
 }
 
-/// Goal: what a filter of every key does not have is not there, and is not asked for; a directory that was listed whole twice has no other children.
+/// Goal: a key outside of a complete filter does not exist and is not read. A directory that was
+/// listed whole twice has no other children.
 #[test]
 fn what_is_not_there_is_known() {
     let place = |number| Key::Place(EntryId::Object(guid(number)));
@@ -330,7 +333,7 @@ fn what_is_not_there_is_known() {
     assert!(installs(&mut known, &group(1, 1, vec![(place(2), Some(where_it_is)), (place(3), None)])));
     assert!(matches!(known.get(&place(2)), Some(Some(_))));
     known.settle(Revision(1));
-    // It is forgotten with much else, and the filter still has it.
+    // The key is evicted with many others, and the filter still has it.
     let many =
         (0..200).map(|number| (Key::Member { collection: guid(9), guid: guid(number) }, Some(Row::There)));
     known.fetched(known.epoch(), many.collect());
@@ -350,7 +353,8 @@ fn what_is_not_there_is_known() {
     assert!(matches!(known.get(&child("b")), Some(None)) && matches!(known.get(&child("a")), Some(Some(_))));
 }
 
-/// Goal: a name is read where it can be, in the partition of the directory's level first; it is written there, and taken out of the others.
+/// Goal: a name is read in each partition where it can be, first in that of the directory's level.
+/// It is written there and deleted from the others.
 #[test]
 fn a_name_is_in_one_partition_of_each_level() {
     let key = Key::Entry(at(7, "f"));
@@ -368,7 +372,8 @@ fn a_name_is_in_one_partition_of_each_level() {
     }
 }
 
-/// Goal: of a collection that was forgotten none is a member, whatever the table still says; what the same group adds is one.
+/// Goal: an evicted collection has no members, whatever the table still has. Members that the same
+/// group adds exist.
 #[test]
 fn members_go_together() {
     let member = |number| Key::Member { collection: guid(1), guid: guid(number) };
@@ -380,12 +385,13 @@ fn members_go_together() {
     let is = |number| look.is_member(guid(1), guid(number));
     assert_eq!((is(2), is(3), is(4)), (false, true, false));
     assert!(look.needs().is_empty());
-    // In the tables the row the group added counts more than the taking away.
+    // In the tables the row that the group added outranks the deletion.
     assert!(moment(Revision(2), true) < moment(Revision(2), false));
     assert!(moment(Revision(1), false) < moment(Revision(2), true));
 }
 
-/// Goal: of a path whose directories were forgotten all is asked for at once; a guess that is wrong is in vain and nothing else.
+/// Goal: all of a path whose directories were evicted is fetched at once. A wrong guess only costs
+/// a read in vain.
 #[test]
 fn a_path_that_was_known_is_asked_for_at_once() {
     let directory = |parent: u64, name: &str, id: u64| {
@@ -403,7 +409,7 @@ fn a_path_that_was_known_is_asked_for_at_once() {
     let need = |parent, name: &str| Need::Row(Key::Entry(at(parent, name)));
     known.fetched(known.epoch(), way.iter().cloned().chain([root.clone()]).collect());
     assert_eq!(needs(&known, "/a/b/c/d"), [need(4, "d")]);
-    // Too many: all is forgotten.
+    // Too many rows: all are evicted.
     let account = |number| (Key::Account(UsageOf::Directory(DirId(number))), Some(account(1)));
     assert!(installs(&mut known, &group(1, 1, (100..120).map(account).collect())));
     known.settle(Revision(1));
@@ -412,7 +418,7 @@ fn a_path_that_was_known_is_asked_for_at_once() {
     let mut wanted = all.to_vec();
     wanted.sort();
     assert_eq!(needs(&known, "/a/b/c/d"), wanted);
-    // It is another directory by now: what was asked for below is not looked at.
+    // It is another directory by now: the rows fetched below it are not used.
     assert!(installs(&mut known, &group(2, 2, vec![root, directory(1, "a", 9)])));
     assert_eq!(needs(&known, "/a/b/c/d"), [need(9, "b")]);
 }

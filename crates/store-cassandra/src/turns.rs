@@ -1,8 +1,11 @@
-//! Servers that append at the same time take turns: who just did, and sees that others do too, lets them go first.
+//! Back-off between servers that append at the same time: the server that just appended lets the
+//! others go first.
 //!
-//! An append holds only if the log ends where its server thinks it does. Of two servers that both append as fast as they can, the one that
-//! lost has to read first what the other appended, and is late again; and of two that are under way both take long, for they outbid each other. So the one that won
-//! waits until the other has appended too, or has had time for it. What comes meanwhile goes into one group with the rest.
+//! An append holds only if the log ends where its server expects. Of two servers that append as
+//! fast as they can, the loser must first read the other's append, and is late again. Two appends
+//! in flight outbid each other's Paxos rounds, so both take long. So the winner waits until the
+//! other server has appended too, or had time for it. Requests that arrive meanwhile go into one
+//! group with the rest.
 
 use std::time::{Duration, Instant};
 
@@ -18,29 +21,29 @@ pub(crate) struct Turns {
 
 #[derive(Default)]
 struct State {
-    /// When another server's append was seen last.
+    /// Time another server's append was last seen.
     others: Option<Instant>,
-    /// When the last own append was done, and how long it took.
+    /// Time the last own append ended, and its duration.
     own: Option<(Instant, Duration)>,
 }
 
 impl Turns {
-    /// Another server's append was seen.
+    /// Notes another server's append.
     pub fn another(&self) {
         self.state.lock().others = Some(Instant::now());
     }
 
-    /// An own append was done, that was begun then.
+    /// Notes an own append that began then.
     pub fn own(&self, began: Instant) {
         self.state.lock().own = Some((Instant::now(), began.elapsed()));
     }
 
-    /// Whose turn is it at this moment? Nothing if it is one's own, otherwise how long it is not.
+    /// Returns how long this server must still wait; none if it may append.
     pub fn wait(&self, now: Instant) -> Option<Duration> {
         let state = self.state.lock();
         let (others, (done, took)) = (state.others?, state.own?);
         if now.saturating_duration_since(others) > OTHERS_SEEN_FOR || others > done {
-            // Nobody else is there, or others had their turn since.
+            // No other server appends, or another one had its turn since.
             return None;
         }
         let until = done + took.saturating_mul(TURN_TIMES).min(TURN_MAX);

@@ -1,7 +1,8 @@
-//! Deciding: the rules of the contract over rows, some of which are not known yet.
+//! Deciding: the rules of the contract over rows, some of which are not cached yet.
 //!
-//! [`Look`] shows the rules what is known. What is not known it notes as a need, and answers as if it were not there; whoever
-//! asked throws the result away, fetches what is needed and asks again. [`Working`] keeps what a change does to rows on top of that.
+//! [`Look`] shows cached rows to the rules. It notes a missing row as a need, and answers as if the
+//! row did not exist. The caller then discards the result, fetches the needed rows and tries again.
+//! [`Working`] keeps the rows that a change has changed on top of that.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ use crate::rows::{Counted, Key, Remembered, Row, Totals, Where, copy_of, derived
 /// Rows that changed, and are not in the log yet.
 pub(crate) type Changed = BTreeMap<Key, Option<Arc<Row>>>;
 
-/// What has to be fetched.
+/// Missing row, or rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
     /// One row.
@@ -30,7 +31,7 @@ pub(crate) enum Need {
     Queue(SeNumber),
 }
 
-/// What is known, under what a group changed so far.
+/// The row cache, under the changes of a group so far.
 pub(crate) struct Look<'a> {
     pub known: &'a Known,
     pub group: Option<&'a Changed>,
@@ -46,7 +47,7 @@ impl<'a> Look<'a> {
         self.needs.into_inner()
     }
 
-    /// A row as it is, or none; also none if it is needed.
+    /// Returns a row; none if it does not exist, or is needed first.
     pub fn get(&self, key: &Key) -> Option<Arc<Row>> {
         if let Some(found) = self.group.and_then(|group| group.get(key)) {
             return found.clone();
@@ -66,12 +67,12 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Rows to look things up in.
+/// Rows by key.
 pub(crate) trait Rows {
     fn row(&self, key: &Key) -> Option<Arc<Row>>;
-    /// Every record.
+    /// Calls `then` for every record.
     fn each_record(&self, then: &mut dyn FnMut(RecordKey, &Record));
-    /// All deletions of an SE.
+    /// Returns all deletions of an SE.
     fn queue(&self, se: SeNumber) -> Vec<Deletion>;
 }
 
@@ -116,7 +117,7 @@ impl Rows for Look<'_> {
     }
 }
 
-/// The first and last key an SE's queue can have.
+/// First and last possible key of an SE's queue.
 pub(crate) fn queue_bounds(se: SeNumber) -> (Key, Key) {
     let id = |revision, index| DeletionId { revision: Revision(revision), index };
     (Key::Deletion { se, id: id(0, 0) }, Key::Deletion { se, id: id(u64::MAX, u32::MAX) })
@@ -130,11 +131,11 @@ fn deletions_in(rows: Changed) -> Vec<Deletion> {
     deletions.collect()
 }
 
-/// A change in the making: what it did to rows so far.
+/// A change in the making: the rows that it has changed so far.
 pub(crate) struct Working<'a> {
     pub look: Look<'a>,
     pub own: Changed,
-    /// Why the rows do not fit together, if they do not.
+    /// Reason why the rows do not fit together, if they do not.
     pub defect: Option<String>,
 }
 
@@ -226,7 +227,7 @@ pub(crate) fn remembered(rows: &dyn Rows, id: exacat_model::OperationId) -> Opti
     }
 }
 
-/// Directories from this one upwards, by their places alone.
+/// Lists this directory and all above it, by their places alone.
 pub(crate) fn directories_up(rows: &dyn Rows, directory: DirId) -> Vec<DirId> {
     let mut way = vec![directory];
     let mut here = directory;
@@ -242,7 +243,7 @@ pub(crate) fn directories_up(rows: &dyn Rows, directory: DirId) -> Vec<DirId> {
     way
 }
 
-/// What the rules ask, asked of rows.
+/// Implements the queries of the rules over rows.
 macro_rules! view_of_rows {
     ($type:ty) => {
         impl View for $type {
@@ -400,7 +401,7 @@ impl rules::State for Working<'_> {
     }
 
     fn begin_members(&mut self, _collection: Guid) {
-        // None are kept for what is not a collection: they went when the last of this GUID was purged.
+        // Nothing to do: the members of a GUID are removed when its last collection is purged.
     }
 
     fn forget_members(&mut self, collection: Guid) {
@@ -431,7 +432,7 @@ impl rules::State for Working<'_> {
     }
 
     fn put_record(&mut self, key: RecordKey, record: Option<Record>, revision: Revision) {
-        // Dropping what is not there changes no row.
+        // Dropping a missing record changes no row.
         if record.is_some() || self.record(key).is_some() {
             self.put(Key::Record(key), record.map(|record| Row::Record { record, revision }));
         }
@@ -464,7 +465,8 @@ impl rules::State for Working<'_> {
     }
 
     fn deletions_of(&self, se: SeNumber, pfn: &str) -> Vec<DeletionId> {
-        // At this PFN can be what says so itself, and the derived copy of the file whose path it is.
+        // Two copies can be at this PFN: an explicit one, and the derived one of the file with this
+        // storage path.
         let mut copies = vec![explicit_copy(pfn)];
         let prefix = self.se_record(se).map(|se| se.prefix.as_str().to_owned()).unwrap_or_default();
         if let Some(guid) = pfn.strip_prefix(prefix.as_str()).and_then(Guid::of_storage_path) {
@@ -484,7 +486,7 @@ impl rules::State for Working<'_> {
     }
 }
 
-/// The first and last key a member of this collection can have.
+/// First and last possible key of a member of this collection.
 pub(crate) fn member_bounds(collection: Guid) -> (Key, Key) {
     (Key::Member { collection, guid: Guid([0; 16]) }, Key::Member { collection, guid: Guid([0xff; 16]) })
 }

@@ -1,5 +1,5 @@
-//! Checkpoints: what the engine's first stage kept the state in. They are read once, to carry a catalogue over to runs, and
-//! removed then. Byte by byte in `docs/internals/checkpoint-format.md`.
+//! Checkpoints of the engine's first stage. They are read once, to carry a catalogue over to runs,
+//! and then removed. `docs/internals/checkpoint-format.md` has every byte.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const MAGIC: [u8; 8] = *b"exacatCP";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 128;
 const BLOCK_HEADER_BYTES: usize = 16;
-/// The part number of the block that ends the file.
+/// Part number of the block that ends the file.
 const END: u8 = 0;
 fn parse_file_name(name: &str) -> Option<Revision> {
     let digits = name.strip_suffix(".checkpoint")?;
@@ -29,7 +29,7 @@ fn parse_file_name(name: &str) -> Option<Revision> {
     if well_formed { digits.parse().ok().map(Revision) } else { None }
 }
 
-/// The checkpoints there are, the newest first.
+/// Lists the checkpoints, the newest first.
 pub(crate) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<(Revision, PathBuf)>, Error> {
     let names = match disk.list(directory) {
         Ok(names) => names,
@@ -42,7 +42,7 @@ pub(crate) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<(Revision, P
     Ok(found)
 }
 
-/// What stands at the start of a checkpoint.
+/// Header of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     catalogue: CatalogueId,
@@ -80,7 +80,7 @@ fn block_checksum(block: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Removes all checkpoints: the runs have what was in them.
+/// Removes all checkpoints, once the runs have their content.
 pub(crate) fn forget(disk: &dyn Disk, directory: &Path) {
     for (_, path) in list(disk, directory).unwrap_or_default() {
         if let Err(error) = disk.remove(&path) {
@@ -89,14 +89,14 @@ pub(crate) fn forget(disk: &dyn Disk, directory: &Path) {
     }
 }
 
-/// A state from a checkpoint.
+/// State from a checkpoint.
 pub(crate) struct Loaded {
     pub state: State,
     pub operations: Vec<(OperationId, Revision)>,
 }
 
-/// Reads a checkpoint, and checks that it is whole: every block's checksum, the number of blocks, the digest of the
-/// state, the counters.
+/// Reads a checkpoint, and checks that it is whole: every block's checksum, the number of blocks,
+/// the digest of the state, the counters.
 pub(crate) fn load(
     disk: &dyn Disk,
     path: &Path,

@@ -1,13 +1,12 @@
-//! The committer: makes groups of records durable and answers those who wait for them, one group after the other.
+//! The committer: makes commit groups durable, one after the other, and answers their requests.
 //!
-//! It has a thread of its own, so that the next group is decided while one is written and synced. There is never more
-//! than one group on its way to the disk: what a power cut may tear is the last group, as if there were no such thread.
-//! A short group, when nothing is on its way, is committed by the thread that made it: waking another takes longer
-//! than the sync.
+//! It has its own thread, so that the writer decides the next group while this one is written and
+//! synced. At most one group is on its way to the disk. A power cut can therefore tear only the
+//! last group, as if there were no such thread. The writer itself commits a short group while the
+//! committer is idle: waking a thread takes longer than the sync.
 //!
-//! Each group proves by being there that the one before it was durable. Behind the last one a mark
-//! does: when nothing was committed for a while, this thread asks the writer for it. Under load
-//! there are no marks.
+//! Each group proves that the group before it was durable. An end mark proves it for the last
+//! group: after some idle time this thread asks the writer for one. Under load there are no marks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,37 +23,37 @@ use crate::settings::GROUP_BYTES_MAX;
 use crate::store::Shared;
 use crate::writer::Command;
 
-/// What came of a request.
+/// Result of one request.
 pub(crate) type Answered = Result<Vec<Outcome>, ApplyError>;
 
-/// Answers to requests that came together, which wait for their group to be durable.
+/// Answers to requests that came together and wait until their group is durable.
 pub(crate) struct Waiting {
     pub reply: oneshot::Sender<Vec<Answered>>,
     pub answers: Vec<Answered>,
     pub _permit: OwnedSemaphorePermit,
 }
 
-/// What is to become durable together.
+/// A commit group: records that become durable together.
 #[derive(Default)]
 pub(crate) struct Group {
-    /// Records; none if nothing was changed.
+    /// Encoded records; empty if nothing was changed.
     pub bytes: Vec<u8>,
-    /// Of the first record.
+    /// Revision of the first change.
     pub first_revision: Revision,
-    /// Of the last change.
+    /// Revision of the last change.
     pub last_revision: Revision,
     pub waiting: Vec<Waiting>,
-    /// Requests in it.
+    /// Number of requests in the group.
     pub requests: usize,
 }
 
-/// A group with its place in the log.
+/// A group with its position in the log.
 struct Job {
     group: Group,
     place: Place,
 }
 
-/// What the two threads share.
+/// State shared by the writer and the committer thread.
 struct Desk {
     job: Mutex<Slot>,
     changed: Condvar,
@@ -63,45 +62,46 @@ struct Desk {
 #[derive(Default)]
 struct Slot {
     next: Option<Job>,
-    /// The thread is at work on a group.
+    /// Set while the thread commits a group.
     busy: bool,
-    /// Nothing more will come, or the thread is gone.
+    /// Set once no more groups will come, or the thread is gone.
     ended: bool,
-    /// Of a group that is done, to be used again.
+    /// Emptied group of an earlier commit, for reuse.
     spare: Option<Group>,
-    /// The writer commits a group itself.
+    /// Set while the writer commits a group itself.
     at_once: bool,
-    /// Time of the last commit that no mark follows.
+    /// Time of the last commit without an end mark behind it.
     unmarked: Option<Instant>,
 }
 
-/// Settings of the mark at the end of the log.
+/// Settings of the end mark.
 pub(crate) struct Marking {
-    /// After so long without a commit.
+    /// Idle time without a commit before the mark is written.
     pub idle: Duration,
-    /// Asks the writer, unless that is gone.
+    /// Queue to the writer that writes the mark; does not keep the writer alive.
     pub writer: mpsc::WeakSender<Command>,
 }
 
-/// The thread, seen by the writer.
+/// Handle of the writer on the committer thread.
 pub(crate) struct Committer {
     desk: Arc<Desk>,
     shared: Arc<Shared>,
-    /// Shorter groups are committed by who made them.
+    /// Length below which the writer commits a group itself.
     at_once_bytes: usize,
-    /// Time between two notes outside of the log on how far it is durable.
+    /// Minimum time between two notes in `END` on how far the log is durable.
     every: Duration,
     thread: Option<JoinHandle<()>>,
 }
 
-/// However the thread ends, nobody may wait for it.
+/// Guard that releases every waiter, however the thread ends.
 struct Leaving<'a>(&'a Desk, &'a Shared);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let mut slot = self.0.job.lock();
         if slot.busy || !slot.ended {
-            // It panicked, which is a defect: what it had is not answered, and those who asked see that as unknown.
+            // The thread panicked, which is a defect. Its group stays unanswered, and those callers
+            // see an unknown outcome.
             self.1.close("the committer of the log ended by a defect");
         }
         (slot.ended, slot.busy, slot.next) = (true, false, None);
@@ -124,20 +124,23 @@ impl Committer {
         Ok(Committer { desk, shared, at_once_bytes, every, thread: Some(thread) })
     }
 
-    /// Commits a group; gives one that can be filled next. When this returns the group may be on its way still, or wait
-    /// behind the one that is.
+    /// Commits a group and returns an empty one to fill next. The group may still be in flight or
+    /// queued when this returns.
     pub fn commit(&self, group: Group, place: Place) -> Group {
         let mut slot = self.desk.job.lock();
         if !group.bytes.is_empty() && slot.unmarked.replace(Instant::now()).is_none() {
-            // From now on the thread looks at the clock.
+            // Wakes the thread, which now starts to watch the idle time.
             self.desk.changed.notify_all();
         }
         let at_once = !slot.busy && slot.next.is_none() && group.bytes.len() < self.at_once_bytes;
+        // One group may wait behind the one in flight. Several in flight could leave a hole in the
+        // log before an answered change (decision 0017).
         if !at_once {
             self.desk.changed.wait_while(&mut slot, |slot| slot.next.is_some() && !slot.ended);
         }
         if at_once || slot.ended {
-            // If the thread is gone nothing can be written, and those who wait are told why.
+            // Either the group is short, or the thread is gone. In the second case nothing can be
+            // written, and `commit` tells the callers why.
             slot.at_once = true;
             drop(slot);
             let spare = commit(&self.shared, Job { group, place }, self.every);
@@ -151,14 +154,13 @@ impl Committer {
         slot.spare.take().unwrap_or_default()
     }
 
-    /// The end of the log has a mark, or needs one, because of what was there when the store was
-    /// opened.
+    /// Sets whether the log ended with a mark when the store was opened.
     pub fn set_marked(&self, is_marked: bool) {
         self.desk.job.lock().unmarked = if is_marked { None } else { Some(Instant::now()) };
         self.desk.changed.notify_all();
     }
 
-    /// Returns once nothing is on its way.
+    /// Waits until no group is in flight or queued.
     pub fn settle(&self) {
         let mut slot = self.desk.job.lock();
         self.desk.changed.wait_while(&mut slot, |slot| slot.busy || slot.next.is_some());
@@ -177,15 +179,15 @@ impl Drop for Committer {
     }
 }
 
-/// The thread: what was handed over before the end is still committed.
+/// Body of the committer thread. It still commits what was queued before the end.
 fn work(desk: &Desk, shared: &Shared, marking: &Marking) {
     let mut slot = desk.job.lock();
     loop {
         let is_due = wait(desk, &mut slot, marking.idle);
         if is_due {
             slot.unmarked = None;
-            // The writer may be waiting for this lock. If its queue is full it is not idle, and a
-            // later commit asks again.
+            // The writer may be waiting for this lock, so it is released first. A writer with a
+            // full queue is not idle, and a later commit asks again.
             drop(slot);
             if let Some(writer) = marking.writer.upgrade() {
                 let _later = writer.try_send(Command::Mark { reply: None });
@@ -201,7 +203,8 @@ fn work(desk: &Desk, shared: &Shared, marking: &Marking) {
         if shared.durability.ended().is_some()
             && let Some(writer) = marking.writer.upgrade()
         {
-            // It finds out that the log failed. If its queue is full it does so without this.
+            // The command makes the writer notice that the log failed. A writer with a full queue
+            // notices without it.
             let _later = writer.try_send(Command::Mark { reply: None });
         }
         slot = desk.job.lock();
@@ -212,8 +215,7 @@ fn work(desk: &Desk, shared: &Shared, marking: &Marking) {
     }
 }
 
-/// Waits for a group, for the end, or until nothing was committed for so long; true in the last
-/// case.
+/// Waits for a group, for the end, or until `idle` passed without a commit. True in the last case.
 fn wait(desk: &Desk, slot: &mut MutexGuard<'_, Slot>, idle: Duration) -> bool {
     loop {
         if slot.next.is_some() || slot.ended {
@@ -221,7 +223,7 @@ fn wait(desk: &Desk, slot: &mut MutexGuard<'_, Slot>, idle: Duration) -> bool {
         }
         match slot.unmarked.and_then(|since| since.checked_add(idle)) {
             None => desk.changed.wait(slot),
-            // A sync that takes long is no idleness.
+            // A slow sync is not idle time.
             Some(_) if slot.at_once => drop(desk.changed.wait_for(slot, idle)),
             Some(due) if due <= Instant::now() => return true,
             Some(due) => drop(desk.changed.wait_until(slot, due)),
@@ -229,7 +231,7 @@ fn wait(desk: &Desk, slot: &mut MutexGuard<'_, Slot>, idle: Duration) -> bool {
     }
 }
 
-/// Makes a group durable and answers everyone in it; gives what can be used again.
+/// Makes a group durable and answers its requests. Returns the emptied group for reuse.
 fn commit(shared: &Shared, job: Job, every: Duration) -> Group {
     let Job { mut group, place } = job;
     if !group.bytes.is_empty() && shared.durability.ended().is_none() {
@@ -244,7 +246,7 @@ fn commit(shared: &Shared, job: Job, every: Duration) -> Group {
             Err(error) => shared.fail(&format!("the log could not be written: {error}")),
         }
     }
-    // Also who changed nothing may have been told so because of a change that is not durable.
+    // Even an answer without changes may rest on a change that is not durable.
     let failure = shared.durability.ended();
     for Waiting { reply, mut answers, _permit } in group.waiting.drain(..) {
         if let Some(why) = &failure {
@@ -255,10 +257,13 @@ fn commit(shared: &Shared, job: Job, every: Duration) -> Group {
         let _gone = reply.send(answers);
     }
     if !group.bytes.is_empty() && failure.is_none() {
+        // Evidence in `END`, written after the answers so that it delays none. It has no sync: it
+        // survives the end of the process (decision 0046).
         place.note_durable(group.bytes.len(), group.last_revision, every);
     }
     group.requests = 0;
     group.bytes.clear();
+    // One large group should not hold its memory for ever.
     if group.bytes.capacity() > 4 * GROUP_BYTES_MAX {
         group.bytes.shrink_to(GROUP_BYTES_MAX);
     }

@@ -1,12 +1,12 @@
-//! The small formats by themselves, from any bytes: for tools that look into files, and for trying any bytes on the decoders.
-//! Whole files of the log and runs are read by `inspect`.
+//! Decoders of the small formats, for any bytes: for tools that look into files, and for fuzz tests
+//! of the decoders. `inspect` reads whole files of the log and runs.
 
 use exacat_model::{DirId, Entry, Error, ErrorKind, Result};
 
 use crate::page::{Page, Row};
 
-/// Reads the rows of one page, as it stands at byte `place` of a run of this salt; `give` gets each entry with the directory and
-/// the name it is kept under, or none for what is gone or is no entry.
+/// Reads the rows of one page at byte `place` of a run of this salt. `give` gets each entry with
+/// its directory and name; none for a removal and for a row that is no entry.
 pub fn read_page(
     bytes: &[u8],
     salt: u64,
@@ -23,8 +23,8 @@ pub fn read_page(
     Ok(())
 }
 
-/// Reads a row from its parts, as pages and memtables keep them: none if it is no entry. What is too short for an identity
-/// and five numbers is filled up with zeros.
+/// Reads a row from its parts, as pages and memtables have them; none if it is no entry. Zeros fill
+/// up bytes that are too short for an identity and five numbers.
 pub fn read_row(
     name: &[u8],
     shape: &[u8],
@@ -54,8 +54,8 @@ pub fn read_row(
     row.entry().map_err(corrupt)
 }
 
-/// Reads one of the small files of text, by what it is called: `CATALOGUE`, `SNAPSHOT`, `RESTORE`, `BACKUPS`, `FILES`. Gives it
-/// as it would be written again.
+/// Reads one of the small text files by its name: `CATALOGUE`, `SNAPSHOT`, `RESTORE`, `BACKUPS`,
+/// `FILES`. Returns it as it would be written again.
 pub fn read_text(name: &str, text: &str) -> Result<String> {
     match name {
         crate::identity::FILE => crate::identity::read_again(text),

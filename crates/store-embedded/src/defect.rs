@@ -1,19 +1,20 @@
-//! What can be wrong when something is looked up or applied.
+//! Defects: everything that can be wrong in a look-up or in applying a change.
 
 use std::fmt;
 
 use exacat_model::codec::DecodeError;
 use exacat_model::{Error, ErrorKind};
 
-/// Why there is no answer.
+/// Reasons why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
-    /// The state contradicts itself, or a change does not apply to it: a defect of the engine, or a log that is not
-    /// this catalogue's.
+    /// The state contradicts itself, or a change does not fit it: a defect of the engine, or the
+    /// log of another catalogue.
     Contradiction(String),
-    /// A page is not in memory, and whoever asks does not wait for the disk; it is noted, to be read and asked again.
+    /// A page is not in memory, and the caller does not wait for the disk. The page is noted, so
+    /// that the caller can read it and retry.
     NotInMemory,
-    /// A page cannot be read, or is not what was written.
+    /// A page is unreadable, or not what was written.
     Unreadable(Error),
 }
 

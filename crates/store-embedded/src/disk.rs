@@ -1,5 +1,5 @@
-//! The disk, as narrow as the engine needs it: so that a test can put one in its place that fails at the Nth write or
-//! forgets what was not synced.
+//! The disk, as narrow as the engine needs it. A test can replace it by one that fails at the Nth
+//! write, or forgets what was not synced.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -8,59 +8,60 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 
-/// Directories and names. What a method changes is durable only after [`sync_directory`](Disk::sync_directory) of
-/// the directory it happened in.
+/// Operations on directories and names. A change is durable only after
+/// [`sync_directory`](Disk::sync_directory) of the directory in which it happened.
 pub trait Disk: Send + Sync + 'static {
-    /// Makes a directory and those above it; one that is there is fine.
+    /// Creates a directory and those above it; an existing one is fine.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// The names of the files and directories in a directory, in no order.
+    /// Returns the names of the files and directories in a directory, in no order.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
 
-    /// Opens a file that is there, to read only.
+    /// Opens an existing file to read only.
     fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens a file that is there, to read and write.
+    /// Opens an existing file to read and write.
     fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Makes an empty file in place of whatever has the name.
+    /// Creates an empty file, and replaces any file of that name.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Gives a file another name, in place of whatever file has it; or a directory, in place of an empty one. Atomic.
+    /// Renames a file, and replaces any file of the new name; or a directory, and replaces an empty
+    /// one. Atomic.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives a file a further name, which must be free. [`CrossesDevices`](io::ErrorKind::CrossesDevices) if that is on
-    /// another file system.
+    /// Gives a file a further name, which must be free. Fails with
+    /// [`CrossesDevices`](io::ErrorKind::CrossesDevices) if the name is on another file system.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// How many names a file has.
+    /// Returns the number of names of a file.
     fn names_of(&self, path: &Path) -> io::Result<u64>;
 
-    /// Removes a file's name, and the file with its last.
+    /// Removes a name of a file, and with the last name the file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes a directory, which must be empty.
+    /// Removes an empty directory.
     fn remove_directory(&self, path: &Path) -> io::Result<()>;
 
     /// Makes the names in a directory durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// Takes the directory for this process alone until the guard is dropped;
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if another has it.
+    /// Locks the directory for this process until the guard is dropped; fails with
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if another process has the lock.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
 
-    /// Takes all rights of group and others from a file or directory, and from everything in it if
-    /// wanted. Returns how many had any. What is not there has none.
+    /// Removes all rights of group and others from a file or directory, and on request from
+    /// everything in it. Returns how many had any. A missing file has none.
     fn make_private(&self, path: &Path, everything_in_it: bool) -> io::Result<u64> {
         let _nothing_to_do = (path, everything_in_it);
         Ok(0)
     }
 
-    /// Bytes that can still be written.
+    /// Returns the bytes of free space.
     fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
 }
 
-/// An open file. What is written is durable only after [`sync`](DiskFile::sync).
+/// An open file. Writes are durable only after [`sync`](DiskFile::sync).
 pub trait DiskFile: Send + Sync {
     /// Reads up to `into.len()` bytes at `offset`; fewer only at the file's end.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -68,26 +69,26 @@ pub trait DiskFile: Send + Sync {
     /// Writes all of `bytes` at `offset`. After an error any part of them may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes everything written durable, the file's length included. After an error nothing is known of what was
-    /// written since the last one that succeeded, nor will trying again tell.
+    /// Makes everything written durable, and the file's length. After an error the state of all
+    /// writes since the last successful sync is unknown, and a retry does not reveal it.
     fn sync(&self) -> io::Result<()>;
 
-    /// Reserves space so that writing up to `length` cannot fail for lack of it; what is there stays, what is new
-    /// reads as zeros.
+    /// Reserves space, so that a write below `length` cannot fail for lack of it. Existing bytes
+    /// stay, new ones read as zeros.
     fn preallocate(&self, length: u64) -> io::Result<()>;
 
     /// Cuts the file to `length`, or extends it with zeros.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
-    /// Bytes in the file.
+    /// Returns the bytes in the file.
     fn length(&self) -> io::Result<u64>;
 
-    /// Has no name any more, and its space is to be had again: little by little, where it matters. Somebody else may be reading it
-    /// still; then nothing happens to it until the last has closed it.
+    /// Frees the space of a file that has no name any more, little by little where that matters.
+    /// While somebody else reads the file it stays whole, until the last reader has closed it.
     fn give_back(&self) {}
 }
 
-/// Reads the whole of a file.
+/// Reads a whole file.
 pub(crate) fn read_whole(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     let length = usize::try_from(file.length()?).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
     let mut bytes = vec![0; length];
@@ -96,18 +97,18 @@ pub(crate) fn read_whole(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Is there a file or directory?
+/// Says whether a file or directory exists.
 pub(crate) fn exists(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
     match disk.open_to_read(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        // Not every system opens a directory as a file.
+        // Not every operating system opens a directory as a file.
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(true),
         Err(error) => Err(error),
     }
 }
 
-/// The names in a directory; none if there is no such directory.
+/// Returns the names in a directory; none if the directory does not exist.
 pub(crate) fn list_if_there(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<String>> {
     match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -115,7 +116,7 @@ pub(crate) fn list_if_there(disk: &dyn Disk, directory: &Path) -> io::Result<Vec
     }
 }
 
-/// Removes a file, or a directory with all that is in it; it need not be there.
+/// Removes a file, or a directory with everything in it; a missing one is fine.
 pub(crate) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     match disk.list(path) {
         Ok(names) => {
@@ -130,14 +131,15 @@ pub(crate) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a small file and makes it durable; it is there whole or not at all only once its directory is synced.
+/// Writes a small file and makes its bytes durable. Its name is durable once the caller has synced
+/// the directory.
 pub(crate) fn write_small(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let file = disk.create(path)?;
     file.write_at(bytes, 0)?;
     file.sync()
 }
 
-/// Puts a small file in the place of the one before, durably and at once.
+/// Replaces a small file, atomically and durably.
 pub(crate) fn replace_small(disk: &dyn Disk, directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let unfinished = directory.join(format!("{name}.unfinished"));
     write_small(disk, &unfinished, bytes)?;
@@ -145,7 +147,7 @@ pub(crate) fn replace_small(disk: &dyn Disk, directory: &Path, name: &str, bytes
     disk.sync_directory(directory)
 }
 
-/// The text of a small file; none if it is not there.
+/// Returns the text of a small file; none if the file does not exist.
 pub(crate) fn read_text(disk: &dyn Disk, path: &Path) -> io::Result<Option<String>> {
     match disk.open_to_read(path) {
         Ok(file) => Ok(Some(String::from_utf8_lossy(&read_whole(&*file)?).into_owned())),
@@ -154,7 +156,7 @@ pub(crate) fn read_text(disk: &dyn Disk, path: &Path) -> io::Result<Option<Strin
     }
 }
 
-/// The machine's disk.
+/// Disk of the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
@@ -224,7 +226,7 @@ impl Disk for RealDisk {
 
     fn make_private(&self, path: &Path, everything_in_it: bool) -> io::Result<u64> {
         let found = match std::fs::symlink_metadata(path) {
-            // Another thread may be removing it.
+            // Another thread may be removing the file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             other => other?,
         };
@@ -252,17 +254,19 @@ impl Disk for RealDisk {
     }
 }
 
-/// Modes of what the engine makes: nobody but the owner reads names, modes and token hashes.
+/// Modes of the engine's files and directories: only the owner may read names, modes and token
+/// hashes.
 const PRIVATE_DIRECTORY: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 /// Rights of group and others.
 const OTHERS: u32 = 0o077;
 
-/// A file of the machine's disk.
+/// A file on the machine's disk.
 struct RealFile(File);
 
 impl RealFile {
-    /// Tells all processes that somebody uses it. Where the file system has no such locks, nothing is given back in parts.
+    /// Marks the file as in use, for all processes. On a file system without such locks files are
+    /// never freed in parts.
     fn in_use(file: File) -> Self {
         if let Err(error) = file.try_lock_shared() {
             tracing::debug!(%error, "a file cannot be marked as in use");
@@ -271,11 +275,12 @@ impl RealFile {
     }
 }
 
-/// Bytes given back at once. A file system that tells the disk what is free does so when it commits, and whoever waits for
-/// that commit - each new segment of the log does - waits for all of it: seconds, for what a large merge leaves behind.
+/// Bytes freed at once. A file system that discards free blocks does so in its commit. Each new log
+/// segment waits for that commit, for seconds after a large compaction.
 const GIVEN_BACK_BYTES: u64 = 16 << 20;
 
-/// Cuts a file that has no name from its end, part by part, each committed before the next. One file at a time.
+/// Shortens a file without a name from its end, part by part, each committed before the next. One
+/// file at a time.
 fn give_back_in_parts(file: &File) -> io::Result<()> {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock();
@@ -288,7 +293,7 @@ fn give_back_in_parts(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Zeros written where the file system cannot reserve space.
+/// Bytes of zeros per write where the file system cannot reserve space.
 const ZEROS_BYTES: usize = 1 << 20;
 
 impl DiskFile for RealFile {
@@ -316,7 +321,7 @@ impl DiskFile for RealFile {
     fn preallocate(&self, length: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, length) {
             Ok(()) => Ok(()),
-            // Not every file system can: writing the zeros reserves as well, only slower.
+            // Not every file system reserves space. Writing zeros does the same, only slower.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
                 let zeros = vec![0; ZEROS_BYTES];
                 let mut offset = self.0.metadata()?.len();
@@ -342,7 +347,8 @@ impl DiskFile for RealFile {
 
     fn give_back(&self) {
         let worth_it = |file: std::fs::Metadata| file.nlink() == 0 && file.len() > GIVEN_BACK_BYTES;
-        // A process that reads a snapshot may have it open, though the snapshot is gone.
+        // A process that reads a snapshot may have the file open, even after the snapshot was
+        // dropped.
         if !self.0.metadata().is_ok_and(worth_it) || self.0.try_lock().is_err() {
             return;
         }
@@ -364,7 +370,7 @@ mod tests {
 
     use super::*;
 
-    /// Goal: what somebody reads stays whole, though it has no name; what nobody reads goes.
+    /// Goal: a removed file stays whole while somebody reads it, and is freed once nobody does.
     #[test]
     fn a_removed_file_is_given_back_once_nobody_reads_it() {
         let place = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
-//! How far the log is durable, and waiting for it.
+//! Tracks how far the log is durable, and lets readers wait for it.
 //!
-//! The writer applies a change to the shared state before the change is durable, so a reader may see it early. Its
-//! caller may not: a read notes the revision of the state it saw, and its answer waits here until that is durable.
+//! The writer applies a change to the shared state before the change is durable, so a reader may
+//! see it early. Its caller may not. A read therefore notes the revision of the state it saw, and
+//! its answer waits here until that revision is durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +13,13 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 struct Durable {
     revision: Revision,
-    /// Why it will not go further, once that is so.
+    /// Reason why the log goes no further, once it has ended.
     ended: Option<Arc<str>>,
 }
 
 /// The last durable revision.
 pub(crate) struct Durability {
-    /// The same again, to be read without a lock.
+    /// Copy of the last durable revision that is read without a lock.
     revision: AtomicU64,
     sender: watch::Sender<Durable>,
 }
@@ -33,25 +34,25 @@ impl Durability {
         Revision(self.revision.load(Ordering::Acquire))
     }
 
-    /// Everything up to here is durable now.
+    /// Notes that everything up to `revision` is durable.
     pub fn advance(&self, revision: Revision) {
         self.revision.store(revision.0, Ordering::Release);
         self.sender.send_modify(|durable| durable.revision = revision);
     }
 
-    /// It will not go further. The first reason stays.
+    /// Ends the progress of the log. The first reason stays.
     pub fn end(&self, why: &str) {
         self.sender.send_modify(|durable| {
             durable.ended.get_or_insert_with(|| why.into());
         });
     }
 
-    /// Why it will not go further, if so.
+    /// Reason why the log goes no further, if it has ended.
     pub fn ended(&self) -> Option<Arc<str>> {
         self.sender.borrow().ended.clone()
     }
 
-    /// Returns once it will not go further, with the reason.
+    /// Waits until the log has ended, and returns the reason.
     pub async fn end_reached(&self) -> String {
         let mut receiver = self.sender.subscribe();
         match receiver.wait_for(|durable| durable.ended.is_some()).await {
@@ -60,8 +61,9 @@ impl Durability {
         }
     }
 
-    /// Returns once this revision is durable; an error if it never will be.
+    /// Waits until this revision is durable; an error if it never will be.
     pub async fn reached(&self, revision: Revision) -> Result<()> {
+        // The common case needs no lock.
         if self.revision() >= revision {
             return Ok(());
         }

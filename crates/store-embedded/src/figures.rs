@@ -1,4 +1,4 @@
-//! What the writer measures, for an operator.
+//! Metrics of the writer, for an operator.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use exacat_model::Revision;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-/// A minute: longer syncs are counted as one.
+/// One minute, the maximum of the distribution: longer syncs count as one minute.
 const SYNC_US_MAX: u64 = 60_000_000;
 
 /// Counters and distributions since the store was opened.
@@ -15,14 +15,14 @@ pub(crate) struct Figures {
     pub requests: AtomicU64,
     pub changes: AtomicU64,
     pub log_bytes: AtomicU64,
-    /// Requests remembered, and the memory that takes.
+    /// Number of requests remembered, and the memory for them.
     pub operations: AtomicU64,
     pub operations_bytes: AtomicU64,
     distributions: Mutex<Distributions>,
-    /// Rows written from memtables, and by merges; how often, and how long that took.
+    /// Writing of memtables: rows, number, time; below the same for compactions.
     flushes: Work,
     merges: Work,
-    /// Files of bulk loads.
+    /// Number of files in bulk loads.
     pub loaded: AtomicU64,
     operations_from: AtomicU64,
     warnings: Mutex<Vec<String>>,
@@ -77,7 +77,7 @@ impl Figures {
         }
     }
 
-    /// A group became durable.
+    /// Counts a group that became durable.
     pub fn group(&self, requests: usize, bytes: usize, sync: Duration) {
         self.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let mut distributions = self.distributions.lock();
@@ -89,17 +89,17 @@ impl Figures {
         }
     }
 
-    /// A memtable was written into a run.
+    /// Counts a memtable that was written into a run.
     pub fn flushed(&self, rows: u64, took: Duration) {
         self.flushes.add(rows, took);
     }
 
-    /// Runs were merged into one.
+    /// Counts a compaction of runs into one.
     pub fn merged(&self, rows: u64, took: Duration) {
         self.merges.add(rows, took);
     }
 
-    /// Operations begun before this are not remembered.
+    /// Returns the first revision whose operations are remembered.
     pub fn operations_from(&self) -> Revision {
         Revision(self.operations_from.load(Ordering::Relaxed))
     }
@@ -108,14 +108,14 @@ impl Figures {
         self.operations_from.store(revision.0, Ordering::Relaxed);
     }
 
-    /// Something an operator should know; an earlier warning that begins alike is replaced.
+    /// Adds a warning for the operator, and replaces an earlier one of the same topic.
     pub fn warn(&self, topic: &str, what: &str) {
         let mut warnings = self.warnings.lock();
         warnings.retain(|warning| !warning.starts_with(topic));
         warnings.push(format!("{topic}: {what}"));
     }
 
-    /// It is well again.
+    /// Removes the warning of a topic.
     pub fn clear(&self, topic: &str) {
         self.warnings.lock().retain(|warning| !warning.starts_with(topic));
     }
@@ -124,7 +124,7 @@ impl Figures {
         self.warnings.lock().clone()
     }
 
-    /// Everything measured, by name.
+    /// Returns all metrics by name.
     pub fn list(&self) -> Vec<(String, u64)> {
         let mut list = vec![
             ("requests_total".to_owned(), self.requests.load(Ordering::Relaxed)),

@@ -1,5 +1,5 @@
-//! What the headers of segments, archived segments and runs have in common: a version at byte 8, and at their end a checksum of
-//! all before it.
+//! Common part of the headers of segments, archived segments and runs: a version at byte 8, and a
+//! checksum of all before it at the end.
 
 use exacat_model::{Error, ErrorKind};
 
@@ -13,8 +13,9 @@ fn fits(header: &[u8]) -> bool {
     *sum == crc32fast::hash(said).to_le_bytes()
 }
 
-/// An error unless the header of `file` is whole, and of a version up to `known`. One of a later version is refused, not
-/// called damaged: what is in it is for a newer release to say. But if all that is wrong with it is the version, that is damage.
+/// Fails unless the header of `file` is whole, and of a version up to `known`. A later version is
+/// refused, not called damaged: only a newer release can judge its content. A wrong version in an
+/// otherwise known header is damage.
 pub(crate) fn check(file: &str, header: &[u8], known: u16) -> Result<(), Error> {
     let version = u16::from_le_bytes(part(header, VERSION_AT));
     if version > known {

@@ -1,7 +1,8 @@
-//! Reading the history: the changes of the log, from any revision on that is kept.
+//! Reads the history: the changes of the log, from any kept revision on.
 //!
-//! Segments are named by their first revision, so the names say which has a change; where in it, an index finds: that of an
-//! archived segment, or one made while writing and reading. Old segments may be archived or removed meanwhile (`archive`).
+//! Segments are named by their first revision, so the names tell which segment has a change. An
+//! index finds the change in it: that of an archived segment, or one made while writing and
+//! reading. Old segments may be archived or removed meanwhile (`archive`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,34 +19,34 @@ use crate::segment::{self, CatalogueId, HEADER_BYTES, corrupt};
 use crate::segment_reader::SegmentReader;
 use crate::settings::{CHANGES_PAGE_BYTES_MAX, INDEX_EVERY_BYTES};
 
-/// How a segment lies on the disk.
+/// Form of a segment on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As it was written.
+    /// Plain, as the writer wrote it.
     Plain,
     /// Compressed.
     Archived,
-    /// It is removed.
+    /// Removed.
     Gone,
 }
 
-/// [`Segment::bytes`] does not know.
+/// Value of [`Segment::bytes`] before the file's length is read.
 const UNKNOWN: u64 = u64::MAX;
 
-/// One segment, as far as reading it needs.
+/// One segment, with the facts that readers need.
 pub(crate) struct Segment {
     pub first_revision: Revision,
-    /// Where it is, or was, when plain.
+    /// Path of the plain file, which may be gone.
     pub path: PathBuf,
     form: RwLock<Form>,
-    /// Some records of a plain one: their first revisions and where they begin, in order.
+    /// Sparse index of a plain segment: first revision and offset of some records, in order.
     index: Mutex<Vec<(Revision, u64)>>,
-    /// Of its file, once sealed and looked at.
+    /// Length of its file, once sealed and read.
     bytes: AtomicU64,
 }
 
 impl Segment {
-    /// A plain one.
+    /// Creates a plain segment.
     pub fn new(log_directory: &Path, first_revision: Revision) -> Self {
         Self::in_form(log_directory, first_revision, Form::Plain)
     }
@@ -60,25 +61,25 @@ impl Segment {
         }
     }
 
-    /// How it lies on the disk: as long as this is held, that stays so.
+    /// Locks and returns the form on the disk, which stays the same while the guard is held.
     pub fn form(&self) -> RwLockReadGuard<'_, Form> {
         self.form.read()
     }
 
-    /// Nobody opens it while this is held.
+    /// Locks the form to change it: no reader opens the segment meanwhile.
     pub fn form_to_change(&self) -> RwLockWriteGuard<'_, Form> {
         let form = self.form.write();
-        // Whatever it becomes, what was known of the file holds no longer.
+        // Another form has another length.
         self.bytes.store(UNKNOWN, Ordering::Relaxed);
         form
     }
 
-    /// Where it is, or would be, when archived.
+    /// Returns the path of the archived file, whether it exists or not.
     pub fn archived_path(&self) -> PathBuf {
         self.path.with_extension(&archive::ENDING[1..])
     }
 
-    /// The name in errors.
+    /// Returns the name for errors.
     pub fn name(&self) -> String {
         self.name_in(*self.form())
     }
@@ -90,7 +91,7 @@ impl Segment {
         }
     }
 
-    /// Notes where a record begins, if none near it is noted.
+    /// Adds a record to the index, unless it has one nearby.
     pub fn note(&self, first_revision: Revision, offset: u64) {
         let mut index = self.index.lock();
         if index.last().is_none_or(|(_, last)| *last + INDEX_EVERY_BYTES <= offset) {
@@ -98,19 +99,19 @@ impl Segment {
         }
     }
 
-    /// The notes are not needed any more.
+    /// Drops the index, which an archived segment does not need.
     pub fn forget_notes(&self) {
         *self.index.lock() = Vec::new();
     }
 
-    /// Where to begin to look for the change of this revision.
+    /// Returns the offset from which to search for the change of this revision.
     pub fn start_for(&self, revision: Revision) -> u64 {
         let index = self.index.lock();
         let before = index.partition_point(|(first, _)| *first <= revision);
         before.checked_sub(1).map_or(HEADER_BYTES as u64, |at| index[at].1)
     }
 
-    /// Bytes of its file; 0 if nobody can tell. That of a sealed one is looked at once.
+    /// Returns the length of its file; 0 if unknown. The length of a sealed file is read once.
     fn bytes(&self, disk: &dyn Disk, is_sealed: bool) -> u64 {
         let known = self.bytes.load(Ordering::Relaxed);
         if is_sealed && known != UNKNOWN {
@@ -130,15 +131,15 @@ impl Segment {
     }
 }
 
-/// Changes that were asked for.
+/// Result of a request for changes.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub changes: Vec<Change>,
-    /// The oldest that is kept: those asked for before it are gone.
+    /// Oldest kept change: requested changes before it are gone.
     pub oldest: Revision,
 }
 
-/// What the log takes on the disk.
+/// Disk usage of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogBytes {
     pub files: u64,
@@ -146,15 +147,15 @@ pub(crate) struct LogBytes {
     pub archived: u64,
 }
 
-/// The segments of a log, and how to read them.
+/// Segments of a log, and ways to read them.
 pub(crate) struct History {
     disk: Arc<dyn Disk>,
     catalogue: CatalogueId,
-    /// In order; the last is being written, the others are sealed.
+    /// In order. The last is being written, the others are sealed.
     segments: RwLock<Vec<Arc<Segment>>>,
-    /// Changes after it must be kept: opening needs them.
+    /// Revision after which opening needs all changes.
     floor: AtomicU64,
-    /// Rung when there may be work for the archive.
+    /// Wakes the archive thread when there may be work.
     pub bell: Bell,
 }
 
@@ -172,7 +173,7 @@ impl History {
         self.catalogue
     }
 
-    /// A further segment was begun; the one before it is sealed.
+    /// Adds a segment that was begun; the one before it is sealed.
     pub fn push(&self, segment: Arc<Segment>) {
         self.segments.write().push(segment);
         self.bell.ring();
@@ -183,22 +184,23 @@ impl History {
         self.segments.read().len()
     }
 
-    /// All segments, the oldest first.
+    /// Returns all segments, the oldest first.
     pub fn list(&self) -> Vec<Arc<Segment>> {
         self.segments.read().clone()
     }
 
-    /// The oldest segment is gone.
+    /// Removes the oldest segment, whose file is gone.
     pub fn remove_oldest(&self, segment: &Segment) {
         self.segments.write().retain(|other| other.first_revision != segment.first_revision);
     }
 
-    /// The first change that is kept, or would be if there were any.
+    /// Returns the first kept change, or the first there would be.
     pub fn oldest(&self) -> Revision {
         self.segments.read().first().map_or(Revision(1), |segment| segment.first_revision)
     }
 
-    /// Changes after this one must be kept, for opening needs them; before the first call all must. It never goes back.
+    /// Sets the revision after which all changes must be kept, because opening needs them. Before
+    /// the first call all must. The floor never goes back.
     pub fn set_floor(&self, revision: Revision) {
         self.floor.fetch_max(revision.0, Ordering::AcqRel);
         self.bell.ring();
@@ -208,7 +210,8 @@ impl History {
         Revision(self.floor.load(Ordering::Acquire))
     }
 
-    /// What the log takes on the disk; of the plain sealed segments only those that `counts`.
+    /// Returns the disk usage of the log; counts only the plain sealed segments for which `counts`
+    /// is true.
     pub fn bytes(&self, counts: impl Fn(&Segment) -> bool) -> LogBytes {
         let segments = self.list();
         let mut sum = LogBytes::default();
@@ -225,7 +228,7 @@ impl History {
         sum
     }
 
-    /// What an operator is told of it.
+    /// Returns the metrics of the log.
     pub fn figures(&self) -> [(&'static str, u64); 4] {
         let bytes = self.bytes(|_| true);
         [
@@ -236,15 +239,15 @@ impl History {
         ]
     }
 
-    /// The segment that has this revision; none if it is not kept.
+    /// Returns the segment that has this revision; none if it is not kept.
     fn segment_of(&self, revision: Revision) -> Option<Arc<Segment>> {
         let segments = self.segments.read();
         let at = segments.partition_point(|segment| segment.first_revision <= revision).checked_sub(1)?;
         segments.get(at).cloned()
     }
 
-    /// Changes after `after` that are kept, up to `up_to`, in order, at most `limit` and a bounded number of bytes, but one
-    /// at least if there is one.
+    /// Returns kept changes after `after`, up to `up_to`, in order: at most `limit` and a bounded
+    /// number of bytes, but at least one if there is one.
     pub fn changes(&self, after: Revision, up_to: Revision, limit: usize) -> Result<Kept, Error> {
         loop {
             let oldest = self.oldest();
@@ -252,11 +255,12 @@ impl History {
             if let Some(changes) = self.changes_from(from, up_to, limit)? {
                 return Ok(Kept { changes, oldest });
             }
-            // Removed since `oldest` was asked: it is later now, and this ends.
+            // The segment was removed after `oldest` was read. The next round sees a later oldest,
+            // so this ends.
         }
     }
 
-    /// None if `from` is not kept any more.
+    /// Returns changes from `from` on; none if that one is no longer kept.
     fn changes_from(
         &self,
         from: Revision,
@@ -280,7 +284,8 @@ impl History {
             Ok(changes.len() < limit && bytes < CHANGES_PAGE_BYTES_MAX)
         });
         match read {
-            // What is whole is given; who asks for what comes after it is told.
+            // Returns the intact changes before an error; the request for the next ones gets the
+            // error.
             Ok(false) | Err(_) if !changes.is_empty() => Ok(Some(changes)),
             Ok(true) => Ok(Some(changes)),
             Ok(false) => Ok(None),
@@ -288,8 +293,9 @@ impl History {
         }
     }
 
-    /// The changes of an entry, the newest first, from its change `from` on, each found by the one
-    /// after it: at most `limit` and a bounded number of bytes, but one at least if there is one.
+    /// Returns the changes of an entry, the newest first, from its change `from` on. Each change
+    /// names the one before it. At most `limit` and a bounded number of bytes, but at least one if
+    /// there is one.
     pub fn trail(&self, id: EntryId, from: Revision, limit: usize) -> Result<Trail, Error> {
         let mut trail = Trail { changes: Vec::new(), end: TrailEnd::More(from) };
         let (mut bytes, mut open) = (0, None);
@@ -309,8 +315,8 @@ impl History {
         Ok(trail)
     }
 
-    /// One change, and bytes of the record it is in; none if it is not kept. The segment that is `open`
-    /// is read on if it has the change: the next one asked for is often near.
+    /// Returns one change, and the bytes of its record; none if it is not kept. Reuses the `open`
+    /// segment if that has the change, because the next one is often near.
     fn change(
         &self,
         revision: Revision,
@@ -349,7 +355,8 @@ impl History {
         Err(damage.unwrap_or_else(|| Error::new(ErrorKind::Corrupt, what())))
     }
 
-    /// The changes of the record that begins with this revision; none if they are not kept any more.
+    /// Returns the changes of the record that begins with this revision; none if they are no longer
+    /// kept.
     pub fn record(&self, first_revision: Revision) -> Result<Option<Vec<Change>>, Error> {
         let mut changes = Vec::new();
         let is_kept = self.read_records(first_revision, first_revision, |name, offset, body| {
@@ -363,9 +370,9 @@ impl History {
         Ok(is_kept.then_some(changes))
     }
 
-    /// Gives the heads of the records from the one that begins with revision `from` to the one with
-    /// `up_to`, until `give` says no; each record is checked. False if it comes to one that is not kept
-    /// any more.
+    /// Passes the heads of the records from the one that begins with `from` to the one with `up_to`
+    /// to `give`, until that returns false. Each record is checked. False if a record is no longer
+    /// kept.
     pub fn heads(
         &self,
         from: Revision,
@@ -378,8 +385,8 @@ impl History {
         })
     }
 
-    /// Gives the bodies of the records from the one with revision `from` to the one with `up_to`, which must be
-    /// there, until `give` says no. False if it comes to one that is not kept any more.
+    /// Passes the bodies of the records from the one with `from` to the one with `up_to`, which
+    /// must exist, to `give`, until that returns false. False if a record is no longer kept.
     fn read_records(
         &self,
         from: Revision,
@@ -387,7 +394,7 @@ impl History {
         mut give: impl FnMut(&str, u64, &[u8]) -> Result<bool, Error>,
     ) -> Result<bool, Error> {
         let mut wanted = from;
-        // The segment that was read last, and what is wrong with its index.
+        // The segment read last, with the damage of its index.
         let mut before: Option<(Revision, Option<Error>)> = None;
         loop {
             let Some(segment) = self.segment_of(wanted) else { return Ok(false) };
@@ -425,7 +432,7 @@ impl History {
     }
 }
 
-/// Why a record's changes could not be read.
+/// Reason why a record's changes could not be decoded.
 struct Undecodable(String);
 
 impl From<exacat_model::codec::DecodeError> for Undecodable {
@@ -434,7 +441,7 @@ impl From<exacat_model::codec::DecodeError> for Undecodable {
     }
 }
 
-/// A file could not be read: the disk's matter.
+/// Returns the error for a file that the disk failed to read.
 pub(crate) fn cannot_read(file: &str, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("cannot read {file}: {error}"))
 }

@@ -1,6 +1,7 @@
-//! Which catalogue a data directory holds: the file `CATALOGUE`, and the lock that lets one process in.
+//! The identity of the catalogue in a data directory: the file `CATALOGUE`, and the lock against a
+//! second process.
 //!
-//! The file is text, for a person who wonders what is in the directory:
+//! The file is text, for a person who looks into the directory:
 //! ```text
 //! exacat catalogue
 //! version 2
@@ -10,8 +11,8 @@
 //! timeline d07be200112233445566778899aabbcc of 3f9a1c00112233445566778899aabbcc after 2265
 //! checksum 01234567
 //! ```
-//! A clone has an `origin` line for the catalogue it was made of, and for each that one was made
-//! of: it has runs of theirs. The `timeline` lines are all timelines that are remembered, the
+//! A clone has an `origin` line for the catalogue that it was made from, and for each catalogue
+//! further back: it has runs of all of them. The `timeline` lines are all remembered timelines, the
 //! current one last. Version 1 has none: its timeline follows from the id. The first stage wrote
 //! version 1 without a checksum.
 
@@ -27,25 +28,25 @@ use crate::log::{cannot_write, random_u64};
 use crate::segment::{BegunFor, CatalogueId};
 use crate::settings::ORIGINS_MAX;
 
-/// The version of the directory's layout this release makes.
+/// Version of the directory's layout that this release makes.
 const VERSION: u32 = 2;
-/// The last version without timelines.
+/// Last version without timelines.
 const VERSION_WITHOUT_TIMELINES: u32 = 1;
 pub(crate) const FILE: &str = "CATALOGUE";
 const LOCK: &str = "LOCK";
 
-/// Whose files those of a catalogue may be.
+/// Identity of a catalogue, by which its files are recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Its own number.
+    /// Number of the catalogue.
     pub id: CatalogueId,
-    /// What it is a clone of, the nearest first.
+    /// Origins of a clone, the nearest first.
     pub origins: Vec<CatalogueId>,
-    /// Its timelines.
+    /// Timelines of the catalogue.
     pub timelines: Timelines,
 }
 
-/// Sixteen random bytes.
+/// Returns sixteen random bytes.
 fn random_id() -> Result<[u8; 16], Error> {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&random_u64()?.to_le_bytes());
@@ -54,7 +55,7 @@ fn random_id() -> Result<[u8; 16], Error> {
 }
 
 impl Identity {
-    /// A new one, of a catalogue or of a clone.
+    /// Creates the identity of a new catalogue or clone.
     pub fn new(origins: Vec<CatalogueId>) -> Result<Self, Error> {
         if origins.len() > ORIGINS_MAX {
             return Err(Error::limit(
@@ -67,24 +68,24 @@ impl Identity {
         Ok(Identity { id: random_id()?, origins, timelines })
     }
 
-    /// The catalogue and timeline of new segments.
+    /// Returns the catalogue and timeline of new segments.
     pub fn begun_for(&self) -> BegunFor {
         BegunFor { catalogue: self.id, timeline: self.timelines.current() }
     }
 
-    /// Begins a timeline after a revision of `before`: what `before` has after that is replaced.
+    /// Begins a timeline after a revision of `before`: later changes of `before` are replaced.
     pub fn begin_timeline(&mut self, before: TimelineId, after: Revision) -> Result<(), Error> {
         self.timelines.begin(TimelineId(random_id()?), before, after);
         Ok(())
     }
 
-    /// Whose runs its runs are written as: those of the first catalogue it goes back to. All runs that are read together hash
-    /// keys alike then, and how they do depends on this.
+    /// Returns the catalogue under which its runs are written: the first of its ancestry. All runs
+    /// that are read together then hash keys alike, because the hash depends on this.
     pub fn writes_runs_of(&self) -> CatalogueId {
         self.origins.last().copied().unwrap_or(self.id)
     }
 
-    /// May a run of this catalogue be one of its runs?
+    /// Says whether it may have runs of this catalogue.
     pub fn has_runs_of(&self, catalogue: CatalogueId) -> bool {
         self.id == catalogue || self.origins.contains(&catalogue)
     }
@@ -113,24 +114,24 @@ impl Identity {
 }
 
 impl From<CatalogueId> for Identity {
-    /// Of a catalogue that is no clone.
+    /// Creates the identity of a catalogue that is no clone.
     fn from(id: CatalogueId) -> Self {
         Identity { id, origins: Vec::new(), timelines: Timelines::new(TimelineId::of_catalogue(id)) }
     }
 }
 
-/// A catalogue's number as text.
+/// Returns a catalogue's number as text.
 pub(crate) fn hex(id: CatalogueId) -> String {
     format!("{:032x}", u128::from_be_bytes(id))
 }
 
-/// A catalogue's number from text.
+/// Parses a catalogue's number.
 pub(crate) fn parse_hex(text: &str) -> Option<CatalogueId> {
     let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     digits.then(|| u128::from_str_radix(text, 16).ok()).flatten().map(u128::to_be_bytes)
 }
 
-/// Where things lie in a data directory.
+/// Layout of a data directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     root: PathBuf,
@@ -141,7 +142,7 @@ impl Layout {
         Layout { root: root.to_owned() }
     }
 
-    /// The directory itself.
+    /// Returns the directory itself.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -150,47 +151,48 @@ impl Layout {
         self.root.join("log")
     }
 
-    /// Where the runs lie.
+    /// Returns the directory of the runs.
     pub fn runs(&self) -> PathBuf {
         self.root.join("runs")
     }
 
-    /// Where the snapshots lie, each in a directory of its name.
+    /// Returns the directory of the snapshots, each in a directory of its name.
     pub fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")
     }
 
-    /// Where a restore gets ready what will be in the place of the log and the runs.
+    /// Returns the directory in which a restore prepares the new log and runs.
     pub fn prepared(&self) -> PathBuf {
         self.root.join("restore.prepared")
     }
 
-    /// Where a restore leaves what was there before, each time in a directory of the next number.
+    /// Returns the directory of replaced copies, each in a directory of the next number.
     pub fn set_aside(&self) -> PathBuf {
         self.root.join("set-aside")
     }
 
-    /// Where files wait that are being sorted for a load.
+    /// Returns the directory of files that are sorted for a bulk load.
     pub fn load(&self) -> PathBuf {
         self.root.join("load")
     }
 
-    /// Directory of sorted operation ids of the log. Each process that needs it makes it anew.
+    /// Returns the directory of sorted operation ids of the log. Each process that needs it makes
+    /// it anew.
     pub fn operations(&self) -> PathBuf {
         self.root.join("operations")
     }
 
-    /// Where the engine's first stage kept checkpoints.
+    /// Returns the directory of the checkpoints of the engine's first stage.
     pub fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")
     }
 
-    /// Makes the directory itself.
+    /// Creates the directory itself.
     pub fn create_root(&self, disk: &dyn Disk) -> Result<(), Error> {
         disk.create_directory(&self.root).map_err(|error| cannot_write(&self.root, &error))
     }
 
-    /// Makes the directories in it.
+    /// Creates the directories in it.
     pub fn create(&self, disk: &dyn Disk) -> Result<(), Error> {
         for directory in [&self.root, &self.log(), &self.runs()] {
             disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
@@ -198,8 +200,8 @@ impl Layout {
         disk.sync_directory(&self.root).map_err(|error| cannot_write(&self.root, &error))
     }
 
-    /// Takes all rights of group and others from what the engine keeps, and warns if there were
-    /// any. The directory itself is left as it is if it has other things in it and no catalogue.
+    /// Removes all rights of group and others from the engine's files, and warns if there were any.
+    /// A directory with other files and no catalogue stays as it is.
     pub fn make_private(&self, disk: &dyn Disk) -> Result<(), Error> {
         let make = || -> io::Result<u64> {
             let names = disk.list(&self.root)?;
@@ -243,7 +245,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Takes the directory for this process.
+    /// Locks the directory for this process.
     pub fn lock(&self, disk: &dyn Disk) -> Result<Box<dyn Send + Sync>, Error> {
         let path = self.root.join(LOCK);
         disk.lock(&path).map_err(|error| match error.kind() {
@@ -258,7 +260,7 @@ impl Layout {
         })
     }
 
-    /// Which catalogue is here; none if there is none yet.
+    /// Reads the identity of the catalogue here; none if there is none yet.
     pub fn read_identity(&self, disk: &dyn Disk) -> Result<Option<Identity>, Error> {
         let path = self.root.join(FILE);
         let text =
@@ -267,22 +269,22 @@ impl Layout {
         parsed.map_err(|(kind, what)| Error::new(kind, format!("{}: {what}", path.display())))
     }
 
-    /// Says which catalogue is here, durably.
+    /// Writes the identity of the catalogue here, durably.
     pub fn write_identity(&self, disk: &dyn Disk, identity: &Identity) -> Result<(), Error> {
         let written = replace_small(disk, &self.root, FILE, identity.encode().as_bytes());
         written.map_err(|error| cannot_write(&self.root.join(FILE), &error))
     }
 }
 
-/// Would all be well if its version were one that this release reads? Then nothing but the version
-/// is damaged.
+/// Says whether only the version is damaged: with a version that this release reads, the rest would
+/// be valid.
 pub(crate) fn is_of_a_known_version_but_for_its_number(text: &str) -> bool {
     let Some(second) = text.lines().nth(1).filter(|_| text.contains("\nchecksum ")) else { return false };
     let mut known = VERSION_WITHOUT_TIMELINES..=VERSION;
     known.any(|version| parse(&text.replacen(second, &format!("version {version}"), 1)).is_ok())
 }
 
-/// Text that a parsed text prints as.
+/// Parses a text, and returns what it prints as.
 pub(crate) fn read_again(text: &str) -> Result<String, Error> {
     let is_old = text.lines().nth(1) == Some("version 1");
     let version = if is_old { VERSION_WITHOUT_TIMELINES } else { VERSION };
@@ -322,7 +324,7 @@ fn parse(text: &str) -> Result<Identity, (ErrorKind, String)> {
     Ok(Identity { id, origins, timelines })
 }
 
-/// A `timeline` line.
+/// Parses a `timeline` line.
 fn timeline(line: &str) -> Option<Timeline> {
     let words: Vec<&str> = line.split(' ').collect();
     let id = |text: &str| parse_hex(text).map(TimelineId);
@@ -359,14 +361,15 @@ mod tests {
             flipped[at] ^= 1;
             let flipped = String::from_utf8_lossy(&flipped).into_owned();
             assert!(parse(&flipped).is_err(), "byte {at}");
-            // Its line is that from byte 17 on.
+            // The version line begins at byte 17.
             let is_version = (17..26).contains(&at);
             assert_eq!(is_of_a_known_version_but_for_its_number(&flipped), is_version, "byte {at}");
         }
         assert!(!is_of_a_known_version_but_for_its_number(&good.replace("version 1", "version 3")));
     }
 
-    /// Goal: timelines are read as written or not at all, and version 1 has one that follows from its id.
+    /// Goal: timelines are read exactly as written or not at all, and version 1 has one that
+    /// follows from its id.
     #[test]
     fn timelines_are_read_as_written() {
         let mut identity = Identity::from([7; 16]);

@@ -1,8 +1,8 @@
-//! Inspecting a data directory offline: everything in it is read and checked, nothing is changed.
+//! Inspects a data directory offline: reads and checks everything in it, and changes nothing.
 //!
-//! Every record of the log and every page of the runs is read; the state that opening would give is audited. A log that is
-//! whole from its first record, and not too long, is replayed as well, and the state it gives compared with that of the
-//! runs: what is in runs is a view of the log.
+//! It reads every record of the log and every page of the runs, and audits the state that opening
+//! would give. If the log is whole from its first record, and not too long, it is replayed too. The
+//! resulting state must equal that of the runs, because runs are only a view of the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::state::State;
 use crate::store::EmbeddedStore;
 use crate::table::Shelf;
 
-/// Log bytes that are replayed from the start, at most: the state they give is all in memory.
+/// Maximum log bytes that are replayed from the start: the resulting state is all in memory.
 const REPLAYED_BYTES_MAX: u64 = 1 << 30;
 
-/// What an inspection found.
+/// Result of an inspection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
     /// Segments of the log.
@@ -39,24 +39,24 @@ pub struct Inspection {
     pub records: u64,
     /// Bytes of these records.
     pub record_bytes: u64,
-    /// The last change that could be replayed.
+    /// Last change that could be replayed.
     pub revision: Revision,
-    /// The end of the log forms no whole commit group, and no mark follows it: a write that a power
-    /// cut tore, as far as anybody can say. Opening cuts it off. Not a problem.
+    /// True if the end of the log forms no whole commit group, and no end mark follows it. A torn
+    /// write of a power cut looks so, and so may damage. Opening cuts the end off. Not a problem.
     pub torn: bool,
-    /// Runs, and rows in them.
+    /// Number of runs.
     pub runs: u64,
-    /// Rows in them.
+    /// Rows in the runs.
     pub rows: u64,
-    /// The log was replayed from its first record, and gives what the runs have.
+    /// True if the log was replayed from its first record, and gives the state of the runs.
     pub replayed: bool,
-    /// The audit of the state.
+    /// Audit of the state.
     pub audit: Audit,
-    /// What is wrong, each with file and place; empty if all is well.
+    /// Problems, each with file and place; empty if there are none.
     pub problems: Vec<String>,
 }
 
-/// Counts what one pass over the segments' bytes finds; damage does not stop it.
+/// Counters of one pass over the segments' bytes, which continues after damage.
 #[derive(Default)]
 struct Scan {
     records: u64,
@@ -72,10 +72,10 @@ impl EmbeddedStore {
     }
 }
 
-/// Reads the changes in the bytes of one segment of the log, plain or archived, and checks that they follow each other;
-/// `give` gets each. Needs no store: for tools that look into a log, and for trying any bytes on the decoder.
-/// What is cut off at the end of a plain one, which may be its catalogue's last, is left out; what is damaged is
-/// [`ErrorKind::Corrupt`].
+/// Reads the changes in the bytes of one log segment, plain or archived, and checks that they
+/// follow each other; `give` gets each. It needs no store: it is for tools that look into a log,
+/// and for fuzz tests of the decoder. An incomplete end of a plain segment, which may be its
+/// catalogue's last, is left out; damage is [`ErrorKind::Corrupt`].
 pub fn read_segment(bytes: &[u8], mut give: impl FnMut(Change)) -> Result<()> {
     const FILE: &str = "the segment";
     if is_archived(bytes) {
@@ -95,7 +95,7 @@ pub fn read_segment(bytes: &[u8], mut give: impl FnMut(Change)) -> Result<()> {
     records.ending(FILE, true).map(|_| ())
 }
 
-/// Gives the changes of a record that must begin with `next`.
+/// Passes the changes of a record, which must begin with `next`, to `give`.
 fn read_record(
     file: &str,
     at: u64,
@@ -115,7 +115,7 @@ fn read_record(
     .map_err(|error| corrupt(file, at, error))
 }
 
-/// A file that is all in memory.
+/// A file that is entirely in memory.
 pub(crate) struct InMemory(pub Vec<u8>);
 
 impl DiskFile for InMemory {
@@ -148,9 +148,10 @@ impl DiskFile for InMemory {
     }
 }
 
-/// Reads the rows in the bytes of one run of a catalogue: `give` gets each entry with the directory and the name it is
-/// kept under, or none for what is gone or is no entry. Each GUID is looked up as well, and must lead back to its row.
-/// Needs no store: for tools that look into a run, and for trying any bytes on the decoder.
+/// Reads the rows in the bytes of one run of a catalogue. `give` gets each entry with its directory
+/// and name; none for a removal and for a row that is no entry. It also looks up each GUID, which
+/// must lead back to its row. It needs no store: it is for tools that look into a run, and for fuzz
+/// tests of the decoder.
 pub fn read_run(
     bytes: &[u8],
     catalogue: [u8; 16],
@@ -175,7 +176,7 @@ pub fn read_run(
     Ok(())
 }
 
-/// Reads the numbers of the runs that the bytes of a catalogue's manifest name, the newest first.
+/// Reads the numbers of the runs in a manifest's bytes, the newest first.
 pub fn read_manifest(bytes: &[u8], catalogue: [u8; 16]) -> Result<Vec<u64>> {
     Ok(Manifest::decode(bytes, catalogue)?.runs.iter().map(|run| run.number).collect())
 }
@@ -213,7 +214,7 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
             (revision, audit)
         }
         Err(error) => {
-            // Of a run it was said above, with the place of its file.
+            // Damage of a run was reported above, with the place in its file.
             if can_replay || scan.problems.is_empty() {
                 scan.problem(error.message);
             }
@@ -241,17 +242,17 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
     })
 }
 
-/// What a catalogue is whose files are all whole.
+/// State of a catalogue whose files are all intact.
 pub(crate) struct StateFound {
     pub revision: Revision,
     pub time: TimeMs,
     pub entries: u64,
     pub digest: u128,
-    /// What is wrong with it all the same.
+    /// Problems of the state in spite of that.
     pub problems: Vec<String>,
 }
 
-/// Builds the state that opening would give, and audits it. Nothing is changed.
+/// Builds the state that opening would give, and audits it. Changes nothing.
 pub(crate) fn state_of(ground: &Ground<'_>) -> Result<StateFound> {
     let (disk, data) = (ground.disk, ground.data);
     let recovered = Shelf::look_at(Arc::clone(disk), &data.runs(), ground.identity.clone())
@@ -291,7 +292,8 @@ impl Scan {
         }
     }
 
-    /// Replays the log from its first record; does it give what the runs have at their revision?
+    /// Replays the log from its first record, and compares the result with the runs at their
+    /// revision.
     fn replay(
         &mut self,
         disk: &dyn Disk,
@@ -347,7 +349,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Every block is looked at, whatever is wrong with others.
+    /// Checks every block, even after damage in others.
     fn archived(&mut self, mut archive: Archive, catalogue: CatalogueId, segment: &Segment) -> Result<()> {
         let header = archive.header();
         if header.catalogue != catalogue || header.first_revision != segment.first_revision {
@@ -369,7 +371,7 @@ impl Scan {
     }
 }
 
-/// Replays the log, and remembers the digest at one revision.
+/// Receiver that replays the log, and notes the digest at one revision.
 struct Inspector {
     state: State,
     at: Revision,

@@ -1,39 +1,39 @@
-//! The keyspace: under which keys of the one table everything lies.
+//! The keyspace: the keys of all rows in the one table.
 //!
-//! A key is a directory's number and a name. What is kept beside the tree lies under numbers that no directory has, in
-//! tables; keys are big-endian, so that their order is that of what they stand for.
+//! A key is a directory's number and a name. Rows beside the tree have numbers that no directory
+//! has: these are tables. Their keys are big-endian, so that keys and values have the same order.
 //!
 //! ```text
-//! directory            name                                  row
-//! 0                    "/"                                   the root's entry
-//! 1 … 2^63 - 2         name                                  an entry: file, directory, collection, link
-//! TRACES               directory u64 · name                  - (the row's revision: the change that took what stood there)
-//! TRACES               0 u64 · entry                         - (the row's revision: the change that purged it)
-//! TRASH                item u64                              the entry, with where it stood, who removed it, and when
-//! EXPIRY               time u64 · entry                      -
-//! MEMBERS              collection 16 · member 16             -
-//! DELETIONS            SE u16 · revision u64 · index u32     the deletion
-//! DELETION_PLACES      SE u16 · hash u64 · revision · index  -
-//! PURGED               GUID 16                               purged: older rows of the GUID do not count
-//! RECORDS              the record's key                      (record, revision)
-//! BOOKINGS             GUID 16                               the booking
-//! DIRECTORIES          number u64                            parent, name, gate, usage, files of each SE
-//! ACCOUNTS             the account's key                     usage and reservation, counts
-//! OPERATIONS           first revision u64                    the operation's id
-//! SUMMARY              ""                                    what the state says of itself
+//! directory        name                               row
+//! 0                "/"                                the root's entry
+//! 1 … 2^63 - 2     name                               entry: file, directory, collection, link
+//! TRACES           directory u64 · name               - (row's revision: change that removed the entry)
+//! TRACES           0 u64 · entry                      - (row's revision: change that purged it)
+//! TRASH            item u64                           entry, with its former place, remover and time
+//! EXPIRY           time u64 · entry                   -
+//! MEMBERS          collection 16 · member 16          -
+//! DELETIONS        SE u16 · revision u64 · index u32  deletion
+//! DELETION_PLACES  SE u16 · hash u64 · revision · index  -
+//! PURGED           GUID 16                            purged: older rows of the GUID do not count
+//! RECORDS          the record's key                   (record, revision)
+//! BOOKINGS         GUID 16                            upload reservation
+//! DIRECTORIES      number u64                         parent, name, gate, usage, files of each SE
+//! ACCOUNTS         the account's key                  usage and reservation, counts
+//! OPERATIONS       first revision u64                 the operation's id
+//! SUMMARY          ""                                 facts about the state
 //! ```
-//! The last six tables are in memory too, whole. Of them, records and bookings are rows as soon as they change; the others
-//! are written when a memtable is frozen.
+//! Memory also has the last six tables as a whole. Of them, records and upload reservations become
+//! rows as soon as they change; the others are written when a memtable is frozen.
 
 use exacat_model::codec::Encode;
 use exacat_model::{At, DeletionId, DirId, EntryId, Guid, Name, Revision, SeNumber, TimeMs, TrashId};
 use exacat_store::Trace;
 
-/// Directories have numbers below this.
+/// Number above all directories.
 const TABLES: u64 = 1 << 63;
 
-/// Before all others: what stands behind `DELETION_PLACES` is written with a memtable or read at
-/// opening.
+/// Table of traces, before all others: tables behind `DELETION_PLACES` are written with a memtable
+/// or read at opening.
 pub(crate) const TRACES: DirId = DirId(TABLES - 1);
 pub(crate) const TRASH: DirId = DirId(TABLES);
 pub(crate) const EXPIRY: DirId = DirId(TABLES + 1);
@@ -48,35 +48,35 @@ pub(crate) const ACCOUNTS: DirId = DirId(TABLES + 9);
 pub(crate) const OPERATIONS: DirId = DirId(TABLES + 10);
 pub(crate) const SUMMARY: DirId = DirId(TABLES + 11);
 
-/// Where the root's entry lies: in no directory.
+/// Directory number of the root's entry, which is in no directory.
 pub(crate) const ROOT_IN: DirId = DirId(0);
 
-/// Can a directory have this number?
+/// Says whether a directory can have this number.
 pub(crate) fn is_directory(number: DirId) -> bool {
     number.0 != 0 && number.0 < TRACES.0
 }
 
-/// The directory part of the key of what stands there. (Its name part is the name.)
+/// Returns the directory part of the key of an entry at this place; the name part is the name.
 pub(crate) fn directory_of(at: &At) -> DirId {
     if at.parent == DirId::ROOT && at.name == Name::root() { ROOT_IN } else { at.parent }
 }
 
-/// Of an item of the trash.
+/// Returns the key of an item of the trash.
 pub(crate) fn trash_key(id: TrashId) -> [u8; 8] {
     id.0.0.to_be_bytes()
 }
 
-/// The item of this key.
+/// Returns the item of the trash with this key.
 pub(crate) fn trash_id(key: &[u8]) -> Option<TrashId> {
     Some(TrashId(Revision(number(key)?)))
 }
 
-/// The number at the start of a key.
+/// Returns the number at the start of a key.
 pub(crate) fn number(key: &[u8]) -> Option<u64> {
     key.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
-/// Of an entry that expires.
+/// Returns the key of an entry that expires.
 pub(crate) fn expiry_key(expires: TimeMs, id: EntryId) -> Vec<u8> {
     let mut key = expires.0.to_be_bytes().to_vec();
     match id {
@@ -92,7 +92,7 @@ pub(crate) fn expiry_key(expires: TimeMs, id: EntryId) -> Vec<u8> {
     key
 }
 
-/// The time and the entry of such a key.
+/// Returns the time and the entry of such a key.
 pub(crate) fn expiring(key: &[u8]) -> Option<(TimeMs, EntryId)> {
     let expires = TimeMs(number(key)?);
     let (kind, id) = key.get(8..)?.split_first()?;
@@ -103,16 +103,17 @@ pub(crate) fn expiring(key: &[u8]) -> Option<(TimeMs, EntryId)> {
     Some((expires, id))
 }
 
-/// Bytes of a key that a row can have.
+/// Maximum bytes of a row's key.
 const KEY_BYTES_MAX: usize = 255;
 
-/// Key of a trace. A digest replaces the end of a name that is too long for a key.
+/// Returns the key of a trace. A digest replaces the end of a name that is too long for a key.
 pub(crate) fn trace_key(trace: &Trace) -> Vec<u8> {
     match trace {
         Trace::Left(at) => {
             let mut key = at.parent.0.to_be_bytes().to_vec();
             let name = at.name.as_str().as_bytes();
-            // Shorter than the longest key, which is always one with a digest.
+            // The key is shorter than the longest one, which always has a digest. So the two kinds
+            // never collide.
             if key.len() + name.len() < KEY_BYTES_MAX {
                 key.extend_from_slice(name);
             } else {
@@ -129,7 +130,7 @@ pub(crate) fn trace_key(trace: &Trace) -> Vec<u8> {
     }
 }
 
-/// Of a member of a collection.
+/// Returns the key of a member of a collection.
 pub(crate) fn member_key(collection: Guid, member: Guid) -> [u8; 32] {
     let mut key = [0; 32];
     key[..16].copy_from_slice(&collection.0);
@@ -137,7 +138,7 @@ pub(crate) fn member_key(collection: Guid, member: Guid) -> [u8; 32] {
     key
 }
 
-/// The collection and the member of such a key.
+/// Returns the collection and the member of such a key.
 pub(crate) fn member(key: &[u8]) -> Option<(Guid, Guid)> {
     Some((Guid(*key.first_chunk()?), Guid(*key.get(16..)?.first_chunk()?)))
 }
@@ -153,43 +154,43 @@ fn deletion_id(key: &[u8]) -> Option<DeletionId> {
     Some(DeletionId { revision, index })
 }
 
-/// Of a deletion of an SE's queue.
+/// Returns the key of a deletion in an SE's queue.
 pub(crate) fn deletion_key(se: SeNumber, id: DeletionId) -> Vec<u8> {
     let mut key = se.0.to_be_bytes().to_vec();
     put_id(id, &mut key);
     key
 }
 
-/// What the keys of all deletions of an SE begin with, and those of their places.
+/// Returns the prefix of the keys of all deletions of an SE, and of their places.
 pub(crate) fn of_se(se: SeNumber) -> [u8; 2] {
     se.0.to_be_bytes()
 }
 
-/// The SE a key begins with.
+/// Returns the SE with which a key begins.
 pub(crate) fn se_of(key: &[u8]) -> Option<SeNumber> {
     key.first_chunk().map(|bytes| SeNumber(u16::from_be_bytes(*bytes)))
 }
 
-/// Of where a deletion is, by a hash of what it says.
+/// Returns the key of a deletion's place, by its hash.
 pub(crate) fn place_key(se: SeNumber, hash: u64, id: DeletionId) -> Vec<u8> {
     let mut key = places_of(se, hash);
     put_id(id, &mut key);
     key
 }
 
-/// What the keys of all deletions of one hash begin with.
+/// Returns the prefix of the keys of all deletions with one hash.
 pub(crate) fn places_of(se: SeNumber, hash: u64) -> Vec<u8> {
     let mut key = se.0.to_be_bytes().to_vec();
     key.extend_from_slice(&hash.to_be_bytes());
     key
 }
 
-/// The deletion of the key of a place.
+/// Returns the deletion in the key of a place.
 pub(crate) fn placed(key: &[u8]) -> Option<DeletionId> {
     deletion_id(key.get(10..)?)
 }
 
-/// The key that something of another order has by its canonical bytes.
+/// Returns the canonical bytes as a key, for items without an order of their own.
 pub(crate) fn encoded_key(item: &impl Encode) -> Vec<u8> {
     item.to_bytes()
 }
@@ -198,7 +199,7 @@ pub(crate) fn encoded_key(item: &impl Encode) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Goal: keys give back what they are of, and stand in its order.
+    /// Goal: keys return their items, and have the items' order.
     #[test]
     fn keys_give_back_what_they_are_of_in_its_order() {
         let ids = [
@@ -235,7 +236,7 @@ mod tests {
         assert!(!is_directory(TRACES) && TRACES < TRASH);
     }
 
-    /// Goal: every name has a trace of its own, and every key fits into a row.
+    /// Goal: every name has its own trace, and every key fits into a row.
     #[test]
     fn traces_of_names_of_any_length_have_keys_of_their_own() {
         let mut keys = std::collections::BTreeSet::new();

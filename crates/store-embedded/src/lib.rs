@@ -1,8 +1,13 @@
 //! The default engine: a log, and sorted runs of packed pages.
 //!
-//! **The log is the truth; everything else is a view of it.** A request is *decided* against the state (`decide`), its
-//! effects are *applied* to the state (`state::apply`) and appended to the log (`record`, `segment`, `log`), all by one
-//! thread (`writer`); another (`committer`) syncs once for many requests and then answers.
+//! **The log is the truth; everything else is a view of it.** One thread (`writer`) does three
+//! things with a request:
+//!
+//! - It *decides* the request against the state (`decide`).
+//! - It *applies* the effects to the state (`state::apply`).
+//! - It appends the effects to the log (`record`, `segment`, `log`).
+//!
+//! A second thread (`committer`) syncs once for many requests and then answers them.
 //!
 //! ```text
 //!  requests ─► writer: decide, apply, encode ─► committer: one write, one sync ─► answers
@@ -12,27 +17,32 @@
 //!                          ▲                  ▲              named by the manifest
 //!  reads ──────────────────┴──────────────────┘
 //! ```
-//! The state (`state`) keeps in memory what is few: directories, accounts, records, bookings; entries and the rest are rows of
-//! one table (`table`): the newest in memory (`memtable`), the others in runs (`run`) of pages (`page`), which a thread writes
-//! and merges (`merger`). Readers (`store`, `state::read`, `state::walk`) look things up (`state::lookup`) and answer when what
-//! they saw is durable (`durability`); old changes are read from the log again (`history`), whose sealed segments a thread in
-//! the background compresses, and removes when they are not to be kept any longer (`archive`). Opening (`open`) reads what the
-//! manifest names, and applies the log after it; it never decides again. All disk access goes through one narrow trait
-//! (`disk`).
+//! The state (`state`) keeps small tables in memory: directories, accounts, records, upload
+//! reservations. Entries and the rest are rows of one table (`table`). The newest rows are in
+//! memory (`memtable`), the others in sorted runs (`run`) of pages (`page`). The compactor thread
+//! (`merger`) writes and merges the runs.
+//!
+//! Readers (`store`, `state::read`, `state::walk`) look rows up (`state::lookup`). They answer once
+//! the state that they saw is durable (`durability`). Old changes are read from the log again
+//! (`history`). A background thread compresses sealed log segments and removes those beyond the
+//! retention (`archive`).
+//!
+//! Opening (`open`) loads the runs in the manifest and applies the log after them. It never decides
+//! again. All disk access uses one narrow trait (`disk`).
 //!
 //! ```text
-//! DIRECTORY/CATALOGUE                 whose it is, and the layout's version
-//! DIRECTORY/LOCK                      one process at a time
-//! DIRECTORY/log/REVISION.log          segments, named by their first revision
-//! DIRECTORY/log/REVISION.logz         segments that are sealed and compressed
-//! DIRECTORY/log/END                   how far the log was durable, a moment ago
+//! DIRECTORY/CATALOGUE                 identity of the catalogue, and the layout's version
+//! DIRECTORY/LOCK                      lock against a second process
+//! DIRECTORY/log/REVISION.log          log segments, named by their first revision
+//! DIRECTORY/log/REVISION.logz         sealed and compressed log segments
+//! DIRECTORY/log/END                   how far the log was durable a moment ago
 //! DIRECTORY/log/cut-…                 ends of the log that formed no whole commit group
-//! DIRECTORY/runs/NUMBER.run           runs
-//! DIRECTORY/runs/manifest             which of them count, and up to which revision they have everything
-//! DIRECTORY/snapshots/NAME/           hard links of both, as they were
-//! DIRECTORY/load/                     files that wait to be loaded, while they are being sorted
-//! DIRECTORY/operations/               sorted operation ids of the log, while the process that needed them lives
-//! DIRECTORY/set-aside/NUMBER/         what a restore took the place of
+//! DIRECTORY/runs/NUMBER.run           sorted runs
+//! DIRECTORY/runs/manifest             the runs that count, and the revision up to which they are complete
+//! DIRECTORY/snapshots/NAME/           hard links of segments and runs, as they were
+//! DIRECTORY/load/                     files of a bulk load while they are sorted
+//! DIRECTORY/operations/               sorted operation ids of the log, while their process lives
+//! DIRECTORY/set-aside/NUMBER/         replaced copy: the catalogue before a restore
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! The log: where changes become durable. One writer appends groups of records; opening replays them.
+//! The log, where changes become durable. One writer appends groups of records; opening replays
+//! them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,16 +19,16 @@ use crate::segment::{
     self, BegunFor, CatalogueId, Ending, HEADER_BYTES, Header, Records, TAIL_ROOM, VERSION, corrupt, seal_at,
 };
 
-/// A place in the log.
+/// Position in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// The segment, by its first revision.
+    /// First revision of the segment, which names it.
     pub segment: Revision,
-    /// Bytes from its start.
+    /// Bytes from the start of the segment.
     pub offset: u64,
 }
 
-/// Random bits, from the machine.
+/// Returns random bits from the operating system.
 pub(crate) fn random_u64() -> Result<u64, Error> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)
@@ -35,11 +36,14 @@ pub(crate) fn random_u64() -> Result<u64, Error> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Where a segment is begun, or archived, with an unfinished name, until it is durable.
+/// Ending of the unfinished name that a segment has until its beginning, or archiving, is durable.
 pub(crate) const UNFINISHED: &str = ".unfinished";
 
-/// The segments in the log's directory, in order. To `clean` removes unfinished ones (nothing that counts was ever in
-/// them) and archived ones whose plain one is there: that is what counts, until it is removed.
+/// Lists the segments in the log's directory, in order. With `clean` it removes two kinds of files:
+///
+/// - unfinished segments, which never held anything that counts;
+/// - archived segments whose plain segment is there, because the plain one counts until it is
+///   removed.
 pub(crate) fn list_segments(
     disk: &dyn Disk,
     directory: &Path,
@@ -66,28 +70,28 @@ pub(crate) fn list_segments(
     Ok(segments)
 }
 
-/// What a replay found at the end of the log.
+/// End of the log, as a replay found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub position: Position,
     pub ending: Ending,
     /// Header of the last segment.
     pub header: Header,
-    /// A mark stands behind the last record, or there is no record.
+    /// True if an end mark follows the last record, or there is no record.
     pub is_marked: bool,
-    /// Bytes of the last segment's file.
+    /// Length of the last segment's file.
     pub bytes: u64,
 }
 
-/// What wants to know what a log holds.
+/// Receiver of a log's content.
 pub(crate) trait Replay {
-    /// A segment begins here; `digest` is that of the state before it.
+    /// Receives the begin of a segment; `digest` is that of the state before it.
     fn segment(&mut self, file: &str, header: &Header) -> Result<(), Error>;
 
-    /// A record, with so many bytes of changes.
+    /// Receives the head of a record; `bytes` is the length of its changes.
     fn record(&mut self, file: &str, offset: u64, head: Head, bytes: usize) -> Result<(), Error>;
 
-    /// A change of it.
+    /// Receives a change of the record.
     fn change(&mut self, file: &str, offset: u64, change: Change) -> Result<(), Error>;
 }
 
@@ -109,7 +113,8 @@ pub(crate) fn replay(
     let mut pass = Pass { disk, catalogue, after, last: None, into };
     let mut end = None;
     for (at, segment) in segments.iter().enumerate().skip(first) {
-        // The state may be in the middle of the first, or at its end: what its header says was before that.
+        // The state may be at or behind the start of the first segment. Its header describes an
+        // earlier state and is skipped.
         let from = (at == first && segment.first_revision <= after).then_some(HEADER_BYTES as u64);
         end = Some(pass.segment(segment, from, segments.get(at + 1).map(|next| next.first_revision))?);
     }
@@ -128,7 +133,7 @@ pub(crate) fn replay(
     }
 }
 
-/// Changes between a state and the log are missing.
+/// Returns the error for missing changes between a state and the log.
 pub(crate) fn begins_too_late(segments: &[Arc<Segment>], revision: Revision) -> Error {
     let first = segments.first().map_or(0, |segment| segment.first_revision.0);
     Error::new(
@@ -141,19 +146,20 @@ pub(crate) fn begins_too_late(segments: &[Arc<Segment>], revision: Revision) -> 
     )
 }
 
-/// One reading of the log.
+/// One pass over the log.
 struct Pass<'a, R> {
     disk: &'a dyn Disk,
     catalogue: CatalogueId,
-    /// Changes up to here are not told.
+    /// Last change that the receiver does not get.
     after: Revision,
-    /// The last that was seen.
+    /// Last change read.
     last: Option<Revision>,
     into: &'a mut R,
 }
 
 impl<R: Replay> Pass<'_, R> {
-    /// Reads a segment from a place of it, or from its start; `next` begins the one after it.
+    /// Reads a segment from an offset, or from its start. `next` is the first revision of the
+    /// segment after it.
     fn segment(
         &mut self,
         segment: &Segment,
@@ -243,7 +249,7 @@ impl<R: Replay> Pass<'_, R> {
         Revision(self.after.0.saturating_add(1))
     }
 
-    /// Takes a record, but for what comes before the start; gives the revision it begins with.
+    /// Passes a record on, except changes before the start. Returns its first revision.
     fn record(&mut self, name: &str, offset: u64, body: &[u8]) -> Result<Revision, Error> {
         let undecodable =
             |error| corrupt(name, offset, format!("a valid record holds what is no change: {error}"));
@@ -269,7 +275,7 @@ fn ends_before(name: &str, offset: u64) -> Error {
     corrupt(name, offset, "the segment ends before the checkpoint's place in it")
 }
 
-/// Why the changes of a record were not all taken.
+/// Reasons why a record was not taken completely.
 enum Why {
     Refused(Error),
     Undecodable(exacat_model::codec::DecodeError),
@@ -287,7 +293,7 @@ impl From<exacat_model::codec::DecodeError> for Why {
     }
 }
 
-/// A file could not be written: the disk's matter.
+/// Returns the error for a file that the disk failed to write.
 pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("cannot write {}: {error}", path.display()))
 }
@@ -295,19 +301,20 @@ pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Error {
 /// A segment that was begun, and its file.
 type Begun = (Arc<Segment>, Arc<dyn DiskFile>);
 
-/// Bytes of a segment: its own size, or room for `bytes` of records if that is more.
+/// Returns the length of a segment: the configured one, or more if `bytes` of records need more
+/// room.
 fn length(segment_bytes: u64, bytes: usize) -> u64 {
     segment_bytes.max((HEADER_BYTES + bytes + TAIL_ROOM) as u64)
 }
 
-/// A segment could not be begun.
+/// Error of a segment that could not be begun.
 struct BeginError {
-    /// It may have its name by now, with nothing in it.
+    /// True if the empty segment may have its final name by now.
     named: bool,
     error: Error,
 }
 
-/// A place in the log that a group was given.
+/// Position in the log that was assigned to a commit group.
 pub(crate) struct Place {
     file: Arc<dyn DiskFile>,
     segment: Arc<Segment>,
@@ -317,7 +324,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Writes a group and makes it durable: one write, one sync. After an error nothing is known of it.
+    /// Writes a group and makes it durable: one write, one sync. After an error the state of the
+    /// bytes is unknown.
     pub fn write(&self, group: &[u8], first_revision: Revision) -> io::Result<()> {
         self.file.write_at(group, self.offset)?;
         self.file.sync()?;
@@ -325,15 +333,15 @@ impl Place {
         Ok(())
     }
 
-    /// Notes outside of the log that a group of so many bytes, up to this change, is durable; not
-    /// more often than `every`.
+    /// Notes in `END` that a group of `bytes`, up to this change, is durable; at most once per
+    /// `every`.
     pub fn note_durable(&self, bytes: usize, revision: Revision, every: Duration) {
         let (segment, salt, offset) = (self.segment.first_revision, self.salt, self.offset + bytes as u64);
         self.end.note(Witness { segment, salt, offset, revision }, every);
     }
 }
 
-/// The end of the log, where one writer appends.
+/// The end of the log, where the one writer appends.
 pub(crate) struct Log {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
@@ -342,23 +350,24 @@ pub(crate) struct Log {
     segment: Arc<Segment>,
     file: Arc<dyn DiskFile>,
     salt: Salt,
-    /// Where the next group goes.
+    /// Offset of the next group.
     offset: u64,
-    /// Up to where space is reserved.
+    /// End of the reserved space.
     reserved: u64,
-    /// The segment is of an older format or timeline: nothing is appended to it, the next is begun instead.
+    /// True if the segment has an older format or timeline: then the next segment begins before
+    /// anything is appended.
     is_old: bool,
-    /// A mark stands behind the last group, or the segment has no group.
+    /// True if an end mark follows the last group, or the segment has no group.
     is_marked: bool,
-    /// Makes the next segment ready, once this one is half full.
+    /// Prepares the next segment once this one is half full.
     preparer: Preparer,
-    /// Evidence of how far the log goes.
+    /// File `END`: evidence of how far the log goes.
     end: Arc<EndFile>,
 }
 
 impl Log {
-    /// Opens the last segment, which ends with change `last`, to append to. An end that forms no
-    /// whole commit group is cut off; then this gives the name of the file that has it.
+    /// Opens the last segment, which ends with change `last`, to append to it. Cuts off an end that
+    /// forms no whole commit group, and returns the name of the file that has the bytes.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -374,7 +383,7 @@ impl Log {
             None => (disk.open_to_write(&segment.path).map_err(|error| wrong(&error))?, None),
         };
         let file: Arc<dyn DiskFile> = Arc::from(file);
-        // If the disk is full this fails, and the segment just ends here.
+        // On a full disk this fails, and the segment just ends here.
         if let Err(error) = file.preallocate(segment_bytes).and_then(|()| file.sync()) {
             tracing::warn!(file = segment.name(), %error, "cannot reserve space for the log");
         }
@@ -400,23 +409,23 @@ impl Log {
         Ok((log, kept_as))
     }
 
-    /// Writes outside of the log that all up to this change is durable.
+    /// Writes to `END` that everything up to this change is durable.
     fn write_end(&self, revision: Revision) {
         let (segment, salt, offset) = (self.segment.first_revision, self.salt, self.offset);
         self.end.write(Witness { segment, salt, offset, revision });
     }
 
-    /// Has the segment no record?
+    /// Says whether the segment has no record.
     pub fn is_empty(&self) -> bool {
         self.offset == HEADER_BYTES as u64
     }
 
-    /// End of the records.
+    /// Returns the end of the records.
     pub fn position(&self) -> Position {
         Position { segment: self.segment.first_revision, offset: self.offset }
     }
 
-    /// Makes a segment of `length` durable, of a `blank` one if there is one.
+    /// Makes a segment of `length` durable, from the `blank` one if it is given.
     fn begin_segment(
         disk: &dyn Disk,
         directory: &Path,
@@ -439,6 +448,7 @@ impl Log {
                     file
                 }
             };
+            // The header is durable before the name: a segment with its name has a whole header.
             file.write_at(&header.encode(), 0)?;
             file.sync()?;
             named = true;
@@ -457,7 +467,8 @@ impl Log {
         }
     }
 
-    /// A new log, or one that goes on with this change after a state with this digest: its first segment.
+    /// Creates the first segment of a log. The log is new, or continues with this change after a
+    /// state with this digest.
     pub fn create(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -497,13 +508,13 @@ impl Log {
         Ok(log)
     }
 
-    /// Appends nothing to the last segment: the next begins on another timeline.
+    /// Stops appending to the last segment, because the next one begins on another timeline.
     pub fn begin_anew(&mut self) {
         self.is_old = true;
     }
 
-    /// Seals the segment and begins the next, whose first record will have this revision, with space for `bytes`. If
-    /// that fails nothing is lost, and it can be tried again.
+    /// Seals the segment and begins the next with space for `bytes`. Its first record will have
+    /// this revision. A failure loses nothing, and the caller may retry.
     pub fn roll(
         &mut self,
         first_revision: Revision,
@@ -513,7 +524,8 @@ impl Log {
     ) -> Result<(), Error> {
         let is_empty = first_revision == self.segment.first_revision;
         if is_empty && !self.is_old {
-            // Nothing is in this segment: it has no room because it never got any. More may be had by now.
+            // This segment is empty: it has no room because it never got any. The disk may have
+            // more by now.
             let length = length(self.segment_bytes, bytes);
             let more = self.file.preallocate(length).and_then(|()| self.file.sync());
             more.map_err(|error| cannot_write(&self.segment.path, &error))?;
@@ -529,12 +541,13 @@ impl Log {
         let begun = Self::begin_segment(&*self.disk, &self.directory, header, reserved, blank);
         let (segment, file) = begun.map_err(|begin| {
             if begin.named {
-                // The next change must go there and nowhere else, so nothing more goes here.
+                // The next change must go into the new segment, so nothing more fits here.
                 self.reserved = self.offset;
             }
             begin.error
         })?;
-        // An empty segment of an older format has no name any more: the new one took it.
+        // The seal follows the new name, because it promises that another segment exists. An empty
+        // segment of an older format has lost its name to the new one, and needs no seal.
         if !is_empty {
             self.seal(first_revision)?;
             self.segment = segment;
@@ -546,7 +559,7 @@ impl Log {
         Ok(())
     }
 
-    /// Says in the segment that there is another after it, before anything is written to that.
+    /// Writes into the segment that another follows, before anything is written to that one.
     fn seal(&mut self, next: Revision) -> Result<(), Error> {
         let end = seal_at(self.offset as usize) as u64;
         let seal = segment::seal(self.salt, next);
@@ -554,46 +567,51 @@ impl Log {
             self.reserved = self.offset;
             return Err(cannot_write(&self.segment.path, &error));
         }
-        // What was reserved and not needed is given back; it does no harm if this is lost.
+        // Returns reserved space that was not needed. Losing this change of length does no harm.
         if let Err(error) = self.file.set_length(end + seal.len() as u64) {
             tracing::debug!(file = self.segment.name(), %error, "cannot trim a sealed segment");
         }
         Ok(())
     }
 
-    /// Is space reserved for a group of so many bytes?
+    /// Says whether space is reserved for a group of `bytes`.
     pub fn fits(&self, bytes: usize) -> bool {
+        // `TAIL_ROOM` is always left for an end mark and a seal.
         !self.is_old && self.offset + (bytes + TAIL_ROOM) as u64 <= self.reserved
     }
 
-    /// Is the segment of an older format, so that the next is to be begun?
+    /// Says whether the segment has an older format or timeline, so that the next must begin.
     pub fn is_old(&self) -> bool {
         self.is_old
     }
 
-    /// What records written now are salted with.
+    /// Returns the salt of records written now.
     pub fn salt(&self) -> Salt {
         self.salt
     }
 
-    /// The place of the next group, of so many bytes. What was placed before must be durable before it is written.
+    /// Assigns the position of the next group, which has `bytes`. Groups placed before must be
+    /// durable before this one is written.
     pub fn place(&mut self, bytes: usize) -> Place {
         let (file, segment) = (Arc::clone(&self.file), Arc::clone(&self.segment));
         let end = Arc::clone(&self.end);
         let place = Place { file, segment, salt: self.salt, offset: self.offset, end };
         self.offset += bytes as u64;
+        // An empty group writes nothing behind the end mark.
         self.is_marked &= bytes == 0;
+        // Early preparation, so that the begin of the next segment does not wait for space
+        // (decision 0035).
         if self.offset > self.segment_bytes / 2 {
             self.preparer.begin();
         }
         place
     }
 
-    /// Writes a mark behind the last group, whose last change has this revision, and makes it
-    /// durable; false if none is needed or there is no room. All groups must be durable. After an
-    /// error nothing is known of the end of the file.
+    /// Writes an end mark behind the last group and makes it durable; `last` is the revision of its
+    /// last change. False if no mark is needed or there is no room. All groups must be durable.
+    /// After an error the end of the file is unknown.
     pub fn mark(&mut self, last: Revision) -> io::Result<bool> {
-        // `fits` leaves room for it, except where the segment was given up.
+        // `fits` leaves room for the mark, except where the segment was given up.
         if self.is_marked || self.is_old || self.offset + TAIL_ROOM as u64 > self.reserved {
             return Ok(false);
         }
@@ -601,11 +619,13 @@ impl Log {
         self.file.sync()?;
         self.offset += MARK_BYTES as u64;
         self.is_marked = true;
+        // Zeros can erase the end mark together with the group, so `END` repeats it (decision
+        // 0046).
         self.write_end(last);
         Ok(true)
     }
 
-    /// The segment being written.
+    /// Returns the segment being written.
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }

@@ -1,19 +1,22 @@
-//! Evidence of how far the log goes, outside of the log, and the cutting of an end that forms no
+//! Evidence, outside of the log, of how far the log goes; and the cutting of an end that forms no
 //! whole commit group.
 //!
-//! A log whose tail was cut off, or made zeros, looks as if it had ended there. So the file END
-//! beside the segments says how far the log was durable at some moment:
+//! A log whose tail was cut off, or overwritten by zeros, looks like one that ended there. The file
+//! END beside the segments therefore notes how far the log was durable at some moment:
 //!
 //! ```text
 //! 0 first slot, 512 bytes · 4096 second slot, 512 bytes · 8192 end of the file
-//! slot: 0 magic · 8 version u16 · 10 zeros · 16 catalogue 16 · 32 sequence u64 · 40 first revision of the segment u64
-//!       48 salt of the segment u64 · 56 end of the records u64 · 64 last revision u64 · 72 zeros · 92 checksum u32
+//! slot: 0 magic · 8 version u16 · 10 zeros · 16 catalogue 16 · 32 sequence u64
+//!       40 first revision of the segment u64 · 48 salt of the segment u64
+//!       56 end of the records u64 · 64 last revision u64 · 72 zeros · 92 checksum u32
 //! ```
-//! Slots are written by turns, so one is always whole. They are written and synced with each mark,
-//! when a segment is begun, and before a snapshot; under load now and then without a sync, which
-//! survives the end of the process. What a slot says was durable before it was written. Snapshots
-//! and complete sorted runs know a revision too, also runs that no manifest names yet or any more;
-//! and each header says how long its file is.
+//! The two slots are written in turn, so one is always whole. They are written and synced with each
+//! end mark, at the begin of a segment, and before a snapshot. Under load they are written now and
+//! then without a sync, which survives the end of the process. The noted position was durable
+//! before the slot was written.
+//!
+//! Snapshots and complete sorted runs prove a revision too, also runs that no manifest names yet or
+//! any more. Each segment header has the length of its file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,16 +34,17 @@ use crate::segment::{self, CatalogueId, Ending, corrupt};
 use crate::settings::{COPY_PIECE_BYTES, CUTS_KEPT_MAX};
 use crate::snapshot;
 
-/// Name of the file in the directory of the log.
+/// Name of the file in the log's directory.
 pub(crate) const FILE: &str = "END";
 const MAGIC: [u8; 8] = *b"exacatEN";
 const VERSION: u16 = 1;
-/// Bytes of a slot that have a meaning; it takes a sector, which is written or not.
+/// Bytes of a slot that have a meaning. A slot takes a sector, which the disk writes completely or
+/// not at all.
 const HEAD_BYTES: usize = 96;
 const SLOT_BYTES: usize = 512;
 const SLOTS_AT: [u64; 2] = [0, 4096];
 const FILE_BYTES: u64 = 8192;
-/// Begin of the name of a file with bytes that were cut off.
+/// Prefix of the name of a file with bytes that were cut off.
 const CUT: &str = "cut-";
 
 /// Commands that help where the log ends too early.
@@ -51,12 +55,12 @@ pub(crate) const HELP: &str = "nothing was changed. Put the damaged file back if
 /// Evidence of how far the log was durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Witness {
-    /// Segment with the last change, by its first revision.
+    /// Segment of the last change, by its first revision.
     pub segment: Revision,
     pub salt: Salt,
-    /// End of its records.
+    /// End of the segment's records.
     pub offset: u64,
-    /// Last change.
+    /// Revision of the last change.
     pub revision: Revision,
 }
 
@@ -75,7 +79,7 @@ impl Witness {
         bytes
     }
 
-    /// Reads a slot: its sequence and the witness. None if it is empty or damaged.
+    /// Reads a slot: its sequence number and the witness. None if it is empty or damaged.
     fn decode(name: &str, slot: &[u8], catalogue: CatalogueId) -> Result<Option<(u64, Self)>> {
         let Some(head) = slot.get(..HEAD_BYTES).filter(|head| head[..8] == MAGIC) else { return Ok(None) };
         if part::<4>(head, HEAD_BYTES - 4) != crc32fast::hash(&head[..HEAD_BYTES - 4]).to_le_bytes() {
@@ -97,8 +101,8 @@ impl Witness {
     }
 }
 
-/// The newest slot in a directory's END; none if there is no such file, or no slot of it can be
-/// read.
+/// Returns the newest slot of END in a directory; none if the file is missing or no slot is
+/// readable.
 fn newest(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Result<Option<(u64, Witness)>> {
     let path = directory.join(FILE);
     let name = path.display().to_string();
@@ -122,12 +126,12 @@ fn newest(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Result<O
     Ok(newest)
 }
 
-/// Reads how far the log in this directory was durable, as far as END knows.
+/// Reads from END how far the log in this directory was durable.
 pub(crate) fn read(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Result<Option<Witness>> {
     Ok(newest(disk, directory, catalogue)?.map(|(_, witness)| witness))
 }
 
-/// The file END, open to be written. It is a witness, not the log: if it cannot be written the log
+/// The file END, open for writing. END is a witness, not the log: if it cannot be written the log
 /// goes on without it.
 pub(crate) struct EndFile {
     catalogue: CatalogueId,
@@ -135,14 +139,14 @@ pub(crate) struct EndFile {
 }
 
 struct Inner {
-    /// None if it could not be made, or written.
+    /// None if the file could not be made, or written.
     file: Option<Box<dyn DiskFile>>,
     sequence: u64,
     written: Option<Instant>,
 }
 
 impl EndFile {
-    /// Opens the file, or makes it.
+    /// Opens or creates the file.
     pub fn open(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Self {
         let path = directory.join(FILE);
         let sequence = newest(disk, directory, catalogue).ok().flatten().map_or(0, |(sequence, _)| sequence);
@@ -161,12 +165,12 @@ impl EndFile {
         EndFile { catalogue, inner: Mutex::new(Inner { file, sequence, written: None }) }
     }
 
-    /// Writes how far the log is durable, and syncs it.
+    /// Writes how far the log is durable, and syncs the file.
     pub fn write(&self, witness: Witness) {
         self.put(&mut self.inner.lock(), witness, true);
     }
 
-    /// The same without a sync, unless the last note is not so long ago.
+    /// Writes the same without a sync, at most once per `every`.
     pub fn note(&self, witness: Witness, every: Duration) {
         let mut inner = self.inner.lock();
         let now = Instant::now();
@@ -187,7 +191,7 @@ impl EndFile {
         let written = file.write_at(&witness.encode(self.catalogue, inner.sequence), at);
         let written = written.and_then(|()| if is_synced { file.sync() } else { Ok(()) });
         if let Err(error) = written {
-            // Nobody knows which of the slots is there now; the next opening writes it anew.
+            // The state of the slots is unknown now; the next opening writes the file anew.
             warn(FILE, &error);
             inner.file = None;
         }
@@ -238,6 +242,7 @@ pub(crate) fn check(
         return Err(early(format!("the snapshot {name}"), known));
     }
     match end {
+        // A segment keeps its reserved length until it is sealed, so a shorter file was cut off.
         Some(end) if end.bytes < end.header.reserved => {
             let (bytes, reserved) = (end.bytes, end.header.reserved);
             let what = format!(
@@ -249,18 +254,18 @@ pub(crate) fn check(
     }
 }
 
-/// An end that forms no whole commit group was cut off.
+/// Result of cutting off an end that forms no whole commit group.
 pub(crate) struct CutOff {
-    /// The segment, open to be written.
+    /// Segment, open for writing.
     pub file: Box<dyn DiskFile>,
-    /// Name of the file that has what was cut off.
+    /// Name of the file with the bytes that were cut off.
     pub kept_as: String,
 }
 
-/// Copies an end that forms no whole commit group to a file of its own, and makes it zeros in the
-/// segment, durably, before anything is appended: a whole record left behind new ones might one day
-/// pass for one of theirs. A segment that has another name, as a snapshot's, is not written to: a
-/// copy takes its place.
+/// Cuts off an end that forms no whole commit group, before anything is appended. It copies the
+/// bytes to a file of their own, then overwrites them with zeros, durably. A whole record left
+/// behind new ones might one day pass for one of theirs. A segment with a second name, such as a
+/// snapshot's, is not written to: a copy replaces it.
 pub(crate) fn cut_off(
     disk: &dyn Disk,
     directory: &Path,
@@ -276,7 +281,9 @@ pub(crate) fn cut_off(
     let mut cut = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
     let read = file.read_at(&mut cut, offset).map_err(unreadable)?;
     cut.truncate(read);
+    // The bytes are durable elsewhere before they are overwritten.
     let kept_as = keep(disk, directory, segment.first_revision, offset, &cut)?;
+    // A file with one name belongs to this catalogue alone, and may be changed in place.
     if disk.names_of(&segment.path).map_err(unreadable)? <= 1 {
         cut.fill(0);
         file.write_at(&cut, offset).and_then(|()| file.sync()).map_err(unwritable)?;
@@ -306,7 +313,7 @@ pub(crate) fn cut_off(
     Ok(Some(CutOff { file: copy().map_err(unwritable)?, kept_as }))
 }
 
-/// Writes bytes that are cut off to a file of their own, durably; gives its name.
+/// Writes bytes that are cut off to a file of their own, durably; returns its name.
 fn keep(disk: &dyn Disk, directory: &Path, segment: Revision, offset: u64, cut: &[u8]) -> Result<String> {
     let names =
         disk.list(directory).map_err(|error| cannot_read(&directory.display().to_string(), &error))?;
@@ -330,7 +337,7 @@ fn keep(disk: &dyn Disk, directory: &Path, segment: Revision, offset: u64, cut: 
     Ok(name)
 }
 
-/// Number of a file with an end that was cut off.
+/// Returns the number in the name of a file with an end that was cut off.
 fn number_of(name: &str) -> Option<u64> {
     name.strip_prefix(CUT)?.split('-').next()?.parse().ok()
 }

@@ -1,7 +1,7 @@
-//! The manifest: which runs there are, and up to which revision they have everything.
+//! The manifest: the list of the runs that count, and the revision up to which they are complete.
 //!
-//! One small file, replaced as a whole. What it does not name does not count, whatever lies in the directory; what it
-//! names was durable before it was.
+//! One small file, replaced as a whole. A run outside of it does not count. A run in it was durable
+//! before it was.
 //!
 //! ```text
 //! 0 magic · 8 version u16 · 10 zeros · 16 catalogue 16 · 32 revision u64 · 40 time u64 · 48 next run u64
@@ -18,37 +18,37 @@ use crate::log::cannot_write;
 use crate::record::u64_at;
 
 const MAGIC: [u8; 8] = *b"exacatMF";
-/// The version of the format this release writes.
+/// Version of the format that this release writes.
 const VERSION: u16 = 1;
 const HEAD_BYTES: usize = 64;
 const RUN_BYTES: usize = 16;
-/// Its name in its directory.
+/// Name of the file in its directory.
 pub(crate) const NAME: &str = "manifest";
-/// Runs that it names, at most: many times what merging leaves.
+/// Maximum number of runs: many times the number that compaction leaves.
 pub(crate) const RUNS_MAX: usize = 4096;
 
-/// What the manifest says of a run.
+/// A run in the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunNamed {
     pub number: u64,
     pub rows: u64,
 }
 
-/// What the manifest says.
+/// Content of the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// The newest change whose rows are all in the runs.
+    /// Newest change whose rows are all in the runs.
     pub revision: Revision,
-    /// When that was.
+    /// Time of that change.
     pub time: TimeMs,
-    /// What the next run will be called; higher than any that was ever begun.
+    /// Number of the next run; higher than that of any run ever begun.
     pub next_run: u64,
     /// The newest first.
     pub runs: Vec<RunNamed>,
 }
 
 impl Manifest {
-    /// As bytes of a file.
+    /// Encodes the manifest as the bytes of its file.
     pub fn encode(&self, catalogue: [u8; 16]) -> Vec<u8> {
         let mut bytes = vec![0; HEAD_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -67,7 +67,7 @@ impl Manifest {
         bytes
     }
 
-    /// From bytes of a file.
+    /// Decodes the bytes of the file.
     pub fn decode(bytes: &[u8], catalogue: [u8; 16]) -> Result<Self, Error> {
         let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("the manifest: {what}"));
         let word = |at: usize| u64_at(bytes, at);
@@ -106,7 +106,8 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Would all be well if its version were this release's? Then nothing but the version is damaged.
+    /// Says whether only the version is damaged: with this release's version the rest would be
+    /// valid.
     pub fn is_of_this_version_but_for_its_number(bytes: &[u8], catalogue: [u8; 16]) -> bool {
         let mut other = bytes.to_vec();
         if let Some(version) = other.get_mut(8..10) {
@@ -115,7 +116,7 @@ impl Manifest {
         Self::decode(&other, catalogue).is_ok()
     }
 
-    /// The manifest in this directory; none if there is none yet.
+    /// Loads the manifest in this directory; none if there is none yet.
     pub fn load(disk: &dyn Disk, directory: &Path, catalogue: [u8; 16]) -> Result<Option<Self>, Error> {
         let path = directory.join(NAME);
         let cannot_read = |error: std::io::Error| cannot_read(&path.display().to_string(), &error);
@@ -127,7 +128,7 @@ impl Manifest {
         Self::decode(&read_whole(&*file).map_err(cannot_read)?, catalogue).map(Some)
     }
 
-    /// Puts it in the place of the one before, durably: after an error either may be there.
+    /// Replaces the manifest durably. After an error either one may be there.
     pub fn save(&self, disk: &dyn Disk, directory: &Path, catalogue: [u8; 16]) -> Result<(), Error> {
         if self.runs.len() > RUNS_MAX {
             return Err(Error::limit("the number of runs", self.runs.len(), RUNS_MAX));
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(crate::read_manifest(GOLDEN, CATALOGUE).unwrap(), [77, 5]);
     }
 
-    /// Goal: what is written is read for ever as it was, and nothing else passes for it.
+    /// Goal: a manifest is read for ever as it was written, and no other bytes pass for one.
     #[test]
     fn a_manifest_is_read_as_written_or_not_at_all() {
         for manifest in [manifest(), Manifest::default()] {

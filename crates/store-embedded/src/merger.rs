@@ -1,13 +1,13 @@
-//! The merger: the thread that writes frozen memtables into runs, and merges runs.
+//! The compactor: the thread that writes frozen memtables into sorted runs, and merges runs.
 //!
 //! ```text
-//!  writer ── frozen memtable ──► written: a run of tier 0 ──► enough of one size: merged into one of the next
-//!     ▲                            │                             (interrupted for what is smaller or waits)
-//!     └── slower, the more is owed ┘
+//!  writer ── frozen memtable ──► written: a run of tier 0 ──► enough of one size: merged
+//!     ▲                            │                             into one of the next tier
+//!     └── slowed down by debt ─────┘                             (interrupted for urgent work)
 //! ```
-//! A memtable that waits goes before any merge, and a small merge before a large one: a merge asks after every row
-//! whether something more urgent came, and does it in between. So neither memtables nor small runs heap up while a large
-//! run is made.
+//! A waiting memtable goes before any compaction, and a small compaction before a large one. A
+//! compaction checks after every row whether something more urgent came, and does it in between. So
+//! neither memtables nor small runs pile up while a large run is made.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -32,12 +32,12 @@ use crate::table::{Begun, Shelf, merge_runs, write_memtable};
 
 const RUNS_SPACE: &str = "space for runs";
 
-/// How long a group of changes waits when so many runs are owed.
+/// Returns the delay of a commit group while compaction lags by so many runs.
 fn pause_for(owed: usize) -> Duration {
     MERGE_PAUSE_MAX.mul_f64((owed as f64 / MERGE_DEBT_RUNS as f64).powi(2).min(1.0))
 }
 
-/// What an operator should know of merging; nothing if it keeps up.
+/// Returns a note for the operator if compaction lags behind.
 pub(crate) fn in_words(owed: usize) -> Option<String> {
     let ms = pause_for(owed).as_secs_f64() * 1e3;
     (owed > 0).then(|| {
@@ -47,40 +47,40 @@ pub(crate) fn in_words(owed: usize) -> Option<String> {
     })
 }
 
-/// What the writer and the thread share.
+/// State shared by the writer and the compactor thread.
 struct Desk {
     slot: Mutex<Slot>,
     changed: Condvar,
-    /// Memtables in the slot, to be seen without its lock.
+    /// Number of memtables in the slot, readable without its lock.
     waiting: AtomicUsize,
-    /// There is a load in the slot.
+    /// Set while a bulk load is in the slot.
     loading: AtomicBool,
-    /// Runs more than merging leaves, when it keeps up.
+    /// Number of runs beyond those that compaction leaves when it keeps up.
     owed: AtomicUsize,
     ended: AtomicBool,
 }
 
-/// Rows of a load, on their way into a run.
+/// Rows of a bulk load, on their way into a run.
 struct LoadJob {
     rows_max: u64,
     pieces: Receiver<Piece>,
     done: SyncSender<Result<(), Error>>,
 }
 
-/// A run that a load makes, seen by the writer. Dropped before its end, nothing comes of it.
+/// Handle of the writer on a run that a bulk load makes. Dropped before `end`, it makes no run.
 pub(crate) struct Loading {
     pieces: SyncSender<Piece>,
     done: Receiver<Result<(), Error>>,
 }
 
 impl Loading {
-    /// Gives rows, once there is room for them.
+    /// Sends rows, once there is room for them.
     pub fn give(&mut self, piece: Piece) -> Result<(), Error> {
-        // It takes nothing any more if it failed, and says why.
+        // A failed compactor takes no more rows; its outcome has the reason.
         self.pieces.send(piece).or_else(|_| self.outcome())
     }
 
-    /// Gives the end, and waits until the run counts.
+    /// Sends the last piece, and waits until the run counts.
     pub fn end(mut self, piece: Piece) -> Result<(), Error> {
         self.give(piece)?;
         self.outcome()
@@ -94,33 +94,33 @@ impl Loading {
 
 #[derive(Default)]
 struct Slot {
-    /// A run to be made of a load.
+    /// Bulk load that waits to be made a run.
     load: Option<LoadJob>,
-    /// The oldest first; it stays until it is a run.
+    /// Frozen memtables, the oldest first. Each stays until it is a run.
     frozen: VecDeque<Arc<Frozen>>,
-    /// Why the oldest could not be written.
+    /// Reason why the oldest could not be written.
     trouble: Option<String>,
-    /// The thread is gone.
+    /// Set once the thread is gone.
     gone: bool,
-    /// It has nothing to do.
+    /// Set while the thread has nothing to do.
     #[cfg(test)]
     resting: bool,
 }
 
 impl Desk {
-    /// Is there something that goes before a merge?
+    /// Says whether there is work that goes before a compaction.
     fn is_urgent(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0 || self.loading.load(Ordering::Relaxed)
     }
 }
 
-/// The thread, seen by the writer.
+/// Handle of the writer on the thread.
 pub(crate) struct Merger {
     desk: Arc<Desk>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// However the thread ends, nobody may wait for it.
+/// Guard that releases every waiter, however the thread ends.
 struct Leaving(Arc<Desk>, Arc<Shared>);
 
 impl Drop for Leaving {
@@ -131,7 +131,7 @@ impl Drop for Leaving {
         {
             let mut slot = self.0.slot.lock();
             slot.gone = true;
-            // Who feeds it hears of it by that.
+            // Dropping the load tells the writer that feeds it.
             slot.load = None;
         }
         self.0.changed.notify_all();
@@ -160,7 +160,7 @@ impl Merger {
         Ok(Merger { desk, thread: Some(thread) })
     }
 
-    /// Hands over a memtable to be written.
+    /// Passes a memtable to the thread.
     pub fn hand(&self, frozen: Frozen) {
         let mut slot = self.desk.slot.lock();
         slot.frozen.push_back(Arc::new(frozen));
@@ -168,7 +168,7 @@ impl Merger {
         self.desk.changed.notify_all();
     }
 
-    /// Begins a run of at most so many rows of a load.
+    /// Begins a run of at most `rows_max` rows from a bulk load.
     pub fn load(&self, rows_max: u64) -> Loading {
         let (pieces, taken) = sync_channel(LOAD_BLOCKS_MAX);
         let (done, outcome) = sync_channel(1);
@@ -181,12 +181,13 @@ impl Merger {
         Loading { pieces, done: outcome }
     }
 
-    /// Waits until a further memtable may be handed over. An error says why that is not so.
+    /// Waits until there is room for a further memtable. The error has the reason why there is
+    /// none.
     pub fn wait_for_room(&self) -> Result<(), String> {
         self.wait_until(MEMTABLES_FROZEN_MAX - 1)
     }
 
-    /// Waits until every memtable that was handed over is a run.
+    /// Waits until every memtable passed to the thread is a run.
     pub fn settle(&self) -> Result<(), String> {
         self.wait_until(0)
     }
@@ -203,14 +204,14 @@ impl Merger {
         }
     }
 
-    /// What waits, elsewhere, until every memtable that was handed over so far is a run.
+    /// Returns a handle that waits, on another thread, until every memtable passed so far is a run.
     pub fn pending(&self) -> Pending {
         let slot = self.desk.slot.lock();
         let up_to = slot.frozen.back().map(|frozen| frozen.revision);
         Pending { desk: Arc::clone(&self.desk), up_to }
     }
 
-    /// Waits as long as a group of changes has to, for merging to keep up: the longer, the more is owed.
+    /// Delays a commit group so that compaction keeps up: the larger its debt, the longer.
     pub fn pace(&self) {
         let owed = self.desk.owed.load(Ordering::Relaxed);
         if owed == 0 {
@@ -226,10 +227,10 @@ impl Merger {
     }
 }
 
-/// Memtables that were handed over, seen by who waits for them to be runs.
+/// Handle that waits until some memtables are runs.
 pub(crate) struct Pending {
     desk: Arc<Desk>,
-    /// The last change in the newest of them.
+    /// Last change in the newest of them.
     up_to: Option<Revision>,
 }
 
@@ -243,7 +244,7 @@ impl Pending {
         assert!(!waited.timed_out(), "the merger does not come to rest");
     }
 
-    /// Waits until they are. An error says why that is not so.
+    /// Waits until they are runs. The error has the reason why they are not.
     pub fn wait(&self) -> Result<(), String> {
         let Some(up_to) = self.up_to else { return Ok(()) };
         let waits = |slot: &Slot| slot.frozen.front().is_some_and(|frozen| frozen.revision <= up_to);
@@ -264,11 +265,12 @@ impl Drop for Merger {
 }
 
 impl Merger {
-    /// Ends the thread. What waits to be a run stays in the log.
+    /// Ends the thread. Memtables that are no run yet stay in the log.
     pub fn stop(&mut self) {
         self.desk.ended.store(true, Ordering::Release);
         {
-            // Whoever looks at it under the lock sees it before it waits.
+            // Taking the lock closes a gap: a thread that just checked `ended` under it is waiting
+            // by now.
             let _slot = self.desk.slot.lock();
             self.desk.changed.notify_all();
         }
@@ -280,18 +282,18 @@ impl Merger {
     }
 }
 
-/// What the thread works with.
+/// State of the thread.
 struct Work {
     shared: Arc<Shared>,
     shelf: Shelf,
     desk: Arc<Desk>,
-    /// Runs that are being merged, by number.
+    /// Numbers of runs that are being merged.
     merging: HashSet<u64>,
     schedule: Schedule,
 }
 
-/// What is merged next, and where that is interrupted. As it is: what the shelf says, and where something waits. Tests have one
-/// that throws dice (`tests::schedules`).
+/// Order and interruptions of compactions: the shelf's choice, and whether urgent work waits. Tests
+/// have a random one (`tests::schedules`).
 #[cfg(not(test))]
 struct Schedule;
 
@@ -353,7 +355,7 @@ impl Work {
         self.desk.ended.load(Ordering::Acquire)
     }
 
-    /// Waits for something to do.
+    /// Waits for work.
     fn rest(&self, until: Option<Instant>) {
         let mut slot = self.desk.slot.lock();
         if !slot.frozen.is_empty() || slot.load.is_some() || self.ended() {
@@ -381,7 +383,7 @@ impl Work {
         self.desk.slot.lock().frozen.front().cloned()
     }
 
-    /// Makes a memtable a run. If that cannot be, says why, and waits a moment.
+    /// Writes a memtable into a run. After a failure it notes the reason and waits a moment.
     fn write(&mut self, frozen: &Frozen) {
         let begun = Instant::now();
         let written = self.try_write(frozen);
@@ -421,7 +423,7 @@ impl Work {
         Ok(())
     }
 
-    /// Makes a run of a load, if there is one.
+    /// Makes a run of a bulk load, if there is one.
     fn load(&mut self) -> bool {
         if !self.desk.loading.load(Ordering::Acquire) {
             return false;
@@ -438,7 +440,7 @@ impl Work {
             self.shared.figures.flushed(*rows, begun.elapsed());
             self.note_debt();
         }
-        // Nothing more is taken before it is said why.
+        // The queue is closed before the outcome is sent.
         drop(pieces);
         let _gone = done.send(loaded.map(|_| ()));
         true
@@ -473,8 +475,8 @@ impl Work {
         Ok(rows)
     }
 
-    /// Merges some runs, and says whether older ones are below them, if they have fewer rows than `rows_max` in all. False if
-    /// nothing came of it.
+    /// Merges some runs of fewer than `rows_max` rows in all; `below` says whether older runs
+    /// exist. False if it did not.
     fn merge(&mut self, (runs, below): (Vec<Arc<Run>>, bool), rows_max: u64) -> Result<bool, Error> {
         let rows: u64 = runs.iter().map(|run| run.rows().0).sum();
         if rows >= rows_max {
@@ -488,7 +490,7 @@ impl Work {
         let oldest = self.shared.history.oldest();
         let kept = |row: &Row<'_>| match row.parent {
             keyspace::OPERATIONS => is_remembered(row, from),
-            // A trace leads to its change, and goes with it.
+            // A trace leads to its change, and goes with that.
             keyspace::TRACES => row.revision >= oldest.0,
             _ => true,
         };
@@ -525,7 +527,8 @@ impl Work {
         }
     }
 
-    /// In the middle of a merge of so many rows: writes a memtable that waits, and merges what is much smaller.
+    /// Interrupts a compaction of so many rows: writes a waiting memtable, and merges much smaller
+    /// runs.
     fn do_urgent(&mut self, rows: u64) {
         if let Some(frozen) = self.oldest() {
             self.write(&frozen);
@@ -548,7 +551,7 @@ impl Work {
 
     fn note_debt(&self) {
         self.desk.owed.store(self.shelf.version().owed(), Ordering::Relaxed);
-        // Who waits for less to be owed looks again.
+        // Writers that wait for a smaller debt check again.
         let _slot = self.desk.slot.lock();
         self.desk.changed.notify_all();
     }
@@ -558,5 +561,5 @@ fn is_remembered(row: &Row<'_>, from: Revision) -> bool {
     keyspace::number(row.name).is_none_or(|revision| Revision(revision) >= from)
 }
 
-/// A pause that is waited for at most.
+/// Proves that the longest delay meets the goal: no stall above 100 ms.
 const _: () = assert!(MERGE_PAUSE_MAX.as_millis() < Duration::from_millis(100).as_millis());

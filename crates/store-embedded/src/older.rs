@@ -1,11 +1,12 @@
 //! Requests that memory has forgotten: finds the records of an operation id in the log (clause A6).
 //!
-//! A store is asked for such an id rarely: when a client retries a request after more others than
-//! memory holds (`state/operations.rs`). Then the ids of the log's segments are sorted into runs,
-//! segment by segment, newest first, back to the time at which the id was made: before that it
-//! cannot have been applied. So nothing is written while nobody asks, and no segment is read twice.
-//! Runs are files without a sync, for this process only; ids begin with the time of their making,
-//! so nearly every run is passed over by its first and last id.
+//! Such a search is rare: a client must retry a request after more others than memory has
+//! (`state/operations.rs`). The ids of the log's segments are then sorted into runs, segment by
+//! segment, newest first. The search ends at the time at which the id was made: the request cannot
+//! have been applied before. So nothing is written without need, and no segment is read twice.
+//!
+//! Runs are files without a sync, for this process only. Ids begin with the time of their making,
+//! so the first and last id of nearly every run rule it out.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
@@ -28,12 +29,12 @@ const PAGE_IDS: usize = 170;
 
 type Entry = (OperationId, Revision);
 
-/// Records that a request has in the log.
+/// Records of a request in the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Their first revisions, in order.
+    /// First revisions of the records, in order.
     Records(Vec<Revision>),
-    /// The log does not reach back to when the id was made.
+    /// The log does not reach back to the time at which the id was made.
     NotKept,
 }
 
@@ -41,7 +42,7 @@ pub(crate) enum Found {
 struct IdRun {
     name: PathBuf,
     file: Box<dyn DiskFile>,
-    /// The first id of each page, and the page's checksum.
+    /// First id of each page, and the page's checksum.
     pages: Vec<(OperationId, u32)>,
     last: OperationId,
 }
@@ -70,7 +71,8 @@ impl IdRun {
         if id > self.last {
             return Ok(());
         }
-        // An id with several records may begin at the end of the page before the first that begins with it.
+        // An id with several records may begin at the end of the page before the first that begins
+        // with it.
         let from = self.pages.partition_point(|(first, _)| *first < id).saturating_sub(1);
         for (number, (first, sum)) in self.pages.iter().enumerate().skip(from) {
             if *first > id {
@@ -96,25 +98,25 @@ impl IdRun {
     }
 }
 
-/// The ids of one segment, as far as they were looked at.
+/// Ids of one segment, as far as it was read.
 struct SegmentIds {
     /// Time of its first record; no record before this segment has a later time.
     begins: TimeMs,
-    /// Time of the last record that was looked at.
+    /// Last revision read.
     up_to: Revision,
     runs: Vec<IdRun>,
-    /// Those that are in no run yet.
+    /// Ids that are in no run yet.
     rest: BTreeSet<Entry>,
 }
 
-/// The ids of the log that were sorted so far.
+/// Ids of the log that were sorted so far.
 pub(crate) struct Older {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
-    /// Ids of a run.
+    /// Ids per run.
     run_ids: usize,
     runs_made: u64,
-    /// By their first revision.
+    /// Segments by their first revision.
     segments: HashMap<Revision, SegmentIds>,
 }
 
@@ -128,15 +130,15 @@ impl Older {
         Older { run_ids, ..self }
     }
 
-    /// Segments that were looked at.
+    /// Returns the number of segments read.
     #[cfg(test)]
     pub fn segments(&self) -> usize {
         self.segments.len()
     }
 
-    /// Sorts some more of the ids that have to be known to find `id` among the changes up to `durable`;
-    /// none if that is all, with the segments that have to be searched, and whether they reach back far
-    /// enough.
+    /// Sorts some more of the ids that are needed to find `id` among the changes up to `durable`.
+    /// None while there is more to sort. At the end returns the segments to search, and whether
+    /// they reach back far enough.
     fn step(
         &mut self,
         history: &History,
@@ -150,7 +152,7 @@ impl Older {
         for segment in segments.iter().rev() {
             let first = segment.first_revision;
             if first > end {
-                // Nothing durable is in it yet.
+                // The segment has nothing durable yet.
                 continue;
             }
             if self.extend(history, segment, end)? {
@@ -167,14 +169,14 @@ impl Older {
         Ok(Some((searched, reaches_back)))
     }
 
-    /// Looks at further records of a segment, whose last change is `end`; true if there may be more.
+    /// Reads further records of a segment, whose last change is `end`; true if there may be more.
     fn extend(&mut self, history: &History, segment: &Segment, end: Revision) -> Result<bool> {
         let first = segment.first_revision;
         let next = self.segments.get(&first).map_or(first, |known| Revision(known.up_to.0 + 1));
         if next > end {
             return Ok(false);
         }
-        // What the disk had no room for before goes first: no more than this waits in memory.
+        // Ids that the disk had no room for go first: memory never has more than these.
         self.write_full(first)?;
         let mut found = Vec::new();
         let run_ids = self.run_ids;
@@ -183,7 +185,7 @@ impl Older {
             found.len() < run_ids
         })?;
         if !is_kept {
-            // It was removed meanwhile.
+            // Retention removed the segment meanwhile.
             self.segments.remove(&first);
             return Ok(false);
         }
@@ -203,7 +205,7 @@ impl Older {
         Ok(up_to < end)
     }
 
-    /// Writes the ids of a segment that are in no run into one, if they are as many as one has.
+    /// Writes ids of a segment into a run, once there are enough for one.
     fn write_full(&mut self, first: Revision) -> Result<()> {
         let Some(known) = self.segments.get_mut(&first).filter(|known| known.rest.len() >= self.run_ids)
         else {
@@ -217,8 +219,8 @@ impl Older {
         Ok(())
     }
 
-    /// Sorts what is needed to find an id; each step under a lock of its own, so that nobody waits for
-    /// all of it.
+    /// Sorts the ids that are needed to find an id. Each step takes the lock anew, so that no other
+    /// request waits for all of them.
     pub fn prepare(
         older: &parking_lot::Mutex<Older>,
         history: &History,
@@ -229,7 +231,7 @@ impl Older {
         Ok(())
     }
 
-    /// The records of a request in the log, up to the last durable change.
+    /// Returns the records of a request in the log, up to the last durable change.
     pub fn find(&mut self, history: &History, id: OperationId, durable: Revision) -> Result<Found> {
         let (searched, reaches_back) = loop {
             if let Some(searched) = self.step(history, id, durable)? {
@@ -253,7 +255,7 @@ impl Older {
         Ok(Found::Records(records))
     }
 
-    /// Forgets segments that are gone, or that end before any id that may still be asked for was made.
+    /// Forgets segments that are gone, or that end before every id that a client may still use.
     fn forget(&mut self, history: &History) {
         let segments = history.list();
         let newest = self.segments.values().map(|known| known.begins).max().unwrap_or_default();
@@ -282,14 +284,14 @@ impl Older {
     }
 }
 
-/// Removes what the process before this one sorted.
+/// Removes the files that an earlier process sorted.
 pub(crate) fn sweep(disk: &dyn Disk, layout: &Layout) {
     if let Err(error) = remove_tree(disk, &layout.operations()) {
         tracing::warn!(%error, "cannot remove the sorted operation ids of an earlier process");
     }
 }
 
-/// A request is older than the history that would tell whether it was applied.
+/// Returns the error for a request older than the history that could show whether it was applied.
 pub(crate) fn not_kept(id: OperationId) -> Error {
     Error::new(
         exacat_model::ErrorKind::Unknown,

@@ -1,4 +1,4 @@
-//! Opening: what the runs have, then the log after them, then the writer.
+//! Opens a store: loads the runs, replays the log after them, starts the writer.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ use crate::table::{Shelf, write_memtable};
 use crate::writer::Writer;
 
 impl EmbeddedStore {
-    /// Opens the catalogue in the settings' directory, or makes a new one if there is none. Takes as long as reading
-    /// the directories and the log after the last run does.
+    /// Opens the catalogue in the settings' directory, or creates one if there is none. The time is
+    /// that of reading the directories and the log after the last run.
     pub fn open(settings: EmbeddedSettings, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
         Self::open_on(Arc::new(RealDisk), settings, clock)
     }
 
-    /// As [`open`](Self::open), on another disk.
+    /// Opens the catalogue like [`open`](Self::open), on another disk.
     pub fn open_on(
         disk: Arc<dyn Disk>,
         settings: EmbeddedSettings,
@@ -54,11 +54,13 @@ impl EmbeddedStore {
         let catalogue = identity.id;
         let shelf = Shelf::look_at(Arc::clone(&disk), &layout.runs(), identity.clone())?;
         let mut recovered = recover(&disk, &layout, catalogue, shelf, &settings, true)?;
-        // What no manifest names goes only now: if the manifest were lost, it would be all there is.
+        // Runs outside of the manifest are removed only now: without a manifest they would be all
+        // there is.
         recovered.shelf.sweep()?;
         let is_torn = recovered.end.is_some_and(|end| matches!(end.ending, Ending::Torn(_)));
         if is_torn {
-            // Before anything is cut: revisions after this one may be given a second time.
+            // The timeline begins before the cut, because revisions after this one may be given a
+            // second time.
             let revision = recovered.state.revision;
             identity.begin_timeline(identity.timelines.current(), revision)?;
             layout.write_identity(&*disk, &identity)?;
@@ -66,7 +68,7 @@ impl EmbeddedStore {
         let is_marked = recovered.end.is_none_or(|end| end.is_marked);
         let (bytes, begun_for) = (settings.segment_bytes, identity.begun_for());
         if recovered.state.revision > Revision(0) {
-            // Before anything is dated.
+            // The clock must know the last change before anything gets a time.
             clock.opened(recovered.state.time);
         }
         let log = match (recovered.end, recovered.segments.last()) {
@@ -90,7 +92,7 @@ impl EmbeddedStore {
             }
         };
         if recovered.carried_over {
-            // What the first stage left is in runs before anything new comes.
+            // The rows of a first-stage checkpoint go into runs before anything new comes.
             recovered.flush()?;
         }
         if !recovered.shelf.version().runs.is_empty() {
@@ -136,7 +138,7 @@ impl EmbeddedStore {
         writer.committer.set_marked(is_marked);
         let thread = std::thread::Builder::new().name("exacat-writer".to_owned()).spawn(move || {
             let closing = writer.run();
-            // The directory is free before the closing is answered.
+            // The directory must be free before the closing is answered.
             drop(writer);
             if let Some(reply) = closing {
                 let _gone = reply.send(());
@@ -150,8 +152,8 @@ impl EmbeddedStore {
     }
 }
 
-/// A time by which all requests were applied that memory has not, the oldest that it has being that
-/// of this change.
+/// Returns a time by which all requests outside of memory were applied. `first` is the oldest
+/// change that memory has.
 fn applied_by(history: &History, first: Option<Revision>, state: &State) -> TimeMs {
     let mut applied = state.time;
     let Some(first) = first else { return applied };
@@ -162,14 +164,14 @@ fn applied_by(history: &History, first: Option<Revision>, state: &State) -> Time
             false
         });
         if let Err(error) = read {
-            // Then more ids are looked for in the log than need be.
+            // Without the exact time more ids are searched in the log than necessary.
             tracing::warn!(%error, "the oldest remembered request cannot be read");
         }
     }
     applied
 }
 
-/// Tells an operator that an end of the log was cut off.
+/// Returns the note to the operator that an end of the log was cut off.
 fn torn_note(end: &End, last: Revision, kept_as: &str) -> (&'static str, String) {
     let Ending::Torn(bytes) = end.ending else { return ("torn log", kept_as.to_owned()) };
     let what = format!(
@@ -184,7 +186,7 @@ fn torn_note(end: &End, last: Revision, kept_as: &str) -> (&'static str, String)
     ("torn log", what)
 }
 
-/// Which catalogue it is; a new one if the directory holds nothing.
+/// Returns the identity of the catalogue; a new one if the directory is empty.
 fn identify(disk: &dyn Disk, layout: &Layout) -> Result<Identity> {
     if let Some(identity) = layout.read_identity(disk)? {
         return Ok(identity);
@@ -203,7 +205,7 @@ fn identify(disk: &dyn Disk, layout: &Layout) -> Result<Identity> {
     Ok(identity)
 }
 
-/// What opening found.
+/// Result of a recovery.
 pub(crate) struct Recovered {
     pub state: State,
     pub operations: Operations,
@@ -211,20 +213,20 @@ pub(crate) struct Recovered {
     /// None if there is no log yet.
     pub end: Option<End>,
     pub segments: Vec<Arc<Segment>>,
-    /// It is of the engine's first stage, and in no run yet.
+    /// True if the state comes from the engine's first stage, and is in no run yet.
     pub carried_over: bool,
-    /// What an operator should know.
+    /// Notes for the operator.
     pub notes: Vec<(&'static str, String)>,
 }
 
 impl Recovered {
-    /// Puts what is in memory only into a run.
+    /// Writes the memtable into a run.
     fn flush(&mut self) -> Result<()> {
         flush(&mut self.state, &self.operations, &mut self.shelf)
     }
 }
 
-/// Puts what is in memory only into a run.
+/// Writes the memtable into a run.
 pub(crate) fn flush(state: &mut State, operations: &Operations, shelf: &mut Shelf) -> Result<()> {
     let frozen = state.freeze(operations, shelf.revision().0);
     let begun = shelf.begin(frozen.rows() as u64)?;
@@ -234,9 +236,11 @@ pub(crate) fn flush(state: &mut State, operations: &Operations, shelf: &mut Shel
     Ok(())
 }
 
-/// Builds the state from the runs - or, of the engine's first stage, from its newest checkpoint that is whole - and the log
-/// after them. If it is `clean`, what is no part of anything is removed, and what was replayed goes into runs as it does
-/// while working: so it takes no more memory than that.
+/// Builds the state from the runs and the log after them. A catalogue of the engine's first stage
+/// has its newest intact checkpoint instead of runs.
+///
+/// With `clean`, it also removes leftover files, and writes replayed rows into runs as normal work
+/// does. So it takes no more memory than that.
 pub(crate) fn recover(
     disk: &Arc<dyn Disk>,
     layout: &Layout,
@@ -274,7 +278,7 @@ pub(crate) fn recover(
     }
     let rows_max = if clean && !carried_over { settings.memtable_rows } else { usize::MAX };
     let mut into = Builder { state, operations, shelf, rows_max };
-    // Before replaying adds runs of its own.
+    // Read now, because the replay adds runs of its own.
     let unnamed = into.shelf.newest_unnamed();
     let end = log::replay(&**disk, catalogue, &segments, from, &mut into)?;
     if into.state.revision < from {
@@ -298,18 +302,19 @@ pub(crate) fn recover(
     Ok(Recovered { state, operations, shelf, end, segments, carried_over, notes })
 }
 
-/// What a process wrote that was killed may be readable and not durable: it must be before any run has it.
+/// Syncs the last segment. A killed process may have left bytes that are readable and not durable;
+/// they must be durable before any run has them.
 fn make_durable(disk: &dyn Disk, last: &Segment) -> Result<()> {
     let wrong = |error: std::io::Error| log::cannot_write(&last.path, &error);
     match disk.open_to_write(&last.path) {
         Ok(file) => file.sync().map_err(wrong),
-        // It is archived, so it is durable; or replaying says what is missing.
+        // The segment is archived and thus durable; otherwise the replay reports what is missing.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(wrong(error)),
     }
 }
 
-/// The newest checkpoint that is whole.
+/// Loads the newest intact checkpoint.
 fn carry_over(
     disk: &dyn Disk,
     layout: &Layout,
@@ -321,7 +326,8 @@ fn carry_over(
     for (_, path) in checkpoint::list(disk, &layout.checkpoints())? {
         match checkpoint::load(disk, &path, catalogue, seed, Arc::clone(cache)) {
             Ok(loaded) => return Ok(Some(loaded)),
-            // A version of the future is no damage: replaying past it would be as wrong as reading it.
+            // A checkpoint of a later version is no damage: replaying past it would be as wrong as
+            // reading it.
             Err(error) if error.kind == ErrorKind::Invalid => return Err(error),
             Err(error) => {
                 tracing::warn!(%error, "a checkpoint is passed over");
@@ -360,7 +366,7 @@ impl Replay for Builder {
     }
 }
 
-/// A segment goes on from the state that was replayed so far.
+/// Checks that a segment continues the state replayed so far.
 pub(crate) fn check_segment(state: &State, file: &str, header: &Header) -> Result<()> {
     let next = state.revision.0 + 1;
     if header.first_revision.0 != next {
@@ -376,7 +382,7 @@ pub(crate) fn check_segment(state: &State, file: &str, header: &Header) -> Resul
     Ok(())
 }
 
-/// A record goes on from the state that was replayed so far.
+/// Checks that a record continues the state replayed so far.
 pub(crate) fn check_record(state: &State, file: &str, offset: u64, head: Head) -> Result<()> {
     let next = state.revision.0 + 1;
     if head.first_revision.0 != next || head.count == 0 {
@@ -386,7 +392,7 @@ pub(crate) fn check_record(state: &State, file: &str, offset: u64, head: Head) -
     Ok(())
 }
 
-/// Applies a change of the log.
+/// Applies a change from the log.
 pub(crate) fn apply_replayed(state: &mut State, file: &str, offset: u64, change: &Change) -> Result<()> {
     state
         .apply_change(change)

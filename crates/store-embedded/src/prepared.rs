@@ -1,9 +1,12 @@
-//! The log's next segment, made ready while the present one is being filled: a thread of its own writes zeros to its end
-//! and makes them durable.
+//! Prepares the next log segment while the current one fills: a separate thread writes zeros to its
+//! end and makes them durable.
 //!
-//! Two things are won. Beginning the segment does not wait for its space. And space that was merely reserved has to
-//! be turned into written space by each sync that first writes there, which the file system does in a commit of its
-//! own, with all that merging is writing at the time; zeros that are there are just overwritten.
+//! This has two benefits:
+//!
+//! - The beginning of a segment does not wait for disk space.
+//! - A sync into the segment only overwrites zeros. Space that is only reserved must be converted
+//!   by the first sync that writes there. The file system does that in its own commit, together
+//!   with everything that compaction is writing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,25 +16,27 @@ use std::thread::JoinHandle;
 use crate::disk::{Disk, DiskFile};
 use crate::log::UNFINISHED;
 
-/// Zeros written and made durable at once: a group of changes that is on its way meanwhile waits for no more than these.
+/// Zeros that are written and synced at once. A commit group in flight waits for no more than
+/// these.
 const STEP_BYTES: usize = 4 << 20;
 
-/// A segment with nothing in it: its file, and the unfinished name that has.
+/// An empty segment: its open file, and the unfinished name of that.
 pub(crate) struct Blank {
     pub file: Box<dyn DiskFile>,
     pub path: PathBuf,
 }
 
 enum Stage {
-    /// None is asked for.
+    /// No segment is being prepared.
     Idle,
     Making(JoinHandle<io::Result<Box<dyn DiskFile>>>),
     Ready(Box<dyn DiskFile>),
-    /// It could not be made, most likely for lack of space: the next is tried after the next segment was begun.
+    /// The segment could not be made, most likely for lack of space. The preparer tries again after
+    /// the next segment was begun.
     Refused,
 }
 
-/// Makes the next segment ready.
+/// Prepares the next segment.
 pub(crate) struct Preparer {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -40,7 +45,7 @@ pub(crate) struct Preparer {
 }
 
 impl Preparer {
-    /// One for segments of so many bytes.
+    /// Creates a preparer for segments of this length.
     pub fn new(disk: Arc<dyn Disk>, directory: &Path, segment_bytes: u64) -> Self {
         Preparer {
             disk,
@@ -50,7 +55,7 @@ impl Preparer {
         }
     }
 
-    /// Begins to make it ready, if that is not under way.
+    /// Begins to prepare the segment, unless that is under way.
     pub fn begin(&mut self) {
         if !matches!(self.stage, Stage::Idle) {
             return;
@@ -63,7 +68,7 @@ impl Preparer {
             Ok(making) => Stage::Making(making),
             Err(error) => self.refused(&error),
         };
-        // Tests that count what is done to a disk need it done in an order.
+        // Tests that count disk operations need them in a fixed order.
         if cfg!(test) {
             self.wait();
         }
@@ -71,7 +76,7 @@ impl Preparer {
 
     fn refused(&self, error: &io::Error) -> Stage {
         tracing::debug!(file = %self.path.display(), %error, "cannot prepare the log's next segment");
-        // What there is of it takes up space; opening removes it at the latest.
+        // The partial file takes up space. At the latest the next opening removes it.
         let _opening_does = self.disk.remove(&self.path);
         Stage::Refused
     }
@@ -89,11 +94,13 @@ impl Preparer {
         };
     }
 
-    /// The segment, if one is ready that has room for `length`. A segment is begun, so the one after it may be prepared.
+    /// Takes the prepared segment, if there is one with room for `length`. Afterwards the next one
+    /// may be prepared.
     pub fn take(&mut self, length: u64) -> Option<Blank> {
         if matches!(&self.stage, Stage::Making(making) if making.is_finished()) {
             self.wait();
         }
+        // A request larger than a segment gets one of its own size, which is not prepared.
         if length > self.segment_bytes {
             return None;
         }
@@ -119,12 +126,13 @@ impl Drop for Preparer {
 
 fn write_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> io::Result<Box<dyn DiskFile>> {
     let file = disk.create(path)?;
-    // All of it at once, so that it lies together; and if there is no space for it that shows now.
+    // One request for all of it keeps the file contiguous, and shows a lack of space now.
     file.preallocate(bytes)?;
     let zeros = vec![0; STEP_BYTES];
     let mut offset = 0;
     while offset < bytes {
         let step = usize::try_from(bytes - offset).map_or(STEP_BYTES, |rest| rest.min(STEP_BYTES));
+        // Synced step by step, so that a commit group waits for one step at most.
         file.write_at(&zeros[..step], offset)?;
         file.sync()?;
         offset += step as u64;

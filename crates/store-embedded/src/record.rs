@@ -1,88 +1,90 @@
-//! Log records: one request's changes as bytes, and back. Byte by byte in `docs/internals/log-format.md`.
+//! Log records: encode and decode the changes of one request. `docs/internals/log-format.md` has
+//! every byte.
 //!
-//! Pure functions; where records lie is the segment's matter (`segment.rs`).
+//! These are pure functions. `segment.rs` knows the positions of records.
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_bytes, put_varint};
 use exacat_model::{Change, Effect, Fingerprint, OperationId, Revision, TimeMs, UserId};
 
 use crate::settings::RECORD_BYTES_MAX;
 
-/// Records begin at multiples of this, so that looking for one in damaged bytes is quick.
+/// Records begin at multiples of this, so that a search in damaged bytes is quick.
 pub(crate) const ALIGNMENT: usize = 8;
 /// Bytes before a record's body.
 pub(crate) const FRAME_BYTES: usize = 16;
-/// Bytes of a body of changes before the changes, without a fingerprint.
+/// Bytes before the changes in a body of changes, without a fingerprint.
 const HEAD_BYTES: usize = 40;
-/// Bytes of a body of changes before the changes, at most.
+/// Maximum bytes before the changes in a body of changes.
 pub(crate) const HEAD_BYTES_MAX: usize = HEAD_BYTES + size_of::<u64>();
-/// In the number of changes: a fingerprint follows it.
+/// Flag in the number of changes: a fingerprint follows it.
 const FINGERPRINTED: u32 = 1 << 31;
 /// A record of changes.
 const TYPE_CHANGES: u8 = 1;
-/// A mark: everything before it in its segment was durable when it was written. Segments have marks
-/// from version 2 on.
+/// Type of an end mark: everything before it in its segment was durable when it was written.
+/// Segments have marks from version 2 on.
 const TYPE_MARK: u8 = 2;
-/// Bytes of a mark's body: the revision of the last change before it.
+/// Bytes of an end mark's body: the revision of the last change before it.
 const MARK_BODY_BYTES: usize = 8;
-/// Bytes of a mark.
+/// Bytes of an end mark.
 pub(crate) const MARK_BYTES: usize = FRAME_BYTES + MARK_BODY_BYTES;
 
-/// What makes a valid record one of this segment: mixed into every checksum. Random per segment, so that nobody can
-/// send bytes that would pass for a record, and none of another file's does.
+/// Salt of a segment, mixed into every checksum of its records. Each segment has a random one. So a
+/// client cannot send bytes that pass for a record, and no record of another file passes for one of
+/// this.
 pub(crate) type Salt = u64;
 
-/// The request a record is of.
+/// The request that a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Of the first change; the others follow without gap.
+    /// Revision of the first change; the others follow without gap.
     pub first_revision: Revision,
     pub time: TimeMs,
     pub operation: OperationId,
-    /// Unknown of a request that came without one, and in logs of the first format.
+    /// Unknown for a request without one, and in logs of the first format.
     pub fingerprint: Fingerprint,
     pub who: UserId,
-    /// How many changes.
+    /// Number of changes.
     pub count: u32,
 }
 
 impl Head {
-    /// The revision of the last change.
+    /// Returns the revision of the last change.
     pub fn last_revision(&self) -> Revision {
         Revision(self.first_revision.0.saturating_add(u64::from(self.count).saturating_sub(1)))
     }
 }
 
-/// Where a frame says its record lies.
+/// Position of a record, as its frame has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// Bytes of the body.
     pub body_bytes: usize,
-    /// Bytes from the start of the group it was written with.
+    /// Bytes from the start of the group that the record was written with.
     pub group_bytes: u32,
-    /// It is a mark, and has no changes.
+    /// True for an end mark, which has no changes.
     pub is_mark: bool,
 }
 
 impl Frame {
-    /// Bytes from this record's start to the next one's.
+    /// Returns the bytes from this record's start to the next one's.
     pub fn stride(&self) -> usize {
         (FRAME_BYTES + self.body_bytes).next_multiple_of(ALIGNMENT)
     }
 }
 
-/// `N` bytes of a head of fixed layout, which is known to have them.
+/// Returns `N` bytes of a head of fixed layout. The caller has checked that the head has them.
 pub(crate) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
     part.copy_from_slice(&bytes[at..at + N]);
     part
 }
 
-/// A number of such a head.
+/// Returns a number of such a head.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(part(bytes, at))
 }
 
-/// A number of such a head.
+/// Returns a number of such a head.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(part(bytes, at))
 }
@@ -91,6 +93,7 @@ fn checksum(salt: Salt, record: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&salt.to_le_bytes());
     hasher.update(&record[..4]);
+    // Bytes 4 to 7 hold the checksum itself.
     hasher.update(&record[8..]);
     hasher.finalize()
 }
@@ -100,6 +103,7 @@ pub(crate) fn read_frame(bytes: &[u8]) -> Option<Frame> {
     let frame = bytes.get(..FRAME_BYTES)?;
     let body_bytes = u32_at(frame, 0) as usize;
     let is_mark = frame[12] == TYPE_MARK;
+    // Cheap checks come first: a search in damaged bytes tries every multiple of `ALIGNMENT`.
     let plausible = match frame[12] {
         TYPE_CHANGES => (HEAD_BYTES..=RECORD_BYTES_MAX).contains(&body_bytes),
         TYPE_MARK => body_bytes == MARK_BODY_BYTES,
@@ -112,7 +116,7 @@ pub(crate) fn read_frame(bytes: &[u8]) -> Option<Frame> {
     })
 }
 
-/// A mark behind the change of this revision.
+/// Returns an end mark behind the change of this revision.
 pub(crate) fn mark(salt: Salt, last: Revision) -> [u8; MARK_BYTES] {
     let mut record = [0; MARK_BYTES];
     record[0..4].copy_from_slice(&(MARK_BODY_BYTES as u32).to_le_bytes());
@@ -123,16 +127,18 @@ pub(crate) fn mark(salt: Salt, last: Revision) -> [u8; MARK_BYTES] {
     record
 }
 
-/// Reads and checks the record at the start of `bytes`: its frame and its body. None if there is no valid one.
+/// Reads and checks the record at the start of `bytes`: its frame and its body. None if there is no
+/// valid one.
 pub(crate) fn read(salt: Salt, bytes: &[u8]) -> Option<(Frame, &[u8])> {
     let frame = read_frame(bytes)?;
     let record = bytes.get(..FRAME_BYTES + frame.body_bytes)?;
     let padding = bytes.get(record.len()..frame.stride())?;
+    // The checksum does not cover the padding, which must be zeros: no byte may change unnoticed.
     let valid = u32_at(record, 4) == checksum(salt, record) && padding.iter().all(|byte| *byte == 0);
     valid.then(|| (frame, &record[FRAME_BYTES..]))
 }
 
-/// Reads what request a record is of.
+/// Reads the request that a record belongs to.
 pub(crate) fn read_head(body: &[u8]) -> Result<Head, DecodeError> {
     let mut reader = Reader::new(body);
     head_of(&mut reader)
@@ -159,7 +165,8 @@ fn head_of(reader: &mut Reader<'_>) -> Result<Head, DecodeError> {
     Ok(Head { first_revision, time, operation, fingerprint, who, count: count & !FINGERPRINTED })
 }
 
-/// Reads the changes of a record, from that of revision `from` on, and gives each to `give` until it says no.
+/// Reads the changes of a record from revision `from` on, and passes each to `give` until that
+/// returns false.
 pub(crate) fn read_changes<E: From<DecodeError>>(
     body: &[u8],
     from: Revision,
@@ -186,15 +193,15 @@ pub(crate) fn read_changes<E: From<DecodeError>>(
 
 /// A record being written at the end of a group's bytes.
 pub(crate) struct RecordWriter {
-    /// Where in the group's bytes the record begins.
+    /// Begins a record at the end of `group`, whose start is the start of a record too.
     start: usize,
     count: u32,
-    /// Added to the number of changes.
+    /// Offset in the group's bytes at which the record begins.
     flags: u32,
 }
 
 impl RecordWriter {
-    /// Begins a record at the end of `group`, which begins at a record too.
+    /// Begins a record at the end of `group`, whose bytes begin with a record too.
     pub fn begin(group: &mut Vec<u8>, head: Head) -> Self {
         let start = group.len();
         group.extend_from_slice(&[0; FRAME_BYTES]);
@@ -213,14 +220,14 @@ impl RecordWriter {
         RecordWriter { start, count: 0, flags }
     }
 
-    /// Adds a change: which mutation of the request it is of, and its encoded effect.
+    /// Adds a change: the index of its mutation in the request, and its encoded effect.
     pub fn add(&mut self, group: &mut Vec<u8>, index: u32, effect: &[u8]) {
         put_varint(group, u64::from(index));
         put_bytes(group, effect);
         self.count += 1;
     }
 
-    /// Bytes of the record so far.
+    /// Returns the bytes of the record so far.
     pub fn bytes(&self, group: &[u8]) -> usize {
         group.len() - self.start
     }
@@ -229,7 +236,8 @@ impl RecordWriter {
     pub fn end(self, group: &mut Vec<u8>, salt: Salt) {
         let body_bytes = group.len() - self.start - FRAME_BYTES;
         let record = &mut group[self.start..];
-        // Neither can be beyond 32 bits: a group has GROUP_BYTES_MAX and one request, a record RECORD_BYTES_MAX.
+        // Both fit into 32 bits: a group has GROUP_BYTES_MAX and one request, a record
+        // RECORD_BYTES_MAX.
         record[0..4].copy_from_slice(&(body_bytes as u32).to_le_bytes());
         record[8..12].copy_from_slice(&(self.start as u32).to_le_bytes());
         record[12] = TYPE_CHANGES;
@@ -240,12 +248,13 @@ impl RecordWriter {
         group.resize(group.len().next_multiple_of(ALIGNMENT), 0);
     }
 
-    /// Bytes an effect of so many bytes adds to a record, at most, its padding included.
+    /// Returns the maximum number of bytes that an effect of this length adds to a record, with
+    /// padding.
     pub fn bytes_of(effect_bytes: usize) -> usize {
         effect_bytes + 5 + 5 + ALIGNMENT
     }
 
-    /// Bytes of a record with nothing in it.
+    /// Bytes of an empty record.
     pub const EMPTY_BYTES: usize = FRAME_BYTES + HEAD_BYTES_MAX;
 }
 

@@ -1,7 +1,8 @@
-//! Segments: the files the log is made of. Byte by byte in `docs/internals/log-format.md`.
+//! Segments: the files of the log. `docs/internals/log-format.md` has every byte.
 //!
-//! A segment is a header and records, then zeros: its space is reserved when it is begun. Reading one tells apart
-//! what a power cut leaves (the last group torn: cut it, nobody was told) from damage (anything else: refuse).
+//! A segment is a header, records, then zeros: its space is reserved when it begins. Reading
+//! distinguishes two kinds of bad ends. A power cut leaves the last group torn; no caller has its
+//! answer, so it is cut off. Everything else is damage, and is refused.
 
 use exacat_model::{Error, ErrorKind, Revision, TimeMs, TimelineId};
 
@@ -12,45 +13,45 @@ use crate::settings::GROUP_WRITTEN_BYTES_MAX;
 /// Bytes before a segment's first record.
 pub(crate) const HEADER_BYTES: usize = 96;
 const MAGIC: [u8; 8] = *b"exacatLG";
-/// The version of the format this release writes. From version 2 on there are marks, and the header
-/// has the timeline and the reserved space; version 1 has zeros in their place.
+/// Version of the format that this release writes. From version 2 on there are end marks, and the
+/// header has the timeline and the reserved space; version 1 has zeros in their place.
 pub(crate) const VERSION: u16 = 2;
-/// The first version whose header has the timeline.
+/// First version whose header has the timeline.
 const VERSION_WITH_TIMELINE: u16 = 2;
-/// The header gives the reserved space in units of so many bytes, rounded down.
+/// Unit in bytes of the reserved space in the header, which is rounded down.
 pub(crate) const RESERVED_UNIT: u64 = 4096;
 
-/// A catalogue's own number, random.
+/// Random number that identifies a catalogue.
 pub(crate) type CatalogueId = [u8; 16];
 
 /// Header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Version of the format that the segment is written in.
+    /// Version of the segment's format.
     pub version: u16,
     pub catalogue: CatalogueId,
-    /// Of its first record.
+    /// Revision of its first record.
     pub first_revision: Revision,
-    /// When it was begun.
+    /// Time at which it was begun.
     pub created: TimeMs,
     pub salt: Salt,
-    /// Of the state before its first record.
+    /// Digest of the state before its first record.
     pub digest: u128,
-    /// Bytes that its file has at least until it is sealed, a multiple of [`RESERVED_UNIT`]; 0 in
-    /// version 1.
+    /// Minimum length of its file until it is sealed, a multiple of [`RESERVED_UNIT`]; 0 in version
+    /// 1.
     pub reserved: u64,
-    /// The timeline it was begun on.
+    /// Timeline on which it was begun.
     pub timeline: TimelineId,
 }
 
-/// The catalogue and the timeline that segments are begun for.
+/// Catalogue and timeline of new segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BegunFor {
     pub catalogue: CatalogueId,
     pub timeline: TimelineId,
 }
 
-/// An error that names the place in a file.
+/// Returns an error that names the place in a file.
 pub(crate) fn corrupt(file: &str, offset: u64, what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{file} at byte {offset}: {what}"))
 }
@@ -106,52 +107,55 @@ impl Header {
     }
 }
 
-/// What comes after the revision in the name of a plain segment.
+/// Ending of the name of a plain segment, after the revision.
 pub(crate) const ENDING: &str = ".log";
 
-/// The name of the segment whose first record has this revision.
+/// Returns the name of the segment whose first record has this revision.
 pub(crate) fn file_name(first_revision: Revision) -> String {
     format!("{:020}{ENDING}", first_revision.0)
 }
 
-/// The revision a segment is named by before the `ending` of its form; none if it is no such name.
+/// Returns the revision in a segment's name, before the `ending` of its form; none if the name has
+/// another form.
 pub(crate) fn parse_file_name(name: &str, ending: &str) -> Option<Revision> {
     let digits = name.strip_suffix(ending)?;
     let well_formed = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if well_formed { digits.parse().ok().map(Revision) } else { None }
 }
 
-/// How a segment's records end.
+/// End of a segment's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// With the segment, or in zeros.
+    /// Records up to the end of the segment, or zeros behind them.
     Clean,
-    /// In bytes that form no whole commit group, so many up to the last that is not zero. A power
-    /// cut leaves them of a group that was never answered; damage to the last group looks the same,
-    /// unless a mark follows it.
+    /// Bytes that form no whole commit group; their number up to the last that is not zero. A power
+    /// cut leaves them of a group that was never answered. Damage to the last group looks the same,
+    /// unless an end mark follows it.
     Torn(u64),
-    /// With a seal: another segment was begun after it.
+    /// A seal: another segment was begun after it.
     Sealed,
 }
 
-/// What a sealed segment ends with:
+/// Magic number of the seal that ends a sealed segment:
 ///
 /// ```text
-/// 0 magic · 8 first revision of the next segment u64 · 16 checksum u32 of the salt and bytes 0 to 15 · 20 zeros
+/// 0 magic · 8 first revision of the next segment u64
+/// 16 checksum u32 of the salt and bytes 0 to 15 · 20 zeros
 /// ```
-/// It is written when the next segment has its name, durably, and before anything is written to that: so if the next
-/// were lost, with all that was answered from it, this one would tell.
+/// The seal is written after the next segment has its name, durably, and before anything is written
+/// to that. If the next segment is lost with all its answered changes, this seal reveals it.
 const SEAL_MAGIC: [u8; 8] = *b"exacatSL";
 const SEAL_BYTES: usize = 24;
-/// Of a sector; what is in one is written or not.
+/// Bytes of a sector, which the disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
-/// Bytes that a seal takes at most, with the zeros before it.
+/// Maximum bytes of a seal, with the zeros before it.
 pub(crate) const SEAL_ROOM: usize = 2 * SEAL_BYTES;
 
-/// Bytes kept free behind each group: those of a mark and of a seal.
+/// Bytes kept free behind each group, for an end mark and a seal.
 pub(crate) const TAIL_ROOM: usize = MARK_BYTES + SEAL_ROOM;
 
-/// Where the seal of a segment stands whose records end there: behind them, within one sector.
+/// Returns the offset of the seal of a segment whose records end at `records_end`: behind them,
+/// within one sector.
 pub(crate) fn seal_at(records_end: usize) -> usize {
     let in_sector = records_end % SECTOR_BYTES;
     if in_sector + SEAL_BYTES > SECTOR_BYTES {
@@ -161,7 +165,7 @@ pub(crate) fn seal_at(records_end: usize) -> usize {
     }
 }
 
-/// The seal of a segment of this salt, after which one begins with `next`.
+/// Returns the seal of a segment of this salt; the segment after it begins with `next`.
 pub(crate) fn seal(salt: Salt, next: Revision) -> [u8; SEAL_BYTES] {
     let mut bytes = [0; SEAL_BYTES];
     bytes[..8].copy_from_slice(&SEAL_MAGIC);
@@ -178,8 +182,8 @@ fn seal_checksum(salt: Salt, seal: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Do these bytes, which stand at `offset` of a segment, behind its last record, begin with its seal? Then where that ends,
-/// in them.
+/// Looks for a whole seal in the bytes behind the last record, which is at `offset` of the segment.
+/// Returns the end of the seal in them.
 pub(crate) fn seal_in(salt: Salt, offset: usize, bytes: &[u8]) -> Option<usize> {
     let begin = seal_at(offset) - offset;
     let seal = bytes.get(begin..begin + SEAL_BYTES)?;
@@ -190,8 +194,9 @@ pub(crate) fn seal_in(salt: Salt, offset: usize, bytes: &[u8]) -> Option<usize> 
     is_one.then_some(begin + SEAL_BYTES)
 }
 
-/// The same of a seal that was begun, and not wholly written: a write that failed may leave any beginning of it. It says
-/// nothing where no segment follows, for then these may be bytes that somebody sent, of a group that was torn.
+/// Looks for the beginning of a seal that was not wholly written: a failed write may leave any
+/// beginning of it. The result counts only if another segment follows. Otherwise the bytes may be a
+/// client's, from a torn group.
 pub(crate) fn begun_seal_in(offset: usize, bytes: &[u8]) -> Option<usize> {
     let begin = seal_at(offset) - offset;
     let (before, seal) = bytes.split_at_checked(begin)?;
@@ -202,18 +207,18 @@ pub(crate) fn begun_seal_in(offset: usize, bytes: &[u8]) -> Option<usize> {
     is_one.then_some(begin + seal.len())
 }
 
-/// Ends the bytes of a segment, which end with its last record, with a seal.
+/// Appends the seal to the bytes of a segment, which end with its last record.
 pub(crate) fn put_seal(bytes: &mut Vec<u8>, salt: Salt, next: Revision) {
     bytes.resize(seal_at(bytes.len()), 0);
     bytes.extend_from_slice(&seal(salt, next));
 }
 
-/// The records of a segment, one after the other.
+/// Iterator over the records of a segment.
 pub(crate) struct Records<'a> {
     bytes: &'a [u8],
     salt: Salt,
     at: usize,
-    /// A mark was read last.
+    /// Set if the last record read was an end mark.
     is_marked: bool,
 }
 
@@ -223,18 +228,18 @@ impl<'a> Records<'a> {
         Records { bytes, salt, at: offset, is_marked: false }
     }
 
-    /// Where the next record begins, or the records end.
+    /// Returns the offset of the next record, or of the end of the records.
     pub fn offset(&self) -> usize {
         self.at
     }
 
-    /// Did reading end with a mark?
+    /// Says whether the records ended with an end mark.
     pub fn is_marked(&self) -> bool {
         self.is_marked
     }
 
-    /// The next valid record of changes: its offset and its body. None at the end, or at damage.
-    /// Marks are passed over.
+    /// Returns the next valid record of changes: its offset and its body. None at the end, or at
+    /// damage. Passes over end marks.
     pub fn next_record(&mut self) -> Option<(usize, &'a [u8])> {
         loop {
             let at = self.at;
@@ -247,13 +252,15 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Says how the records end, after the last valid one.
+    /// Classifies the bytes after the last valid record.
     ///
-    /// Zeros to the end are a clean end, and so is a seal. Otherwise, in the last segment, a power
-    /// cut may have left any part of the last group: then no valid record follows, or only ones of
-    /// that same group, which was written by one call and never answered. A valid record of a
-    /// *later* group, or a mark, proves that the bytes here were synced once, and are damaged now.
-    /// So they are in an earlier segment in any case.
+    /// - Zeros to the end are a clean end, and so is a seal.
+    /// - In the last segment, a power cut may have left any part of the last group. Then no valid
+    ///   record follows, or only records of that group, which one call wrote and no answer
+    ///   confirmed.
+    /// - A valid record of a *later* group, or an end mark, proves that the bytes here were synced
+    ///   once, and are damaged now.
+    /// - In an earlier segment all bytes were synced, so any other end is damage.
     pub fn ending(&self, file: &str, is_last: bool) -> Result<Ending, Error> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         if rest.iter().all(|byte| *byte == 0) {
@@ -264,6 +271,8 @@ impl<'a> Records<'a> {
         {
             return Ok(Ending::Sealed);
         }
+        // The next segment began only after everything here was durable. A failed write may have
+        // left the beginning of a seal, which is no damage.
         if !is_last {
             return match begun_seal_in(self.at, rest) {
                 Some(end) if rest[end..].iter().all(|byte| *byte == 0) => Ok(Ending::Clean),
@@ -272,6 +281,8 @@ impl<'a> Records<'a> {
         }
         let mut from = ALIGNMENT;
         while let Some((distance, frame)) = self.next_valid(rest, from) {
+            // A group that starts behind the bad bytes was written after they were synced. A group
+            // that starts at or before them is the torn one itself.
             let group_start = distance.checked_sub(frame.group_bytes as usize);
             if group_start.is_some_and(|start| start > 0) {
                 let found = self.at + distance;
@@ -284,6 +295,7 @@ impl<'a> Records<'a> {
             from = distance + frame.stride();
         }
         let torn = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        // A power cut tears at most one group, because only one is in flight (decision 0017).
         if torn > GROUP_WRITTEN_BYTES_MAX {
             let what = format!(
                 "{torn} bytes form no whole commit group, and one has {GROUP_WRITTEN_BYTES_MAX} at most: they are damaged"
@@ -293,7 +305,8 @@ impl<'a> Records<'a> {
         Ok(Ending::Torn(torn as u64))
     }
 
-    /// The first valid record in `rest` at or after `from`: its distance from the start.
+    /// Returns the first valid record in `rest` at or after `from`, with its distance from the
+    /// start.
     fn next_valid(&self, rest: &[u8], from: usize) -> Option<(usize, Frame)> {
         let mut at = from;
         while at + FRAME_BYTES <= rest.len() {
@@ -312,8 +325,8 @@ impl<'a> Records<'a> {
 mod tests {
     use super::*;
 
-    /// Goal: no more is taken for a torn write than one commit group can be. Method: the limit, and
-    /// a byte more.
+    /// Goal: a torn write is never longer than one commit group. Method: the limit, and a byte
+    /// more.
     #[test]
     fn torn_end_longer_than_a_group_is_corrupt() {
         let mut bytes = vec![0; HEADER_BYTES + GROUP_WRITTEN_BYTES_MAX + ALIGNMENT];
@@ -326,8 +339,9 @@ mod tests {
         assert_eq!(ending(&bytes).unwrap_err().kind, ErrorKind::Corrupt);
     }
 
-    /// Goal: a seal is read as written, any beginning of it is no damage where another segment follows, and no seal where none
-    /// does. Method: records that end anywhere in a sector; each beginning of the seal behind them, each bit of it changed.
+    /// Goal: a seal is read as written. Where another segment follows, any beginning of it is no
+    /// damage; where none does, it is no seal. Method: records that end anywhere in a sector; each
+    /// beginning of the seal behind them, each bit of it changed.
     #[test]
     fn a_seal_that_was_begun_is_no_damage_and_no_seal() {
         const SALT: Salt = 77;
@@ -344,7 +358,7 @@ mod tests {
                 assert_eq!(ending(&sealed, SALT, is_last), Ok(Ending::Sealed));
             }
             assert_ne!(ending(&sealed, SALT ^ 1, true), Ok(Ending::Sealed), "it is this segment's only");
-            // Its last four bytes are zeros anyway.
+            // The last four bytes of a seal are zeros anyway.
             for length in begin + 1..sealed.len() - 4 {
                 let mut begun = sealed[..length].to_vec();
                 begun.resize(sealed.len() + 100, 0);

@@ -1,4 +1,5 @@
-//! Reading records of one segment by their place, whether it is plain or archived: the place is that in the plain one.
+//! Reads records of one segment by their offset, whether it is plain or archived. The offset is
+//! always that in the plain segment.
 
 use exacat_model::{Error, Revision};
 
@@ -8,15 +9,15 @@ use crate::history::{Form, Segment, cannot_read};
 use crate::record::{self, FRAME_BYTES, HEAD_BYTES_MAX, Head, Salt};
 use crate::segment::{CatalogueId, HEADER_BYTES, Header, SEAL_ROOM, begun_seal_in, corrupt, seal_in};
 
-/// Bytes read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes of a record that say which changes are in it.
+/// Bytes of a record that tell which changes it has.
 const FRONT_BYTES: usize = FRAME_BYTES + HEAD_BYTES_MAX;
 
-/// What says that there are no more records is seen as well.
+/// Proves that the front also covers the seal that ends the records.
 const _: () = assert!(FRONT_BYTES >= SEAL_ROOM);
 
-/// A segment's file, open.
+/// Open file of a segment.
 enum Source {
     Plain(Box<dyn DiskFile>),
     Archived(Box<Archive>),
@@ -28,14 +29,15 @@ pub(crate) struct SegmentReader {
     name: String,
     header: Header,
     buffer: Vec<u8>,
-    /// Where in the plain segment the buffer begins.
+    /// Offset of the buffer in the plain segment.
     start: u64,
 }
 
 impl SegmentReader {
-    /// Opens a segment as it is now; none if it is gone, for it was not to be kept any longer.
+    /// Opens a segment in its present form; none if retention has removed it.
     pub fn open(disk: &dyn Disk, segment: &Segment, catalogue: CatalogueId) -> Result<Option<Self>, Error> {
-        // Held until the file is open: afterwards it may be removed, and is there still.
+        // The lock is held until the file is open. Afterwards the name may go, but the open file
+        // stays readable.
         let form = segment.form();
         let name = segment.name_in(*form);
         let unreadable = |error: std::io::Error| cannot_read(&name, &error);
@@ -62,7 +64,7 @@ impl SegmentReader {
         Ok(Some(SegmentReader { source, name, header, buffer: Vec::new(), start: 0 }))
     }
 
-    /// The name in errors.
+    /// Returns the name for errors.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -75,7 +77,7 @@ impl SegmentReader {
         self.header.salt
     }
 
-    /// The archived segment this reads, if it does.
+    /// Returns the archived segment, if this reads one.
     pub fn archive(&self) -> Option<&Archive> {
         match &self.source {
             Source::Plain(_) => None,
@@ -83,7 +85,7 @@ impl SegmentReader {
         }
     }
 
-    /// Where to begin to look for the change of this revision.
+    /// Returns the offset from which to search for the change of this revision.
     pub fn start_for(&self, segment: &Segment, revision: Revision) -> u64 {
         match self.archive() {
             None => segment.start_for(revision),
@@ -94,12 +96,13 @@ impl SegmentReader {
         }
     }
 
-    /// The segment's bytes from `offset`, `count` of them unless it, or its block, ends before.
+    /// Returns up to `count` of the segment's bytes from `offset`; fewer if the segment, or its
+    /// block, ends before.
     pub fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], Error> {
         let inside = offset.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
         let skip = match (inside, &mut self.source) {
             (Some(skip), _) if skip + count <= self.buffer.len() => skip,
-            // A block has whole records: what is not in it is no more of the same.
+            // A block has whole records: a record never continues beyond its block.
             (Some(skip), Source::Archived(_)) if skip < self.buffer.len() => skip,
             (_, Source::Plain(file)) => {
                 self.buffer.resize(count.max(READ_BYTES), 0);
@@ -140,8 +143,8 @@ impl SegmentReader {
         }
     }
 
-    /// The record of changes there, or behind marks there: its offset and its head. None at the
-    /// end.
+    /// Returns offset and head of the record of changes there, or behind end marks there. None at
+    /// the end.
     pub fn next_head(&mut self, offset: u64) -> Result<Option<(u64, Head)>, Error> {
         let mut at = offset;
         while let Some(frame) = self.frame(at)? {
@@ -153,7 +156,7 @@ impl SegmentReader {
         Ok(None)
     }
 
-    /// Checked bytes of a mark there; none if there is something else.
+    /// Returns the checked bytes of an end mark there; none if there is something else.
     pub fn mark(&mut self, offset: u64) -> Result<Option<&[u8]>, Error> {
         match self.frame(offset)? {
             Some(frame) if frame.is_mark => self.record(offset).map(Some),
@@ -161,7 +164,7 @@ impl SegmentReader {
         }
     }
 
-    /// Head of the record of changes there.
+    /// Returns the head of the record of changes there.
     fn head(&mut self, offset: u64) -> Result<Option<Head>, Error> {
         let front = self.bytes(offset, FRONT_BYTES)?;
         match front.get(FRAME_BYTES..).map(record::read_head) {
@@ -170,12 +173,12 @@ impl SegmentReader {
         }
     }
 
-    /// Bytes from the record there to the next; 0 at the end.
+    /// Returns the bytes from the record there to the next; 0 at the end.
     pub fn stride(&mut self, offset: u64) -> Result<u64, Error> {
         Ok(self.frame(offset)?.map_or(0, |frame| frame.stride() as u64))
     }
 
-    /// All bytes of the record there, checked, its padding included.
+    /// Returns all bytes of the record there, checked, with its padding.
     pub fn record(&mut self, offset: u64) -> Result<&[u8], Error> {
         let stride = self.stride(offset)?;
         let (salt, name) = (self.salt(), self.name.clone());
@@ -186,7 +189,7 @@ impl SegmentReader {
         }
     }
 
-    /// The body of the record there, checked.
+    /// Returns the body of the record there, checked.
     pub fn body(&mut self, offset: u64) -> Result<&[u8], Error> {
         let salt = self.salt();
         let body = record::read(salt, self.record(offset)?).map(|(_, body)| body);

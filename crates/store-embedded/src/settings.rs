@@ -1,4 +1,4 @@
-//! What can be set on an embedded store, and every limit that is the engine's own.
+//! Settings of an embedded store, and every limit of the engine.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,120 +6,132 @@ use std::time::Duration;
 use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{Error, Result};
 
-/// Mutations applied under one taking of the write lock: bounds how long a reader waits for the writer.
+/// Mutations applied per acquisition of the write lock: bounds the time that a reader waits for the
+/// writer.
 pub(crate) const MUTATIONS_PER_LOCK: usize = 32;
-/// Bytes of one log record, at most: beyond [`RECORD_SPLIT_BYTES`] a request's changes go on in a further record,
-/// and no single effect has more than some 20 MiB (an update's befores and afters).
+/// Maximum bytes of one log record. Beyond [`RECORD_SPLIT_BYTES`] a request continues in another
+/// record. No single effect has more than some 20 MiB (the befores and afters of an update).
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
-/// A record that has grown this long is ended; the request goes on in the next one.
+/// Length at which a record ends; the request continues in the next one.
 pub(crate) const RECORD_SPLIT_BYTES: usize = 8 << 20;
-/// Log space reserved before a request is begun, at most: more than any one effect takes. A request that comes to need
-/// more gets it on the way.
+/// Maximum log space reserved before a request begins: more than any one effect takes. A request
+/// that needs more reserves it on the way.
 pub(crate) const RESERVE_BYTES_MAX: usize = 64 << 20;
-/// Log bytes written and synced together, at most (one more request may begin below it).
+/// Maximum log bytes written and synced together (one more request may begin below it).
 pub(crate) const GROUP_BYTES_MAX: usize = 8 << 20;
-/// Log bytes of one commit group, at most: one record of a further request may come to it, and its
-/// last effect may be large. A longer end that forms no whole group is damage.
+/// Maximum log bytes of one commit group. One record of a further request may be added to
+/// [`GROUP_BYTES_MAX`], and its last effect may be large. A longer end that forms no whole group is
+/// damage.
 pub(crate) const GROUP_WRITTEN_BYTES_MAX: usize = GROUP_BYTES_MAX + RECORD_SPLIT_BYTES + (32 << 20);
-/// Files with ends of the log that were cut off, at most; the oldest goes, and the server logs
-/// that.
+/// Maximum number of files with ends that were cut off the log. The engine removes the oldest, and
+/// the server logs that.
 pub(crate) const CUTS_KEPT_MAX: usize = 16;
-/// Bytes of a segment copied at once.
+/// Bytes of a segment copied per read.
 pub(crate) const COPY_PIECE_BYTES: usize = 1 << 20;
-/// Requests answered by one sync, at most.
+/// Maximum number of requests answered by one sync.
 pub(crate) const GROUP_REQUESTS_MAX: usize = 4096;
-/// Idle time after which the end of the log is marked: from then on damage to the last group is
-/// told from a power cut.
+/// Idle time before the end mark is written. From then on damage to the last group is
+/// distinguishable from a power cut.
 pub(crate) const MARK_IDLE: Duration = Duration::from_millis(100);
-/// The smallest segment there may be; small ones are for tests.
+/// Minimum bytes of a segment; small segments are for tests.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
-/// The largest: recovery holds the last one in memory.
+/// Maximum bytes of a segment: recovery holds the last segment in memory.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
-/// Log bytes between two points of the index from revision to place.
+/// Log bytes between two points of the index from revision to offset.
 pub(crate) const INDEX_EVERY_BYTES: u64 = 256 << 10;
-/// Log bytes read for one page of changes, at most (but at least one record).
+/// Maximum log bytes read for one page of changes (but at least one record).
 pub(crate) const CHANGES_PAGE_BYTES_MAX: usize = 8 << 20;
-/// Items looked at for one page of a listing that has to skip some; then the page ends early and goes on.
+/// Maximum number of items read for one page of a listing that skips some. Then the page ends
+/// early, and the next one continues.
 pub(crate) const SCANNED_PER_PAGE_MAX: usize = 50_000;
-/// The smallest cache there may be: what one question needs at once fits into it several times.
+/// Minimum bytes of the page cache: one request's pages fit into it several times.
 pub(crate) const CACHE_BYTES_MIN: u64 = 1 << 20;
-/// Memtables that may wait to be written: then the writer waits.
+/// Number of frozen memtables that may wait for the compactor; beyond it the writer waits.
 pub(crate) const MEMTABLES_FROZEN_MAX: usize = 2;
-/// How often a memtable may outgrow its size while there is no space to write those before it; then changes are refused.
+/// Factor by which a memtable may outgrow its size while the disk has no space for earlier ones;
+/// beyond it changes are refused.
 pub(crate) const MEMTABLE_STRETCH: usize = 4;
-/// Runs beyond those that merging leaves at which the writer is slowed down the most.
+/// Number of runs, beyond those that compaction leaves, at which the writer is slowed down the
+/// most.
 pub(crate) const MERGE_DEBT_RUNS: usize = 24;
-/// How long a group of changes is held up then.
+/// Maximum delay of a commit group while compaction lags behind.
 pub(crate) const MERGE_PAUSE_MAX: Duration = Duration::from_millis(40);
-/// How long the merger waits before it tries again what the disk refused.
+/// Delay before the compactor retries what the disk refused.
 pub(crate) const MERGE_RETRY: Duration = Duration::from_millis(500);
-/// Times that a reader asks again for pages that are not in memory; then it waits for them with the lock.
+/// Number of times that a reader retries for pages that are not in memory; then it reads them under
+/// the lock.
 pub(crate) const ASK_AGAIN_MAX: usize = 64;
-/// Losses that a repair lists one by one; of more it says how many.
+/// Maximum number of losses that a repair lists one by one; it counts the rest.
 pub(crate) const LOSSES_LISTED_MAX: usize = 10_000;
-/// Snapshots of a catalogue, at most.
+/// Maximum number of snapshots of a catalogue.
 pub(crate) const SNAPSHOTS_MAX: usize = 256;
-/// Requests to take or drop a snapshot whose answers may be asked for again.
+/// Number of requests to take or drop a snapshot whose answers can be repeated.
 pub(crate) const SNAPSHOT_REQUESTS_REMEMBERED: usize = 64;
-/// Times that a snapshot is begun again because a merge took a run away meanwhile.
+/// Maximum number of attempts to take a snapshot while compaction removes runs.
 pub(crate) const SNAPSHOT_TRIES_MAX: usize = 100;
-/// Catalogues that a clone goes back to, by clones of clones: it may have runs of each.
+/// Maximum number of catalogues that a clone descends from, by clones of clones: it may have runs
+/// of each.
 pub(crate) const ORIGINS_MAX: usize = 256;
-/// Rows looked at for one page of differences, at most; then the page ends early and goes on.
+/// Maximum number of rows read for one page of differences; then the page ends early, and the next
+/// one continues.
 pub(crate) const DIFF_ROWS_PER_PAGE_MAX: usize = 1 << 20;
-/// Comparisons of states that are kept open for the next page, at most: each holds the directories of both in memory.
+/// Maximum number of comparisons of states kept open for their next page. Each holds the
+/// directories of both states in memory.
 pub(crate) const DIFFS_OPEN_MAX: usize = 2;
-/// Bytes of pages kept in memory for reading a snapshot that is compared, or checked.
+/// Bytes of page cache for a snapshot that is compared or checked.
 pub(crate) const SNAPSHOT_CACHE_BYTES: u64 = 64 << 20;
-/// Bytes copied in one step of a backup, about.
+/// Bytes copied in one step of a backup, approximately.
 pub(crate) const BACKUP_STEP_BYTES: u64 = 64 << 20;
-/// Files of one backup, at most.
+/// Maximum number of files in one backup.
 pub(crate) const BACKUP_FILES_MAX: usize = 1 << 20;
-/// How long the next step of a backup is waited for, before another may begin.
+/// Time (ms) after the last step of a backup before another backup may begin.
 pub(crate) const BACKUP_IDLE_MS: u64 = 600_000;
-/// Changes of one record of a load: as many as a batch of an import has, about.
+/// Changes per record of a bulk load: about as many as a batch of an import has.
 pub(crate) const LOAD_CHANGES_PER_RECORD: u32 = 1024;
-/// Bytes of rows that a load gives to the merger at once, about.
+/// Bytes of rows that a bulk load passes to the compactor at once, approximately.
 pub(crate) const LOAD_BLOCK_BYTES: usize = 256 << 10;
-/// Such blocks that may wait for the merger.
+/// Number of such blocks that may wait for the compactor.
 pub(crate) const LOAD_BLOCKS_MAX: usize = 16;
-/// What is answered meanwhile.
+/// Answer to every request during a bulk load.
 pub(crate) const LOAD_SWITCHED_OFF: &str = "files are being loaded: nothing is answered until that is done";
-/// Ids of one sorted run of those that only the log knows: it is made when one of them is asked for.
+/// Ids per sorted run of forgotten operation ids; the store makes such a run when a request needs
+/// it.
 pub(crate) const OLDER_RUN_IDS: usize = 1 << 17;
-/// Bytes a block of a checkpoint may claim: a block's last item may be an entry of the largest kind.
+/// Bytes that a block of a checkpoint may claim: its last item may be an entry of the largest kind.
 pub(crate) const CHECKPOINT_BLOCK_BYTES_MAX: usize = 64 << 20;
 
-/// What can be set on an embedded store.
+/// Settings of an embedded store.
 #[derive(Clone, Debug)]
 pub struct EmbeddedSettings {
-    /// Where everything is kept; made if missing.
+    /// Directory of the catalogue; created if missing.
     pub directory: PathBuf,
-    /// Bytes of one log segment, reserved when it is begun.
+    /// Bytes of one log segment, reserved when the segment begins.
     pub segment_bytes: u64,
-    /// Rows after which a memtable is written to a run. More make look-ups and opening slower, fewer make more merges.
+    /// Rows after which a memtable is written to a run. More rows slow down look-ups and opening,
+    /// fewer cause more compactions.
     pub memtable_rows: usize,
-    /// Memory for pages that were read, in bytes.
+    /// Bytes of memory for the page cache.
     pub cache_bytes: u64,
-    /// Requests that may wait for the writer. Further ones wait for a place.
+    /// Maximum number of requests that wait for the writer. Further ones wait for a place.
     pub queue_requests_max: usize,
-    /// Bytes of requests that may wait for the writer or be worked on.
+    /// Maximum bytes of requests that wait for the writer or are in work.
     pub queue_bytes_max: usize,
-    /// Applied requests whose ids are in memory. Older ones are found in the log, as long as the
-    /// catalogue takes them.
+    /// Number of applied requests whose ids are in memory. Older ids are found in the log, as long
+    /// as the catalogue accepts them.
     pub operations_remembered: usize,
-    /// A group of records shorter than this is committed by the writer itself, if nothing else is being committed: its
-    /// sync takes no longer than waking another thread would.
+    /// Bytes of records below which the writer commits a group itself if no other commit is in
+    /// flight: the sync takes no longer than waking another thread.
     pub commit_at_once_bytes: usize,
-    /// Idle time after which the end of the log is marked, with one write and one sync.
-    /// `Duration::MAX`: only at closing.
+    /// Idle time before the end mark is written, with one write and one sync. `Duration::MAX`: only
+    /// at closing.
     pub mark_idle: Duration,
-    /// How much of the history is kept.
+    /// Retention of the history.
     pub history: HistoryKept,
-    /// Are sealed segments of the log archived, and removed as `history` says, in the background? If not they stay as
-    /// they are, and what is archived is read.
+    /// Archives sealed segments in the background, and removes them by `history`. If false,
+    /// segments stay as they are; archived ones stay readable.
     pub archive: bool,
-    /// In tests: what is merged when, and where that is interrupted, is chosen at random, from this seed.
+    /// For tests: seed for a random choice of what is compacted when, and where compaction is
+    /// interrupted.
     #[cfg(test)]
     pub(crate) merges_from_seed: Option<u64>,
 }
@@ -144,22 +156,23 @@ impl Default for EmbeddedSettings {
     }
 }
 
-/// How much of the history is kept: the changes in the log. Whole segments of it go, the oldest first; what opening needs
-/// is never among them, nor is the one being written.
+/// Retention of the history, the changes in the log. Whole segments are removed, the oldest first.
+/// Segments that opening needs stay, and so does the one being written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HistoryKept {
-    /// All of it, for ever.
+    /// All changes, for ever.
     #[default]
     All,
-    /// Every change for at least so many days, at least 1; a segment goes when its last change is older.
+    /// Every change for at least this many days (at least 1). A segment is removed once its last
+    /// change is older.
     Days(u32),
-    /// As much as fits into log files of so many bytes together, at least two segments' worth. Segments that wait to be
-    /// compressed do not count.
+    /// Changes that fit into log files of this many bytes in all (at least two segments). Segments
+    /// that wait for compression do not count.
     Bytes(u64),
 }
 
 impl HistoryKept {
-    /// Refuses what would keep nothing.
+    /// Refuses a retention that would keep nothing.
     pub(crate) fn check(self, segment_bytes: u64) -> Result<()> {
         match self {
             HistoryKept::Days(0) => Err(Error::invalid("a history of 0 days keeps nothing: keep 1 at least")),
@@ -172,12 +185,12 @@ impl HistoryKept {
 }
 
 impl EmbeddedSettings {
-    /// The defaults, in this directory.
+    /// Returns the defaults for this directory.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
         EmbeddedSettings { directory: directory.into(), ..Default::default() }
     }
 
-    /// Refuses what cannot work.
+    /// Refuses settings that cannot work.
     pub(crate) fn check(&self) -> Result<()> {
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
             return Err(Error::invalid(format!(

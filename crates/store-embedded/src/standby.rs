@@ -1,10 +1,12 @@
-//! After a failure of the log: reads of what is durable.
+//! Reads of the durable state after a failure of the log.
 //!
-//! The writer applies changes before they are durable, so when a write or sync of the log fails the
-//! state in memory has changes of which nobody can say whether the disk has them. Readers may not
-//! see them, and nearly every read is of a state that has them. So the durable state is built once
-//! more, from the runs and the log up to the last durable change, as a snapshot's is, and takes the
-//! place of the other. Nothing is written any more: no group, no run, no archived segment.
+//! The writer applies changes before they are durable. After a failed write or sync, the state in
+//! memory has changes whose durability is unknown. Readers may not see them, and nearly every read
+//! is of a state that has them.
+//!
+//! The writer therefore builds the durable state once more, like a snapshot's, from the runs and
+//! the log up to the last durable change. That state replaces the other. Nothing is written any
+//! more: no group, no run, no archived segment.
 
 use std::sync::Arc;
 
@@ -20,7 +22,7 @@ use crate::writer::Writer;
 const TOPIC: &str = "reads";
 
 impl Writer {
-    /// Shows readers the durable state, once, if the log failed.
+    /// Switches readers to the durable state, once, if the log failed.
     pub(crate) fn stand_by(&mut self) {
         if self.is_standing_by || self.failure().is_none() {
             return;
@@ -48,7 +50,7 @@ impl Writer {
         }
     }
 
-    /// The state that runs and log give up to a change, all of it in memory that is in no run.
+    /// Builds the state of runs and log up to a change. Rows that are in no run stay in memory.
     fn durable_state(&self, durable: Revision) -> Result<State> {
         let disk = &self.shared.disk;
         let layout = Layout::new(&self.settings.directory);

@@ -1,4 +1,4 @@
-//! The store: what `exacat_store::Store` asks, over the shared state, the log and the writer.
+//! Implements `exacat_store::Store` over the shared state, the log and the writer.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::state::{
 };
 use crate::writer::{Command, Weighed};
 
-/// What readers and the writer share.
+/// State shared by the readers and the writer.
 pub(crate) struct Shared {
     pub state: RwLock<State>,
     pub cache: Arc<Cache>,
@@ -47,12 +47,12 @@ pub(crate) struct Shared {
     pub disk: Arc<dyn Disk>,
     /// Changes of accounts and tokens since the store was opened.
     credentials: Arc<AtomicU64>,
-    /// Requests that only the log knows.
+    /// Index of requests that memory has forgotten and only the log has.
     pub older: Mutex<Older>,
-    /// Every request that memory has forgotten has an id that was made before this.
+    /// Upper bound of the creation times of forgotten operation ids, in ms.
     forgotten: AtomicU64,
     closed: AtomicBool,
-    /// The log, or the state, failed.
+    /// Set once the log or the state has failed.
     has_failed: AtomicBool,
 }
 
@@ -77,24 +77,24 @@ impl Shared {
         }
     }
 
-    /// Why the log failed, if it did.
+    /// Reason why the log failed, if it did.
     pub fn failure(&self) -> Option<String> {
         let has_failed = self.has_failed.load(Ordering::Acquire);
         has_failed.then(|| self.durability.ended().as_deref().unwrap_or("the log failed").to_owned())
     }
 
-    /// Every request that memory has forgotten has an id that was made before this.
+    /// Sets the time before which every forgotten operation id was made.
     pub fn set_forgotten(&self, made: TimeMs) {
         self.forgotten.store(made.0, Ordering::Relaxed);
     }
 
-    /// May a request of this id have been applied, and forgotten by memory?
+    /// Says whether a request of this id may have been applied and then forgotten by memory.
     fn may_have_forgotten(&self, id: OperationId) -> bool {
         id.made().0 < self.forgotten.load(Ordering::Relaxed)
     }
 
-    /// Nothing more is written: the store must be opened again. Reads are answered from what is
-    /// durable (`standby`).
+    /// Stops all writing until the store is opened again. Reads answer from the durable state
+    /// (`standby`).
     pub fn fail(&self, why: &str) {
         tracing::error!(why, "the store stops: nothing more is written until it is opened again");
         self.figures.warn("stopped", why);
@@ -102,12 +102,12 @@ impl Shared {
         self.durability.end(why);
     }
 
-    /// Refuses what is asked from now on.
+    /// Refuses all further requests.
     pub fn refuse(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Refuses what is asked from now on, and tells whoever waits that it is over.
+    /// Refuses all further requests and wakes every waiter with the reason.
     pub fn close(&self, why: &str) {
         self.refuse();
         self.durability.end(why);
@@ -122,7 +122,7 @@ impl Shared {
     }
 }
 
-/// Reads files: not on a thread that others wait for, if there is a choice.
+/// Runs work that reads files on a blocking thread. Without a runtime it runs here.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => runtime
@@ -133,7 +133,8 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     }
 }
 
-/// Checks the state that the runs have, once all of `pending` is in them: nobody waits for that. None if it cannot be.
+/// Audits the state in the runs once all of `pending` is in them; blocks no other request. None if
+/// the runs cannot be written.
 fn audit_runs(shared: &Shared, pending: &Pending) -> Option<Result<Audit>> {
     if let Err(why) = pending.wait() {
         tracing::warn!(
@@ -154,21 +155,21 @@ fn audit_runs(shared: &Shared, pending: &Pending) -> Option<Result<Audit>> {
     Some(audit())
 }
 
-/// Bytes of requests are counted in these, so that their number fits into a semaphore.
+/// Bytes of requests per semaphore permit, so that the permit count fits into a semaphore.
 const PERMIT_BYTES: usize = 1024;
 
 /// The embedded store.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
     settings: EmbeddedSettings,
-    /// None once this is dropped: then the writer ends.
+    /// Queue to the writer. None once this store is dropped, which ends the writer.
     commands: Option<mpsc::Sender<Command>>,
     bytes: Arc<Semaphore>,
     permits: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
     keeper: Arc<Keeper>,
     timelines: Arc<Timelines>,
-    /// Why nothing can be changed, if this is a snapshot.
+    /// Reason why this store refuses changes, if it is a snapshot.
     read_only: Option<&'static str>,
 }
 
@@ -195,7 +196,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// One that answers from a snapshot, and cannot be changed.
+    /// Opens a read-only store over a snapshot.
     pub(crate) fn of_snapshot(shared: Arc<Shared>, settings: EmbeddedSettings, keeper: Keeper) -> Self {
         let timelines = Arc::new(keeper.timelines().clone());
         EmbeddedStore {
@@ -223,17 +224,19 @@ impl EmbeddedStore {
         &self.keeper
     }
 
-    /// Writes what is in memory only into a run now; otherwise that happens when there is enough of it.
+    /// Writes the memtable into a sorted run now. Without this call the writer does so when the
+    /// memtable is full.
     pub async fn flush(&self) -> Result<()> {
         self.ask(|reply| Command::Flush { reply }).await?
     }
 
-    /// The digest of the state as last committed: equal for equal states, whatever way they came about.
+    /// Returns the digest of the last committed state. Equal states have equal digests, whatever
+    /// their history.
     pub async fn digest(&self) -> Result<u128> {
         self.read(|state| Ok(state.digest())).await
     }
 
-    /// Answers from the state as it is, once what was seen is durable.
+    /// Answers from the current state, once the state that it saw is durable.
     async fn read<T>(&self, answer: impl FnOnce(&State) -> Result<T>) -> Result<T> {
         self.shared.check_open()?;
         let (answer, revision) = {
@@ -245,8 +248,8 @@ impl EmbeddedStore {
         Ok(answer)
     }
 
-    /// Answers from the state as it is, once what was seen is durable. The disk is waited for without the lock: what is
-    /// not in memory is read, and the state, as it is then, asked again.
+    /// Answers from the current state, once the state that it saw is durable. Missing pages are
+    /// read without the lock, and the answer is then computed again on the state of that moment.
     async fn look<T>(
         &self,
         mut answer: impl FnMut(Lookup<'_>) -> std::result::Result<T, Defect>,
@@ -254,7 +257,8 @@ impl EmbeddedStore {
         self.look_as_of(|look| Ok((answer(look)?, look.state.revision))).await
     }
 
-    /// The same, waiting only until what the answer tells of is durable: it was true then, and is.
+    /// Answers like `look`, but waits only until the changes behind the answer are durable. The
+    /// answer was true then and still is.
     async fn look_as_of<T>(
         &self,
         answer: impl FnMut(Lookup<'_>) -> std::result::Result<AsOf<T>, Defect>,
@@ -279,25 +283,26 @@ impl EmbeddedStore {
             }
             held.read(&self.shared.cache)?;
         }
-        // It asks for ever more: better that others wait once.
+        // The answer keeps asking for more pages: it is better that the others wait once.
         let state = self.shared.state.read();
         Ok(answer(state.look())?)
     }
 
-    /// Changes of the log after one revision that are kept, up to another that is durable.
+    /// Returns the kept changes after one revision, up to another revision that is durable.
     async fn history(&self, after: Revision, up_to: Revision, limit: usize) -> Result<Kept> {
         let history = Arc::clone(&self.shared.history);
         aside(move || history.changes(after, up_to, limit)).await?
     }
 
-    /// The end of a listing of a storage element: files on it that moved to where the listing had been already.
+    /// Returns the end of a listing of a storage element: files on it that moved to a place that
+    /// the listing had already passed.
     async fn moved_since(&self, since: MovedSince, se: SeNumber, limit: usize) -> Result<ReplicasPage> {
         if limit == 0 {
             return Ok((Page { items: Vec::new(), more: true }, since.cursor()));
         }
         let Kept { changes, oldest } = self.history(since.after, since.up_to, PAGE_ITEMS_MAX).await?;
         if since.after < since.up_to && since.after.0 + 1 < oldest.0 {
-            // What moved meanwhile cannot be told any more, and nothing may be left out (clause R3).
+            // Moves since then are lost, and a listing may leave out nothing (clause R3).
             let what = "the changes since this listing began are not kept any more: begin it again";
             return Err(Error::new(ErrorKind::Conflict, what));
         }
@@ -322,7 +327,7 @@ impl EmbeddedStore {
         .await
     }
 
-    /// Has the writer do something between two groups.
+    /// Sends the writer a command, which it runs between two commit groups, and returns the answer.
     pub(crate) async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T> {
         let closed = || Error::new(ErrorKind::Unavailable, self.read_only.unwrap_or("the store is closed"));
         self.shared.check_open()?;
@@ -335,7 +340,7 @@ impl EmbeddedStore {
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        // The writer ends with its queue; what it was asked it still does.
+        // The writer ends with its queue, and still does everything that is in it.
         self.commands = None;
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
@@ -345,13 +350,14 @@ impl Drop for EmbeddedStore {
     }
 }
 
-/// The writer drops a request unanswered only if it ends, and then it did not begin it. It may have died of a defect in
-/// the middle of it, though.
+/// Returns the error for a request that the writer dropped. A writer that ends normally drops a
+/// request only before it begins it. A writer that panicked may have dropped it halfway, so the
+/// outcome is unknown.
 fn lost() -> ApplyError {
     ApplyError::Unknown("the store closed before it answered: ask again".to_owned())
 }
 
-/// Refuses to answer while it could not be answered from one state.
+/// Refuses to answer while no single consistent state exists.
 fn check_switched_on(state: &State) -> Result<()> {
     match state.switched_off {
         Some(why) => Err(Error::new(ErrorKind::Unavailable, why)),
@@ -364,7 +370,7 @@ fn page(limit: usize) -> usize {
 }
 
 impl EmbeddedStore {
-    /// Hands requests of so many bytes in all to the writer, and waits for what comes of them.
+    /// Sends requests of `bytes` bytes in all to the writer, and waits for their outcomes.
     async fn submit(
         &self,
         requests: Vec<Weighed>,
@@ -388,7 +394,7 @@ impl EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Sorts the ids that the writer will need, so that it does not have to.
+    /// Sorts the older ids that the writer will need, so that the writer does not have to.
     async fn sort_older(&self, id: OperationId) {
         let shared = Arc::clone(&self.shared);
         let sorted = aside(move || {
@@ -396,7 +402,7 @@ impl EmbeddedStore {
             Older::prepare(&shared.older, &shared.history, id, durable)
         });
         if let Err(error) = sorted.await.and_then(|sorted| sorted) {
-            // The writer comes upon it again, and says so.
+            // The writer meets the same error and reports it.
             tracing::debug!(%error, "the ids of older requests cannot be sorted");
         }
     }
@@ -512,8 +518,9 @@ impl Store for EmbeddedStore {
         let bookings = self.read(|state| Ok(state.due_bookings(now, limit))).await?;
         let mut entries = Vec::new();
         let mut cursor = None;
-        // More than one round only where a great many below the trash are passed over. The lock is let go between two,
-        // so that nobody waits; each entry was due in the state it was found in.
+        // Several rounds happen only where very many entries below the trash are skipped. Each
+        // round takes the lock anew, so that no writer waits long. Each entry was due in the state
+        // that showed it.
         loop {
             let found = self.look(|look| look.due_entries(now, limit - entries.len(), cursor)).await?;
             entries.extend(found.0);
@@ -589,7 +596,7 @@ impl Store for EmbeddedStore {
             return self.read(|state| state.audit().map_err(Error::from)).await;
         }
         match self.ask(|reply| Command::Freeze { reply }).await? {
-            // What is in runs is a state that stays as it is, while writing goes on.
+            // The runs hold an immutable state, so writing goes on during the audit.
             Ok(pending) => {
                 let shared = Arc::clone(&self.shared);
                 match aside(move || audit_runs(&shared, &pending)).await? {
@@ -653,14 +660,14 @@ impl Store for EmbeddedStore {
     async fn failed(&self) -> String {
         let why = self.shared.durability.end_reached().await;
         if self.shared.failure().is_none() {
-            // It was closed, which is no failure.
+            // The store was closed, which is no failure.
             std::future::pending::<()>().await;
         }
         why
     }
 
     fn as_snapshots(&self) -> Option<&dyn Snapshots> {
-        // A snapshot has none itself.
+        // A snapshot has no snapshots of its own.
         match self.read_only {
             None => Some(self),
             Some(_) => None,

@@ -1,5 +1,6 @@
-//! The history of another catalogue taken over, change by change: so a catalogue comes here from another store, with everything in it as it
-//! was. What the changes are is not decided again; that each follows the one before, and fits what is there, is looked at.
+//! Takes over the history of another catalogue, change by change. A catalogue comes here from
+//! another store this way, with everything in it unchanged. The changes are not decided again. The
+//! store only checks that each follows the one before, and fits the state.
 
 use exacat_model::{Change, Error, ErrorKind, Fingerprint, Result};
 
@@ -11,14 +12,15 @@ use crate::store::EmbeddedStore;
 use crate::writer::{Command, Writer};
 
 impl EmbeddedStore {
-    /// Takes over what follows the last change that is here: all of it is durable once this returns. After an error the first of it may be.
+    /// Takes over changes that follow the last change here. All of them are durable once this
+    /// returns. After an error the first of them may be.
     pub async fn take_over(&self, changes: Vec<Change>) -> Result<()> {
         self.ask(|reply| Command::TakeOver { changes, reply }).await?
     }
 }
 
 impl Writer {
-    /// Applies and logs changes, in records as their requests were.
+    /// Applies and logs changes, in one record per request.
     pub(crate) fn take_over(&mut self, changes: &[Change]) -> Result<()> {
         self.settle();
         for of_one in changes.chunk_by(|one, next| {
@@ -103,7 +105,8 @@ impl Writer {
         }
     }
 
-    /// Half a change may have been applied: nobody may see it, and nothing more is done until the store is opened again.
+    /// Stops the store after a change that does not fit: half of it may have been applied, and no
+    /// reader may see that. Nothing more is done until the store is opened again.
     fn misfit(&self, change: &Change, defect: &Defect) -> Error {
         let why = format!("change {} does not fit what is there: {defect}", change.revision.0);
         self.shared.fail(&why);

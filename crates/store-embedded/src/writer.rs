@@ -1,5 +1,5 @@
-//! The writer: one thread that decides, applies, logs and answers. Everything that changes the catalogue passes here,
-//! in one order, and needs no lock against another.
+//! The writer: one thread that decides, applies and logs every change. All changes pass here in one
+//! order, so none needs a lock against another.
 //!
 //! ```text
 //!  requests ─► queue ─► decide, apply to the shared state, encode   ─┐ as many as wait, up to a bound:
@@ -7,8 +7,9 @@
 //!                                                one write, one sync ◄┘
 //!                             answers ◄── durable ──► waiting reads
 //! ```
-//! Space in the log is reserved before a request is begun, so a full disk refuses requests and loses nothing. After a
-//! failed write or sync nobody can say what the disk has: nothing more is done until the store is opened again.
+//! The writer reserves log space before it begins a request, so a full disk refuses requests and
+//! loses nothing. After a failed write or sync the content of the disk is unknown. The writer then
+//! does nothing more until the store is opened again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,45 +39,45 @@ use crate::settings::{
 use crate::state::{Operations, Stamp, State};
 use crate::store::Shared;
 
-/// A request, and the bytes of its canonical form.
+/// A request with the length of its canonical form.
 pub(crate) struct Weighed {
     pub request: Request,
     pub bytes: usize,
 }
 
-/// What the writer is asked to do.
+/// Commands to the writer.
 pub(crate) enum Command {
     /// Decide and commit requests that came together.
     Apply {
         requests: Vec<Weighed>,
         reply: oneshot::Sender<Vec<Answered>>,
-        /// Their share of the bytes in work; given back when they are answered.
+        /// Share of the bytes in work; released when the requests are answered.
         permit: OwnedSemaphorePermit,
     },
-    /// Check the state between two groups: where what is in memory only cannot be put into runs.
+    /// Audit the state between two groups. Used where the memtable cannot be written into a run.
     Audit { reply: oneshot::Sender<Result<Audit, Error>> },
-    /// End the memtable, and say what waits until it is a run.
+    /// Freeze the memtable; answers with a handle that waits until it is a run.
     Freeze { reply: oneshot::Sender<Result<Pending, Error>> },
-    /// Write what is in memory only into a run.
+    /// Write the memtable into a run.
     Flush { reply: oneshot::Sender<Result<(), Error>> },
-    /// Mark the end of the log, if no mark is there; says whether one was written.
+    /// Write an end mark behind the last group, unless one is there. Answers whether it wrote one.
     Mark { reply: Option<oneshot::Sender<Result<bool, Error>>> },
-    /// Do something while all that was done is durable and marked, up to this place of the log, and
-    /// nothing more is being done.
+    /// Run `work` while everything done is durable and marked up to the given position of the log.
+    /// The writer does nothing else meanwhile.
     Settled {
-        /// Begin a segment first, so that what is there is not written to any more.
+        /// Begin a new segment first, so that nothing is appended to the existing ones.
         seal: bool,
         work: Box<dyn FnOnce(Result<Position, Error>) + Send>,
     },
-    /// Take over changes that were made elsewhere.
+    /// Take over changes that another store made.
     TakeOver { changes: Vec<Change>, reply: oneshot::Sender<Result<(), Error>> },
-    /// Load files that were gathered.
+    /// Load files that were gathered (bulk load).
     Load(Box<LoadWork>),
-    /// Finish.
+    /// Write everything out and end.
     Close { reply: oneshot::Sender<()> },
 }
 
-/// What the thread works with.
+/// State of the writer thread.
 pub(crate) struct Writer {
     pub shared: Arc<Shared>,
     pub commands: mpsc::Receiver<Command>,
@@ -84,45 +85,45 @@ pub(crate) struct Writer {
     pub settings: EmbeddedSettings,
     pub log: Log,
     pub operations: Operations,
-    /// The last change that is frozen.
+    /// Last change in a frozen memtable.
     pub frozen: Revision,
     pub merger: Merger,
-    /// Records not written yet; what they are of.
+    /// Commit group in the making: records not written yet, and their requests.
     pub group: Group,
-    /// An effect's bytes, on their way into the group.
+    /// Buffer for the bytes of one effect, on their way into the group.
     pub effect: Vec<u8>,
     pub committer: Committer,
-    /// The last request was refused for lack of it.
+    /// Set if the last request was refused for lack of space.
     pub short_of_space: bool,
-    /// Ends before the lock is given back.
+    /// Archive thread. It ends before the lock is released.
     pub archivist: Option<Archivist>,
-    /// The log failed, and readers are shown what is durable.
+    /// Set once the log has failed and readers see only the durable state.
     pub is_standing_by: bool,
-    /// Held while the thread lives.
+    /// Lock of the directory, held while the thread lives.
     pub _lock: Box<dyn Send + Sync>,
 }
 
-/// A request being worked on.
+/// A request in work.
 struct Work {
     operation: OperationId,
     fingerprint: Fingerprint,
     who: UserId,
     time: TimeMs,
     mutations: std::vec::IntoIter<Mutation>,
-    /// Of the next of them in the request.
+    /// Position of the next mutation in the request.
     position: usize,
-    /// Decided, but there was no space for it.
+    /// Index and effect of a mutation that was decided but did not fit into the reserved space.
     held: Option<(u32, Effect)>,
-    /// Outcomes of an earlier asking, by mutation.
+    /// Outcomes of an earlier attempt with the same id, by mutation.
     remembered: Vec<Option<Outcome>>,
     outcomes: Vec<Outcome>,
     record: Option<RecordWriter>,
-    /// Some of it is done.
+    /// Set once part of the request is applied, now or in an earlier attempt.
     applied: bool,
 }
 
 impl Work {
-    /// What is answered if the rest of it cannot be done.
+    /// Returns the error for a request whose rest cannot be done.
     fn given_up(&self, why: String) -> ApplyError {
         match self.applied {
             true => ApplyError::Unknown(why),
@@ -131,20 +132,20 @@ impl Work {
     }
 }
 
-/// Why work on a request stopped for a moment.
+/// Reasons why work on a request paused.
 enum Pause {
     Done,
-    /// To let readers in.
+    /// Readers get the lock.
     Yield,
-    /// So many bytes do not fit into what is reserved.
+    /// The reserved space is too short for these bytes.
     NeedsSpace(usize),
 }
 
-/// Why work on a request ended before it was done.
+/// Reasons why work on a request ended early.
 enum Halt {
-    /// What a mutation is decided by cannot be read. Nothing of it was done.
+    /// Rows that decide a mutation are unreadable. Nothing of the mutation was done.
     Undecided(Error),
-    /// Half a change may have been applied.
+    /// The state contradicts itself; half a change may have been applied.
     Defect(Defect),
 }
 
@@ -152,13 +153,14 @@ const LOG_SPACE: &str = "log space";
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // However the thread ends, nobody may wait for it.
+        // However the thread ends, no reader may wait for it forever.
         self.shared.close("the store is closed");
     }
 }
 
 impl Writer {
-    /// Works until it is closed or nobody is left to ask; gives who waits for the closing.
+    /// Works until the store is closed or every sender is gone. Returns the channel of the caller
+    /// that waits for the closing.
     pub fn run(&mut self) -> Option<oneshot::Sender<()>> {
         while let Some(first) = self.commands.blocking_recv() {
             let mut next = Some(first);
@@ -169,7 +171,7 @@ impl Writer {
                         let mut answers = Vec::with_capacity(requests.len());
                         for Weighed { request, bytes } in requests {
                             answers.push(self.process(request, bytes));
-                            // One commit group never has more than GROUP_WRITTEN_BYTES_MAX.
+                            // Flushing here keeps a commit group within GROUP_WRITTEN_BYTES_MAX.
                             if self.group.bytes.len() >= GROUP_BYTES_MAX {
                                 self.flush();
                             }
@@ -180,7 +182,7 @@ impl Writer {
                     Command::Audit { reply } => {
                         self.settle();
                         let audit = self.shared.state.read().audit().map_err(Error::from);
-                        // Whoever asked may have gone; then there is nobody to tell.
+                        // The caller may have given up; then nobody receives the answer.
                         let _gone = reply.send(audit);
                     }
                     Command::Freeze { reply } => {
@@ -228,18 +230,19 @@ impl Writer {
             self.flush();
             self.stand_by();
             self.freeze_if_due();
+            // Slows the writer down while compaction lags, so that runs do not pile up.
             self.merger.pace();
         }
         self.settle();
         None
     }
 
-    /// Why nothing more can be done, if so.
+    /// Reason why nothing more can be written, if there is one.
     pub(crate) fn failure(&self) -> Option<Arc<str>> {
         self.shared.durability.ended()
     }
 
-    /// Tells those who asked too late that nothing was done.
+    /// Tells callers that came too late that nothing was done.
     fn refuse_waiting(&mut self) {
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
@@ -254,7 +257,7 @@ impl Writer {
 
     fn process(&mut self, request: Request, request_bytes: usize) -> Answered {
         if let Some(why) = self.failure() {
-            // Of an earlier asking nobody knows whether it is durable.
+            // It is unknown whether an earlier attempt with this id is durable.
             return Err(match self.operations.records_of(request.operation).is_empty() {
                 true => ApplyError::Unavailable(why.to_string()),
                 false => ApplyError::Unknown(why.to_string()),
@@ -263,18 +266,21 @@ impl Writer {
         let count = request.mutations.len();
         let remembered = self.remembered(&request, count)?;
         let unless_applied = |error: String| {
-            // An earlier asking may have done some of it: then it cannot be said that nothing was done.
+            // An earlier attempt may have done part of it, so "nothing was done" would be wrong.
             match remembered.iter().any(Option::is_some) {
                 true => ApplyError::Unknown(error),
                 false => ApplyError::Unavailable(error),
             }
         };
+        // A repeated request gets its first answer, and is not decided again (clause A6).
         if count > 0 && remembered.iter().all(Option::is_some) {
             return Ok(remembered.into_iter().flatten().collect());
         }
         if count > 0 {
             self.reserve(&request.mutations, request_bytes).map_err(unless_applied)?;
         }
+        // Permission was judged on an earlier state, and a change since may have revoked it
+        // (decision 0054).
         if let Some(judged) = &request.judged
             && !self.judged_the_same(judged, &request.mutations, &remembered).map_err(unless_applied)?
         {
@@ -285,6 +291,7 @@ impl Writer {
             operation: request.operation,
             fingerprint: request.fingerprint,
             who: request.who,
+            // Times of changes never go back, even if the clock does.
             time: self.clock.trusted().max(self.shared.state.read().time),
             mutations: request.mutations.into_iter(),
             position: 0,
@@ -305,7 +312,8 @@ impl Writer {
                     &self.log,
                     &mut work,
                 );
-                // Readers that wait go first; otherwise this thread would have the lock again before they wake.
+                // Lets waiting readers in first: otherwise this thread takes the lock again before
+                // they wake.
                 RwLockWriteGuard::unlock_fair(state);
                 pause
             };
@@ -325,7 +333,7 @@ impl Writer {
                 Err(Halt::Defect(defect)) => {
                     let why = format!("the state contradicts itself: {defect}");
                     self.shared.fail(&why);
-                    // Half a change may have been applied: nobody may see it.
+                    // Half a change may have been applied, and no reader may see it.
                     self.shared.close(&why);
                     return Err(ApplyError::Unknown(defect.to_string()));
                 }
@@ -335,7 +343,7 @@ impl Writer {
         Ok(work.outcomes)
     }
 
-    /// Would the permission of a request be judged the same on the state it is decided on?
+    /// Says whether the permission of a request is the same on the state that decides it.
     fn judged_the_same(
         &self,
         judged: &Judged,
@@ -353,8 +361,8 @@ impl Writer {
         judged_the_same(&state, judged, mutations, &own).map_err(|defect| defect.to_string())
     }
 
-    /// Has the pages that deciding will need read, so that the disk is not waited for under the lock that keeps readers
-    /// out.
+    /// Reads the pages that deciding will need, so that no disk access happens under the write
+    /// lock.
     fn rehearse(&self, soon: &[Mutation]) -> Result<(), String> {
         if soon.iter().all(|mutation| matches!(mutation, Mutation::Create(_))) {
             return Ok(());
@@ -375,7 +383,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The outcomes that mutations of this request had when it was asked before (clause A6).
+    /// Returns the outcomes that mutations of this request had in an earlier attempt (clause A6).
     fn remembered(&mut self, request: &Request, count: usize) -> Result<Vec<Option<Outcome>>, ApplyError> {
         let mut outcomes = vec![None; count];
         let operation = request.operation;
@@ -384,7 +392,7 @@ impl Writer {
             records = self.records_in_log(operation)?;
         }
         if records.iter().any(|first| *first > self.shared.durability.revision()) {
-            // They are in this very group or the one before, and not in the log yet.
+            // These records are in this group or the one before, and not in the log yet.
             self.settle();
         }
         for (number, first_revision) in records.into_iter().enumerate() {
@@ -405,9 +413,9 @@ impl Writer {
         Ok(outcomes)
     }
 
-    /// The first revisions of the records of a request that memory may have forgotten.
+    /// Returns the first revisions of the records of a request that memory may have forgotten.
     fn records_in_log(&mut self, operation: OperationId) -> Result<Vec<Revision>, ApplyError> {
-        // Whatever was applied is in the log then.
+        // After this every applied change is in the log.
         self.settle();
         if let Some(why) = self.failure() {
             return Err(ApplyError::Unknown(why.to_string()));
@@ -423,7 +431,7 @@ impl Writer {
         }
     }
 
-    /// Is this record, which has the request's id, that of another request?
+    /// Says whether this record has the request's id but belongs to another request.
     fn is_another(&self, request: &Request, first_revision: Revision) -> Result<bool, ApplyError> {
         let mut differs = false;
         let read = self.shared.history.heads(first_revision, first_revision, |head| {
@@ -436,7 +444,7 @@ impl Writer {
         if is_kept { Ok(differs) } else { Err(not_kept(first_revision)) }
     }
 
-    /// Makes sure that log and memory have room for what a request may need, before any of it is done.
+    /// Makes sure that log and memory have room for a request before any of it is done.
     fn reserve(&mut self, mutations: &[Mutation], request_bytes: usize) -> Result<(), String> {
         mutations.chunks(MUTATIONS_PER_LOCK).try_for_each(|soon| self.rehearse(soon))?;
         let (needed, rows) = {
@@ -445,9 +453,13 @@ impl Writer {
             for mutation in mutations {
                 named += bytes_at_most(&state, mutation).map_err(|defect| defect.to_string())?;
             }
+            // A record may have the bytes of the request twice, because a value can return as a
+            // before. The entries that the mutations name come on top.
             let needed = 2 * request_bytes + named + RecordWriter::EMPTY_BYTES;
             (needed.min(RESERVE_BYTES_MAX), state.table.active().rows() + mutations.len())
         };
+        // The memtable outgrows its size only while the disk has no room for runs. This bound keeps
+        // memory finite.
         if rows > self.settings.memtable_rows.saturating_mul(MEMTABLE_STRETCH).max(2 * BATCH_MUTATIONS_MAX)
             && let Err(error) = self.merger.wait_for_room()
         {
@@ -462,7 +474,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what there is, and begins a segment if so many bytes do not fit into this one.
+    /// Commits the current group, and begins a segment if `bytes` do not fit into this one.
     pub(crate) fn make_space(&mut self, bytes: usize) -> Result<(), String> {
         self.settle();
         if let Some(why) = self.failure() {
@@ -471,7 +483,7 @@ impl Writer {
         if self.log.fits(bytes) { Ok(()) } else { self.roll(bytes) }
     }
 
-    /// Seals the segment, unless nothing is in it: then it is as good as a new one.
+    /// Seals the segment. Skips an empty segment, which is as good as a new one.
     fn seal(&mut self) -> Result<(), Error> {
         if self.log.is_empty() {
             return Ok(());
@@ -479,13 +491,14 @@ impl Writer {
         self.roll(0).map_err(|why| Error::new(ErrorKind::Unavailable, why))
     }
 
-    /// Begins a segment with room for so many bytes. All that was done must be durable.
+    /// Begins a segment with room for `bytes`. Everything done so far must be durable.
     fn roll(&mut self, bytes: usize) -> Result<(), String> {
         let (next, digest, time) = {
             let state = self.shared.state.read();
             (Revision(state.revision.0 + 1), state.digest(), state.time)
         };
         let before = self.log.segment().first_revision;
+        // The header gets the digest of the state, so that a replay can compare its own with it.
         match self.log.roll(next, self.clock.trusted().max(time), digest, bytes) {
             Ok(()) => {
                 if self.log.segment().first_revision != before {
@@ -509,7 +522,7 @@ impl Writer {
 
     // ---- one group ----
 
-    /// Hands the group over, to be made durable and answered.
+    /// Sends the group to the committer, which makes it durable and answers it.
     pub(crate) fn flush(&mut self) {
         if self.group.bytes.is_empty() && self.group.waiting.is_empty() {
             return;
@@ -524,32 +537,33 @@ impl Writer {
         self.group = self.committer.commit(std::mem::take(&mut self.group), place);
     }
 
-    /// Makes all that was done durable, or finds out that it cannot be.
+    /// Waits until everything done is durable, or the log has failed.
     pub(crate) fn settle(&mut self) {
         self.flush();
         self.committer.settle();
     }
 
-    /// Writes a mark behind the last group, unless there is one.
+    /// Writes an end mark behind the last group, unless there is one.
     fn mark(&mut self) -> Result<bool, Error> {
         self.settle();
         let unavailable = |why: &str| Error::new(ErrorKind::Unavailable, why.to_owned());
         if let Some(why) = self.failure() {
             return Err(unavailable(&why));
         }
+        // An end mark proves that everything before it is durable; `settle` left nothing in flight.
         let last = self.shared.durability.revision();
         let marked = self.log.mark(last);
         self.committer.set_marked(true);
         marked.map_err(|error| {
-            // What is there now nobody knows, so nothing may be appended.
+            // The content behind the last group is unknown now, so nothing may be appended.
             let why = format!("the log could not be written: {error}");
             self.shared.fail(&why);
             unavailable(&why)
         })
     }
 
-    /// Begins a segment of this release's format, if the last one is of an older: nothing is
-    /// appended to that.
+    /// Begins a segment of the current format if the last one is of an older format, which takes no
+    /// more records.
     pub(crate) fn renew_log(&mut self) {
         if self.log.is_old()
             && let Err(why) = self.make_space(0)
@@ -563,21 +577,22 @@ impl Writer {
 
     // ---- memtables ----
 
-    /// Begins a new memtable if this one has grown enough, and has it written into a run.
+    /// Freezes the memtable once it is large enough, and starts writing it into a run.
     fn freeze_if_due(&mut self) {
         let due = {
             let state = self.shared.state.read();
             let rows = state.table.active().rows();
-            // Directories that changed are written with it.
+            // The run also gets the changed directories.
             rows > 0 && rows + state.resident_changed() >= self.settings.memtable_rows
         };
-        // If there is no room because of the disk the memtable grows on, up to a bound at which requests are refused.
+        // Without room on the disk the memtable grows on, up to the bound at which requests are
+        // refused.
         if due && self.merger.wait_for_room().is_ok() {
             self.freeze();
         }
     }
 
-    /// Ends the memtable. Whatever is in it is durable in the log, before any run can have it.
+    /// Freezes the memtable. Its rows are durable in the log before any run can have them.
     fn freeze(&mut self) {
         self.settle();
         if self.failure().is_some() {
@@ -595,7 +610,7 @@ impl Writer {
         self.merger.hand(frozen);
     }
 
-    /// Ends the memtable, if there is anything in it.
+    /// Freezes the memtable, unless it is empty.
     fn freeze_now(&mut self) -> Result<Pending, Error> {
         self.settle();
         if let Some(why) = self.failure() {
@@ -606,14 +621,15 @@ impl Writer {
         Ok(self.merger.pending())
     }
 
-    /// Has all that is in memory only written into runs.
+    /// Writes the whole memtable into runs, and waits for that.
     pub(crate) fn flush_all(&mut self) -> Result<(), Error> {
         self.freeze_now()?;
         self.merger.settle().map_err(|why| Error::new(ErrorKind::Unavailable, why))
     }
 }
 
-/// A request was done before, but the change with this revision, and others of it, is not in the history any more.
+/// Returns the error for a repeated request whose earlier changes, from `revision` on, are no
+/// longer in the history.
 fn not_kept(revision: Revision) -> ApplyError {
     ApplyError::Unknown(format!(
         "the request was applied before, from revision {} on; its outcomes are not kept any more, and it is not done \
@@ -622,7 +638,7 @@ fn not_kept(revision: Revision) -> ApplyError {
     ))
 }
 
-/// Decides and applies a few mutations, under the lock that keeps readers out.
+/// Decides and applies a few mutations under the write lock.
 fn step(
     state: &mut State,
     group: &mut Group,
@@ -660,6 +676,7 @@ fn step(
         };
         encode_effect(&effect, encoded);
         let bytes = RecordWriter::EMPTY_BYTES + RecordWriter::bytes_of(encoded.len());
+        // The decided effect is held, and stays valid: no other thread changes the state meanwhile.
         if !log.fits(group.bytes.len() + bytes) {
             work.held = Some((index, effect));
             return Ok(Pause::NeedsSpace(bytes));
@@ -671,6 +688,7 @@ fn step(
                 if group.bytes.is_empty() {
                     group.first_revision = stamp.revision;
                 }
+                // Remembered before it is durable, so that a repetition in the same group is found.
                 operations.remember(work.operation, stamp.revision, work.time);
                 let head = Head {
                     first_revision: stamp.revision,
@@ -684,13 +702,15 @@ fn step(
             }
         };
         record.add(&mut group.bytes, index, encoded);
+        // Applied before it is durable, because later requests are decided on it. Answers to
+        // readers wait until it is durable (decision 0006).
         state.apply(stamp, &effect, Some(encoded)).map_err(Halt::Defect)?;
         work.applied = true;
         work.outcomes.push(Outcome::Applied { revision: stamp.revision, id: effect.entry_id() });
         let long = record.bytes(&group.bytes) >= RECORD_SPLIT_BYTES;
         work.record = Some(record);
         if long {
-            // The rest goes into a record of its own.
+            // The rest of the request begins another record.
             return Ok(Pause::NeedsSpace(RecordWriter::EMPTY_BYTES));
         }
     }

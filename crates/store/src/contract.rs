@@ -83,7 +83,7 @@
 //! * **R3 pages.** A page has at most `limit` items; `more` is false only if nothing follows. An
 //!   item that exists during the whole of a listing appears exactly once, whatever other items
 //!   appear or vanish. One exception: a file that moves during a listing of its SE's files, also to
-//!   or from the trash, may appear more than once. It never appears not at all. An order that no
+//!   or from the trash, may appear more than once. It is never missing. An order that no
 //!   move changes would need an index by file and SE, with more memory than a replica takes.
 //! * **R4 order.** Children are ordered by the bytes of their names, members by GUID, trash and
 //!   deletions by id, records by key, changes by revision.

@@ -1,6 +1,8 @@
-//! Stores on a ring that the environment names: `EXACAT_CASSANDRA=127.0.0.1,127.0.0.2`. Without it tests of it are skipped.
+//! Stores on a ring that the environment names: `EXACAT_CASSANDRA=127.0.0.1,127.0.0.2`. Without it
+//! their tests are skipped.
 //!
-//! Making tables takes seconds, so keyspaces are used again: emptied, once whatever used them before has ended.
+//! Making tables takes seconds, so keyspaces are used again: emptied, once their last users have
+//! ended.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use parking_lot::Mutex;
 use crate::clock::TestClock;
 use crate::factory::{End, StoreFactory, UnderTest};
 
-/// The ring's nodes, if there is one; otherwise says that a test is skipped.
+/// Returns the ring's nodes, if there is one; otherwise prints that a test is skipped.
 pub fn ring() -> Option<String> {
     let hosts = std::env::var("EXACAT_CASSANDRA").ok().filter(|hosts| !hosts.is_empty());
     if hosts.is_none() {
@@ -25,18 +27,19 @@ pub fn ring() -> Option<String> {
     hosts
 }
 
-/// One of a store's figures.
+/// Returns one of a store's metrics.
 pub fn figure_of(status: &StoreStatus, name: &str) -> u64 {
     let found = status.figures.iter().find(|(figure, _)| figure == name);
     found.map(|(_, value)| *value).unwrap_or_else(|| panic!("no figure {name}"))
 }
 
-/// The same, as it is now.
+/// Returns the present value of a metric.
 pub async fn figure(store: &dyn Store, name: &str) -> u64 {
     figure_of(&store.status().await.expect("status"), name)
 }
 
-/// How one is let in by the ring, if it does not let everyone in: `EXACAT_CASSANDRA_SECURE` names the directory that `cluster/up.sh` wrote that to.
+/// Returns the credentials of a ring with access control: `EXACAT_CASSANDRA_SECURE` names the
+/// directory to which `cluster/up.sh` wrote them.
 pub fn access() -> ClusterAccess {
     let directory = std::env::var_os("EXACAT_CASSANDRA_SECURE").filter(|directory| !directory.is_empty());
     let Some(directory) = directory.map(PathBuf::from) else { return ClusterAccess::default() };
@@ -52,7 +55,7 @@ fn skipped() {
     eprintln!("skipped: EXACAT_CASSANDRA names no ring (make test-cluster starts one)");
 }
 
-/// Rows an audit compares together: few, so that there are many partitions of what it sets aside.
+/// Rows an audit compares together: few, so that its spill has many partitions.
 const AUDIT_PARTITION_ROWS: u64 = 50;
 
 /// A keyspace, and the stores that used it.
@@ -65,31 +68,32 @@ struct Used {
 static FREE: Mutex<Vec<Used>> = Mutex::new(Vec::new());
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Cassandra stores, each in a keyspace that nobody else uses meanwhile.
+/// Factory of Cassandra stores, each in a keyspace that no other test uses meanwhile.
 #[derive(Clone, Debug)]
 pub struct CassandraFactory {
-    /// Nodes to begin with.
+    /// Contact nodes.
     pub hosts: String,
-    /// Rows a server knows, about; few, so that it forgets often.
+    /// Approximate rows in a server's cache; few, so that it evicts often.
     pub rows_known: usize,
-    /// Changes of one stretch of the log; few, so that there are many.
+    /// Changes of one log segment; few, so that there are many.
     pub stretch_changes: u64,
-    /// Changes after which they are written to the tables.
+    /// Changes after which a server flushes.
     pub settle_changes: u64,
-    /// Bytes of the filter of what is in the tables; 0 for none.
+    /// Bytes of the filter of existing keys; 0 for none.
     pub filter_bytes: usize,
-    /// Children of a directory that one partition should have; few, so that directories get more partitions.
+    /// Children of a directory per partition; few, so that directories get more partitions.
     pub partition_rows: u64,
-    /// How long the history is kept, in milliseconds; none for ever.
+    /// Time that the history is kept, in milliseconds; none for ever.
     pub history_kept_ms: Option<u64>,
-    /// Rows an audit reads a second, at most; 0 for as many as it can.
+    /// Rows an audit reads a second at most; 0 for no limit.
     pub audit_rows_per_second: u64,
-    /// Where its servers reach each other.
+    /// Addresses where its servers reach each other.
     pub peers: PeersAt,
 }
 
 impl CassandraFactory {
-    /// On the ring of the environment; each server appends for itself, so that they get in each other's way.
+    /// Makes a factory on the ring of the environment. Each server appends for itself, so that they
+    /// contend.
     pub fn on(hosts: String) -> Self {
         CassandraFactory {
             hosts,
@@ -104,12 +108,13 @@ impl CassandraFactory {
         }
     }
 
-    /// Servers that hand their requests to one of them.
+    /// Makes a factory of servers that forward their requests to one of them.
     pub fn together(hosts: String) -> Self {
         CassandraFactory { peers: PeersAt::Anywhere, ..Self::on(hosts) }
     }
 
-    /// Servers that forget all the time, write to the tables all the time, and know nothing of what is not there; with many stretches and partitions.
+    /// Makes a factory of servers that evict and flush all the time, without a filter, with many
+    /// log segments and partitions.
     pub fn forgetful(hosts: String) -> Self {
         CassandraFactory {
             hosts,
@@ -147,7 +152,7 @@ impl CassandraFactory {
             if clear_schema(&used.settings).await.is_ok() {
                 return used;
             }
-            // It may still be emptied, late: another is made.
+            // A truncation may still take effect late: make another keyspace.
         }
         let number = MADE.fetch_add(1, Ordering::SeqCst);
         let keyspace = format!("exacat_test_{}_{number}", std::process::id());
@@ -156,14 +161,14 @@ impl CassandraFactory {
         settings.access = access();
         let copies = self.hosts.split(',').count().min(3);
         let replication = format!("{{'class': 'NetworkTopologyStrategy', 'datacenter1': {copies}}}");
-        // What a process of this number left some other day.
+        // Left by an earlier process of this number.
         drop_schema(&settings).await.expect("a keyspace is dropped");
         create_schema(&settings, &replication).await.expect("a keyspace is made");
         Used { settings, stores: Vec::new() }
     }
 }
 
-/// A catalogue on the ring, and the servers that have had it.
+/// A catalogue on the ring, and all servers of it so far.
 pub struct Servers {
     used: Option<Used>,
     store: Arc<CassandraStore>,
@@ -171,7 +176,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// A new catalogue, with one server.
+    /// Makes a new catalogue, with one server.
     pub async fn start(factory: &CassandraFactory, clock: &TestClock) -> Servers {
         let mut used = factory.keyspace().await;
         let store = CassandraStore::open(used.settings.clone(), clock.shared()).await.expect("a store opens");
@@ -179,7 +184,7 @@ impl Servers {
         Servers { used: Some(used), store, clock: clock.clone() }
     }
 
-    /// One more server of the same catalogue.
+    /// Opens one more server of the same catalogue.
     pub async fn one_more(&mut self) -> Arc<CassandraStore> {
         let used = self.used.as_mut().expect("it is in use");
         let opened = CassandraStore::open(used.settings.clone(), self.clock.shared()).await;
@@ -195,12 +200,12 @@ impl Servers {
         }
     }
 
-    /// Keeps a server of it that was opened elsewhere, to see it ended before the keyspace is used again.
+    /// Keeps a server of it that was opened elsewhere, to end it before the keyspace is used again.
     pub fn keep(&mut self, store: Arc<CassandraStore>) {
         self.used.as_mut().expect("it is in use").stores.push(store);
     }
 
-    /// Where the catalogue is.
+    /// Settings of the catalogue.
     pub fn settings(&self) -> &CassandraSettings {
         &self.used.as_ref().expect("it is in use").settings
     }
@@ -225,7 +230,7 @@ impl UnderTest for Servers {
         self.store.clone()
     }
 
-    /// Ended without being closed, a server goes on in the background with what it was given: another takes over beside it.
+    /// A server that is not closed continues its work in the background, beside the next one.
     async fn reopen(&mut self, end: End) {
         if end == End::Close {
             self.store.close().await.expect("a store closes");

@@ -1,4 +1,4 @@
-//! A clock that a test turns.
+//! Clock that a test turns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,35 +6,35 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use exacat_model::TimeMs;
 use exacat_store::{CLOCK_JUMP, Clock, Uptime, WatchedClock};
 
-/// A clock that stands until it is turned; clones are the same clock.
+/// Clock that stands until it is turned; clones are the same clock.
 #[derive(Clone, Debug)]
 pub struct TestClock(Arc<AtomicU64>);
 
 impl TestClock {
-    /// Where every clock starts: in 2027.
+    /// Start of every clock: in 2027.
     pub const START: TimeMs = TimeMs(1_800_000_000_000);
 
-    /// A clock at [`TestClock::START`].
+    /// Makes a clock at [`TestClock::START`].
     pub fn new() -> Self {
         TestClock(Arc::new(AtomicU64::new(Self::START.0)))
     }
 
-    /// Turns it on by so many milliseconds, or back.
+    /// Turns it forward by so many milliseconds, or back.
     pub fn turn(&self, ms: i64) {
         self.0.store(self.now().0.saturating_add_signed(ms), Ordering::SeqCst);
     }
 
-    /// Sets it.
+    /// Sets its time.
     pub fn set(&self, time: TimeMs) {
         self.0.store(time.0, Ordering::SeqCst);
     }
 
-    /// Watched by `passed`, a clock that counts the time that really passes.
+    /// Watches it by `passed`, a clock that counts the time that really passes.
     pub fn watched(&self, passed: &TestClock) -> Arc<dyn Clock> {
         Arc::new(WatchedClock::new(self.shared(), Arc::new(passed.clone()), CLOCK_JUMP))
     }
 
-    /// As a store takes it.
+    /// Returns it as a store takes it.
     pub fn shared(&self) -> Arc<dyn Clock> {
         Arc::new(self.clone())
     }

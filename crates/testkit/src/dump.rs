@@ -1,7 +1,7 @@
 //! The whole state of a store, read through its reads alone, so that two stores can be compared.
 //!
-//! Reads are asked in small pages, and everything is asked for in more than one way where there is one, so that a
-//! dump tests paging and indices too.
+//! Pages are small, and everything is read in more than one way where there is one, so that a dump
+//! tests paging and indices too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,15 +16,15 @@ use exacat_store::{Files, FoundFile, Located, Place, Store, UsageOf, WalkEnd};
 /// Small, so that there are many pages.
 const PAGE: usize = 7;
 
-/// Lines that differ and are shown; more of them say nothing new.
+/// Maximum number of differences shown; more of them say nothing new.
 const DIFFERENCES_SHOWN: usize = 20;
 
-/// What is in a store: each thing by a name of its own, as text.
+/// Content of a store: each item by a name of its own, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dump(BTreeMap<String, String>);
 
 impl Dump {
-    /// Everything there is in the store. What is due is asked for at `now`.
+    /// Reads everything in the store, with due entries at `now`.
     pub async fn of(store: &dyn Store, now: TimeMs) -> Dump {
         let mut taking = Taking::default();
         taking.tree(store).await;
@@ -40,17 +40,17 @@ impl Dump {
         taking.dump
     }
 
-    /// How many things.
+    /// Number of items.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Nothing at all?
+    /// True if it has no items.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is not the same; none if all is. `left` and `right` name the two.
+    /// Returns the difference; none if both are equal. `left` and `right` name the two.
     pub fn difference(&self, left: &str, other: &Dump, right: &str) -> Option<Difference> {
         let keys: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
         let mut lines = Vec::new();
@@ -67,13 +67,13 @@ impl Dump {
     fn put(&mut self, key: String, value: impl fmt::Debug) {
         let value = format!("{value:?}");
         if let Some(before) = self.0.insert(key.clone(), value.clone()) {
-            // Given twice: shown as a difference, for the other dump will not have it.
+            // Returned twice: shown as a difference, because the other dump does not have it.
             self.0.insert(format!("{key} given twice"), format!("{before} and {value}"));
         }
     }
 }
 
-/// What two dumps do not have in common.
+/// Items that two dumps do not have in common.
 #[derive(Clone, Debug)]
 pub struct Difference(Vec<String>);
 
@@ -89,12 +89,12 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A dump in the making, and whom it met.
+/// A dump in the making, with the accounts found so far.
 #[derive(Default)]
 struct Taking {
     dump: Dump,
     directories: Vec<DirId>,
-    /// In the tree.
+    /// Paths in the tree.
     paths: Vec<Lfn>,
     owners: BTreeSet<UserId>,
     groups: BTreeSet<GroupId>,
@@ -128,7 +128,7 @@ impl Taking {
         self.dump.put(key, entry);
     }
 
-    /// Everything below a directory; `key` leads to it.
+    /// Reads everything below a directory; `key` leads to it.
     async fn below(&mut self, store: &dyn Store, directory: DirId, key: String) {
         let mut waiting = vec![(directory, key)];
         while let Some((directory, key)) = waiting.pop() {
@@ -160,9 +160,9 @@ impl Taking {
         self.below(store, DirId::ROOT, "tree".to_owned()).await;
     }
 
-    /// What is found by path: `files` gives what `walk` does (R6).
+    /// Checks reads by path: `files` returns the same as `walk` (R6).
     async fn files(&mut self, store: &dyn Store) {
-        // Below each too: of what is no directory that is nothing.
+        // Below each too: for an entry that is no directory nothing is found.
         let below = self.paths.iter().map(|path| path.join(&Name::parse("e").expect("a name")));
         let paths: Vec<Lfn> = self.paths.iter().cloned().chain(below).collect();
         for paths in paths.chunks(READ_BATCH_MAX) {

@@ -1,5 +1,5 @@
-//! How a test gets a store: fresh, with a clock it can turn, and - where the store survives its process - opened
-//! again.
+//! Factories of stores: fresh, with a clock that a test can turn. A store that survives its process
+//! can be opened again.
 
 use std::sync::Arc;
 
@@ -12,39 +12,41 @@ use tempfile::TempDir;
 
 use crate::clock::TestClock;
 
-/// How a store ends before it is opened again.
+/// End of a store before it is opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It is closed.
+    /// Closed.
     Close,
-    /// It is dropped, as at the end of a process.
+    /// Dropped, as at the end of a process.
     Drop,
 }
 
 /// Makes stores of one kind.
 #[async_trait]
 pub trait StoreFactory: Send + Sync {
-    /// A fresh store.
+    /// Makes a fresh store.
     async fn open(&self, clock: &TestClock) -> Box<dyn UnderTest>;
 }
 
-/// A store under test, with whatever keeps it alive.
+/// A store under test, with its surroundings that keep it alive.
 #[async_trait]
 pub trait UnderTest: Send + Sync {
-    /// The store. A test gives this back (drops it) before it opens it again.
+    /// Returns the store. A test drops it before it opens it again.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// Ends the store and opens it again on what it left.
+    /// Ends the store and opens it again on its data.
     async fn reopen(&mut self, end: End);
 
-    /// Says whether the fingerprints of requests survive [`reopen`](Self::reopen). Those of the memory store do
-    /// not: it is replayed from its changes, which have none, and an unknown fingerprint differs from none.
+    /// Says whether the fingerprints of requests survive [`reopen`](Self::reopen). Those of the
+    /// memory store do not: it is replayed from its changes, which have none, and an unknown
+    /// fingerprint differs from none.
     fn keeps_fingerprints(&self) -> bool {
         true
     }
 }
 
-/// Memory stores. What survives of one are its changes: opened again, it is replayed from them (clause H3).
+/// Factory of memory stores. Only their changes survive: opened again, a store is replayed from
+/// them (clause H3).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryFactory;
 
@@ -81,7 +83,7 @@ impl UnderTest for Memory {
     }
 }
 
-/// The whole history of a store.
+/// Returns the whole history of a store.
 pub async fn all_changes(store: &dyn Store) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     let mut after = Revision(0);
@@ -95,12 +97,12 @@ pub async fn all_changes(store: &dyn Store) -> Vec<Change> {
     }
 }
 
-/// Embedded stores, each in a temporary directory of its own.
+/// Factory of embedded stores, each in a temporary directory of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddedFactory {
-    /// Bytes of a segment of the log; few, so that there are many segments.
+    /// Bytes of a log segment; few, so that there are many segments.
     pub segment_bytes: u64,
-    /// Rows of a memtable; few, so that there are many runs.
+    /// Rows of a memtable; few, so that there are many sorted runs.
     pub memtable_rows: usize,
 }
 
@@ -108,7 +110,7 @@ impl EmbeddedFactory {
     /// Segments and memtables so small that a short test has many of them.
     pub const SMALL: EmbeddedFactory = EmbeddedFactory { segment_bytes: 16 << 10, memtable_rows: 300 };
 
-    /// As many as a test of many thousands of changes can bear.
+    /// Segments and memtables as small as a test of many thousands of changes allows.
     pub const LARGE: EmbeddedFactory = EmbeddedFactory { segment_bytes: 4 << 20, memtable_rows: 50_000 };
 }
 

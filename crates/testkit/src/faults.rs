@@ -1,7 +1,8 @@
-//! Answers that get lost: the most productive fault there is.
+//! Lost answers: the most productive fault there is.
 //!
-//! [`LostAnswers`] is a store that now and then answers `Unknown`: before anything was done, after everything was, or
-//! after a first part of it was. [`answered`] does what a client does then: it asks again under the same operation id.
+//! [`LostAnswers`] is a store that now and then answers `Unknown`: before anything was done, after
+//! everything was, or after a first part of it was. [`answered`] then does what a client does: it
+//! repeats the request under the same operation id.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::factory::StoreFactory;
 use crate::fronted::{Before, Fronted};
 use crate::random::{self, Generator, View};
 
-/// Times a request is asked again, at most: losing so many answers in a row is a defect of the test.
+/// Maximum repetitions of a request: to lose so many answers in a row is a defect of the test.
 const ASKED_AGAIN_MAX: usize = 1000;
 
 /// Loses answers, by a seed.
@@ -25,7 +26,7 @@ pub struct LostAnswers {
     percent: u8,
 }
 
-/// What becomes of one request.
+/// Fate of one request.
 enum Fate {
     Answered,
     LostBefore,
@@ -34,12 +35,12 @@ enum Fate {
 }
 
 impl LostAnswers {
-    /// Loses so many of a hundred answers.
+    /// Makes one that loses `percent` of a hundred answers.
     pub fn new(seed: u64, percent: u8) -> Self {
         LostAnswers { rng: Mutex::new(Rng::with_seed(seed)), percent }
     }
 
-    /// This before `store`.
+    /// Puts one before `store`.
     pub fn of(store: Arc<dyn Store>, seed: u64, percent: u8) -> Fronted<LostAnswers> {
         Fronted::new(LostAnswers::new(seed, percent), store)
     }
@@ -74,7 +75,7 @@ impl Before for LostAnswers {
     }
 }
 
-/// Asks until there is an answer.
+/// Repeats a request until there is an answer.
 pub async fn answered(store: &dyn Store, request: &Request) -> Result<Vec<Outcome>, ApplyError> {
     for _ in 0..ASKED_AGAIN_MAX {
         match store.apply(request.clone()).await {
@@ -85,10 +86,12 @@ pub async fn answered(store: &dyn Store, request: &Request) -> Result<Vec<Outcom
     panic!("{ASKED_AGAIN_MAX} answers in a row were lost");
 }
 
-/// Random requests through lost answers, asked again until there is one, on a store of `factory`. With one mutation
-/// each, all outcomes and the whole state must be as if nothing had been lost. With several, those that were refused
-/// are decided anew when asked again (A6): then they must be as for the reference, with the same answers lost.
-/// Says what differs.
+/// Sends random requests through lost answers, repeated until there is one, to a store of
+/// `factory`. With one mutation each, all outcomes and the whole state must be as if nothing had
+/// been lost.
+///
+/// With several, refused mutations are decided anew when repeated (A6). They must then match the
+/// reference, with the same answers lost. An error describes the difference.
 pub async fn run(factory: &dyn StoreFactory, seed: u64, steps: usize, several: bool) -> Result<(), String> {
     const LOST_PERCENT: u8 = 40;
     let clock = TestClock::new();

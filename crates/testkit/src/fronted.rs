@@ -1,5 +1,5 @@
-//! A store with something before it: a test looks at what is asked of the store, holds it up, changes it or lets it
-//! fail, and says only what it does otherwise.
+//! A store with a front: a test observes the requests to the store, delays them, changes them or
+//! lets them fail. It implements only the calls that it changes.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use exacat_store::{
     Trace, Traces, Trail, UsageOf, Walk,
 };
 
-/// What stands before a store. What is not said here goes straight through.
+/// Front of a store. Calls without an implementation go straight through.
 #[async_trait]
 pub trait Before: Send + Sync + 'static {
-    /// Does something with the request, and mostly hands it on.
+    /// Handles a request, and mostly passes it on.
     async fn apply(
         &self,
         request: Request,
@@ -25,7 +25,7 @@ pub trait Before: Send + Sync + 'static {
         store.apply(request).await
     }
 
-    /// Does something with requests that came together; if nothing is said, what it does with each.
+    /// Handles requests that came together; by default each like a single one.
     async fn apply_each(
         &self,
         requests: Vec<Request>,
@@ -38,12 +38,12 @@ pub trait Before: Send + Sync + 'static {
         answers
     }
 
-    /// Does something when paths are to be followed, and mostly lets them be.
+    /// Handles a resolution of paths, and mostly passes it on.
     async fn walk(&self, paths: &[Lfn], store: &dyn Store) -> Result<Vec<Walk>> {
         store.walk(paths).await
     }
 
-    /// Does something when a page of a listing is asked for, and mostly lets it be made.
+    /// Handles the read of a page of a listing, and mostly passes it on.
     async fn list(
         &self,
         directory: DirId,
@@ -54,7 +54,7 @@ pub trait Before: Send + Sync + 'static {
         store.list(directory, after, limit).await
     }
 
-    /// Does something when a page of a deletion queue is asked for, and mostly lets it be made.
+    /// Handles the read of a page of a deletion queue, and mostly passes it on.
     async fn deletions(
         &self,
         se: SeNumber,
@@ -65,7 +65,7 @@ pub trait Before: Send + Sync + 'static {
         store.deletions(se, after, limit).await
     }
 
-    /// Does something when a page of records is asked for, and mostly lets it be made.
+    /// Handles the read of a page of records, and mostly passes it on.
     async fn records(
         &self,
         kind: RecordKind,
@@ -76,18 +76,18 @@ pub trait Before: Send + Sync + 'static {
         store.records(kind, after, limit).await
     }
 
-    /// Sees the changes that the store gave.
+    /// Sees the changes that the store returned.
     fn gave(&self, _changes: &[Change]) {}
 
-    /// Does something when the store is to be closed, and mostly lets it.
+    /// Handles the close of the store, and mostly passes it on.
     async fn close(&self, store: &dyn Store) -> Result<()> {
         store.close().await
     }
 }
 
-/// A store with something before it.
+/// A store with a front.
 pub struct Fronted<B> {
-    /// What stands before it.
+    /// Front of the store.
     pub before: B,
     store: Arc<dyn Store>,
 }
@@ -113,7 +113,7 @@ impl<B: Before> Store for Fronted<B> {
         self.before.walk(paths, &*self.store).await
     }
 
-    // `files` stays as the trait has it: it walks, and so is seen by what stands before.
+    // `files` stays as the trait has it: it calls `walk`, so the front sees it.
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         self.store.locate(ids).await

@@ -1,14 +1,18 @@
-//! Dev only: what proves a store, and what the tests of other crates are built with.
+//! Development only: tests that prove a store, and tools for the tests of other crates.
 //!
-//! A ladder, each rung on the one below: [`conformance`] asks for each clause of the contract by itself;
-//! [`random`] runs seeded sequences of operations on the reference and on the store under test and compares all
-//! answers and, as a [`dump`], all state; [`faults`] loses answers and asks again; [`history`] runs clients at
-//! once and judges whether one order explains what they saw; [`winners`] lets many want one name.
+//! A ladder, each rung on the one below:
 //!
-//! A store is put under test by a [`StoreFactory`]. What the tests of other crates take: [`TestClock`], a store with
-//! something before it ([`fronted`]), and [`settings`] to begin with.
+//! - [`conformance`] tests each clause of the contract by itself;
+//! - [`random`] runs seeded sequences of operations on the reference and on the store under test.
+//!   It compares all answers and, as a [`dump`], all state;
+//! - [`faults`] loses answers and repeats requests;
+//! - [`history`] runs clients at once and judges whether one order explains their answers;
+//! - [`winners`] lets many want one name.
 //!
-//! How long the tests are is set by the environment variable `EXACAT_TEST_ROUNDS`: see [`rounds`].
+//! A [`StoreFactory`] puts a store under test. The tests of other crates use [`TestClock`], a store
+//! with a front ([`fronted`]), and [`settings`] to begin with.
+//!
+//! The environment variable `EXACAT_TEST_ROUNDS` sets the length of the tests: see [`rounds`].
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +40,7 @@ pub use factory::{EmbeddedFactory, End, MemoryFactory, StoreFactory, UnderTest};
 pub use fronted::{Before, Fronted};
 pub use scene::Scene;
 
-/// How many times the usual length a test shall have: the number in `EXACAT_TEST_ROUNDS`, or 1.
+/// Returns the multiple of the usual length of a test: the number in `EXACAT_TEST_ROUNDS`, or 1.
 pub fn rounds() -> u64 {
     std::env::var("EXACAT_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }

@@ -1,4 +1,4 @@
-//! A store with a few accounts and storage elements in it, and short words for what tests do to it.
+//! A store with a few accounts and storage elements in it, and short helpers for tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,26 +16,26 @@ use crate::dump::Dump;
 use crate::factory::{End, StoreFactory, UnderTest};
 use crate::random::outcome_name;
 
-/// Users and groups 1 and 2, and online storage elements 1 to 3, are there in a [`Scene::new`].
+/// Storage elements of a [`Scene::new`], all online. It also has users and groups 1 and 2.
 pub const SES: [u16; 3] = [1, 2, 3];
 
-/// A store under test, its clock, and words.
+/// A store under test, its clock, and helpers.
 pub struct Scene {
-    /// The store's clock.
+    /// Clock of the store.
     pub clock: TestClock,
     under_test: Box<dyn UnderTest>,
     operations: AtomicU64,
 }
 
 impl Scene {
-    /// A store as it is when it is made.
+    /// Makes a store without additions.
     pub async fn fresh(factory: &dyn StoreFactory) -> Scene {
         let clock = TestClock::new();
         let under_test = factory.open(&clock).await;
         Scene { clock, under_test, operations: AtomicU64::new(0) }
     }
 
-    /// A store with users, groups and storage elements.
+    /// Makes a store with users, groups and storage elements.
     pub async fn new(factory: &dyn StoreFactory) -> Scene {
         let scene = Scene::fresh(factory).await;
         let mut records = Vec::new();
@@ -49,7 +49,7 @@ impl Scene {
         scene
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> Arc<dyn Store> {
         self.under_test.store()
     }
@@ -64,7 +64,7 @@ impl Scene {
         self.under_test.keeps_fingerprints()
     }
 
-    /// A request of its own.
+    /// Makes a request with an id of its own.
     pub fn request(&self, mutations: Vec<Mutation>) -> Request {
         let mut random = [0; 10];
         random[..8].copy_from_slice(&self.operations.fetch_add(1, Ordering::SeqCst).to_le_bytes());
@@ -79,12 +79,12 @@ impl Scene {
         outcomes
     }
 
-    /// Applies one.
+    /// Applies one mutation.
     pub async fn one(&self, mutation: Mutation) -> Outcome {
         self.apply(vec![mutation]).await.remove(0)
     }
 
-    /// Applies one that must be applied; gives its revision.
+    /// Applies one that must be applied; returns its revision.
     pub async fn applied(&self, mutation: Mutation) -> Revision {
         match self.one(mutation.clone()).await {
             Outcome::Applied { revision, .. } => revision,
@@ -123,104 +123,104 @@ impl Scene {
         self.applied(create(new_file(at(parent, name), guid(number), Some(100), ses))).await
     }
 
-    /// Puts an entry in the trash.
+    /// Moves an entry to the trash.
     pub async fn trash(&self, at: At) -> TrashId {
         TrashId(self.applied(remove(at)).await)
     }
 
-    /// What stands there.
+    /// Returns the entry at a place, if any.
     pub async fn entry(&self, at: &At) -> Option<Entry> {
         let page = self.store().list(at.parent, None, 10_000).await.expect("list")?;
         page.items.into_iter().find(|entry| entry.at.name == at.name)
     }
 
-    /// What stands there, and must.
+    /// Returns the entry at a place; panics without one.
     pub async fn at(&self, at: &At) -> Entry {
         self.entry(at).await.unwrap_or_else(|| panic!("nothing at {at:?}"))
     }
 
-    /// The account of one.
+    /// Returns one account.
     pub async fn account(&self, of: UsageOf) -> Account {
         self.store().usage(&[of]).await.expect("usage").remove(0)
     }
 
-    /// The usage of one.
+    /// Returns one usage.
     pub async fn usage(&self, of: UsageOf) -> Usage {
         self.account(of).await.usage
     }
 
-    /// The last revision.
+    /// Returns the last revision.
     pub async fn revision(&self) -> Revision {
         self.store().revision().await.expect("revision")
     }
 
-    /// The whole state.
+    /// Returns the whole state.
     pub async fn dump(&self) -> Dump {
         Dump::of(&*self.store(), self.clock.now()).await
     }
 
-    /// The time on the clock and so much more.
+    /// Returns the time on the clock plus `ms`.
     pub fn later(&self, ms: u64) -> TimeMs {
         self.clock.now().plus_ms(ms)
     }
 }
 
-// ---- words for parts ----
+// ---- parts ----
 
-/// A name.
+/// Makes a name.
 pub fn name(text: &str) -> Name {
     Name::parse(text).expect("a name")
 }
 
-/// A path.
+/// Makes a path.
 pub fn lfn(text: &str) -> Lfn {
     Lfn::parse(text).expect("an LFN")
 }
 
-/// A place; the name `/` is the root's.
+/// Makes a place; the name `/` is the root's.
 pub fn at(parent: DirId, text: &str) -> At {
     At { parent, name: if text == "/" { Name::root() } else { name(text) } }
 }
 
-/// A place below the root.
+/// Makes a place below the root.
 pub fn top(text: &str) -> At {
     at(DirId::ROOT, text)
 }
 
-/// The GUID with this number.
+/// Makes the GUID with this number.
 pub fn guid(number: u8) -> Guid {
     let mut bytes = [0x11; 16];
     bytes[0] = number;
     Guid(bytes)
 }
 
-/// The id of the object with this number.
+/// Makes the id of the object with this number.
 pub fn object(number: u8) -> EntryId {
     EntryId::Object(guid(number))
 }
 
-/// An adler32.
+/// Makes an adler32.
 pub fn checksum(number: u8) -> Checksum {
     Checksum::parse(&format!("adler32:{number:x}")).expect("a checksum")
 }
 
-/// An available replica where the GUID says.
+/// Makes an available replica at the derived location.
 pub fn replica(se: u16) -> Replica {
     Replica { se: SeNumber(se), state: ReplicaState::Available, location: Location::Derived }
 }
 
-/// A replica at a PFN.
+/// Makes a replica at a PFN.
 pub fn replica_at(se: u16, pfn: &str) -> Replica {
     Replica { location: Location::Explicit(Pfn::parse(pfn).expect("a PFN")), ..replica(se) }
 }
 
-/// A part of the archive with this number.
+/// Makes a member of the archive with this number.
 pub fn member(archive: u8) -> Replica {
     let location = Location::Member { archive: guid(archive), member: "part.root".to_owned() };
     Replica { se: SeNumber::NONE, state: ReplicaState::Available, location }
 }
 
-/// A tag with a whole number.
+/// Makes a tag with a whole number.
 pub fn tag(key: &str, value: i64) -> Tag {
     Tag { key: TagKey::parse(key).expect("a key"), value: TagValue::Integer(value) }
 }
@@ -239,34 +239,35 @@ fn new_entry(at: At, body: NewBody) -> NewEntry {
     }
 }
 
-/// A directory to be made, owned by user 1.
+/// Makes a new directory, owned by user 1.
 pub fn new_directory(at: At) -> NewEntry {
     NewEntry { mode: Mode::DIRECTORY, ..new_entry(at, NewBody::Directory) }
 }
 
-/// A file to be made, owned by user 1.
+/// Makes a new file, owned by user 1.
 pub fn new_file(at: At, guid: Guid, size: Option<u64>, ses: &[u16]) -> NewEntry {
     let replicas = ses.iter().map(|se| replica(*se)).collect();
     new_entry(at, NewBody::File(File { guid, size, checksums: Checksums::none(), job: None, replicas }))
 }
 
-/// A file with these replicas to be made.
+/// Makes a new file with these replicas.
 pub fn new_file_with(at: At, guid: Guid, replicas: Vec<Replica>) -> NewEntry {
     let file = File { guid, size: Some(100), checksums: Checksums::none(), job: None, replicas };
     new_entry(at, NewBody::File(file))
 }
 
-/// A collection to be made.
+/// Makes a new collection.
 pub fn new_collection(at: At, guid: Guid) -> NewEntry {
     new_entry(at, NewBody::Collection { guid })
 }
 
-/// A link to be made.
+/// Makes a new link.
 pub fn new_link(at: At, guid: Guid) -> NewEntry {
     new_entry(at, NewBody::Link { guid, target: lfn("/some/where") })
 }
 
-/// A booking by user 1 of 100 bytes a replica, for the next minute from [`TestClock::START`] on.
+/// Makes an upload reservation by user 1 of 100 bytes a replica, for the next minute from
+/// [`TestClock::START`] on.
 pub fn booking(guid: Guid, ses: &[u16]) -> Booking {
     Booking {
         guid,
@@ -287,12 +288,12 @@ pub fn booking(guid: Guid, ses: &[u16]) -> Booking {
     }
 }
 
-/// A group.
+/// Makes a group.
 pub fn group(id: u32, name: &str) -> Record {
     Record::Group(Group { id: GroupId(id), name: AccountName::parse(name).expect("a name") })
 }
 
-/// A user in the group of the same number.
+/// Makes a user in the group of the same number.
 pub fn user(id: u32, name: &str) -> Record {
     Record::User(User {
         id: UserId(id),
@@ -307,7 +308,7 @@ pub fn user(id: u32, name: &str) -> Record {
     })
 }
 
-/// A storage element.
+/// Makes a storage element.
 pub fn se(number: u16, status: SeStatus) -> Record {
     Record::Se(Se {
         number: SeNumber(number),
@@ -319,95 +320,95 @@ pub fn se(number: u16, status: SeStatus) -> Record {
     })
 }
 
-/// Limits: files, bytes, bytes of replicas.
+/// Makes limits: files, bytes, bytes of replicas.
 pub fn quota(of: QuotaOf, limits: [Option<u64>; 3]) -> Record {
     let [files, bytes, replica_bytes] = limits;
     Record::Quota(Quota { of, files, bytes, replica_bytes })
 }
 
-/// Usage of files that are in no archive.
+/// Makes the usage of files that are in no archive.
 pub fn files(files: u64, bytes: u128, replicas: u64, replica_bytes: u128) -> Usage {
     Usage { files, bytes, replicas, replica_bytes, ..Usage::default() }
 }
 
-/// Usage of directories.
+/// Makes the usage of directories.
 pub fn directories(directories: u64) -> Usage {
     Usage { directories, ..Usage::default() }
 }
 
-// ---- words for mutations ----
+// ---- mutations ----
 
-/// Make it.
+/// Makes the creation of an entry.
 pub fn create(new: NewEntry) -> Mutation {
     Mutation::Create(Box::new(new))
 }
 
-/// Edit what stands there.
+/// Makes an update of the entry at a place.
 pub fn update(at: At, edits: Vec<Edit>) -> Mutation {
     Mutation::Update { at, expect: Expect::ANY, edits }
 }
 
-/// One edit.
+/// Makes an update with one edit.
 pub fn edit(at: At, edit: Edit) -> Mutation {
     update(at, vec![edit])
 }
 
-/// Move it.
+/// Makes a move.
 pub fn rename(from: At, to: At) -> Mutation {
     Mutation::Move { from, expect: Expect::ANY, to }
 }
 
-/// Remove it, with all that is below.
+/// Makes a removal of an entry with everything below.
 pub fn remove(at: At) -> Mutation {
     Mutation::Remove { at, expect: Expect::ANY, only_empty: false, lfn: lfn("/as/it/was") }
 }
 
-/// Remove it if it is an empty directory.
+/// Makes a removal of an empty directory.
 pub fn remove_empty(at: At) -> Mutation {
     Mutation::Remove { at, expect: Expect::ANY, only_empty: true, lfn: lfn("/as/it/was") }
 }
 
-/// Bring it back.
+/// Makes a restore of an item.
 pub fn restore(trash: TrashId, to: At) -> Mutation {
     Mutation::Restore { trash, to }
 }
 
-/// Bring a part of an item back.
+/// Makes a restore of a part of an item.
 pub fn restore_below(from: At, to: At) -> Mutation {
     Mutation::RestoreBelow { from, expect: Expect::ANY, to }
 }
 
-/// End an item.
+/// Makes a purge of an item.
 pub fn purge(trash: TrashId) -> Mutation {
     Mutation::Purge(PurgeTarget::Item(trash))
 }
 
-/// End what is below an item.
+/// Makes a purge of an entry below an item.
 pub fn purge_below(at: At) -> Mutation {
     Mutation::Purge(PurgeTarget::Below { at, expect: Expect::ANY })
 }
 
-/// Book it.
+/// Makes an upload reservation's mutation.
 pub fn book(booking: Booking) -> Mutation {
     Mutation::Book(Box::new(booking))
 }
 
-/// Commit 100 bytes.
+/// Makes a commit of 100 bytes.
 pub fn commit(guid: Guid, se: u16, at: At) -> Mutation {
     Mutation::Commit { guid, se: SeNumber(se), at, size: 100, checksums: Checksums::none() }
 }
 
-/// Give up a booking, or one replica of it.
+/// Makes a release of an upload reservation, or of one replica of it.
 pub fn release(guid: Guid, se: Option<u16>) -> Mutation {
     Mutation::Release { guid, se: se.map(SeNumber), only_expired: false }
 }
 
-/// Set it, whatever was there.
+/// Makes the setting of a record, whatever was there.
 pub fn set(record: Record) -> Mutation {
     Mutation::SetRecord { record: Box::new(record), expect: ExpectRecord::Any }
 }
 
-/// Drop it.
+/// Makes the dropping of a record.
 pub fn unset(key: exacat_model::RecordKey) -> Mutation {
     Mutation::DropRecord { key, expect: ExpectRecord::Any }
 }

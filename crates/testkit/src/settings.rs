@@ -1,9 +1,10 @@
-//! Settings of users and storage elements that name one and leave all else as it is, for a test to add to.
+//! Settings of users and storage elements that name one and change nothing else, for a test to add
+//! to.
 
 use exacat_model::operation::{SeSettings, UserSettings};
 use exacat_model::{AccountName, SeName};
 
-/// A user, added or left as it is.
+/// Settings that add a user, or leave it as it is.
 pub fn user(name: &str) -> UserSettings {
     UserSettings {
         name: AccountName::parse(name).unwrap(),
@@ -18,7 +19,7 @@ pub fn user(name: &str) -> UserSettings {
     }
 }
 
-/// A storage element, added or left as it is.
+/// Settings that add a storage element, or leave it as it is.
 pub fn se(name: &str) -> SeSettings {
     SeSettings {
         name: SeName::parse(name).unwrap(),

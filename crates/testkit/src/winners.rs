@@ -1,4 +1,4 @@
-//! Many want one name: exactly one gets it.
+//! Many creators want one name: exactly one gets it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::Barrier;
 
 use crate::scene::{at, create, new_file};
 
-/// Who wants a name at once.
+/// Number of creators that want a name at once.
 pub const CREATORS: usize = 64;
 
 fn bytes(name: usize, creator: usize) -> [u8; 16] {
@@ -18,8 +18,8 @@ fn bytes(name: usize, creator: usize) -> [u8; 16] {
     bytes
 }
 
-/// For each of `names` names in `directory`, [`CREATORS`] creators want it at the same time. Panics unless exactly one
-/// gets each, all others are told who, and that is who is there.
+/// Lets [`CREATORS`] creators want each of `names` names in `directory` at the same time. Panics
+/// unless exactly one gets each, all others are told which, and that is the one in the store.
 pub async fn run(store: Arc<dyn Store>, directory: DirId, names: usize) {
     let start = Arc::new(Barrier::new(CREATORS));
     let creators: Vec<_> = (0..CREATORS)

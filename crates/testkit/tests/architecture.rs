@@ -1,19 +1,19 @@
-//! That the workspace is what ARCHITECTURE.md says: crates in the order of data flow, each using only those above
-//! it; every file says what it is for, and is short enough to be read; nothing is named after nothing. And that links
-//! of pages resolve, pages fit a screen, and decision records are complete.
+//! Checks that the workspace is as ARCHITECTURE.md says. Crates are in the order of data flow, each
+//! using only those above it. Every file states its purpose, and is short enough to be read; names
+//! have a meaning. Links of pages resolve, pages fit a screen, and decision records are complete.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a panic is how a test says what it found")]
 
 use std::path::{Path, PathBuf};
 
-/// Beyond this a file has two subjects.
+/// Maximum lines of a file: a longer one has two subjects.
 const FILE_LINES_MAX: usize = 900;
 
-/// Names that say nothing about what is inside.
+/// Names that say nothing about the content.
 const EMPTY_NAMES: [&str; 10] =
     ["util", "utils", "common", "manager", "managers", "helper", "helpers", "misc", "base", "core"];
 
-/// What only tests may use, wherever it stands.
+/// Folder of the crate for tests only.
 const DEV_ONLY: &str = "testkit";
 
 fn root() -> PathBuf {
@@ -25,14 +25,14 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The members in their order, by the name of their folder.
+/// Returns the members in their order, by the name of their folder.
 fn members() -> Vec<String> {
     let manifest = read(&root().join("Cargo.toml"));
     let list = manifest.split("members = [").nth(1).and_then(|rest| rest.split(']').next()).expect("members");
     list.split('"').filter_map(|text| text.strip_prefix("crates/")).map(str::to_owned).collect()
 }
 
-/// What a manifest's section names as dependencies of ours, by the name of their folder.
+/// Returns our crates among the dependencies in a manifest's section, by the name of their folder.
 fn uses(manifest: &str, section: &str) -> Vec<String> {
     let mut inside = false;
     let mut found = Vec::new();
@@ -55,7 +55,7 @@ fn rust_files() -> Vec<PathBuf> {
         for entry in entries {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                // A target folder is not ours to judge.
+                // Build output is not part of the sources.
                 if path.file_name().is_none_or(|name| name != "target") {
                     waiting.push(path);
                 }
@@ -99,7 +99,7 @@ fn a_crate_uses_only_those_above_it() {
     }
 }
 
-/// The first crate does no I/O and keeps no time: it uses nothing that could.
+/// Goal: the first crate does no I/O and keeps no time: it uses nothing that could.
 #[test]
 fn the_vocabulary_does_nothing() {
     let sources = rust_files().into_iter().filter(|path| path.starts_with(root().join("crates/model/src")));
@@ -141,7 +141,7 @@ fn nothing_is_named_after_nothing() {
     }
 }
 
-/// Names of the dependencies that a lock file gives a package.
+/// Returns the names of the dependencies that a lock file gives a package.
 fn locked(lock: &str, package: &str) -> Option<Vec<String>> {
     let block = lock
         .split("[[package]]")
@@ -152,7 +152,7 @@ fn locked(lock: &str, package: &str) -> Option<Vec<String>> {
     Some(names.map(str::to_owned).collect())
 }
 
-/// Names of the dependencies in a manifest that are not for tests.
+/// Returns the names of the dependencies in a manifest that are not for tests.
 fn declared(manifest: &str) -> Vec<String> {
     let (mut inside, mut names) = (false, Vec::new());
     for line in manifest.lines() {
@@ -165,8 +165,8 @@ fn declared(manifest: &str) -> Vec<String> {
     names
 }
 
-/// `make bench-peers` and `make fuzz` build with `--locked`: a new dependency of a crate belongs
-/// into their lock files, too.
+/// Goal: the lock files of other workspaces are up to date. `make bench-peers` and `make fuzz`
+/// build with `--locked`, so a new dependency of a crate belongs into them, too.
 #[test]
 fn lock_files_of_other_workspaces_know_every_dependency_of_the_crates() {
     for workspace in ["bench/peers", "fuzz"] {
@@ -197,7 +197,7 @@ const ARCHITECTURE_LINES_MAX: usize = 150;
 /// Sections of a decision record, in their order.
 const RECORD_SECTIONS: [&str; 4] = ["Context", "Choice", "Rejected", "Consequences"];
 
-/// Files below a folder whose names end in `.md`.
+/// Returns the files below a folder whose names end in `.md`.
 fn pages_below(folder: &Path) -> Vec<PathBuf> {
     let mut waiting = vec![folder.to_owned()];
     let mut found = Vec::new();
@@ -217,7 +217,7 @@ fn pages_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// All pages for readers, sorted within their folder.
+/// Returns all pages for readers, sorted within their folder.
 fn pages() -> Vec<PathBuf> {
     let mut pages = pages_below(&root().join("docs"));
     assert!(pages.len() > 60, "the pages of docs/ are found");
@@ -226,12 +226,12 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Path of a page from the root of the repository, for messages.
+/// Returns the path of a page from the root of the repository, for messages.
 fn shown(page: &Path) -> String {
     page.strip_prefix(root()).unwrap_or(page).display().to_string()
 }
 
-/// Lines of a page outside of code blocks, with their numbers from 1.
+/// Returns the lines of a page outside of code blocks, with their numbers from 1.
 fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut is_code = false;
     let mut lines = Vec::new();
@@ -245,7 +245,8 @@ fn prose(text: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// Splits a line into its text without the targets of links, and these targets. Text in backquotes has no links.
+/// Splits a line into its text without the targets of links, and these targets. Text in backquotes
+/// has no links.
 fn without_targets(line: &str) -> (String, Vec<String>) {
     let (mut text, mut targets) = (String::new(), Vec::new());
     for (place, piece) in line.split('`').enumerate() {
@@ -269,7 +270,7 @@ fn without_targets(line: &str) -> (String, Vec<String>) {
     (text, targets)
 }
 
-/// Anchors of the headings of a page, as GitHub makes them.
+/// Returns the anchors of the headings of a page, as GitHub makes them.
 fn anchors(text: &str) -> Vec<String> {
     let headings = prose(text).into_iter().filter(|(_, line)| line.starts_with('#'));
     let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
@@ -281,7 +282,7 @@ fn anchors(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Fault of a link, if it leads nowhere.
+/// Returns the fault of a link, if it leads nowhere.
 fn broken(page: &Path, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -359,12 +360,12 @@ fn architecture_page_is_short() {
     assert!(lines <= ARCHITECTURE_LINES_MAX, "{lines} lines, the limit is {ARCHITECTURE_LINES_MAX}");
 }
 
-/// Name of a file without its folder.
+/// Returns the name of a file without its folder.
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Numbers of decision records that a text names: its words of four digits.
+/// Returns the numbers of decision records that a text names: its words of four digits.
 fn record_numbers(text: &str) -> Vec<&str> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
     words.filter(|word| word.len() == 4 && word.bytes().all(|digit| digit.is_ascii_digit())).collect()

@@ -1,4 +1,4 @@
-//! The entry that stood last under a name where nothing stands now.
+//! The last entry under a name that is free now.
 
 use exacat_model::{At, DirId, EntryId, Lfn, Name, Result, Revision};
 use exacat_store::{Trace, Traces};
@@ -7,16 +7,18 @@ use super::older::Stood;
 use super::{Position, Subject};
 use crate::Catalogue;
 
-/// Places that are looked at for one path, at most: at each component what stands there, then what
-/// left it last.
+/// Most places examined for one path: for each component the present entry, then the one that left
+/// last.
 const PLACES_MAX: usize = 64;
 
 impl Catalogue {
-    /// Start of the log of the entry that stood there last; none if the history tells of none.
+    /// Returns the start of the log of the last entry under the name; none if the history has no
+    /// entry.
     pub(super) async fn former(&self, lfn: &Lfn) -> Result<Option<Position>> {
         let names: Vec<Name> = lfn.components().map(Name::parse).collect::<Result<_>>()?;
         let mut since = Revision(0);
-        // The last is looked at first: what stands now came later than what left.
+        // A stack: the present entry is examined first, because it came later than the one that
+        // left.
         let mut waiting = vec![(DirId::ROOT, 0)];
         for _ in 0..PLACES_MAX {
             let Some((parent, level)) = waiting.pop() else { break };
@@ -39,7 +41,7 @@ impl Catalogue {
                 continue;
             }
             if let Some(entry) = stands {
-                // In a directory that was moved away or removed.
+                // The entry stands in a directory that was moved away or removed.
                 let subject = Subject { id: entry.id(), purged: None };
                 return Ok(Some(Position::at_last(subject, entry.revision)));
             }
@@ -52,14 +54,14 @@ impl Catalogue {
         Ok(is_older.then(|| Position::Seeking { up_to: Revision(0), until: since, stood: Stood::of(&names) }))
     }
 
-    /// The entry that this change took from the place, if it did.
+    /// Returns the entry that this change took from the place, if it did.
     async fn left(&self, at: &At, revision: Revision) -> Result<Option<EntryId>> {
         let page = self.store.changes(Revision(revision.0.saturating_sub(1)), 1).await?;
         let change = page.changes.into_iter().next().filter(|change| change.revision == revision);
         Ok(change.filter(|change| change.effect.vacated() == Some(at)).and_then(|one| one.effect.entry_id()))
     }
 
-    /// The last change of an entry that left a name by this change.
+    /// Returns the last change of an entry that left a name by this change.
     async fn since_it_left(&self, id: EntryId, revision: Revision) -> Result<Option<Position>> {
         let ended = self.store.traces(&[Trace::Ended(id)]).await?.found.pop().flatten();
         if let Some(purged) = ended.filter(|purged| *purged >= revision) {

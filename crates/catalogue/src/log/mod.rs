@@ -1,8 +1,8 @@
-//! The history of one entry: its own changes, found backwards one by the next, and told oldest first.
+//! The history of one entry: follows its own changes backwards, and reports them oldest first.
 //!
 //! A page costs what the entry's changes cost, however long the log is. Only changes of an older
-//! release, which do not name the one before them, are looked for by reading the log before them, a
-//! bounded part for each page.
+//! release do not name their predecessor. For those each page reads a bounded part of the earlier
+//! log.
 
 mod former;
 mod older;
@@ -26,26 +26,24 @@ use older::Stood;
 
 /// Changes read from the store at once.
 const READ_CHANGES: usize = 1000;
-/// Marks of a trail in a cursor, at most: a page reads what is between two of them.
+/// Most marks of a trail in a cursor; a page reads the changes between two of them.
 const MARKS_MAX: usize = 256;
 
-/// The entry a log is of. A cursor comes from outside, so it says only where to look; whether the
-/// caller may see it is judged anew for each page.
+/// The entry of a log. A cursor comes from outside, so it only says where to look. Each page checks
+/// anew whether the caller may see the entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Subject {
     id: EntryId,
-    /// The change that ended it, if one did: tells its last owner.
+    /// The change that purged it, if any; it names the last owner.
     purged: Option<Revision>,
 }
 
 canonical_struct!(Subject { id, purged });
 
-/// The changes of an entry that name the one before them: where they begin, newest first, and marks
-/// on the way.
+/// The entry's changes that name their predecessor: the start, newest first, and marks on the way.
 #[derive(Clone, Debug, PartialEq)]
 struct Chain {
-    /// Changes of the entry from which it was read on, newest first. The first is the last change of
-    /// the entry.
+    /// Changes of the entry where a read began, newest first. The first is the entry's last change.
     marks: Vec<Revision>,
     /// Parts read between two marks.
     parts: u64,
@@ -55,7 +53,7 @@ struct Chain {
 
 canonical_struct!(Chain { marks, parts, since_mark });
 
-/// Cursor of a log: where it goes on, and the timeline of the revisions in that.
+/// Cursor of a log: its position, and the timeline of the revisions in it.
 #[derive(Clone, Debug, PartialEq)]
 struct LogCursor {
     timeline: TimelineTag,
@@ -64,16 +62,16 @@ struct LogCursor {
 
 canonical_struct!(LogCursor { timeline, position });
 
-/// Position at which a log goes on.
+/// Position at which a log continues.
 #[derive(Clone, Debug, PartialEq)]
 enum Position {
-    /// Nothing leads to an entry: reading the part of the log that an older release wrote, up to `until`.
+    /// No trace leads to an entry: reads the log part of an older release, up to `until`.
     Seeking { up_to: Revision, until: Revision, stood: Stood },
-    /// Following the chain back, to its beginning.
+    /// Follows the chain back, to its beginning.
     Walking { subject: Subject, next: Revision, chain: Chain },
-    /// Telling what is before the chain, written by an older release: its changes before `until`.
+    /// Reports changes before the chain, written by an older release, up to `until`.
     Older { subject: Subject, up_to: Revision, until: Revision, chain: Chain },
-    /// Telling the chain, after this change.
+    /// Reports the chain, after this change.
     Telling { subject: Subject, after: Revision, chain: Chain },
 }
 
@@ -85,13 +83,13 @@ canonical_enum!(Position {
 });
 
 impl Position {
-    /// At the last change of an entry.
+    /// Returns the position at the last change of an entry.
     fn at_last(subject: Subject, last: Revision) -> Self {
         let chain = Chain { marks: vec![last], parts: 1, since_mark: 0 };
         Position::Walking { subject, next: last, chain }
     }
 
-    /// The newest revision that it holds.
+    /// Returns the newest revision in the position.
     fn newest(&self) -> Revision {
         let (subject, chain, further) = match self {
             Position::Seeking { until, stood, .. } => {
@@ -107,7 +105,8 @@ impl Position {
 }
 
 impl Chain {
-    /// A part was read; the next begins with this change. Every second mark goes when there are too many.
+    /// Notes that a part was read and the next begins with this change. Drops every second mark if
+    /// there are too many.
     fn read_part(&mut self, next: Revision) {
         self.since_mark += 1;
         if self.since_mark < self.parts {
@@ -127,9 +126,10 @@ impl Chain {
 }
 
 impl Catalogue {
-    /// The changes of the entry that stands under the name, also from before it stood there. Takes r on
-    /// it. Where nothing stands now: of what stood there last, for who may still see it - where it is
-    /// now if it was moved, its owner and operators if it is in the trash or was ended.
+    /// Returns the changes of the entry under the name, also from before it had this name. Takes r
+    /// on the entry. For a free name, returns those of the last entry there, if the caller may
+    /// still see it. A moved entry is judged at its present path. A trashed or purged one is shown
+    /// to its owner and to operators.
     pub(crate) async fn log(
         &self,
         caller: &Caller,
@@ -149,7 +149,8 @@ impl Catalogue {
         };
         match position {
             Position::Seeking { up_to, until, stood } => {
-                // Who may not pass the directories that are there has no right to what was in them.
+                // A caller who may not pass the existing directories has no right to their former
+                // entries.
                 let Spot::Vacant(vacancy) = self.spot(caller, lfn, false).await? else {
                     return Err(Error::invalid(format!(
                         "{lfn} is there by now: start again without the cursor"
@@ -170,7 +171,7 @@ impl Catalogue {
         }
     }
 
-    /// The place that a cursor says, unless revisions in it were replaced.
+    /// Returns the position in a cursor, unless its revisions were replaced.
     fn log_position(&self, cursor: &Cursor) -> Result<Option<Position>> {
         let Some(LogCursor { timeline, position }) = cursor::read(CursorOf::Log, cursor)? else {
             return Ok(None);
@@ -179,7 +180,7 @@ impl Catalogue {
         Ok(Some(position))
     }
 
-    /// A page of a log, and where the log goes on.
+    /// Makes a page of a log, with the position where the log continues.
     fn log_page(&self, items: Vec<ChangeInfo>, next: Option<Position>, up_to: Revision, cut: bool) -> Answer {
         let timeline = self.store.timelines().current();
         let next = next.map(|position| {
@@ -188,7 +189,7 @@ impl Catalogue {
         Answer::Changes { items, next, up_to, timeline, cut }
     }
 
-    /// Path of the subject as it is now, if the caller may see its history.
+    /// Returns the present path of the subject, if the caller may see its history.
     async fn check_may_tell(&self, caller: &Caller, lfn: &Lfn, subject: Subject) -> Result<Option<Lfn>> {
         if let Some(purged) = subject.purged {
             let page = self.store.changes(Revision(purged.0.saturating_sub(1)), 1).await?;
@@ -219,7 +220,7 @@ impl Catalogue {
         }
     }
 
-    /// Follows the chain to its beginning, a bounded part of it for each page; then begins to tell.
+    /// Follows the chain to its beginning, a bounded part per page; then starts to report.
     async fn follow_back(
         &self,
         caller: &Caller,
@@ -247,7 +248,7 @@ impl Catalogue {
                 TrailEnd::NotKept | TrailEnd::Beginning => {
                     let mut answer =
                         self.tell_chain(caller, lfn, (subject, Revision(0), chain), limit).await?;
-                    // As the catalogue was made, the root has no change.
+                    // The root was made with the catalogue, without a change.
                     if let Answer::Changes { cut, .. } = &mut answer {
                         *cut = trail.end == TrailEnd::NotKept && next != Revision(0);
                     }
@@ -257,7 +258,7 @@ impl Catalogue {
         }
     }
 
-    /// A page of the chain: the oldest changes after `after`.
+    /// Returns a page of the chain: the oldest changes after `after`.
     async fn tell_chain(
         &self,
         caller: &Caller,
@@ -266,7 +267,7 @@ impl Catalogue {
         limit: usize,
     ) -> Result<Answer> {
         let stands = self.check_may_tell(caller, lfn, subject).await?;
-        // Told: the marks of parts that were given whole.
+        // Drop the marks of parts that were reported in full.
         while chain.marks.last().is_some_and(|mark| *mark <= after) {
             chain.marks.pop();
         }
@@ -274,7 +275,7 @@ impl Catalogue {
             return Ok(self.log_page(Vec::new(), None, after, false));
         };
         let limit = limit.clamp(1, READ_CHANGES);
-        // Newest first; those that are not of this page are let go at once.
+        // Newest first; changes outside of this page are dropped at once.
         let mut page: VecDeque<Change> = VecDeque::new();
         let mut from = mark;
         'parts: loop {

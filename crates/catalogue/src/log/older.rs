@@ -1,5 +1,5 @@
-//! Changes that an older release wrote: they name no change before them, so the log is read for
-//! them, a bounded part of it for each page.
+//! Changes of an older release: they do not name their predecessor, so each page reads a bounded
+//! part of the log for them.
 
 use exacat_model::{
     Answer, At, Change, DirId, Effect, EntryId, Lfn, Name, Result, Revision, canonical_struct,
@@ -9,11 +9,11 @@ use super::{Chain, Position, READ_CHANGES, Subject, never_there};
 use crate::Catalogue;
 use crate::caller::Caller;
 
-/// Entries found so far for each component of a path: the one that came to stand there last.
+/// The entries found so far for each component of a path: the last one that took the name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Stood {
     ids: Vec<Option<EntryId>>,
-    /// The change that ended the last of them, if one did.
+    /// The change that purged the last of them, if any.
     purged: Option<Revision>,
 }
 
@@ -24,14 +24,15 @@ impl Stood {
         Stood { ids: vec![None; names.len()], purged: None }
     }
 
-    /// The change that ended the entry at the end of the path, if one did.
+    /// Returns the change that purged the entry at the end of the path, if any.
     pub fn purged(&self) -> Option<Revision> {
         self.purged
     }
 }
 
 impl Catalogue {
-    /// Follows the names of a path through a bounded part of the log: an empty page, and where to go on.
+    /// Follows the names of a path through a bounded part of the log. Returns an empty page and the
+    /// next position.
     pub(super) async fn seek(
         &self,
         caller: &Caller,
@@ -75,7 +76,8 @@ impl Catalogue {
         Ok(self.log_page(Vec::new(), Some(next), Revision(0), false))
     }
 
-    /// A page of the entry's changes up to `until`, found by reading all changes; then the chain.
+    /// Returns a page of the entry's changes up to `until`, found by reading all changes; then the
+    /// chain.
     pub(super) async fn tell_older(
         &self,
         caller: &Caller,
@@ -117,14 +119,14 @@ impl Catalogue {
     }
 }
 
-/// Keeps track of the entries that last came to stand at each component of a path.
+/// Tracks the entries that last took the name of each component of a path.
 fn follow(names: &[&str], stood: &mut Stood, change: &Change) {
     let Stood { ids, purged } = stood;
     let came: Option<(&At, EntryId)> = match &change.effect {
         Effect::Created { entry } => Some((&entry.at, entry.id())),
         Effect::Moved { id, to, .. } | Effect::Restored { id, to, .. } => Some((to, *id)),
         Effect::Committed { guid, at, created: Some(_), .. } => Some((at, EntryId::Object(*guid))),
-        // It stood where it left, however it came there.
+        // The entry stood where it left, however it came there.
         Effect::Removed { id, at, .. } => Some((at, *id)),
         Effect::Purged { entry, .. } if ids.last() == Some(&Some(entry.id())) => {
             *purged = Some(change.revision);

@@ -1,5 +1,5 @@
-//! The changes of an entry as a caller may see them: a name is shown to those who may read the
-//! directory it is in.
+//! The changes of an entry as a caller may see them: shows a name only to callers who may read its
+//! directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use crate::caller::{Caller, READ};
 use crate::history::told;
 use crate::resolve::check_passage;
 
-/// Knowledge of a directory that a caller may have.
+/// The part of a directory that a caller may see.
 enum Seen {
-    /// Its path, and the names in it.
+    /// The path, and the names in it.
     Path(Lfn),
-    /// The names in it: it is in the trash, or gone.
+    /// Only the names in it: the directory is in the trash, or gone.
     Names,
 }
 
 impl Catalogue {
-    /// Changes of an entry that stands there now, with names in place of numbers.
+    /// Returns the changes of an entry that now stands at `stands`, with names in place of numbers.
     pub(super) async fn shown(
         &self,
         caller: &Caller,
@@ -53,7 +53,7 @@ impl Catalogue {
         Ok(items)
     }
 
-    /// The directories in which the caller may read names.
+    /// Returns the directories whose names the caller may read.
     async fn seen(&self, caller: &Caller, directories: Vec<DirId>) -> Result<BTreeMap<DirId, Seen>> {
         // Operators may read the history of everything.
         let sees_all = caller.check_operator("reading every name").is_ok();
@@ -80,8 +80,8 @@ impl Catalogue {
     }
 }
 
-/// Shows the path that an item of the trash had to operators only: its directories may have been
-/// renamed or closed since. Others see the path as it is now, or none.
+/// Shows a trash item's former path to operators only: its directories may have been renamed or
+/// closed since. Others see the present path, or none.
 fn show_path(caller: &Caller, lfn: &mut Lfn, at: &At, directory: Option<&Lfn>) {
     if caller.check_operator("reading every name").is_ok() {
         return;
@@ -94,7 +94,7 @@ fn show_path(caller: &Caller, lfn: &mut Lfn, at: &At, directory: Option<&Lfn>) {
     };
 }
 
-/// Every place that an effect names.
+/// Calls `each` for every place that an effect names.
 fn each_place(effect: &mut Effect, mut each: impl FnMut(&mut At)) {
     let mut one = |at: &mut At| {
         // The root stands in no directory.

@@ -1,7 +1,7 @@
-//! Single files, each asked for by a request of its own, that came together: planned and handed to the store at once.
+//! Single-file registrations from separate requests, planned and passed to the store together.
 //!
-//! What a file comes to is what [`Catalogue::execute`] would make of its request. Only what nearly every request is,
-//! a new file in a directory that is there, is done together; the others go their own way, one by one.
+//! Each file gets the result that [`Catalogue::execute`] would give its request. Only the common
+//! case is combined: a new file in an existing directory. The others run one by one.
 
 use exacat_model::operation::{Existing, NewFile, Registered};
 use exacat_model::{Answer, EntryId, Fingerprint, Mutation, Operation, OperationId, Result};
@@ -17,7 +17,7 @@ use crate::repeat::{check_id, fingerprint};
 use crate::steps;
 
 impl Catalogue {
-    /// Carries out as many operations as there are files, each to register one under its own id; gives what each came to.
+    /// Carries out one operation per file, each under its own id. Returns the result of each.
     pub fn register_each<'a>(
         &'a self,
         caller: &'a Caller,
@@ -70,8 +70,8 @@ impl Catalogue {
         answers
     }
 
-    /// Creates those files that are new and whose directories are there; gives nothing for the others, of which nothing
-    /// was done.
+    /// Creates the new files whose directories exist. Returns none for the others, and changes
+    /// nothing for them.
     async fn create_together(
         &self,
         caller: &Caller,
@@ -85,14 +85,14 @@ impl Catalogue {
         let names = self.names();
         let call = Call { caller, files, parents: false, existing, names, known: None, ways: Some(&ways) };
         let Some(first) = ids.first() else { return settled };
-        // No directory is made and nothing merged, so these are not used.
+        // These ids stay unused, because no directory is made and nothing merged.
         let unused = PartIds { create: *first, merge: *first, parents: *first };
         let now = self.clock.trusted();
         for (id, settled) in ids.iter().zip(&mut settled) {
             *settled = check_id(*id, now).err().map(Err);
         }
         let part: Vec<usize> = (0..files.len()).filter(|place| settled[*place].is_none()).collect();
-        // If the plan as a whole fails, each finds out by itself why.
+        // If the plan as a whole fails, each file gets its reason from the ordinary path.
         let Ok(plans) = self.plan(&call, &unused, &part).await else { return settled };
         let (mut places, mut requests) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
         for (place, plan) in part.into_iter().zip(plans) {
@@ -109,12 +109,12 @@ impl Catalogue {
                     Ok(Registered::Created(guid))
                 }
                 Ok(Some(Outcome::Refused(Refusal::Exists(_)))) if existing != Existing::Refuse => continue,
-                // Judged again the ordinary way.
+                // The ordinary path judges it again.
                 Ok(Some(Outcome::Refused(Refusal::Outdated))) => continue,
                 Ok(Some(Outcome::Refused(refusal))) => {
                     Err(self.not_created(caller, &files[place], refusal).await)
                 }
-                // The ordinary way says what is wrong.
+                // The ordinary path reports what is wrong.
                 Ok(_) => continue,
                 Err(error) => {
                     settled[place] = Some(Err(error.into()));

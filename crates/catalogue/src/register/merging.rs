@@ -1,4 +1,4 @@
-//! A file that is there already: how it differs from what is given, and what is done about it.
+//! Files that exist already: compares them with the request, and merges the difference.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::registry::Names;
 use crate::repeat::nothing;
 use crate::resolve::Resolved;
 
-/// Is everything given so already?
+/// Reports the file as unchanged if the entry has everything given, and refuses it otherwise.
 pub(super) fn same(
     call: &Call<'_>,
     file: &NewFile,
@@ -35,12 +35,12 @@ pub(super) fn same(
     }
 }
 
-/// How what is given of a file differs from an entry that is there.
+/// The difference between a given file and an existing entry.
 #[derive(Default)]
 struct Difference {
-    /// What the entry lacks.
+    /// The edits that the entry lacks.
     edits: Vec<Edit>,
-    /// What cannot be, in words.
+    /// The contradictions, in words.
     contradictions: Vec<String>,
 }
 
@@ -138,21 +138,21 @@ fn compare_replica(names: &Names, there: &File, replica: Replica, difference: &m
     }
 }
 
-/// What is done about one place of a merging request.
+/// The state of one place of a merging request.
 pub(super) enum Slot {
     /// An update of the entry with this GUID was sent.
     Sent(Guid),
-    /// Nothing was, for this reason.
+    /// Nothing was sent, for this reason.
     Refused(Error),
-    /// Nothing was yet: it must be looked at again when an earlier place is through.
+    /// Nothing was sent yet: it must be compared again after an earlier place is done.
     Later,
 }
 
-/// A merging request in the making: as many places as the part has files.
+/// A merging request in preparation, with as many places as the part has files.
 pub(super) struct Merge {
     mutations: Vec<Mutation>,
     slots: Vec<Option<Slot>>,
-    /// Entries that the places so far change, as they will be: a call may name one file many times.
+    /// Entries changed by earlier places, as they will be: a call may name one file many times.
     edited: HashMap<Guid, Entry>,
 }
 
@@ -173,8 +173,8 @@ impl Merge {
         (self.mutations, self.slots)
     }
 
-    /// Decides what to do about a file that is there. A place always gets an update, even one of no edits: if this
-    /// is a repeat, the store gives it the outcome it had.
+    /// Decides what to do about an existing file. A place always gets an update, even one without
+    /// edits: if this is a repeat, the store returns its first outcome.
     pub(super) fn add(
         &mut self,
         call: &Call<'_>,
@@ -214,7 +214,7 @@ impl Merge {
             Ok(difference) if !difference.edits.is_empty() && !call.caller.has_entry(&entry, WRITE) => {
                 Err(Error::denied(format!("{} exists, and you may not change it (no w)", file.lfn)))
             }
-            // A tag is set over another, so it is sent only with a version that is known.
+            // A tag replaces another, so it is sent only against a known version.
             Ok(difference)
                 if is_second && difference.edits.iter().any(|edit| matches!(edit, Edit::SetTag(_))) =>
             {
@@ -243,7 +243,7 @@ impl Merge {
     }
 }
 
-/// Makes an edit of a merge on a copy, for the places after it to be compared with.
+/// Applies an edit of a merge to a copy, which later places are compared with.
 fn preview(entry: &mut Entry, edit: &Edit) {
     if let Edit::SetTag(Tag { key, value }) = edit {
         entry.tags.push(Tag { key: key.clone(), value: value.clone() });
@@ -254,7 +254,8 @@ fn preview(entry: &mut Entry, edit: &Edit) {
         Edit::Size(size) => file.size = Some(*size),
         Edit::Job(job) => file.job = *job,
         Edit::Checksum(checksum) => {
-            // One of an algorithm that was not known; if there are too many, the store refuses the update.
+            // The algorithm is new for this file; if there are too many, the store refuses the
+            // update.
             let _ = file.checksums.add(*checksum);
         }
         Edit::PutReplica(replica) => file.replicas.push(replica.clone()),

@@ -1,11 +1,13 @@
-//! Registering files in bulk: one request to the store for many files, one answer for each file.
+//! Registration of files in bulk: one request to the store for many files, one answer for each
+//! file.
 //!
-//! A call is cut into parts that fit a request; how, depends on what was asked alone. Each file has its place in
-//! its part's request, whatever comes of the others, and each part a fixed operation id: so a call asked again gets
-//! for each file what it got the first time (clause A6).
+//! The module splits a call into parts that fit a request. The split depends on the call alone.
+//! Each file has a fixed place in its part's request, and each part a fixed operation id. So a
+//! repeated call gets the first outcome of each file (clause A6).
 //!
-//! A file that is there already is found by trying to create it. Where that is no error, it is read, compared, and
-//! for [`Existing::Merge`] given what it lacks, by a second request with the same places.
+//! An attempt to create a file finds out whether it exists. Where that is no error, the module
+//! reads the file and compares it. For [`Existing::Merge`] a second request with the same places
+//! adds what the file lacks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -34,44 +36,45 @@ use crate::{Catalogue, fill_random, step_id};
 
 /// Bytes of one part's request by a generous estimate: half of what the store accepts.
 const PART_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
-/// How often a part is tried when files are changed by others between being read and being merged; and so how many
-/// files of one call may each set tags of their own on the same entry.
+/// Most attempts at a part, if others change files between the read and the merge. So at most this
+/// many files of one call may each set tags of their own on one entry.
 const ROUNDS_MAX: usize = 16;
 
-/// What is the same for all files of a call.
+/// The common data of all files of a call.
 pub(crate) struct Call<'a> {
     pub caller: &'a Caller,
     pub files: &'a [NewFile],
     pub parents: bool,
     pub existing: Existing,
     pub names: Arc<Names>,
-    /// Directories that were found before and cannot have gone.
+    /// Directories that a load found before and that cannot have gone.
     pub known: Option<&'a KnownDirectories>,
-    /// Takes down the directories that lead to each, itself last, if they are wanted.
+    /// Records the ancestor permissions of each directory, with its own last, if the caller needs
+    /// them.
     pub ways: Option<&'a Mutex<HashMap<DirId, Gates>>>,
 }
 
-/// The operation ids of one part.
+/// Operation ids of one part.
 pub(crate) struct PartIds {
     pub create: OperationId,
     pub merge: OperationId,
     pub parents: OperationId,
 }
 
-/// What a file can come to before it is asked for at the store.
+/// The plan for a file before the store is asked.
 pub(crate) enum Plan {
-    /// To be created in this directory.
+    /// Create it in this directory.
     Create(Box<NewEntry>),
-    /// It must not be created, but may be there already.
+    /// Creation is refused, but the file may exist already.
     Closed(Error),
-    /// Nothing can come of it.
+    /// The request is invalid.
     Refused(Error),
 }
 
-/// What came of a file in one round.
+/// The result of a file in one round.
 enum Found {
     Settled(Result<Registered>),
-    /// It changed while it was looked at.
+    /// The file changed while it was compared.
     Again,
 }
 
@@ -129,7 +132,8 @@ impl Catalogue {
         }
     }
 
-    /// One try at a part. Files settled in an earlier round are sent again and get the outcome they had.
+    /// Attempts a part once. Sends files settled in an earlier round again; the store returns their
+    /// first outcome.
     async fn register_round(&self, call: &Call<'_>, ids: &PartIds, part: &[usize]) -> Result<Vec<Found>> {
         let plans = self.plan(call, ids, part).await?;
         let mut mutations = Vec::with_capacity(part.len());
@@ -137,6 +141,7 @@ impl Catalogue {
         for plan in plans {
             let (mutation, why) = match plan {
                 Plan::Create(new) => (Mutation::Create(new), None),
+                // Hold the place: a repeat must find each file at the same place of its request.
                 Plan::Closed(error) => (nothing(), Some((error, true))),
                 Plan::Refused(error) => (nothing(), Some((error, false))),
             };
@@ -145,7 +150,7 @@ impl Catalogue {
         }
         let outcomes = self.apply(call.caller, ids.create, mutations).await?;
         let mut found = Vec::with_capacity(part.len());
-        // Places of those that are, or may be, there already; with the error if they are not.
+        // Places of the files that exist, or may exist; with the error if they do not.
         let mut there = Vec::new();
         for (place, (outcome, why)) in outcomes.into_iter().zip(refusals).enumerate() {
             let file = &call.files[part[place]];
@@ -177,7 +182,7 @@ impl Catalogue {
         Ok(found)
     }
 
-    /// Judges each file of a part as far as that goes without the store's decision.
+    /// Judges each file of a part as far as possible without the store's decision.
     pub(crate) async fn plan(&self, call: &Call<'_>, ids: &PartIds, part: &[usize]) -> Result<Vec<Plan>> {
         let archives = self.archives(call, part).await?;
         let mut fresh = fresh_guids(self, call, part)?;
@@ -216,7 +221,8 @@ impl Catalogue {
         Ok(plans)
     }
 
-    /// The directory each file goes into, made if asked. Each is looked up once, however many files go there.
+    /// Returns the directory of each file, and makes it on request. Looks each directory up once,
+    /// however many files go there.
     async fn directories_of(
         &self,
         call: &Call<'_>,
@@ -234,7 +240,7 @@ impl Catalogue {
                 of_place.push(None);
                 continue;
             };
-            // Files come sorted by directory more often than not.
+            // Files mostly come sorted by directory.
             let number = match last {
                 Some((same, number)) if same == parent => number,
                 _ => *numbers.entry(parent).or_insert_with(|| {
@@ -274,7 +280,7 @@ impl Catalogue {
         Ok(Directories { of_place, found })
     }
 
-    /// The archives that files of a part are inside, by place.
+    /// Returns the archives that contain files of a part, by place.
     async fn archives(&self, call: &Call<'_>, part: &[usize]) -> Result<HashMap<usize, Result<Guid>>> {
         let mut lfns = Vec::new();
         let mut guids = Vec::new();
@@ -308,7 +314,7 @@ impl Catalogue {
         Ok(archives)
     }
 
-    /// Settles the files that are, or may be, there already.
+    /// Settles the files that exist, or may exist.
     async fn compare(
         &self,
         call: &Call<'_>,
@@ -326,10 +332,10 @@ impl Catalogue {
             found[place] = match (spot, closed) {
                 (Err(error), _) => Found::Settled(Err(error)),
                 (Ok(Spot::Vacant(_)), Some(error)) => Found::Settled(Err(error)),
-                // It was removed between the two looks.
+                // The file was removed between the two reads.
                 (Ok(Spot::Vacant(_)), None) => Found::Again,
                 (Ok(Spot::Taken(resolved)), _) if !call.caller.has_entry(&resolved.entry, READ) => {
-                    // What differs would tell what it is like.
+                    // A difference would reveal the file's contents.
                     let message = format!("{} exists, and you may not read it (no r)", file.lfn);
                     Found::Settled(Err(Error::new(ErrorKind::Exists, message)))
                 }
@@ -391,7 +397,7 @@ impl Catalogue {
         refused(&file.lfn, refusal)
     }
 
-    /// Is it the GUID of an entry in the trash that the caller owns? Others learn nothing of it.
+    /// True if the caller owns a trashed entry with this GUID. Other callers learn nothing of it.
     async fn is_own_in_trash(&self, caller: &Caller, guid: Guid) -> bool {
         let found = self.store.locate(&[EntryId::Object(guid)]).await;
         let located = found.ok().and_then(|mut found| found.pop().flatten());
@@ -401,12 +407,12 @@ impl Catalogue {
 
 /// The directories of a part.
 struct Directories {
-    /// By place: which of `found`; none for a file that goes nowhere.
+    /// By place: the index into `found`; none for an invalid file.
     of_place: Vec<Option<usize>>,
     found: Vec<Result<Gate>>,
 }
 
-/// What a file to register means in numbers.
+/// A file to register, with numbers in place of names.
 struct Facts {
     guid: Guid,
     owner: UserId,
@@ -447,7 +453,7 @@ impl Facts {
     }
 }
 
-/// Whose a new entry is. Giving it to another takes an admin.
+/// Returns the owner and group of a new entry. Another owner takes an admin.
 fn owner_and_group(
     call: &Call<'_>,
     owner: Option<&AccountName>,
@@ -477,7 +483,7 @@ fn owner_and_group(
     Ok((owner, group))
 }
 
-/// The replicas a file with this GUID has by what is given.
+/// Returns the replicas of a file with this GUID, as the request gives them.
 fn replicas_of(names: &Names, file: &NewFile, guid: Guid, archive: Option<Guid>) -> Result<Vec<Replica>> {
     if let Some((_, member)) = &file.member_of {
         if !file.replicas.is_empty() {
@@ -501,7 +507,8 @@ fn replicas_of(names: &Names, file: &NewFile, guid: Guid, archive: Option<Guid>)
     Ok(replicas)
 }
 
-/// How a replica's place is kept: a PFN that follows from the storage element and the GUID is not stored.
+/// Returns the stored form of a replica's location: a PFN derived from storage element and GUID is
+/// not stored.
 pub(crate) fn location(pfn: Option<&Pfn>, guid: Guid, se: &Se) -> Result<Location> {
     let Some(pfn) = pfn else {
         if se.prefix.is_empty() {
@@ -522,8 +529,8 @@ pub(crate) fn location(pfn: Option<&Pfn>, guid: Guid, se: &Se) -> Result<Locatio
     Ok(Location::Explicit(pfn.clone()))
 }
 
-/// Cuts a call into parts, each a list of indices into `files`: first those that stand for themselves, then those
-/// inside archives that are in the call too. Depends on `files` alone, so that a repeat is cut alike.
+/// Splits a call into parts, each a list of indices into `files`. Files inside archives of the same
+/// call come last. The split depends on `files` alone, so a repeat is split the same way.
 fn parts(files: &[NewFile]) -> Vec<Vec<usize>> {
     let mut parts = Vec::new();
     let mut bytes = usize::MAX;
@@ -555,7 +562,7 @@ fn parts(files: &[NewFile]) -> Vec<Vec<usize>> {
     parts
 }
 
-/// No fewer bytes than the file takes in a request to the store.
+/// Returns an upper bound for the file's bytes in a request to the store.
 fn encoded_bytes(file: &NewFile) -> usize {
     let replicas: usize = file
         .replicas
@@ -574,7 +581,7 @@ fn encoded_bytes(file: &NewFile) -> usize {
     320 + file.lfn.split_last().map_or(0, |(_, name)| name.len()) + replicas + member + tags
 }
 
-/// GUIDs for the files that come without, all from one draw of randomness.
+/// Makes GUIDs for the files without one, from one draw of randomness.
 fn fresh_guids(catalogue: &Catalogue, call: &Call<'_>, part: &[usize]) -> Result<impl Iterator<Item = Guid>> {
     let count = part.iter().filter(|index| call.files[**index].guid.is_none()).count();
     let mut random = vec![[0u8; 10]; count];
@@ -591,7 +598,7 @@ fn gate_at(spot: Result<Spot>, lfn: &Lfn) -> Result<Gate> {
     }
 }
 
-/// Can it have members, and may the caller use it so?
+/// Checks that the entry can have members and that the caller may read it; returns its GUID.
 fn archive(caller: &Caller, found: Resolved) -> Result<Guid> {
     let Some(file) = found.entry.file() else {
         return Err(Error::new(ErrorKind::NotFile, format!("{} is no file, so no archive", found.lfn)));

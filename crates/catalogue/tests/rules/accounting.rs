@@ -1,4 +1,4 @@
-//! Users, groups, tokens and quotas: who there is, who may be whom, and until when.
+//! Users, groups, tokens and quotas: accounts, acting as another, and expiry.
 
 use crate::fixture::{Fixture, account, lfn};
 use exacat_catalogue::{Caller, Settings};
@@ -37,7 +37,7 @@ async fn a_new_user_has_a_group_of_its_name_and_a_number_of_its_own() {
     assert!(dave.roles.is_empty() && dave.groups.is_empty());
     let again = UserSettings { only_new: true, ..settings::user("dave") };
     assert_eq!(f.refusal(&f.admin, Operation::UserSet(again)).await, ErrorKind::Exists);
-    // Into a group that is there.
+    // Into an existing group.
     set(&f, UserSettings { group: Some(account("physics")), ..settings::user("erin") }).await;
     assert_eq!(user(&f, "erin").await.unwrap().group, account("physics"));
     assert!(accounts(&f, &f.admin).await.1.iter().all(|(_, name)| *name != account("erin")));
@@ -56,7 +56,7 @@ async fn a_new_user_has_a_group_of_its_name_and_a_number_of_its_own() {
     assert_eq!(dave.groups, [account("alice"), account("bob")]);
     assert_eq!((dave.roles, dave.may_become), (vec![Role::Operator], vec![account("alice")]));
     assert_eq!((dave.home, dave.disabled), (Some(lfn("/home/dave")), true));
-    // Names of certificates are shown to operators and to oneself.
+    // Only operators and the user see the names of certificates.
     let seen = accounts(&f, &f.bob).await.0.into_iter().find(|user| user.name == account("dave")).unwrap();
     assert!(seen.subjects.is_empty() && seen.may_become.is_empty());
     let many = (0..=GROUPS_PER_USER_MAX).map(|number| format!("g{number}")).collect::<Vec<_>>();
@@ -115,7 +115,7 @@ async fn numbers_of_dropped_accounts_are_not_given_again() {
     assert!(groups.iter().all(|(_, name)| !name.as_str().starts_with("gone-")));
     assert_eq!(f.refusal(&f.admin, drop_user("gone-7")).await, ErrorKind::Invalid);
     assert_eq!(f.refusal(&f.admin, drop_user("nobody")).await, ErrorKind::NotFound);
-    // Whoever owns anything stays; so does the first account, and a group somebody is in.
+    // An account that owns anything stays; so does the first account, and a group with members.
     f.plant_file("/bob/file", 2, 0o644, 1, vec![]).await;
     assert_eq!(f.refusal(&f.admin, drop_user("bob")).await, ErrorKind::Exists);
     assert_eq!(f.refusal(&f.admin, drop_user("admin")).await, ErrorKind::Exists);
@@ -157,7 +157,7 @@ async fn the_life_of_a_token() {
     let caller = f.catalogue.authenticate(&secret).await.unwrap();
     assert_eq!((caller.user(), caller.scope(), caller.may_write()), (Some(UserId(1)), &lfn("/alice"), true));
     assert_eq!((caller.token(), caller.expires()), (Some(token.id), Some(token.expires)));
-    // What is stored is not what opens.
+    // The stored form is not the secret.
     let bytes = exacat_model::codec::Encode::to_bytes(
         &f.catalogue.store().changes(exacat_model::Revision(0), 1000).await.unwrap().changes,
     );
@@ -170,7 +170,7 @@ async fn the_life_of_a_token() {
     for bad in [&wrong, "", "exa_", &secret[4..], &secret.to_uppercase()] {
         assert_eq!(kind_of(&f, bad).await, Some(ErrorKind::Unauthenticated), "{bad}");
     }
-    // It ends in time, on a connection that is open too.
+    // The token expires, also on an open connection.
     f.clock.turn(99_999);
     assert_eq!(kind_of(&f, &secret).await, None);
     assert!(f.catalogue.still_valid(&token.id).await.unwrap());
@@ -229,7 +229,7 @@ async fn a_token_gives_no_more_than_its_issuer_has() {
     }
     let reading = f.scoped("alice", "/", false);
     assert_eq!(f.refusal(&reading, issue("/", false, 10)).await, ErrorKind::Denied);
-    // For another, only an admin.
+    // Only an admin may issue a token for another user.
     let for_bob = Operation::TokenIssue {
         user: Some(account("bob")),
         scope: Lfn::root(),
@@ -240,7 +240,8 @@ async fn a_token_gives_no_more_than_its_issuer_has() {
     assert_eq!(f.refusal(&f.alice, for_bob.clone()).await, ErrorKind::Denied);
     let (token, secret) = issued(&f, &f.admin, for_bob).await;
     assert_eq!(f.catalogue.authenticate(&secret).await.unwrap().user(), Some(UserId(2)));
-    // Others' tokens are not seen; wider ones of one's own not revoked with a narrow one, itself always.
+    // Users do not see others' tokens. A narrow token may not revoke the user's wider ones, but
+    // always itself.
     let Answer::Tokens(mine) = f.get(&f.alice, Operation::TokenList).await else { panic!() };
     assert!(mine.iter().all(|token| token.user == account("alice")));
     assert_eq!(f.refusal(&f.alice, Operation::TokenRevoke { id: token.id }).await, ErrorKind::NotFound);
@@ -250,7 +251,8 @@ async fn a_token_gives_no_more_than_its_issuer_has() {
     f.get(&f.admin, Operation::TokenRevoke { id: token.id }).await;
 }
 
-/// Goal: whoever knows under which operation id a token was issued gets no more of it than by issuing it.
+/// Goal: a caller who knows the operation id of an issued token gets no more from it than from
+/// issuing one.
 #[tokio::test]
 async fn a_repeated_issue_gives_no_more_than_its_asker_has() {
     let f = Fixture::new().await;
@@ -260,7 +262,7 @@ async fn a_repeated_issue_gives_no_more_than_its_asker_has() {
         async move { f.catalogue.execute(&caller, id, wide).await }
     };
     let Answer::TokenIssued { token, secret } = again(&f.alice).await.unwrap() else { panic!() };
-    // Of a subtree only, for reading only, ending sooner; and of another.
+    // For a subtree only, for reading only, with an earlier expiry; and of another user.
     let (_, short) = issued(&f, &f.alice, issue("/", true, 99)).await;
     let short = f.catalogue.authenticate(&short).await.unwrap();
     for caller in [f.scoped("alice", "/alice/sub", true), f.scoped("alice", "/", false), short] {
@@ -268,7 +270,7 @@ async fn a_repeated_issue_gives_no_more_than_its_asker_has() {
     }
     assert_eq!(again(&f.bob).await.unwrap_err().kind, ErrorKind::Conflict);
     assert_eq!(kind_of(&f, &secret).await, None, "the secret given first is good still");
-    // With a token that lasts as long, and so the token itself, the answer that was lost is had again.
+    // A repeat with a token that lasts as long, and so with the token itself, gets the lost answer.
     let itself = f.catalogue.authenticate(&secret).await.unwrap();
     let Answer::TokenIssued { token: renewed, secret: second } = again(&itself).await.unwrap() else {
         panic!()
@@ -276,7 +278,7 @@ async fn a_repeated_issue_gives_no_more_than_its_asker_has() {
     assert_eq!(renewed, token);
     assert_eq!(kind_of(&f, &secret).await, Some(ErrorKind::Unauthenticated));
     assert_eq!(kind_of(&f, &second).await, None);
-    // One that has expired is given to nobody.
+    // Nobody gets a token that has expired.
     f.clock.turn(100_000);
     assert_eq!(again(&f.alice).await.unwrap_err().kind, ErrorKind::NotFound);
 }
@@ -302,10 +304,10 @@ async fn disabled_and_dropped_users_are_out_at_once() {
         note: String::new(),
     };
     assert_eq!(f.refusal(&f.admin, for_dave).await, ErrorKind::Denied);
-    // On a connection that is open, it changes nothing more.
+    // On an open connection, it changes nothing more.
     let mkdir = || Operation::Mkdir { lfns: vec![lfn("/open/daves")], parents: false, mode: None };
     assert_eq!(f.refusal(&caller, mkdir()).await, ErrorKind::Unauthenticated);
-    // Enabled again, its tokens are valid again; a new role is had from the next look on.
+    // Enabled again, its tokens are valid again; a new role holds from the next check on.
     set(
         &f,
         UserSettings { disabled: Some(false), roles: Some(vec![Role::Operator]), ..settings::user("dave") },
@@ -334,7 +336,7 @@ async fn acting_as_another() {
     assert_eq!(become_user(&f.anonymous, "bob").await.unwrap_err().kind, ErrorKind::Unauthenticated);
     assert_eq!(become_user(&f.alice, "alice").await.unwrap().user(), Some(UserId(1)));
     set(&f, UserSettings { may_become: Some(vec![account("bob")]), ..settings::user("alice") }).await;
-    // What the token allows stays, and when it ends.
+    // The limits of the token stay, and so does its expiry.
     let (_, secret) = issued(&f, &f.alice, issue("/bob", false, 100)).await;
     let caller = f.catalogue.authenticate(&secret).await.unwrap();
     let bob = become_user(&caller, "bob").await.unwrap();
@@ -343,7 +345,7 @@ async fn acting_as_another() {
     assert_eq!(f.catalogue.revalidate(&bob).await.unwrap().user(), Some(UserId(2)));
     set(&f, UserSettings { may_become: Some(Vec::new()), ..settings::user("alice") }).await;
     assert_eq!(f.catalogue.revalidate(&bob).await.unwrap_err().kind, ErrorKind::Denied);
-    // The same of one who is known otherwise than by a token.
+    // The same for a caller without a token.
     let may_become = |names: Vec<AccountName>| {
         set(&f, UserSettings { may_become: Some(names), ..settings::user("alice") })
     };
@@ -389,7 +391,7 @@ async fn tokens_of_a_user_have_a_limit_and_expired_ones_are_forgotten() {
     issued(&f, &f.bob, issue("/", true, 3600)).await;
     f.clock.turn(1000);
     issued(&f, &f.alice, issue("/", true, 3600)).await;
-    // Shown for a week, then forgotten, a bounded number at a time.
+    // Shown for a week, then dropped, a bounded number at a time.
     assert_eq!(f.catalogue.expired_tokens_step().await.unwrap().done, 0);
     f.clock.turn(7 * 24 * 3600 * 1000);
     let mut done = 0;
@@ -435,7 +437,7 @@ async fn quotas_are_seen_by_those_they_limit() {
     assert_eq!(f.refusal(&f.bob, get(vec![Owner::Group(account("physics"))])).await, ErrorKind::Denied);
     assert_eq!(f.refusal(&f.op, get(vec![Owner::Group(account("none"))])).await, ErrorKind::NotFound);
     assert_eq!(f.refusal(&f.op, set(Owner::User(account("none")), Some(1))).await, ErrorKind::NotFound);
-    // No limit at all is no quota; taking none away is done already.
+    // A quota without limits is no quota; removing a missing one changes nothing.
     for _ in 0..2 {
         f.get(&f.op, set(Owner::User(account("alice")), None)).await;
     }

@@ -1,4 +1,4 @@
-//! The check of a catalogue in use: what changes while it is checked is not called wrong, what is wrong is.
+//! The check of a catalogue in use: it reports real faults, and none for changes during the check.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,17 +16,17 @@ use parking_lot::Mutex;
 
 use crate::fixture::{Fixture, account, derived, guid};
 
-/// When something happens: once such a page was read.
+/// The moment of the changes: once such a page was read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     Listing(DirId),
     Deletions,
-    /// The page that ends with this user, the third time: the registry is read when the catalogue is opened and when the
-    /// check begins. Then pages of users have one each.
+    /// The third page that ends with this user, because the registry is read when the catalogue is
+    /// opened and when the check starts. Then pages of users have one each.
     User(UserId),
 }
 
-/// What others do while the catalogue is checked.
+/// Changes of other users during the check.
 struct Meanwhile {
     after: After,
     mutations: Mutex<Vec<Mutation>>,
@@ -94,7 +94,7 @@ impl Before for Meanwhile {
     }
 }
 
-/// Checks the fixture's catalogue behind something.
+/// Checks the fixture's catalogue with `before` in front of its store.
 async fn checked(f: &Fixture, before: impl Before) -> Audit {
     let store = Arc::new(Fronted::new(before, f.store.clone()));
     let catalogue = Catalogue::open(store, f.clock.shared(), Settings::default()).await.unwrap();
@@ -104,7 +104,7 @@ async fn checked(f: &Fixture, before: impl Before) -> Audit {
     }
 }
 
-/// Checks it while others do something.
+/// Checks the catalogue while other users change it.
 async fn checked_while(f: &Fixture, after: After, mutations: Vec<Mutation>) -> Audit {
     checked(f, Meanwhile { after, mutations: Mutex::new(mutations), reached: AtomicUsize::new(0) }).await
 }
@@ -117,7 +117,7 @@ fn set(record: Record) -> Mutation {
     Mutation::SetRecord { record: Box::new(record), expect: ExpectRecord::Any }
 }
 
-/// A file of accounts that may not be there, which no rule allows.
+/// Makes a file of accounts that may be missing, which no rule allows.
 fn file(parent: DirId, number: u64, owner: u32) -> Mutation {
     let file = File {
         guid: guid(number),
@@ -153,7 +153,7 @@ fn user(id: u32, name: &str, subjects: &[&str]) -> Record {
     })
 }
 
-/// However much refers to an account that is not there, one made meanwhile is known.
+/// Goal: an account made during the check is known, however many entries refer to it.
 #[tokio::test]
 async fn accounts_made_meanwhile_are_known() {
     let f = Fixture::new().await;
@@ -165,7 +165,7 @@ async fn accounts_made_meanwhile_are_known() {
     assert!(audit.findings.iter().all(|finding| finding.detail.contains("999")), "{audit:?}");
 }
 
-/// What was put right since it was read is not reported.
+/// Goal: a fault corrected since it was read is not reported.
 #[tokio::test]
 async fn what_is_put_right_meanwhile_is_not_wrong() {
     let f = Fixture::new().await;
@@ -178,7 +178,7 @@ async fn what_is_put_right_meanwhile_is_not_wrong() {
     assert_eq!(audit.findings_total, 0, "{audit:?}");
 }
 
-/// A deletion that is taken off the queue because its copy is registered again.
+/// Goal: a deletion is no fault if it left the queue because its copy was registered again.
 #[tokio::test]
 async fn a_copy_registered_again_meanwhile_is_not_wrong() {
     let f = Fixture::new().await;
@@ -193,7 +193,7 @@ async fn a_copy_registered_again_meanwhile_is_not_wrong() {
     assert!(audit.checked.contains(&("deletions".to_owned(), 1)), "{audit:?}");
 }
 
-/// A store with a deletion in its queue that must not be there.
+/// A store with a wrong deletion in its queue.
 struct Misled(Deletion);
 
 #[async_trait]
@@ -226,7 +226,8 @@ async fn a_copy_in_use_that_waits_for_deletion_is_found() {
     }
 }
 
-/// A subject is one user's at any time, though it is seen with two while it moves from one to the other.
+/// Goal: a subject that moves from one user to another during the check is not reported as doubled.
+/// It belongs to one user at any time, though the check sees it with two.
 #[tokio::test]
 async fn a_subject_that_moves_meanwhile_is_not_doubled() {
     let f = Fixture::new().await;

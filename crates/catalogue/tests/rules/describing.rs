@@ -1,5 +1,5 @@
-//! Goal: attributes, replicas, links, tags and collections change as asked, by who may, once. Method: each rule with its
-//! refusals; each operation asked again.
+//! Goal: attributes, replicas, links, tags and collections change as requested, once, for callers
+//! with the right. Method: each rule with its refusals; each operation repeated.
 
 use crate::fixture::{Fixture, account, derived, explicit, guid, lfn, lfns, mode, se_name};
 use exacat_catalogue::Caller;
@@ -23,7 +23,7 @@ async fn kind(f: &Fixture, caller: &Caller, operation: Operation) -> Option<Erro
 async fn owner_who_sets_owner_and_group_to_what_they_are_succeeds() {
     let f = Fixture::new().await;
     f.plant_file("/open/f", 1, 0o664, 1, vec![]).await;
-    // A group that alice is not in.
+    // A group without alice.
     f.ask(&f.admin, set("/open/f", vec![Attribute::Group(account("bob"))])).await.unwrap();
     let before = f.entry("/open/f").await.unwrap();
     let same = vec![Attribute::Owner(account("alice")), Attribute::Group(account("bob"))];
@@ -39,7 +39,7 @@ async fn owner_who_sets_owner_and_group_to_what_they_are_succeeds() {
 #[tokio::test]
 async fn who_may_set_what() {
     let f = Fixture::new().await;
-    // Carol is in the group `physics` with alice; bob is nobody here.
+    // Carol is in the group `physics` with alice; bob has no rights here.
     f.plant_file("/open/f", 1, 0o664, 1, vec![]).await;
     f.edit("/open/f", vec![exacat_model::Edit::Group(GroupId(10))]).await;
     let denied = Some(ErrorKind::Denied);
@@ -66,7 +66,7 @@ async fn who_may_set_what() {
             let name = caller.name().unwrap();
             assert_eq!(kind(&f, caller, operation).await, expected, "{name} {attribute:?}");
             if let Attribute::Group(_) = attribute {
-                // Back to the group of carol, for the next to ask.
+                // Restore carol's group, for the next caller.
                 f.ask(&f.admin, set("/open/f", vec![Attribute::Group(account("physics"))])).await.unwrap();
             }
         }
@@ -105,7 +105,7 @@ async fn attributes_are_set_all_or_none_and_one_answer_each() {
     assert_eq!(kind(&f, &f.admin, root).await, Some(ErrorKind::Invalid));
     assert_eq!(kind(&f, &f.admin, set("/", vec![Attribute::Mode(mode(0o755))])).await, None);
     assert_eq!(kind(&f, &f.alice, set("/alice/f", vec![])).await, None);
-    // Without passage nothing is set, nor told.
+    // Without passage nothing is set, nor revealed.
     f.plant_directory("/alice/shut", 1, 0o700).await;
     f.plant_file("/alice/shut/f", 1, 0o666, 5, vec![]).await;
     for path in ["/alice/shut/f", "/alice/shut/none"] {
@@ -127,7 +127,7 @@ async fn asked_again_after_another_changed_it_nothing_is_set_back() {
     f.get(&f.alice, set("/alice/f", vec![Attribute::Mode(mode(0o640))])).await;
     assert_eq!(f.catalogue.execute(&f.alice, id, operation.clone()).await.unwrap(), first);
     assert_eq!(f.entry("/alice/f").await.unwrap().mode, mode(0o640));
-    // Gone meanwhile: it was done, all the same.
+    // The file is gone meanwhile; the repeat still gets the first answer.
     f.remove(&f.alice, "/alice/f").await.unwrap();
     assert_eq!(f.catalogue.execute(&f.alice, id, operation).await.unwrap(), first);
 }
@@ -169,7 +169,7 @@ async fn replicas_come_change_and_go() {
     let elsewhere = replicas(by_path(), vec![put("X::CERN::DISK", Some("root://cern//other"))]);
     assert_eq!(kind(&f, &f.alice, elsewhere).await, Some(ErrorKind::Exists));
     let drop = |se: &str, delete| ReplicaEdit::Drop { se: se_name(se), delete };
-    // All of one file's or none.
+    // All edits of one file or none.
     let half = vec![drop("X::CERN::DISK", true), drop("X::CERN::TAPE", true)];
     assert_eq!(kind(&f, &f.alice, replicas(by_path(), half)).await, Some(ErrorKind::NotFound));
     assert_eq!(have().await.len(), 2);
@@ -265,7 +265,7 @@ async fn tags_are_in_force_below_and_the_nearest_counts() {
     assert_eq!(in_force(&f, &f.bob, "/alice/d/f", true).await, ["z=1 /alice/d/f"]);
     assert_eq!(kind(&f, &f.alice, set("/alice/d", &[], &["run", "absent"])).await, None);
     assert_eq!(in_force(&f, &f.bob, "/alice/d", false).await[1], "run=1 /alice");
-    // What is moved comes under other tags.
+    // A moved entry inherits other tags.
     f.get(&f.alice, Operation::Move { from: lfn("/alice/d/f"), to: lfn("/alice/f") }).await;
     assert_eq!(in_force(&f, &f.bob, "/alice/f", false).await.len(), 4);
     assert_eq!(in_force(&f, &f.bob, "/", false).await, ["run=0 /", "site=earth /"]);
@@ -294,7 +294,7 @@ async fn tags_have_their_rules_and_limits() {
     );
     assert_eq!(kind(&f, &f.alice, ask("/alice/f", full, vec![])).await, None);
     assert_eq!(kind(&f, &f.alice, ask("/alice/f", tags(&["more=1"]), vec![])).await, Some(ErrorKind::Limit));
-    // What is taken away makes room for what is set.
+    // Removed tags make room for new ones.
     assert_eq!(kind(&f, &f.alice, ask("/alice/f", tags(&["more=1"]), keys(&["k0"]))).await, None);
     let long = vec![Tag {
         key: TagKey::parse("a").unwrap(),
@@ -303,7 +303,7 @@ async fn tags_have_their_rules_and_limits() {
     assert_eq!(f.refusal(&f.alice, ask("/alice/f", long, vec![])).await, ErrorKind::Limit);
 }
 
-/// More bytes than one request to the store takes.
+/// Goal: tags of more bytes than one request to the store takes are set in parts, once.
 #[tokio::test]
 async fn many_long_tags_go_in_parts_and_once() {
     let f = Fixture::new().await;
@@ -318,7 +318,7 @@ async fn many_long_tags_go_in_parts_and_once() {
             value: exacat_model::TagValue::Text(text.clone()),
         })
         .collect();
-    // So short a request must not ask for gigabytes.
+    // A short request must not cause gigabytes of writes.
     let many = Operation::TagSet { lfns: vec![lfn("/alice/0"); 10_000], set: set.clone(), unset: vec![] };
     assert_eq!(f.refusal(&f.alice, many).await, ErrorKind::Limit);
     let operation =
@@ -407,7 +407,7 @@ async fn collections() {
     for limit in [0, 1, 2, 3] {
         assert_eq!(members(&f, &f.bob, "/alice/c", limit).await, expected);
     }
-    // A member that goes stays a member; it is taken out by its GUID.
+    // A removed file stays a member; its GUID removes it.
     f.remove(&f.alice, "/alice/f1").await.unwrap();
     assert_eq!(members(&f, &f.bob, "/alice/c", 0).await[1], (guids[1], None));
     let remove =
@@ -431,7 +431,7 @@ async fn whose_collections() {
     f.plant("/alice/closed", 1, 0o600, NewBody::Collection { guid: guid(701) }).await;
     let both = vec![FileRef::Guid(seen), FileRef::Guid(hidden)];
     assert_eq!(edited(&f, &f.alice, edit("/alice/c", both, vec![])).await.0, 2);
-    // Who may not find a member gets its GUID only.
+    // A caller who may not find a member gets its GUID only.
     let found = members(&f, &f.bob, "/alice/c", 0).await;
     assert_eq!(found, [(seen, Some("/alice/f".to_owned())), (hidden, None)]);
     let list =

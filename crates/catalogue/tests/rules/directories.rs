@@ -1,5 +1,6 @@
-//! Goal: directories are made exactly as asked, by who may, whatever others do meanwhile and however often it is
-//! asked. Method: each rule and its refusals, then many makers of overlapping paths at once.
+//! Goal: directories are made exactly as requested, for callers with the right, whatever others do
+//! meanwhile and however often the request is repeated. Method: each rule and its refusals, then
+//! many makers of overlapping paths at once.
 
 use std::sync::Arc;
 
@@ -69,13 +70,13 @@ async fn with_parents() {
     let expected = [None, None, None, None, None, Some(ErrorKind::Denied), None];
     assert_eq!(kinds(&f, &f.alice, operation).await, expected);
     let mode_of = async |path: &str| f.entry(path).await.unwrap().mode.bits();
-    // What was asked for has the mode asked for, what had to be there for it the default.
+    // Requested directories have the requested mode, their parents the default.
     assert_eq!(mode_of("/alice/a").await, 0o755);
     assert_eq!(mode_of("/alice/a/b").await, 0o700);
     assert_eq!(mode_of("/alice/a/b/c").await, 0o700);
     assert_eq!(mode_of("/alice/a/x").await, 0o755);
     assert!(!f.is_there("/bob/a").await);
-    // What was there stays as it was.
+    // Existing directories do not change.
     assert_eq!(mode_of("/alice").await, 0o755);
     let before = f.store.revision().await.unwrap();
     assert_eq!(kinds(&f, &f.bob, mkdir(["/alice/a", "/bob"], true)).await, [None, None]);
@@ -92,7 +93,7 @@ async fn with_parents() {
         kinds(&f, &f.bob, mkdir(["/alice/closed/a", "/alice/closed/a/b"], true)).await,
         [denied, denied]
     );
-    // Whoever makes a directory it may not enter makes nothing in it.
+    // A caller who makes a directory that it may not enter makes nothing in it.
     let locked =
         Operation::Mkdir { lfns: lfns(["/alice/l", "/alice/l/m"]), parents: true, mode: Some(mode(0o400)) };
     assert_eq!(kinds(&f, &f.alice, locked).await, [None, denied]);
@@ -109,7 +110,7 @@ async fn links_on_the_way() {
     let operation = mkdir(["/alice/link/a/b", "/alice/real/a/c", "/alice/link"], true);
     assert_eq!(kinds(&f, &f.alice, operation).await, [None, None, None]);
     assert!(f.is_there("/alice/real/a/b").await && f.is_there("/alice/real/a/c").await);
-    // The target of a link that leads nowhere is not ours to make.
+    // The target of a dangling link is not ours to make.
     let not_found = Some(ErrorKind::NotFound);
     let operation = mkdir(["/alice/nowhere", "/alice/nowhere/x"], true);
     assert_eq!(kinds(&f, &f.alice, operation).await, [not_found, not_found]);
@@ -135,7 +136,7 @@ async fn a_repeat_gets_the_first_outcomes_and_makes_nothing_anew() {
         let after = f.store.revision().await.unwrap();
         assert_eq!(f.catalogue.execute(&f.alice, id, operation.clone()).await.unwrap(), first);
         assert_eq!(f.store.revision().await.unwrap(), after, "the repeat changed nothing");
-        // Even where what was made has been removed: the operation was done, once.
+        // Even if the new directories were removed: the operation was done, once.
         f.remove(&f.alice, &format!("{top}/a/b")).await.unwrap();
         let removed = f.store.revision().await.unwrap();
         assert_eq!(f.catalogue.execute(&f.alice, id, operation).await.unwrap(), first);
@@ -143,8 +144,8 @@ async fn a_repeat_gets_the_first_outcomes_and_makes_nothing_anew() {
     }
 }
 
-/// A repeat that finds a part done - the first asking was cut off between two levels - does the rest, and does not
-/// take the outcome of one level for that of another.
+/// Goal: a repeat after an interruption between two levels does the rest, and does not take the
+/// outcome of one level for that of another.
 #[tokio::test]
 async fn a_repeat_after_an_interruption_at_any_level_does_the_rest() {
     for made_before in 0..4 {
@@ -192,7 +193,7 @@ async fn makers_of_overlapping_paths_all_succeed() {
         tasks.push(tokio::spawn(async move {
             let paths = (0..20).map(|k| lfn(&format!("/open/a/{}/{}/{k}", k % 3, k % 5))).collect();
             let operation = Operation::Mkdir { lfns: paths, parents: true, mode: Some(mode(0o777)) };
-            // Intermediate directories are their maker's, so all are made by one user.
+            // Intermediate directories belong to their maker, so one user makes all.
             let answer = f
                 .catalogue
                 .execute(&f.alice, OperationId::new(f.clock.now(), [n; 10]), operation)

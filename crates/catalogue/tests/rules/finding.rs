@@ -1,6 +1,7 @@
-//! Goal: a find gives every entry below its start that satisfies the filter and that the caller may see, exactly once,
-//! in one order, whatever the page size and whatever else happens meanwhile. Method: the pages of every size are
-//! compared with a plain recursive walk; then the tree is changed between pages.
+//! Goal: a find reports every entry below its start that matches the filter and that the caller may
+//! see. It reports each exactly once, in one order, whatever the page size and the changes
+//! meanwhile. Method: the pages of every size are compared with a plain recursive walk; then the
+//! tree is changed between pages.
 
 use crate::fixture::{Fixture, derived, guid, lfn, mode};
 use exacat_catalogue::{Caller, Settings};
@@ -12,7 +13,7 @@ use exacat_model::{
 };
 use exacat_store::Store;
 
-/// Everything below a directory, depth first, by plain recursion.
+/// Returns everything below a directory, depth first, by plain recursion.
 async fn walk_all(f: &Fixture, below: &str) -> Vec<(String, Entry)> {
     let mut found = Vec::new();
     let start = f.entry(below).await.unwrap().directory().unwrap();
@@ -84,7 +85,8 @@ async fn small_pages_give_what_one_big_page_gives() {
     }
 }
 
-/// More children than one listing of the store, more entries in the upper levels than are held.
+/// Goal: wide directories are found whole. Method: more children than one listing of the store,
+/// more entries in the upper levels than the buffers hold.
 #[tokio::test]
 async fn wide_directories_are_found_whole() {
     let f = Fixture::new().await;
@@ -104,7 +106,7 @@ async fn wide_directories_are_found_whole() {
             body: NewBody::Directory,
         })));
     }
-    // The reference store searches by scanning, so a big tree is made in one request.
+    // The reference store searches by scanning, so one request makes the big tree.
     f.apply(1, mutations).await;
     let found = f.found(&f.alice, "/alice/w", Filter::default(), 3000).await;
     assert_eq!(found.len(), 5000);
@@ -260,7 +262,7 @@ async fn closed_directories_are_passed_over_without_a_word() {
     assert_eq!(f.refusal(&f.scoped("alice", "/alice/t", false), find("/alice")).await, ErrorKind::Denied);
 }
 
-/// By which SE a closed file is on, it cannot be searched: that would tell where its bytes are.
+/// Goal: a search by SE does not find a closed file, because that would reveal where its bytes are.
 #[tokio::test]
 async fn a_search_by_se_tells_nothing_of_closed_files() {
     let f = Fixture::new().await;
@@ -271,7 +273,8 @@ async fn a_search_by_se_tells_nothing_of_closed_files() {
     assert_eq!(f.found(&f.alice, "/alice", filter, 0).await, ["/alice/open", "/alice/shut"]);
 }
 
-/// Between any two pages entries are created, removed and moved; those that stay are found exactly once, in order.
+/// Goal: entries that stay are found exactly once, in order, while others are created, removed and
+/// moved between any two pages.
 #[tokio::test]
 async fn what_stays_is_found_once_whatever_comes_and_goes() {
     for limit in [1, 2, 5] {
@@ -292,7 +295,7 @@ async fn what_stays_is_found_once_whatever_comes_and_goes() {
             let Answer::Entries { items, .. } = answer else { panic!() };
             found.extend(items.into_iter().map(|stat| stat.lfn.to_string()));
             round += 1;
-            // Something new in many places; what was new two rounds ago goes, or moves.
+            // New entries in many places; those of two rounds ago are removed or moved.
             let parents = ["/alice/t", "/alice/t/a", "/alice/t/a/b/c", "/alice/t/d/e", "/alice/t/c"];
             for parent in parents {
                 f.plant_directory(&format!("{parent}/n{round}"), 1, 0o755).await;
@@ -328,7 +331,7 @@ async fn what_stays_is_found_once_whatever_comes_and_goes() {
     }
 }
 
-/// The place where a find stopped goes away in every way; it goes on with what comes after.
+/// Goal: a find continues with the following entries after its position vanished in any way.
 #[tokio::test]
 async fn a_cursor_outlives_what_it_points_at() {
     let f = Fixture::new().await;
@@ -339,7 +342,7 @@ async fn a_cursor_outlives_what_it_points_at() {
         cursor,
         limit: 1,
     };
-    // Go to the third file of a/b/c.
+    // Advance to the third file of a/b/c.
     let mut cursor = Cursor::default();
     loop {
         let answer = f.get(&f.alice, find(cursor)).await;
@@ -362,29 +365,29 @@ async fn a_cursor_outlives_what_it_points_at() {
     assert_eq!(all.first().unwrap(), "/alice/t/a/b/c/f11");
     let without =
         |gone: &str| -> Vec<String> { all.iter().filter(|path| !path.starts_with(gone)).cloned().collect() };
-    // The entry itself goes.
+    // The entry itself is removed.
     f.remove(&f.alice, "/alice/t/a/b/c/f10").await.unwrap();
     assert_eq!(rest(&f, &f.alice).await, all);
-    // Its directory is closed to the caller: what is after it goes on.
+    // Its directory is closed to the caller: the find continues after it.
     f.edit("/alice/t/a/b/c", vec![Edit::Mode(mode(0o700))]).await;
     assert_eq!(rest(&f, &f.bob).await, without("/alice/t/a/b/c/"));
     assert_eq!(rest(&f, &f.alice).await, all);
-    // Its directory goes.
+    // Its directory is removed.
     f.remove(&f.alice, "/alice/t/a/b/c").await.unwrap();
     assert_eq!(rest(&f, &f.alice).await, without("/alice/t/a/b/c/"));
     // A file takes the directory's place.
     f.plant_file("/alice/t/a/b/c", 1, 0o644, 1, vec![]).await;
     assert_eq!(rest(&f, &f.alice).await, without("/alice/t/a/b/c/"));
-    // A link to elsewhere takes a directory's place higher up: it is not followed.
+    // A link to elsewhere takes a directory's place higher up: the find does not follow it.
     f.remove(&f.alice, "/alice/t/a").await.unwrap();
     f.plant("/alice/t/a", 1, 0o777, NewBody::Link { guid: guid(900), target: lfn("/alice/t/b") }).await;
     assert_eq!(rest(&f, &f.alice).await, without("/alice/t/a/"));
-    // The start itself goes.
+    // The start itself is removed.
     f.remove(&f.alice, "/alice/t").await.unwrap();
     assert_eq!(f.refusal(&f.alice, find(cursor.clone())).await, ErrorKind::NotFound);
 }
 
-/// A cursor comes from outside. One that was made up leads nowhere but below the start.
+/// Goal: a forged cursor leads only below the start.
 #[tokio::test]
 async fn made_up_cursors_lead_nowhere_else() {
     let f = Fixture::new().await;
@@ -411,7 +414,7 @@ async fn made_up_cursors_lead_nowhere_else() {
         let Answer::Entries { items, .. } = answer else { panic!() };
         assert!(items.iter().all(|stat| stat.lfn.as_str().starts_with("/alice/t/")));
     }
-    // Into a closed directory it does not lead either.
+    // Nor does it lead into a closed directory.
     f.edit("/alice/t/a", vec![Edit::Mode(mode(0o700))]).await;
     let answer = f.get(&f.bob, find(made_up(&[name("a"), name("b")]))).await;
     let Answer::Entries { items, .. } = answer else { panic!() };
@@ -450,7 +453,7 @@ async fn the_members_of_an_archive_are_found_below_a_directory() {
         let found = members(&f.alice, by_path(), "/alice", limit).await;
         assert_eq!(found, ["/alice/t/a/m1", "/alice/t/b/x/m2", "/alice/t/c/m4"]);
         assert_eq!(members(&f.alice, FileRef::Guid(archive), "/bob", limit).await, ["/bob/m5"]);
-        // A member that may not be read does not tell what it is a part of.
+        // An unreadable member does not reveal its archive.
         assert_eq!(members(&f.bob, by_path(), "/alice", limit).await, ["/alice/t/a/m1", "/alice/t/b/x/m2"]);
     }
     let ask = |archive: FileRef, under: Lfn| Operation::ArchiveMembers {

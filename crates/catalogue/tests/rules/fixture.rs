@@ -1,10 +1,10 @@
-//! A catalogue over a memory store with a clock that is turned by hand: users, storage elements, a few
-//! directories, and short ways to ask.
+//! Fixture: a catalogue over a memory store with a manual clock, users, storage elements, some
+//! directories, and short request helpers.
 //!
-//! Users: `admin` (role admin), `op` (role operator), `alice` and `carol` (both also in the group `physics`), `bob`.
-//! Each has a group of its own name. Storage elements: 1 `X::CERN::DISK`, 2 `X::FNAL::DISK`, 3 `X::CERN::TAPE`
-//! (read-only), 4 `X::GONE::DISK` (offline). Directories: `/alice`, `/bob`, `/carol` (each its owner's, 755), `/open`
-//! (admin's, 777).
+//! Users: `admin` (role admin), `op` (role operator), `alice` and `carol` (both also in the group
+//! `physics`), `bob`. Each has a group of its own name. Storage elements: 1 `X::CERN::DISK`, 2
+//! `X::FNAL::DISK`, 3 `X::CERN::TAPE` (read-only), 4 `X::GONE::DISK` (offline). Directories:
+//! `/alice`, `/bob`, `/carol` (each its owner's, 755), `/open` (admin's, 777).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub fn se_name(text: &str) -> SeName {
     SeName::parse(text).unwrap()
 }
 
-/// A GUID with this number in it.
+/// Returns a GUID with this number in it.
 pub fn guid(number: u64) -> Guid {
     let mut bytes = [0xaa; 16];
     bytes[8..].copy_from_slice(&number.to_be_bytes());
@@ -52,12 +52,12 @@ pub fn mode(bits: u16) -> Mode {
     Mode::new(bits).unwrap()
 }
 
-/// A replica with the PFN that follows from its SE.
+/// Returns a replica with the PFN that follows from its SE.
 pub fn derived(se: u16, state: ReplicaState) -> Replica {
     Replica { se: SeNumber(se), state, location: Location::Derived }
 }
 
-/// A replica at a PFN.
+/// Returns a replica at a PFN.
 pub fn explicit(se: u16, pfn: &str) -> Replica {
     Replica {
         se: SeNumber(se),
@@ -66,7 +66,7 @@ pub fn explicit(se: u16, pfn: &str) -> Replica {
     }
 }
 
-/// What `users` and `groups` are numbered.
+/// Names and numbers of the users, with their groups and roles.
 const ACCOUNTS: [(&str, u32, &[u32], &[Role]); 4] = [
     ("alice", 1, &[10], &[]),
     ("bob", 2, &[], &[]),
@@ -188,18 +188,18 @@ impl Fixture {
         fixture
     }
 
-    /// The same user with a token for a subtree only.
+    /// Returns the same user with a token for a subtree only.
     pub fn scoped(&self, name: &str, scope: &str, write: bool) -> Caller {
         let (name, id, groups, roles) = ACCOUNTS.into_iter().find(|(account, ..)| *account == name).unwrap();
         Caller::of(&user(name, id, groups, roles), lfn(scope), write)
     }
 
-    /// A number not given before.
+    /// Returns a new number.
     pub fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// An operation id not used before.
+    /// Returns a new operation id.
     pub fn operation_id(&self) -> OperationId {
         // The first bytes hold the version and the variant of the id's form.
         let mut random = [0; 10];
@@ -207,18 +207,18 @@ impl Fixture {
         OperationId::new(self.clock.now(), random)
     }
 
-    /// Asks, under a new operation id.
+    /// Sends an operation under a new operation id.
     pub async fn ask(&self, caller: &Caller, operation: Operation) -> Result<Answer> {
         self.catalogue.execute(caller, self.operation_id(), operation).await
     }
 
-    /// Asks; it must be answered.
+    /// Sends an operation that must succeed.
     pub async fn get(&self, caller: &Caller, operation: Operation) -> Answer {
         let text = format!("{operation:?}");
         self.ask(caller, operation).await.unwrap_or_else(|error| panic!("{text}: {error:?}"))
     }
 
-    /// Asks; it must be refused: with which kind of error?
+    /// Sends an operation that must be refused; returns the kind of error.
     pub async fn refusal(&self, caller: &Caller, operation: Operation) -> ErrorKind {
         let text = format!("{operation:?}");
         match self.ask(caller, operation).await {
@@ -227,7 +227,7 @@ impl Fixture {
         }
     }
 
-    /// Asks for what is answered item by item, with one item: done or not?
+    /// Sends an operation on one item; returns the item's result.
     pub async fn one(&self, caller: &Caller, operation: Operation) -> Result<()> {
         match self.ask(caller, operation).await? {
             Answer::EachDone(items) if items.len() == 1 => items.into_iter().next().unwrap(),
@@ -235,7 +235,7 @@ impl Fixture {
         }
     }
 
-    /// Mutations straight to the store, past all rules; all must be applied.
+    /// Applies mutations directly to the store, past all rules; all must be applied.
     pub async fn apply(&self, who: u32, mutations: Vec<Mutation>) -> Vec<Outcome> {
         let request = Request::new(self.operation_id(), UserId(who), mutations);
         let outcomes = self.store.apply(request).await.unwrap();
@@ -245,7 +245,7 @@ impl Fixture {
         outcomes
     }
 
-    /// Makes an entry past all rules; its parent must be there. The group is that of the owner's number.
+    /// Makes an entry past all rules; its parent must exist. The group has the owner's number.
     pub async fn plant(&self, path: &str, owner: u32, bits: u16, body: NewBody) -> EntryId {
         let path = lfn(path);
         let parent = self.entry(path.parent().unwrap().as_str()).await.unwrap();
@@ -295,7 +295,7 @@ impl Fixture {
         self.apply(0, vec![Mutation::Update { at, expect: Expect::ANY, edits }]).await;
     }
 
-    /// What stands under a path, whoever may see it; no links followed.
+    /// Returns the entry of a path, past all permissions; follows no links.
     pub async fn entry(&self, path: &str) -> Option<Entry> {
         match self.store.walk(&[lfn(path)]).await.unwrap().pop().unwrap().end {
             WalkEnd::Found(entry) => Some(*entry),
@@ -303,18 +303,18 @@ impl Fixture {
         }
     }
 
-    /// Is something there, whoever may see it?
+    /// True if the path has an entry, past all permissions.
     pub async fn is_there(&self, path: &str) -> bool {
         self.entry(path).await.is_some()
     }
 
-    /// Every index and counter is right.
+    /// Checks that every index and counter is right.
     pub async fn audit(&self) {
         let audit = self.store.audit().await.unwrap();
         assert_eq!(audit.findings_total, 0, "{audit:?}");
     }
 
-    /// All pages of a long answer, each with at most `limit` items, handed to `take`.
+    /// Passes all pages of a long answer to `take`, each with at most `limit` items.
     pub async fn pages(&self, caller: &Caller, operation: Operation, mut take: impl FnMut(Answer)) {
         let mut next = Some(operation);
         let mut pages = 0;
@@ -327,7 +327,7 @@ impl Fixture {
         }
     }
 
-    /// The paths a find gives, page by page.
+    /// Returns the paths of a find, page by page.
     pub async fn found(
         &self,
         caller: &Caller,
@@ -348,7 +348,7 @@ impl Fixture {
         paths
     }
 
-    /// Removes an entry, with all that is below it.
+    /// Removes an entry, with everything below it.
     pub async fn remove(&self, caller: &Caller, path: &str) -> Result<OnTimeline<TrashId>> {
         let operation = Operation::Remove { lfn: lfn(path), recursive: true, directory: false };
         match self.ask(caller, operation).await? {

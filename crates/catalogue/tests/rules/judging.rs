@@ -1,5 +1,5 @@
-//! Goal: permission holds at the instant of commit. Method: somebody changes rights between the
-//! judging of an operation and its commit.
+//! Goal: permission holds at the instant of commit. Method: rights change between the judgement of
+//! an operation and its commit.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::fixture::{Fixture, account, guid, lfn, mode};
 
-/// Acts of others right before a commit.
+/// Changes of other users right before a commit.
 #[derive(Default)]
 struct Meanwhile(Mutex<Vec<Mutation>>);
 
@@ -60,7 +60,7 @@ struct Raced {
     alice: Caller,
 }
 
-/// `/open/d` is alice's and 777, `/open/b` bob's and 777, each with a file of bob's and an empty
+/// Makes `/open/d` (alice's, 777) and `/open/b` (bob's, 777), each with a file and an empty
 /// directory of bob's.
 async fn raced() -> Raced {
     let f = Fixture::new().await;
@@ -81,7 +81,7 @@ impl Raced {
         self.catalogue.execute(&self.alice, self.f.operation_id(), operation).await
     }
 
-    /// A mutation that sets the mode of what is at a path.
+    /// Returns a mutation that sets the mode of a path.
     async fn chmod(&self, path: &str, bits: u16) -> Mutation {
         let at = self.f.entry(path).await.unwrap().at;
         let expect = exacat_model::Expect::ANY;
@@ -89,7 +89,7 @@ impl Raced {
     }
 }
 
-/// The first error of an answer, or of its items.
+/// Returns the first error of an answer, or of its items.
 fn refused(answer: Result<Answer>) -> ErrorKind {
     let error: Option<Error> = match answer {
         Err(error) => Some(error),
@@ -126,8 +126,8 @@ fn operations() -> Vec<(&'static str, Operation)> {
     ]
 }
 
-/// A directory is closed between the judging of an operation and its commit: the operation is
-/// refused, and nothing has a later revision than the closing.
+/// Goal: an operation is refused if a directory is closed between its judgement and commit. Nothing
+/// gets a later revision than the closing.
 #[tokio::test]
 async fn operation_judged_before_a_directory_was_closed_is_refused() {
     for (name, operation) in operations() {
@@ -143,8 +143,7 @@ async fn operation_judged_before_a_directory_was_closed_is_refused() {
     }
 }
 
-/// A change of rights that takes nothing from the caller does no harm: it is judged again, and done
-/// once.
+/// Goal: a harmless change of rights only causes another judgement: the operation is done once.
 #[tokio::test]
 async fn operation_judged_before_a_harmless_change_is_done_once() {
     for (name, operation) in operations() {
@@ -160,7 +159,7 @@ async fn operation_judged_before_a_harmless_change_is_done_once() {
     }
 }
 
-/// Single registrations that came together are judged each by itself.
+/// Goal: single registrations that run together are judged one by one.
 #[tokio::test]
 async fn registrations_together_are_judged_at_their_commit() {
     let raced = raced().await;
@@ -179,7 +178,7 @@ async fn registrations_together_are_judged_at_their_commit() {
     assert_eq!(kinds, [Some(ErrorKind::Denied), None, Some(ErrorKind::Denied)]);
 }
 
-/// `rm -r` of another's closed directory that is empty, until somebody puts something into it.
+/// Goal: `rm -r` of another's empty directory is refused once a new entry is in it.
 #[tokio::test]
 async fn removal_of_a_directory_that_was_empty_does_not_take_what_came() {
     let raced = raced().await;
@@ -201,7 +200,7 @@ async fn removal_of_a_directory_that_was_empty_does_not_take_what_came() {
     assert!(raced.f.entry("/open/d/closed/new").await.is_some());
 }
 
-/// Account and token are judged at the commit, too.
+/// Goal: account and token are judged at the commit, too.
 #[tokio::test]
 async fn operation_of_an_account_disabled_meanwhile_is_refused() {
     let raced = raced().await;
@@ -216,8 +215,8 @@ async fn operation_of_an_account_disabled_meanwhile_is_refused() {
     assert_eq!(raced.f.store.revision().await.unwrap().0, before.0 + 1);
 }
 
-/// Sticky directories, as POSIX has them: names are taken away by the owner of the entry, the owner
-/// of the directory, and an admin; everybody who may write makes new ones.
+/// Goal: sticky directories work as in POSIX. The owner of the entry, the owner of the directory,
+/// and an admin may remove names; everybody with write permission makes new ones.
 #[tokio::test]
 async fn sticky_directory_lets_only_owners_take_names_away() {
     let f = Fixture::new().await;
@@ -236,17 +235,17 @@ async fn sticky_directory_lets_only_owners_take_names_away() {
     ] {
         assert_eq!(f.refusal(&f.carol, operation).await, ErrorKind::Denied);
     }
-    // Who owns the entry, who owns the directory, and an admin may.
+    // The owner of the entry, the owner of the directory, and an admin may.
     f.get(&f.bob, mv("/alice/tmp/f1", "/alice/tmp/g")).await;
     f.get(&f.bob, rm("/alice/tmp/g")).await;
     f.get(&f.alice, rm("/alice/tmp/f2")).await;
     f.get(&f.admin, rm("/alice/tmp/f3")).await;
-    // Anybody makes names there, and takes them away again.
+    // Any user makes names there, and removes them again.
     f.one(&f.carol, Operation::Mkdir { lfns: vec![lfn("/alice/tmp/c")], parents: false, mode: None })
         .await
         .unwrap();
     f.get(&f.carol, rm("/alice/tmp/c")).await;
-    // A sticky directory of another is emptied by `rm -r` only if nothing is in it.
+    // `rm -r` of another's sticky directory works only if it is empty.
     f.plant_directory("/carol/shared", 2, 0o1777).await;
     f.plant_file("/carol/shared/f", 2, 0o666, 1, vec![]).await;
     assert_eq!(f.refusal(&f.carol, rm("/carol/shared")).await, ErrorKind::Denied);

@@ -1,5 +1,6 @@
-//! Goal: stat, whereis, lfns, list and du give what is there, in the right order, to who may see it, and nothing
-//! to who may not. Method: small trees planted past the rules, then asked about by each kind of caller.
+//! Goal: stat, whereis, lfns, list and du return the existing entries, in the right order, to
+//! callers with the right, and nothing to others. Method: small trees planted past the rules, then
+//! requests of each kind of caller.
 
 use crate::fixture::{Fixture, account, derived, explicit, guid, lfn, lfns};
 use exacat_model::answer::{Stat, Whereis};
@@ -65,7 +66,7 @@ async fn a_batch_has_one_answer_each_in_order() {
     };
     let kinds: Vec<Option<ErrorKind>> =
         items.iter().map(|item| item.as_ref().err().map(|e| e.kind)).collect();
-    // What is and what is not behind a closed directory looks the same.
+    // Existing and missing names behind a closed directory look the same.
     let denied = Some(ErrorKind::Denied);
     let expected = [None, Some(ErrorKind::NotFound), denied, denied, Some(ErrorKind::NotDirectory), None];
     assert_eq!(kinds, expected);
@@ -155,11 +156,11 @@ async fn replicas_come_best_first() {
         found.replicas.iter().map(|replica| replica.se.as_ref().unwrap().to_string()).collect()
     };
     let (disk, far, tape) = ("X::CERN::DISK", "X::FNAL::DISK", "X::CERN::TAPE");
-    // Without a site, or one nobody knows: by number.
+    // Without a site, or with an unknown one: by number.
     assert_eq!(order(None).await, [disk, far, tape]);
     assert_eq!(order(Some("MOON")).await, [disk, far, tape]);
     assert_eq!(order(Some("CERN")).await, [disk, tape, far]);
-    // The tape knows no distance to FNAL: farthest.
+    // The tape has no distance to FNAL: farthest.
     assert_eq!(order(Some("FNAL")).await, [far, disk, tape]);
 
     let replicas =
@@ -168,7 +169,7 @@ async fn replicas_come_best_first() {
     let found = whereis(&f, &f.bob, by_lfn("/alice/g"), Some(account("CERN"))).await.unwrap();
     let order: Vec<(&str, ReplicaState)> =
         found.replicas.iter().map(|replica| (replica.se.as_ref().unwrap().as_str(), replica.state)).collect();
-    // Nearest is no merit of what is suspect or offline; what cannot be read is not offered.
+    // A short distance does not help suspect or offline replicas; unreadable ones are not offered.
     assert_eq!(order, [(far, Available), (disk, Suspect), ("X::GONE::DISK", Available)]);
     f.plant_file("/alice/h", 1, 0o644, 7, vec![derived(1, Lost), derived(2, Copying)]).await;
     assert!(whereis(&f, &f.bob, by_lfn("/alice/h"), None).await.unwrap().replicas.is_empty());
@@ -199,7 +200,7 @@ async fn whereis_is_for_who_may_read_the_file() {
     assert_eq!(kind(by_lfn("/alice/f")).await, ErrorKind::Denied);
     assert_eq!(kind(FileRef::Guid(closed)).await, ErrorKind::Denied);
     assert_eq!(kind(by_lfn("/alice/d/f")).await, ErrorKind::Denied);
-    // A GUID behind a closed directory is as unknown as one that does not exist.
+    // A GUID behind a closed directory is as unknown as a missing one.
     assert_eq!(kind(FileRef::Guid(inside)).await, ErrorKind::NotFound);
     assert_eq!(kind(FileRef::Guid(Guid([9; 16]))).await, ErrorKind::NotFound);
     assert_eq!(kind(by_lfn("/alice")).await, ErrorKind::NotFile);
@@ -249,11 +250,11 @@ async fn members_are_where_their_archive_is() {
     assert!(found[3].as_ref().unwrap().replicas.is_empty(), "its archive is not known");
     assert_eq!(found[4].as_ref().unwrap_err().kind, ErrorKind::NotFound);
 
-    // Being let into the member is not being let into the archive.
+    // A right to the member is no right to the archive.
     f.edit("/alice/a.zip", vec![exacat_model::Edit::Mode(crate::fixture::mode(0o600))]).await;
     assert_eq!(whereis(&f, &f.bob, by_lfn("/alice/m1"), None).await.unwrap_err().kind, ErrorKind::Denied);
     assert_eq!(whereis(&f, &f.alice, by_lfn("/alice/m1"), None).await.unwrap().replicas.len(), 2);
-    // What is in the trash is nowhere.
+    // A file in the trash has no location.
     f.remove(&f.alice, "/alice/a.zip").await.unwrap();
     assert!(whereis(&f, &f.alice, by_lfn("/alice/m1"), None).await.unwrap().replicas.is_empty());
     f.audit().await;
@@ -325,7 +326,7 @@ async fn a_listing_names_its_storage_elements() {
         answer => panic!("{answer:?}"),
     };
     assert_eq!(ses(&f.alice).await, [1, 2]);
-    // Where the bytes of a closed file are is not told, not even by the names beside the page.
+    // Places of a closed file's bytes stay hidden, even from the names beside the page.
     assert_eq!(ses(&f.bob).await, [2]);
 }
 
@@ -362,13 +363,13 @@ async fn listing_takes_r_and_x_on_the_directory_and_x_on_the_way() {
         let Answer::Usages(usages) = f.get(&f.bob, du).await else { panic!() };
         assert_eq!(usages[0].is_ok(), allowed, "{path}");
     }
-    // x without r: what one can name, one can look at.
+    // x without r: a caller who knows a name may stat it.
     f.plant_file("/alice/711/f", 1, 0o644, 1, vec![]).await;
     assert!(stat(&f, &f.bob, "/alice/711/f", false).await.is_ok());
-    // r without x: nothing can be looked at.
+    // r without x: no stat is allowed.
     f.plant_file("/alice/744/f", 1, 0o644, 1, vec![]).await;
     assert_eq!(stat(&f, &f.bob, "/alice/744/f", false).await.unwrap_err().kind, ErrorKind::Denied);
-    // The owner's bits count for the owner, also where others have more.
+    // The owner's bits apply to the owner, even if others have more.
     f.plant_directory("/alice/odd", 1, 0o077).await;
     let operation = Operation::List { lfn: lfn("/alice/odd"), cursor: Cursor::default(), limit: 0 };
     assert_eq!(f.refusal(&f.alice, operation.clone()).await, ErrorKind::Denied);
@@ -464,7 +465,7 @@ async fn anonymous_callers_read_only_where_that_is_configured() {
     assert!(whereis(&f, &f.anonymous, by_lfn("/alice/g"), None).await.is_ok());
     let mkdir = Operation::Mkdir { lfns: lfns(["/open/x"]), parents: false, mode: None };
     assert_eq!(f.refusal(&f.anonymous, mkdir).await, ErrorKind::Unauthenticated);
-    // The admin group's bits are not for nobody.
+    // The admin group's bits do not apply to anonymous callers.
     f.plant_file("/alice/h", 0, 0o640, 1, vec![]).await;
     assert_eq!(
         whereis(&f, &f.anonymous, by_lfn("/alice/h"), None).await.unwrap_err().kind,

@@ -1,10 +1,12 @@
-//! Goal: an operation cut off at any of its requests to the store - done but the answer lost, not done and nobody
-//! knows, or certainly not done - and asked again under the same id ends as if it had never been cut off: the same
-//! answer, the same changes, each once, every counter right. So do the steps of the workers.
+//! Goal: an operation that fails at any of its store requests, and is repeated under the same id,
+//! ends as if it had never failed. The request may be done with its answer lost, not done with an
+//! unknown outcome, or certainly not done. The result has the same answer, the same changes, each
+//! once, and right counters. The steps of the workers behave the same.
 //!
-//! Method: each operation is run over a store that fails its n-th request, for every n, in each way; then again until it
-//! is answered. What it did is compared with what an undisturbed run did. Once every kind of operation that writes, on
-//! a world that has something for each; and operations that take several requests, or could be done in half.
+//! Method: each operation runs over a store that fails its n-th request, for every n, in each way;
+//! then again until it is answered. Its changes are compared with those of an undisturbed run. The
+//! test runs every kind of operation that writes once, in a world with an object for each. It also
+//! runs operations that take several requests, or could be done in half.
 
 use std::sync::Arc;
 
@@ -22,14 +24,14 @@ use parking_lot::Mutex;
 use crate::fixture::{Fixture, derived, guid, lfn, lfns, mode, se_name};
 use crate::operations::{Target, World, operation, outcome};
 
-/// How the one request fails.
+/// The way a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// It is done, and its answer lost.
+    /// Done, but the answer is lost.
     AnswerLost,
-    /// It may have been done, and was not.
+    /// Not done, but the outcome is unknown.
     RequestLost,
-    /// It is certainly not done.
+    /// Certainly not done.
     NotDone,
 }
 
@@ -39,12 +41,12 @@ impl Fault {
 
 /// Fails one request to the store behind it.
 struct Lossy {
-    /// Requests until the fault, and which; none once it happened.
+    /// Requests until the fault, and its kind; none once it happened.
     fault: Mutex<Option<(usize, Fault)>>,
     requests: Mutex<usize>,
 }
 
-/// A store that fails one request.
+/// Makes a store that fails one request.
 fn lossy(store: Arc<dyn Store>, fault: Option<(usize, Fault)>) -> Arc<Fronted<Lossy>> {
     Arc::new(Fronted::new(Lossy { fault: Mutex::new(fault), requests: Mutex::new(0) }, store))
 }
@@ -80,9 +82,9 @@ impl Before for Lossy {
     }
 }
 
-// ---- cutting off ----
+// ---- one fault at each request ----
 
-/// An operation about to be asked for, and the world it is to be done in.
+/// An operation to send, with its world.
 struct Asked {
     fixture: Fixture,
     settings: Settings,
@@ -90,29 +92,30 @@ struct Asked {
     admin: bool,
 }
 
-/// What came of it.
+/// The result of a run.
 struct Run {
     answer: Result<Answer>,
     done: Vec<String>,
-    /// Requests to the store.
+    /// Number of requests to the store.
     requests: usize,
-    /// Askings that failed.
+    /// Number of failed attempts.
     failures: usize,
 }
 
-/// Failures before an operation is given up: more than one fault can make.
+/// Failures before the test stops repeating: more than one fault can cause.
 const FAILURES_MAX: usize = 3;
 
-/// How much of two runs must be the same.
+/// Required equality of two runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Same {
-    /// The answer to the letter, and the order of changes.
+    /// The same answer, and the same order of changes.
     All,
-    /// What came of it, and the changes.
+    /// The same outcome, and the same changes.
     Outcome,
 }
 
-/// Runs an operation, and all its pages under one id, with one fault on the way, until it is answered.
+/// Runs an operation, and all its pages under one id, with one fault on the way, until it is
+/// answered.
 async fn run(asked: Asked, fault: Option<(usize, Fault)>) -> Run {
     let Asked { fixture: f, settings, mut operation, admin } = asked;
     let before = f.store.revision().await.unwrap();
@@ -130,7 +133,8 @@ async fn run(asked: Asked, fault: Option<(usize, Fault)>) -> Run {
             },
             Err(error) if matches!(error.kind, ErrorKind::Unknown | ErrorKind::Unavailable) => {
                 failures += 1;
-                // Certainly not done: then nothing was, not even a directory on the way.
+                // The outcome "certainly not done" means no change at all, not even a directory on
+                // the way.
                 if error.kind == ErrorKind::Unavailable {
                     assert_eq!(f.store.revision().await.unwrap(), begun, "{operation:?}: {error}");
                 }
@@ -144,7 +148,7 @@ async fn run(asked: Asked, fault: Option<(usize, Fault)>) -> Run {
     Run { answer, done: done_since(&f, before).await, requests, failures }
 }
 
-/// What the changes after a revision did, but for the GUIDs and times made for them.
+/// Returns the effects of the changes after a revision, without new GUIDs and times.
 async fn done_since(f: &Fixture, after: Revision) -> Vec<String> {
     let page = f.store.changes(after, 10_000).await.unwrap();
     page.changes
@@ -153,7 +157,7 @@ async fn done_since(f: &Fixture, after: Revision) -> Vec<String> {
         .collect()
 }
 
-/// Asks without a fault, then with each fault at each request. Gives how many faults that were.
+/// Runs without a fault, then with each fault at each request. Returns the number of faults.
 async fn cut_off_everywhere(name: &str, same: Same, begin: impl AsyncFn() -> Asked) -> usize {
     let whole = run(begin().await, None).await;
     assert!(whole.answer.is_ok(), "{name}: {:?}", whole.answer);
@@ -175,7 +179,7 @@ async fn cut_off_everywhere(name: &str, same: Same, begin: impl AsyncFn() -> Ask
                     assert!(outcome_of_all(expected).starts_with("ok"), "{what}: {expected:?}");
                     assert_eq!(outcome_of_all(answer), outcome_of_all(expected), "{what}");
                 }
-                // How many entries ended is told once, to whoever hears it.
+                // The number of purged entries is reported once, to the caller who receives it.
                 (Same::All, Ok(Answer::Purged { .. }), Ok(Answer::Purged { .. })) => {}
                 (Same::All, answer, expected) => assert_eq!(answer, expected, "{what}"),
             }
@@ -193,7 +197,7 @@ async fn cut_off_everywhere(name: &str, same: Same, begin: impl AsyncFn() -> Ask
     faults
 }
 
-/// What came of it; of many files, of each.
+/// Returns the outcome; for many files, that of each.
 fn outcome_of_all(answer: &Result<Answer>) -> String {
     match answer {
         Ok(Answer::Registered(items)) => {
@@ -203,7 +207,7 @@ fn outcome_of_all(answer: &Result<Answer>) -> String {
             };
             format!("ok {}", items.iter().map(word).collect::<Vec<_>>().join(" "))
         }
-        // What a purge ended is counted once; a repeat finds it ended.
+        // A purged entry counts once; a repeat finds it gone.
         Ok(Answer::Purged { next, .. }) => format!("ok {next:?}"),
         Ok(Answer::CollectionEdited { refused, .. }) => format!("ok {refused:?}"),
         other => outcome(other),
@@ -288,14 +292,14 @@ async fn registering_with_parents_members_and_merges_survives_every_fault() {
     assert!(cut_off_everywhere("register", Same::Outcome, begin).await >= 15);
 }
 
-// ---- of several requests, or in half ----
+// ---- operations of several requests, or with parts ----
 
-/// An operation, given the item of the trash.
+/// Makes an operation, given the item of the trash.
 type Make = Box<dyn Fn(OnTimeline<TrashId>) -> Operation>;
 
 const SETTINGS: fn() -> Settings = || Settings { purge_step_entries: 3, ..Settings::default() };
 
-/// A small tree, a collection, an item of the trash with things in it.
+/// Makes a small tree, a collection, and an item of the trash with contents.
 async fn world() -> (Fixture, OnTimeline<TrashId>) {
     let f = Fixture::with(SETTINGS()).await;
     for path in ["/alice/d", "/alice/d/e", "/alice/gone", "/alice/gone/x", "/alice/gone/y"] {
@@ -399,7 +403,7 @@ async fn what_could_be_done_in_half_survives_every_fault() {
 
 // ---- workers ----
 
-/// A step of a worker that is cut off does what it did; the next one does the rest.
+/// Goal: an interrupted step of a worker keeps its changes; the next one does the rest.
 #[tokio::test]
 async fn steps_of_workers_survive_every_fault() {
     for fault in Fault::ALL {
@@ -429,7 +433,7 @@ async fn steps_of_workers_survive_every_fault() {
         *store.before.fault.lock() = Some((0, fault));
         assert_eq!(catalogue.trash_purge_step().await.unwrap_err().kind, kind);
         catalogue.trash_purge_step().await.unwrap();
-        // Three bookings released, one file removed, and purged: each once.
+        // Three reservations released, one file removed, and purged: each once.
         assert_eq!(f.store.revision().await.unwrap().0, before + 5, "{fault:?}");
         f.audit().await;
     }

@@ -1,4 +1,5 @@
-//! The catalogue from outside, over the memory store: every rule, who may, and what is left when answers are lost.
+//! The catalogue from outside, over the memory store: every rule, its permissions, and the state
+//! after lost answers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod accounting;

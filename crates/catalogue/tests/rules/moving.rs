@@ -1,5 +1,5 @@
-//! Goal: moving, removing and restoring do what mv, rm and undo do, for who may, once. Method: each rule with its
-//! refusals; each operation asked again after its answer was lost.
+//! Goal: moving, removing and restoring work like mv, rm and undo, once, for callers with the
+//! right. Method: each rule with its refusals; each operation repeated after its answer was lost.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ async fn tree(f: &Fixture) -> Fixture2<'_> {
     Fixture2(f)
 }
 
-/// A fixture with the tree of these tests in it.
+/// A fixture with the tree of these tests.
 struct Fixture2<'a>(&'a Fixture);
 
 impl Fixture2<'_> {
@@ -60,13 +60,13 @@ async fn a_name_is_given_or_a_directory_to_go_into() {
     f.plant("/alice/link", 1, 0o777, NewBody::Link { guid: guid(9000), target: lfn("/alice/e/dd") }).await;
     f.get(&f.alice, mv("/alice/e/h", "/alice/link")).await;
     assert_eq!(t.id("/alice/e/dd/h").await, g);
-    // A link moves itself.
+    // A link is moved itself.
     f.get(&f.alice, mv("/alice/link", "/alice/e/other")).await;
     assert_eq!(t.id("/alice/e/other").await, Some(EntryId::Object(guid(9000))));
     f.audit().await;
 }
 
-/// A slash at the end of a path means a directory, whatever the operation.
+/// Goal: a trailing slash means a directory, for every operation.
 #[tokio::test]
 async fn trailing_slash_on_what_is_no_directory_is_refused() {
     let f = Fixture::new().await;
@@ -131,7 +131,7 @@ async fn trailing_slash_on_what_is_no_directory_is_refused() {
     assert_eq!(f.one(&f.alice, chmod).await.unwrap_err().kind, not_directory);
     assert_eq!(f.store.revision().await.unwrap(), before, "what was refused changed nothing");
 
-    // Where a directory is, or is made, the slash changes nothing.
+    // For existing and for new directories, the slash changes nothing.
     let (g, d) = (t.id("/alice/g").await, t.id("/alice/d").await);
     f.get(&f.alice, mv("/alice/g", "/alice/dir-link/")).await;
     assert_eq!(t.id("/alice/d/g").await, g);
@@ -146,7 +146,7 @@ async fn trailing_slash_on_what_is_no_directory_is_refused() {
     let Answer::Removed { id } = removed else { panic!("{removed:?}") };
     f.get(&f.alice, restore(id, Some("/alice/again/"))).await;
     f.audit().await;
-    // No slash is stored: changes can be read back.
+    // The store has no slash: all changes can be read back.
     for change in f.store.history() {
         exacat_model::Change::from_bytes(&change.to_bytes()).unwrap();
     }
@@ -216,7 +216,7 @@ async fn both_directories_take_w_and_x() {
         assert_eq!(f.is_there(&format!("/bob/out{bits:o}")).await, allowed);
         assert_eq!(f.is_there(&format!("{source}/in")).await, allowed);
     }
-    // The group's bits count for who is in the group, and not the others'.
+    // The group's bits apply to members, and not the others'.
     f.plant_directory("/open/g", 1, 0o707).await;
     f.edit("/open/g", vec![Edit::Group(GroupId(10))]).await;
     f.plant_file("/carol/f", 4, 0o644, 1, vec![]).await;
@@ -251,12 +251,12 @@ async fn asked_again_a_move_is_done_once() {
     let id = f.operation_id();
     let first = f.catalogue.execute(&f.alice, id, mv("/alice/g", "/alice/h")).await.unwrap();
     assert_eq!(f.catalogue.execute(&f.alice, id, mv("/alice/g", "/alice/h")).await.unwrap(), first);
-    // Somebody puts another in its place: that one stays where it is.
+    // A new file takes its place: that one stays where it is.
     f.plant_file("/alice/g", 1, 0o644, 4, vec![]).await;
     let other = t.id("/alice/g").await;
     assert_eq!(f.catalogue.execute(&f.alice, id, mv("/alice/g", "/alice/h")).await.unwrap(), first);
     assert_eq!(t.id("/alice/g").await, other);
-    // An operation that was never carried out says why.
+    // An operation that was never carried out gets the reason.
     assert_eq!(f.refusal(&f.alice, mv("/alice/never", "/alice/h")).await, ErrorKind::NotFound);
 }
 
@@ -302,10 +302,10 @@ async fn emptying_anothers_directory_takes_w_and_x_on_it() {
         assert_eq!(f.remove(&f.bob, &path).await.is_ok(), allowed, "{bits:o}");
         assert_eq!(f.is_there(&path).await, !allowed);
     }
-    // An empty one is a name like any other.
+    // An empty directory is a name like any other.
     f.plant_directory("/open/empty", 1, 0o755).await;
     f.remove(&f.bob, "/open/empty").await.unwrap();
-    // One's own can be emptied whatever its mode.
+    // The owner may empty a directory whatever its mode.
     f.plant_directory("/open/mine", 2, 0o000).await;
     f.plant_file("/open/mine/f", 1, 0o644, 1, vec![]).await;
     f.remove(&f.bob, "/open/mine").await.unwrap();
@@ -340,7 +340,7 @@ async fn trash_of(f: &Fixture, caller: &Caller, limit: u32) -> Vec<u64> {
 
 #[tokio::test]
 async fn the_trash_shows_ones_own_and_operators_all() {
-    // Few looks in a page, so that others' items fill whole pages.
+    // Few entries examined per page, so that others' items fill whole pages.
     let f = Fixture::with(Settings { find_scan_entries: 3, ..Settings::default() }).await;
     let mut of = std::collections::BTreeMap::<&str, Vec<u64>>::new();
     for n in 0..30 {
@@ -354,7 +354,7 @@ async fn the_trash_shows_ones_own_and_operators_all() {
         of.entry(name).or_default().push(id);
         of.entry("all").or_default().push(id);
     }
-    // What one removed of another's is shown to both.
+    // Owner and remover both see the item.
     f.plant_file("/open/both", 1, 0o644, 1, vec![]).await;
     let both = f.remove(&f.bob, "/open/both").await.unwrap().id.0.0;
     for name in ["alice", "bob", "all"] {
@@ -389,7 +389,7 @@ async fn restoring() {
     assert!(f.is_there("/alice/d/f").await);
     assert_eq!(f.refusal(&f.alice, restore(id, None)).await, ErrorKind::NotFound);
 
-    // To another path; into a directory; not over what is there.
+    // To another path; into a directory; not over an existing entry.
     let id = f.remove(&f.alice, "/alice/d").await.unwrap();
     f.plant_file("/alice/d", 1, 0o644, 1, vec![]).await;
     assert_eq!(f.refusal(&f.alice, restore(id, None)).await, ErrorKind::Exists);
@@ -402,7 +402,7 @@ async fn restoring() {
     f.get(&f.alice, restore(id, Some("/alice/dd"))).await;
     assert_eq!(t.id("/alice/dd").await, d);
 
-    // Into a directory that is itself in the trash: not there.
+    // Into a directory that is itself in the trash: not found.
     let inner = f.remove(&f.alice, "/alice/dd/f").await.unwrap();
     let outer = f.remove(&f.alice, "/alice/dd").await.unwrap();
     assert_eq!(f.refusal(&f.alice, restore(inner, None)).await, ErrorKind::NotFound);
@@ -410,7 +410,8 @@ async fn restoring() {
     f.get(&f.alice, restore(inner, None)).await;
     assert!(f.is_there("/alice/dd/f").await);
 
-    // Who removed another's entry may bring it back; a directory that has the name again is not gone into.
+    // The remover of another's entry may restore it. A new directory of the same name is no
+    // destination.
     f.plant_file("/open/x", 1, 0o644, 1, vec![]).await;
     let id = f.remove(&f.bob, "/open/x").await.unwrap();
     f.get(&f.bob, restore(id, None)).await;
@@ -435,8 +436,8 @@ async fn asked_again_a_restore_is_done_once() {
     assert!(!f.is_there("/alice/g").await);
 }
 
-/// Many movers of the same entry to different names: one wins, the others find nothing there, and the entry is there
-/// once.
+/// Goal: of many moves of one entry to different names one wins. The others find nothing there, and
+/// the entry exists once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_many_movers_one_wins() {
     let f = Arc::new(Fixture::new().await);

@@ -1,6 +1,6 @@
-//! One operation of every kind, each on a given directory and file, in a world in which each has something to work on.
+//! One operation of every kind, on a given directory and file, in a world with an object for each.
 //!
-//! [`operation`] has a case for every name in `Operation::NAMES` and fails for one it does not know.
+//! [`operation`] has a case for every name in `Operation::NAMES` and fails for an unknown one.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use exacat_model::operation::{
@@ -14,27 +14,27 @@ use exacat_testkit::settings;
 
 use crate::fixture::{Fixture, account, derived, lfn, mode, se_name, snapshot_name};
 
-/// The entry an operation is about: a file of alice's in a directory of hers.
+/// Modes of the target: a file of alice's in a directory of hers.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     pub directory_mode: u16,
     pub file_mode: u16,
 }
 
-/// A world with one target, and something for every operation.
+/// A world with one target, and an object for every operation.
 pub struct World {
     pub fixture: Fixture,
     pub file: Guid,
     pub archive: Guid,
     pub uploaded: Guid,
     pub trashed: OnTimeline<TrashId>,
-    /// Removed by an admin, with a file of the owner in it.
+    /// Item removed by an admin, with a file of the owner in it.
     pub others: OnTimeline<TrashId>,
     pub token: TokenId,
     pub deletion: OnTimeline<DeletionId>,
 }
 
-/// Where the target's directory is.
+/// Path of the target's directory.
 pub const DIRECTORY: &str = "/place/here";
 
 pub fn under(name: &str) -> Lfn {
@@ -114,7 +114,7 @@ impl World {
         f.get(&f.admin, Operation::GroupAdd { name: account("empty") }).await;
         let deletions = Operation::SeDeletions { name: disk(), cursor: Cursor::default(), limit: 0 };
         let Answer::Deletions { items, .. } = f.get(&f.op, deletions).await else { panic!() };
-        // The target is of the group physics, and its modes come last, for they may bar the way.
+        // The target is of the group physics. Its modes come last, because they may bar the way.
         for path in [name("file"), name("zip"), name("member"), name("set"), DIRECTORY.to_owned()] {
             f.edit(&path, vec![Edit::Group(GroupId(10))]).await;
         }
@@ -135,7 +135,7 @@ impl World {
     }
 }
 
-/// The operation of that name, on the world's target.
+/// Returns the operation with this name, on the world's target.
 pub fn operation(world: &World, name: &str) -> Operation {
     let cursor = Cursor::default;
     let directory = || lfn(DIRECTORY);
@@ -251,7 +251,8 @@ pub fn operation(world: &World, name: &str) -> Operation {
     built
 }
 
-/// What came of it, in a word: `ok`, how many items where that is what differs, or the kind of error.
+/// Returns the outcome in a word: `ok`, the number of items where that differs, or the kind of
+/// error.
 pub fn outcome(answer: &Result<Answer>) -> String {
     fn each<T>(items: &[Result<T>]) -> String {
         match items {

@@ -1,5 +1,6 @@
-//! Who may do what: every operation, asked by every kind of caller, on targets of every kind of mode. The result is
-//! a golden file, to be read by people: a change of a permission shows in it. `EXACAT_BLESS=1` writes it anew.
+//! Permission matrix: every operation, by every kind of caller, on targets with every kind of mode.
+//! The result is a golden file for people to read: it shows each change of a permission.
+//! `EXACAT_BLESS=1` rewrites it.
 
 use std::fmt::Write;
 
@@ -10,7 +11,7 @@ use exacat_model::{Answer, Operation};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rules/permission_matrix.golden.txt");
 
-/// Modes of the target's directory and of what is in it.
+/// Modes of the target's directory and of its contents.
 const TARGETS: [Target; 5] = [
     Target { directory_mode: 0o755, file_mode: 0o644 },
     Target { directory_mode: 0o755, file_mode: 0o600 },
@@ -19,7 +20,7 @@ const TARGETS: [Target; 5] = [
     Target { directory_mode: 0o777, file_mode: 0o666 },
 ];
 
-/// Operations that have nothing to do with the target: asked on the first only.
+/// Operations independent of the target: run on the first only.
 const WITHOUT_TARGET: [&str; 33] = [
     "whoami",
     "position",
@@ -56,7 +57,7 @@ const WITHOUT_TARGET: [&str; 33] = [
     "changes",
 ];
 
-/// The columns: who asks, and whether anonymous callers may read.
+/// The columns: the caller, and whether anonymous callers may read.
 const ROLES: [(&str, bool); 10] = [
     ("anonymous", false),
     ("anon+reads", true),
@@ -130,7 +131,7 @@ async fn the_permission_matrix_is_as_written() {
                 let answer = f.ask(&caller, asked.clone()).await;
                 let after = f.catalogue.store().revision().await.unwrap();
                 let word = outcome(&answer);
-                // What is refused, and what only reads, changes nothing.
+                // Refused operations and reads change nothing.
                 if !word.starts_with("ok") || !asked.writes() {
                     assert_eq!(before, after, "{name} by {role} changed something");
                 } else {

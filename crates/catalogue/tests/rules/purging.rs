@@ -1,5 +1,6 @@
-//! Goal: a purge ends everything of its item and nothing else, in bounded steps, and can be cut off after any change
-//! and gone on with. Method: trees of every shape, small steps, a store whose requests are refused or forgotten.
+//! Goal: a purge ends everything of its item and nothing else, in bounded steps, and can be
+//! interrupted after any change and continued. Method: trees of every shape, small steps, a store
+//! whose requests are refused or forgotten.
 
 use crate::fixture::{Fixture, derived, guid, lfn};
 use exacat_catalogue::Settings;
@@ -17,8 +18,8 @@ async fn small_steps(entries: usize) -> Fixture {
     Fixture::with(Settings { purge_step_entries: entries, ..Settings::default() }).await
 }
 
-/// A tree with directories of every kind: empty, deep, wide, of files only, of directories only. Gives how many entries
-/// it has.
+/// Makes a tree with directories of every kind: empty, deep, wide, of files only, of directories
+/// only. Returns the number of its entries.
 async fn plant_tree(f: &Fixture) -> u64 {
     let mut count = 1;
     f.plant_directory("/alice/t", 1, 0o755).await;
@@ -38,8 +39,8 @@ async fn plant_tree(f: &Fixture) -> u64 {
     count + 2
 }
 
-/// The owner of a directory removes it in one step, whatever others keep below. Before the end of the
-/// retention only what the owner might have removed piece by piece ends for good.
+/// Goal: the owner of a directory removes it in one step, whatever others keep below. Before the
+/// end of the retention a purge ends only entries that the owner might have removed one by one.
 #[tokio::test]
 async fn purge_by_owner_keeps_what_others_have_in_closed_directories() {
     for step in [1, 2, 1000] {
@@ -77,7 +78,7 @@ async fn purge_by_owner_keeps_what_others_have_in_closed_directories() {
                 .iter()
                 .all(|found| matches!(&found.as_ref().unwrap().place, Place::Trash(id) if *id == item.id))
         );
-        // What stays can be restored whole, and an operator ends it.
+        // The rest can be restored whole, and an operator purges it.
         f.get(&f.alice, Operation::TrashRestore { id: item, to: None }).await;
         let item = f.remove(&f.alice, "/alice/m").await.unwrap();
         f.pages(&f.op, purge(item), |_| {}).await;
@@ -119,7 +120,7 @@ async fn who_may_purge() {
     for (n, caller) in [&f.alice, &f.admin, &f.op].into_iter().enumerate() {
         f.plant_file(&format!("/open/{n}"), 1, 0o644, 1, vec![]).await;
         let item = f.remove(&f.bob, &format!("/open/{n}")).await.unwrap();
-        // Who removed it may bring it back, not end it; others do not learn that it is there.
+        // The remover may restore the item, not purge it; to others it seems not to exist.
         assert_eq!(f.refusal(&f.bob, purge(item)).await, ErrorKind::NotFound);
         assert_eq!(f.refusal(&f.carol, purge(item)).await, ErrorKind::NotFound);
         assert_eq!(f.get(caller, purge(item)).await, Answer::Purged { entries: 1, next: None });
@@ -131,8 +132,8 @@ async fn who_may_purge() {
     assert_eq!(f.refusal(&scoped, purge(item)).await, ErrorKind::Denied);
 }
 
-/// The answer to any step may be lost and the step asked again, under the same operation id, as a face does that
-/// streams all pages of one operation.
+/// Goal: the answer to any step may be lost and the step repeated under the same operation id. A
+/// face that streams all pages of one operation does so.
 #[tokio::test]
 async fn steps_asked_again_end_nothing_twice() {
     let f = small_steps(4).await;
@@ -172,7 +173,7 @@ async fn the_last_step_asked_again_from_the_start_is_no_error() {
     );
 }
 
-/// A half-purged item can be brought back with what is left, and purged again.
+/// Goal: a half-purged item can be restored with its remaining entries, and purged again.
 #[tokio::test]
 async fn a_purge_left_in_the_middle_can_be_undone_or_gone_on_with() {
     let f = small_steps(5).await;
@@ -184,7 +185,7 @@ async fn a_purge_left_in_the_middle_can_be_undone_or_gone_on_with() {
     let left = f.found(&f.alice, "/alice/t", Default::default(), 0).await;
     assert!(!left.is_empty() && left.len() < 33, "{left:?}");
     f.audit().await;
-    // The item is no more, so the purge has nothing to do, and ends nothing of what was restored.
+    // The item is gone, so the purge changes nothing, and ends no restored entry.
     let operation = purge(item).resumed(cursor).unwrap();
     assert_eq!(f.get(&f.alice, operation).await, Answer::Purged { entries: 0, next: None });
     assert_eq!(f.found(&f.alice, "/alice/t", Default::default(), 0).await, left);
@@ -193,7 +194,7 @@ async fn a_purge_left_in_the_middle_can_be_undone_or_gone_on_with() {
     f.audit().await;
 }
 
-/// Two purges of the same item at once, step by step in turns.
+/// Method: two purges of the same item at once, in alternating steps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn purges_at_once_do_not_get_in_each_others_way() {
     let f = std::sync::Arc::new(small_steps(2).await);

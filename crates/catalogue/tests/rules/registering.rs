@@ -1,4 +1,4 @@
-//! Registering files in bulk: what each file comes to, by policy, permission, place and repeat.
+//! Registration of files in bulk: the result of each file, by policy, permission, place and repeat.
 
 use crate::fixture::{Fixture, account, derived, guid, lfn, mode, se_name};
 use exacat_model::limits::{BATCH_MUTATIONS_MAX, MEMBER_NAME_BYTES_MAX, REPLICAS_PER_FILE_MAX};
@@ -49,7 +49,7 @@ async fn ask(
     }
 }
 
-/// One word for what came of a file.
+/// Returns one word for the result of a file.
 fn word(item: &Result<Registered>) -> &'static str {
     match item {
         Ok(Registered::Created(_)) => "created",
@@ -90,7 +90,7 @@ async fn a_file_has_all_that_was_given() {
     assert_eq!(entry.tags, [tag("period", 1), tag("run", 2)]);
     assert_eq!(file.replicas[0], derived(1, ReplicaState::Available));
     assert_eq!(file.replicas[1], crate::fixture::explicit(2, "root://fnal//elsewhere/x"));
-    // The parents made on the way are the caller's.
+    // New parents belong to the caller.
     let parent = f.entry("/alice/a/b").await.unwrap();
     assert_eq!((parent.owner, parent.mode), (UserId(1), mode(0o755)));
     f.audit().await;
@@ -142,7 +142,7 @@ async fn each_file_is_judged_by_itself() {
     f.audit().await;
 }
 
-/// Each line: what is given anew about a file that is there, and what comes of it by policy.
+/// Each line: the new data about an existing file, and the result by policy.
 #[tokio::test]
 async fn policies_for_files_that_are_there() {
     let known = || NewFile {
@@ -233,10 +233,10 @@ async fn policies_for_files_that_are_there() {
             assert_eq!(word(&items[0]), expected, "{what}, {existing:?}: {:?}", items[0]);
             let after = f.entry("/alice/file").await.unwrap();
             assert_eq!(before != after, expected == "merged", "{what}, {existing:?}");
-            // Asked again, it is the same answer and no other change.
+            // A repeat gets the same answer and makes no change.
             assert_eq!(f.catalogue.execute(&f.alice, id, operation.clone()).await.unwrap(), answer, "{what}");
             assert_eq!(f.entry("/alice/file").await.unwrap(), after);
-            // Asked anew after a merge, nothing is lacking.
+            // A new request after a merge finds no difference.
             if expected == "merged" {
                 let answers = ask(&f, &f.alice, vec![given.clone()], false, existing).await;
                 assert_eq!(word(&answers[0]), "unchanged", "{what}");
@@ -282,12 +282,12 @@ async fn other_kinds_and_others_files_are_not_merged_with() {
     let given = |path: &str| NewFile { replicas: vec![on(CERN)], ..file(path) };
     let paths = ["/open/directory", "/open/link", "/open/bobs", "/open/secret", "/bob/shared", "/bob/none"];
     let answers = ask(&f, &f.alice, paths.map(given).to_vec(), false, Existing::Merge).await;
-    // A file in a directory one may not change can be merged with if one may change the file.
+    // A writable file in a read-only directory can be merged.
     assert_eq!(
         answers.iter().map(word).collect::<Vec<_>>(),
         ["conflict", "conflict", "denied", "exists", "merged", "denied"]
     );
-    // Nothing lacking takes no right to change.
+    // A request without differences needs no right to change.
     let plain = ["/open/bobs", "/open/secret"].map(file).to_vec();
     let answers = ask(&f, &f.alice, plain, false, Existing::Merge).await;
     assert_eq!(answers.iter().map(word).collect::<Vec<_>>(), ["unchanged", "exists"]);
@@ -372,7 +372,7 @@ async fn archives_and_members_in_one_call_in_any_order() {
         assert_eq!(location, &Location::Member { archive, member: name.to_owned() }, "{path}");
     }
     assert_eq!(f.catalogue.execute(&f.alice, id, operation).await.unwrap(), answer);
-    // A member is no archive; an archive one may not read gives no members.
+    // A member is no archive; an unreadable archive gives no members.
     f.plant_file("/open/secret", 2, 0o600, 1, vec![]).await;
     let files = vec![
         member("/alice/m10", FileRef::Lfn(lfn("/alice/m1")), "nested"),
@@ -448,7 +448,7 @@ async fn quota_is_exact_at_its_edge_in_bulk() {
         answers.iter().map(word).collect::<Vec<_>>(),
         ["created", "quota", "created", "quota", "created", "quota"]
     );
-    // A replica more is no logical byte more.
+    // A further replica adds no logical bytes.
     let more = NewFile { replicas: vec![on(CERN)], ..file("/alice/1") };
     assert_eq!(word(&ask(&f, &f.alice, vec![more], false, Existing::Merge).await[0]), "merged");
     f.audit().await;
@@ -477,8 +477,8 @@ async fn limits_hold_at_their_edges() {
     f.audit().await;
 }
 
-/// A call whose files need more bytes than one request to the store may have is sent in parts; asked again, the parts
-/// are the same.
+/// Goal: a call with more bytes than one request to the store takes is sent in parts. A repeat has
+/// the same parts.
 #[tokio::test]
 async fn a_call_too_large_for_one_request_is_sent_in_parts() {
     let f = Fixture::new().await;
@@ -501,7 +501,8 @@ async fn a_call_too_large_for_one_request_is_sent_in_parts() {
     assert_eq!(f.catalogue.store().revision().await.unwrap(), revision);
 }
 
-/// Files that were refused may be created by the repeat; the others keep their answers and their places.
+/// Goal: a repeat may create files that were refused; the others keep their answers and their
+/// places.
 #[tokio::test]
 async fn a_repeat_keeps_places_when_the_right_to_create_changed() {
     let f = Fixture::new().await;
@@ -520,7 +521,7 @@ async fn a_repeat_keeps_places_when_the_right_to_create_changed() {
     f.audit().await;
 }
 
-/// Many calls of the same names at once: exactly one creates each.
+/// Goal: of many concurrent calls with the same names exactly one creates each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_many_calls_at_once_one_creates() {
     let f = std::sync::Arc::new(Fixture::new().await);

@@ -1,4 +1,4 @@
-//! Single registrations that come together: each comes to what it would come to alone.
+//! Single registrations that run together: each gets the result that it would get alone.
 
 use crate::fixture::{Fixture, derived, guid, lfn, se_name};
 use exacat_catalogue::Caller;
@@ -12,7 +12,7 @@ fn id(number: u64) -> OperationId {
     OperationId::new(TestClock::START, random)
 }
 
-/// A file with its own GUID, so that two catalogues can be compared.
+/// Returns a file with its own GUID, so that two catalogues can be compared.
 fn file(path: &str, number: u64) -> NewFile {
     let mut new = NewFile::named(lfn(path));
     new.guid = Some(guid(1_000_000 + number));
@@ -24,7 +24,7 @@ fn on(se: &str) -> NewReplica {
     NewReplica { se: se_name(se), pfn: None, state: ReplicaState::Available }
 }
 
-/// Every kind of file that there is: new, there already, in places that are not there or not hers, contradicting itself.
+/// Returns files of every kind: new, existing, in missing or foreign directories, contradictory.
 fn all_kinds() -> Vec<NewFile> {
     let mut files = vec![
         file("/alice/new", 1),
@@ -89,8 +89,8 @@ fn numbered(files: &[NewFile]) -> Vec<(OperationId, NewFile)> {
     files.iter().cloned().enumerate().map(|(number, file)| (id(number as u64), file)).collect()
 }
 
-/// Goal: together or one by one, the answers are the same, word for word, and so is what is there afterwards; and asked
-/// again, either way gives what the other gave.
+/// Goal: together or one by one, the answers are the same, word for word, and so is the final
+/// state. A repeat gets the same answers either way.
 #[tokio::test]
 async fn each_comes_to_what_it_would_alone() {
     for existing in [Existing::Refuse, Existing::Same, Existing::Merge] {
@@ -101,7 +101,7 @@ async fn each_comes_to_what_it_would_alone() {
             let came =
                 together.catalogue.register_each(&together.alice, numbered(&files), parents, existing).await;
             let case = format!("{existing:?}, parents {parents}");
-            // A name that is asked for twice is given once, and to the first.
+            // Of two requests for one name the first one gets it.
             let seen = |answers: &[Result<Answer>]| {
                 files
                     .iter()
@@ -125,7 +125,7 @@ async fn each_comes_to_what_it_would_alone() {
     }
 }
 
-/// Goal: who may change nothing changes nothing, however many come together.
+/// Goal: a caller without write rights changes nothing, however many registrations run together.
 #[tokio::test]
 async fn who_may_not_write_is_refused() {
     let f = Fixture::new().await;
@@ -140,7 +140,7 @@ async fn who_may_not_write_is_refused() {
     assert!(f.catalogue.register_each(&f.alice, Vec::new(), true, Existing::Refuse).await.is_empty());
 }
 
-/// Goal: an id that is too old is refused among others as it is alone, and nothing is done under it.
+/// Goal: an id that is too old is refused among others as it is alone, and changes nothing.
 #[tokio::test]
 async fn too_old_id_among_others_is_refused() {
     let f = Fixture::new().await;

@@ -1,5 +1,5 @@
-//! Every operation that changes something is asked again under the same operation id: it gets the same answer, and
-//! nothing changes a second time. So a lost answer costs nothing.
+//! Goal: every changing operation, repeated under the same operation id, gets the same answer and
+//! changes nothing again. So a lost answer costs nothing.
 
 use crate::fixture::{Fixture, lfn};
 use crate::operations::{Target, World, operation, outcome};
@@ -10,7 +10,7 @@ use exacat_store::{Clock, Store};
 
 const TARGET: Target = Target { directory_mode: 0o755, file_mode: 0o644 };
 
-/// Who may do it.
+/// Returns a caller with the right to the operation.
 fn caller<'a>(world: &'a World, name: &str) -> &'a exacat_catalogue::Caller {
     match name {
         "se-set" | "se-drop" | "se-deleted" | "user-set" | "user-drop" | "group-add" | "group-drop"
@@ -39,7 +39,7 @@ async fn every_write_asked_twice_is_done_once() {
         for _ in 0..3 {
             let again = f.catalogue.execute(who, id, asked.clone()).await;
             match (&first, &again) {
-                // The secret is kept nowhere, so it cannot be given again: another takes its place.
+                // The secret is kept nowhere, so a repeat gets a new one.
                 (
                     Ok(Answer::TokenIssued { token, secret }),
                     Ok(Answer::TokenIssued { token: same, secret: other }),
@@ -50,7 +50,7 @@ async fn every_write_asked_twice_is_done_once() {
                     assert!(f.catalogue.authenticate(other).await.is_ok());
                     continue;
                 }
-                // How many entries ended is told once; that the purge is through, each time.
+                // The number of purged entries is reported once, the end of the purge each time.
                 (Ok(Answer::Purged { .. }), Ok(Answer::Purged { entries: 0, next: None })) => {}
                 (Ok(Answer::CollectionEdited { .. }), Ok(Answer::CollectionEdited { refused, .. })) => {
                     assert!(refused.is_empty(), "{name}: {refused:?}");
@@ -68,7 +68,7 @@ async fn every_write_asked_twice_is_done_once() {
     assert!(writes > 20, "{writes}");
 }
 
-/// The same after others have changed the world in between: an answer that was given stays what it was.
+/// Goal: a repeat gets its first answer even after others have changed the world.
 #[tokio::test]
 async fn a_repeat_gets_its_answer_whatever_happened_since() {
     let world = World::new(Fixture::new().await, TARGET).await;
@@ -103,8 +103,8 @@ fn register(path: &str) -> Operation {
     Operation::Register { files, parents: false, existing: Existing::Refuse }
 }
 
-/// Goal: an id that comes again with another operation is a conflict, never "done", and nothing is
-/// done. Method: pairs of operations under one id, and the same operation from another user.
+/// Goal: an id repeated with another operation is a conflict, never "done", and changes nothing.
+/// Method: pairs of operations under one id, and the same operation from another user.
 #[tokio::test]
 async fn id_of_another_operation_is_a_conflict() {
     let f = Fixture::new().await;
@@ -134,7 +134,7 @@ async fn id_of_another_operation_is_a_conflict() {
         assert_eq!(f.store.revision().await.unwrap(), revision, "nothing was done");
         assert!(!f.is_there("/open/b").await, "{other:?}");
     }
-    // Registrations that come together.
+    // Registrations that run together.
     let id = f.operation_id();
     let together = async |path: &str| {
         let files = vec![(id, NewFile::named(lfn(path)))];
@@ -144,13 +144,13 @@ async fn id_of_another_operation_is_a_conflict() {
     assert_eq!(outcome(&first), "ok");
     assert_eq!(kind(&together("/open/y").await), ErrorKind::Conflict);
     assert_eq!(together("/open/x").await, first);
-    // The same operation is the same, whichever way it goes.
+    // The same operation is the same on both paths.
     assert_eq!(f.catalogue.execute(&f.alice, id, register("/open/x")).await, first);
     assert!(!f.is_there("/open/y").await);
     f.audit().await;
 }
 
-/// Goal: an id is taken as long as a store knows it, and no longer; and one from the future is
+/// Goal: an id is accepted as long as a store remembers it, and no longer; an id from the future is
 /// refused. Method: each limit, and one millisecond more.
 #[tokio::test]
 async fn ids_are_taken_up_to_their_age_and_the_clocks_difference() {

@@ -1,4 +1,4 @@
-//! Storage elements: the registry of them, what is on them, their deletion queues, and the choice for an upload.
+//! Storage elements: their registry, files and deletion queues, and the choice for an upload.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ async fn adding_and_changing() {
     assert_eq!(made.qos, [account("disk"), account("tape")]);
     assert_eq!(made.distances, [(account("CERN"), 1), (account("FNAL"), 2)]);
     assert_eq!(f.refusal(&f.op, Operation::SeSet(new)).await, ErrorKind::Exists);
-    // What is not said stays; sites not named stay.
+    // Omitted fields and sites keep their values.
     let change = SeSettings {
         status: Some(SeStatus::ReadOnly),
         distances: vec![(account("CERN"), 7), (account("KISTI"), 9)],
@@ -52,7 +52,7 @@ async fn adding_and_changing() {
         (SeNumber(5), SeStatus::ReadOnly, "root://new//d")
     );
     assert_eq!(changed.distances, [(account("CERN"), 7), (account("FNAL"), 2), (account("KISTI"), 9)]);
-    // Nothing to change is done already.
+    // An update without changes succeeds.
     let before = f.catalogue.store().revision().await.unwrap();
     f.get(&f.op, Operation::SeSet(SeSettings { number: Some(5), ..settings::se("Y::NEW::SE") })).await;
     assert_eq!(f.catalogue.store().revision().await.unwrap(), before);
@@ -95,7 +95,7 @@ async fn numbers_run_out_and_are_not_given_twice() {
     assert_eq!(f.refusal(&f.op, Operation::SeDrop { name: se_name("gone-5") }).await, ErrorKind::Invalid);
     f.get(&f.op, Operation::SeSet(settings::se("Y::A::SE"))).await;
     assert_eq!(se(&f, "Y::A::SE").await.unwrap().number, SeNumber(6));
-    // By hand, a number may be used again: whoever says so knows what is written on the tapes.
+    // An operator may choose a used number again, and knows what is on the tapes.
     f.get(&f.op, Operation::SeSet(SeSettings { number: Some(5), ..settings::se("Y::B::SE") })).await;
     assert_eq!(se(&f, "Y::B::SE").await.unwrap().number, SeNumber(5));
     f.get(&f.op, Operation::SeSet(SeSettings { number: Some(u16::MAX), ..settings::se("Y::LAST::SE") }))
@@ -169,7 +169,7 @@ async fn files_and_deletions_are_listed_in_pages() {
         })
         .await;
         seen.sort();
-        // What is in the trash has no path; it is in the usage still.
+        // A file in the trash has no path; the usage still counts it.
         assert_eq!(seen, (0..9).map(|number| format!("/alice/{number}")).collect::<Vec<_>>());
     }
     assert_eq!(ses(&f).await[0].used.files, 10);
@@ -191,7 +191,7 @@ async fn files_and_deletions_are_listed_in_pages() {
         f.refusal(&f.op, Operation::SeDeleted { name: name(), done: unknown }).await,
         ErrorKind::NotFound
     );
-    // One of a timeline that was replaced may be another deletion's by now.
+    // An id of a replaced timeline may now belong to another deletion.
     let replaced = vec![items[6].id.id.on(exacat_model::TimelineId([9; 16]).tag())];
     let done = Operation::SeDeleted { name: name(), done: replaced };
     assert_eq!(f.refusal(&f.op, done).await, ErrorKind::Conflict);
@@ -201,8 +201,9 @@ async fn files_and_deletions_are_listed_in_pages() {
     f.audit().await;
 }
 
-/// A copy that waits for deletion and came into use again must not be deleted: that would lose data. Whoever registers
-/// it says that it is there and wanted: it leaves the queue, whichever file it was of.
+/// Goal: a queued copy that is in use again must not be deleted, because that would lose data. Its
+/// registration says that it exists and is wanted. So it leaves the queue, whichever file it was
+/// of.
 #[tokio::test]
 async fn a_copy_in_use_again_is_not_deleted() {
     let f = Fixture::new().await;
@@ -229,11 +230,12 @@ async fn a_copy_in_use_again_is_not_deleted() {
     assert_eq!(audit.findings_total, 0, "{audit:?}");
 }
 
-/// What is asked for, and the storage elements it gives: exactly, or one of a set, or the kind of error.
+/// Requests, and the storage elements chosen: exactly, or one of a set, or the kind of error.
 #[tokio::test]
 async fn the_choice_of_storage_elements() {
     let f = Fixture::new().await;
-    // CERN::DISK (1) and FNAL::DISK (2) are online, CERN::TAPE (3) is read-only, GONE::DISK (4) offline.
+    // CERN::DISK (1) and FNAL::DISK (2) are online, CERN::TAPE (3) is read-only, GONE::DISK (4)
+    // offline.
     for (name, qos) in [
         ("X::CERN::DISK", "disk"),
         ("X::FNAL::DISK", "disk"),
@@ -333,7 +335,7 @@ async fn without_a_site_uploads_spread_evenly() {
         let Answer::Upload(upload) = f.get(&f.alice, operation).await else { panic!() };
         *chosen.entry(upload.targets[0].se.to_string()).or_default() += 1;
     }
-    // The GUIDs are given, so the choice is the same on every run.
+    // The GUIDs are fixed, so the choice is the same on every run.
     assert_eq!(chosen.len(), 2);
     assert!(chosen.values().all(|count| (150..=250).contains(count)), "{chosen:?}");
 }
@@ -364,7 +366,7 @@ async fn replicas_of_one_booking_have_a_limit() {
     assert_eq!(f.refusal(&f.alice, book(&names)).await, ErrorKind::Limit);
 }
 
-/// The record that keeps a dropped number taken has no rights and no use.
+/// Goal: the record that keeps a dropped number taken has no rights and no use.
 #[tokio::test]
 async fn what_keeps_a_number_taken_is_inert() {
     let f = Fixture::new().await;
@@ -374,7 +376,7 @@ async fn what_keeps_a_number_taken_is_inert() {
         Some((Record::Se(se), _)) => assert_eq!((se.name.as_str(), se.status), ("gone-5", SeStatus::Offline)),
         record => panic!("{record:?}"),
     }
-    // A lower one leaves nothing behind: its number is passed by anyway.
+    // A lower number leaves no record, because new numbers follow the highest.
     f.get(&f.op, Operation::SeDrop { name: se_name("X::GONE::DISK") }).await;
     assert!(f.catalogue.store().record(RecordKey::Se(SeNumber(4))).await.unwrap().is_none());
 }

@@ -1,5 +1,6 @@
-//! Goal: the history of a name tells all that was done to what stands there, or stood there last, to who may know it;
-//! the history of everything goes to operators. Method: biographies written out, read in pages of every size.
+//! Goal: the history of a name reports all changes of its present or last entry, to callers with
+//! the right. The history of everything goes to operators. Method: biographies written out, read in
+//! pages of every size.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use exacat_model::{
 use exacat_store::Store;
 use exacat_testkit::{Before, Fronted};
 
-/// Counts the changes that the store gives.
+/// Counts the changes that the store returns.
 #[derive(Default)]
 struct CountedChanges {
     given: AtomicU64,
@@ -30,7 +31,7 @@ fn log(path: &str, limit: u32) -> Operation {
     Operation::Log { lfn: lfn(path), cursor: Cursor::default(), limit }
 }
 
-/// The names of the changes of a name, and who made each.
+/// Returns the names of the changes of a path, and the user of each.
 async fn told(f: &Fixture, caller: &Caller, path: &str, limit: u32) -> Vec<String> {
     let mut names = Vec::new();
     f.pages(caller, log(path, limit), |answer| match answer {
@@ -44,7 +45,7 @@ async fn told(f: &Fixture, caller: &Caller, path: &str, limit: u32) -> Vec<Strin
     names
 }
 
-/// The kind of error the pages of a log come to.
+/// Returns the kind of error at the end of a log's pages.
 async fn log_refusal(f: &Fixture, caller: &Caller, path: &str) -> ErrorKind {
     let mut next = log(path, 0);
     loop {
@@ -59,7 +60,7 @@ async fn live(f: &Fixture) -> OnTimeline<TrashId> {
     f.get(&f.alice, Operation::Mkdir { lfns: lfns(["/alice/d"]), parents: false, mode: None }).await;
     f.plant_file("/alice/f", 1, 0o644, 5, vec![derived(1, ReplicaState::Available)]).await;
     f.get(&f.alice, Operation::Move { from: lfn("/alice/f"), to: lfn("/alice/d") }).await;
-    // Moved with its directory: nothing was done to itself.
+    // Moved with its directory: no change of its own.
     f.get(&f.alice, Operation::Move { from: lfn("/alice/d"), to: lfn("/alice/e") }).await;
     f.edit("/alice/e/f", vec![Edit::Mode(mode(0o640))]).await;
     let item = f.remove(&f.alice, "/alice/e/f").await.unwrap();
@@ -87,11 +88,11 @@ async fn what_stood_there_last_is_told_where_nothing_stands() {
     for scan in [1, 3, 50_000] {
         let f = Fixture::with(Settings { find_scan_entries: scan, ..Settings::default() }).await;
         live(&f).await;
-        // Where it was before it was moved, and under a directory that was moved away.
+        // Its path before the move, and below a directory that was moved away.
         assert_eq!(told(&f, &f.alice, "/alice/f", 0).await, BIOGRAPHY);
         assert_eq!(told(&f, &f.alice, "/alice/d/f", 0).await, BIOGRAPHY);
         assert_eq!(told(&f, &f.alice, "/alice/d", 1).await, ["created alice", "moved alice"]);
-        // In the trash, and ended.
+        // In the trash, and purged.
         let item = f.remove(&f.alice, "/alice/e/f").await.unwrap();
         let mut so_far = BIOGRAPHY.to_vec();
         so_far.push("removed alice");
@@ -102,7 +103,7 @@ async fn what_stood_there_last_is_told_where_nothing_stands() {
         for caller in [&f.alice, &f.op, &f.admin] {
             assert_eq!(told(&f, caller, "/alice/e/f", 2).await, so_far);
         }
-        // Another that stands there now has its own history.
+        // A new entry with the name has its own history.
         f.plant_file("/alice/e/f", 1, 0o644, 1, vec![]).await;
         assert_eq!(told(&f, &f.alice, "/alice/e/f", 0).await, ["created alice"]);
         // With the whole directory gone.
@@ -128,7 +129,7 @@ async fn histories_are_for_who_may_read() {
     for path in ["/alice/shut/f", "/alice/shut/none", "/alice/own"] {
         assert_eq!(log_refusal(&f, &f.bob, path).await, ErrorKind::Denied, "{path}");
     }
-    // What is in another's trash, or was moved behind a closed directory, is as what never was.
+    // An entry in another's trash, or behind a closed directory, seems never to have existed.
     for path in ["/alice/gone", "/alice/moved", "/alice/none"] {
         assert_eq!(log_refusal(&f, &f.bob, path).await, ErrorKind::NotFound, "{path}");
     }
@@ -142,7 +143,7 @@ async fn histories_are_for_who_may_read() {
 }
 
 /// Goal: the log of an entry costs its own changes, whatever else happened. Method: the store
-/// counts the changes it gives.
+/// counts the changes it returns.
 #[tokio::test]
 async fn log_of_an_entry_reads_no_changes_of_others() {
     let f = Fixture::new().await;
@@ -162,12 +163,12 @@ async fn log_of_an_entry_reads_no_changes_of_others() {
         let given = store.before.given.load(Ordering::Relaxed);
         assert!(given <= 40, "{path}: the store gave {given} changes");
     }
-    // A name that never was is known not to be without reading the history.
+    // The store knows without reading the history that a name never existed.
     assert_eq!(log_refusal(&f, &f.alice, "/alice/never").await, ErrorKind::NotFound);
 }
 
-/// Goal: an entry with more changes than a page or a cursor has marks for is told whole, each
-/// change once, oldest first.
+/// Goal: the log of an entry with more changes than a page or a cursor has marks for is complete,
+/// each change once, oldest first.
 #[tokio::test]
 async fn log_of_many_changes_is_whole_in_pages_of_any_size() {
     let f = Fixture::with(Settings { find_scan_entries: 2, ..Settings::default() }).await;
@@ -187,7 +188,7 @@ async fn log_of_many_changes_is_whole_in_pages_of_any_size() {
     }
 }
 
-/// Goal: a log names no place in a directory that the caller may not read, and gives names in place
+/// Goal: a log names no place in a directory that the caller may not read, and shows names in place
 /// of numbers.
 #[tokio::test]
 async fn log_shows_no_names_of_directories_that_the_caller_may_not_read() {
@@ -220,8 +221,7 @@ async fn log_shows_no_names_of_directories_that_the_caller_may_not_read() {
     }
 }
 
-/// Goal: a name that was taken again and vacated with its directory leads to the entry that stood
-/// there last.
+/// Goal: a name that was taken again and vacated with its directory leads to the last entry there.
 #[tokio::test]
 async fn log_of_a_vacated_name_follows_its_directories() {
     let f = Fixture::new().await;
@@ -229,7 +229,7 @@ async fn log_of_a_vacated_name_follows_its_directories() {
         f.plant_directory(path, 1, 0o755).await;
     }
     f.plant_file("/alice/a/d/f", 1, 0o644, 5, vec![]).await;
-    // It came to stand at /alice/b/d/f, and left from there, inside its directory.
+    // The entry came to /alice/b/d/f, and left from there, inside its directory.
     f.get(&f.alice, Operation::Move { from: lfn("/alice/a"), to: lfn("/alice/b") }).await;
     f.get(&f.alice, Operation::Move { from: lfn("/alice/b"), to: lfn("/alice/c") }).await;
     for path in ["/alice/a/d/f", "/alice/b/d/f", "/alice/c/d/f"] {
@@ -238,21 +238,21 @@ async fn log_of_a_vacated_name_follows_its_directories() {
     // Another directory of the name has no such entry.
     f.plant_directory("/alice/b", 1, 0o755).await;
     assert_eq!(told(&f, &f.alice, "/alice/b/d/f", 0).await, ["created alice"]);
-    // A whole directory that was purged still tells of what was in it.
+    // A purged directory still reports its former entries.
     let item = f.remove(&f.alice, "/alice/c").await.unwrap();
     f.get(&f.alice, Operation::TrashPurge { id: item, cursor: Cursor::default() }).await;
     assert_eq!(told(&f, &f.op, "/alice/c/d/f", 0).await, ["created alice", "purged alice"]);
 }
 
-/// A cursor comes from outside: one made up for another's entry is refused as the entry itself.
+/// Goal: a forged cursor for another's entry is refused like the entry itself.
 #[tokio::test]
 async fn made_up_cursors_tell_nothing() {
     let f = Fixture::new().await;
     f.plant_directory("/alice/shut", 1, 0o700).await;
     let secret = f.plant_file("/alice/shut/f", 1, 0o644, 5, vec![]).await;
     f.plant_file("/bob/f", 2, 0o644, 5, vec![]).await;
-    // 10: of a log; the timeline; 6: telling; the entry; ended by no change, or by that; after
-    // revision 0; the chain begins with any change.
+    // Bytes: 10 for a log; the timeline; 6 for telling; the entry; purged by no change, or by the
+    // given one; after revision 0; the chain starts with any change.
     let timeline = f.store.timelines().current().whole();
     let made_up = |id: EntryId, purged: Option<Revision>| {
         let mut bytes = vec![10];
@@ -313,7 +313,7 @@ async fn the_history_of_everything_is_complete_and_for_operators() {
             assert_eq!(revisions, (1..=last).collect::<Vec<_>>());
         }
     }
-    // What stands below a directory now: also what was done to it elsewhere.
+    // Entries now below a directory: also their changes elsewhere.
     let mut below = Vec::new();
     f.pages(&f.op, changes(0, Some("/alice/e"), 2), |answer| match answer {
         Answer::Changes { items, .. } => {

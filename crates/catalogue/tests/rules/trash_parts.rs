@@ -1,5 +1,5 @@
-//! Goal: owners of entries inside of a directory that somebody else removes see them and get them back, and
-//! nobody else's. Method: a shared tree with open and closed directories; pages of every size.
+//! Goal: owners of entries inside a directory that another user removes see them and restore them,
+//! and nobody else's. Method: a shared tree with open and closed directories; pages of every size.
 
 use exacat_catalogue::{Caller, Settings};
 use exacat_model::{Answer, Cursor, ErrorKind, OnTimeline, Operation, TrashId};
@@ -15,7 +15,7 @@ fn take(id: OnTimeline<TrashId>, path: &str, to: Option<&str>) -> Operation {
     Operation::TrashRestorePart { id, lfn: lfn(path), to: to.map(lfn) }
 }
 
-/// Alice's directory, where others have something too; removed by her. Gives the item.
+/// Makes a directory of alice's with entries of others, and removes it as alice. Returns the item.
 async fn plant(f: &Fixture) -> OnTimeline<TrashId> {
     let replicas = || vec![derived(1, exacat_model::ReplicaState::Available)];
     f.plant_directory("/pub", 1, 0o755).await;
@@ -34,7 +34,7 @@ async fn plant(f: &Fixture) -> OnTimeline<TrashId> {
     f.remove(&f.alice, "/pub/m").await.unwrap()
 }
 
-/// The LFNs and the bytes of all parts, by pages.
+/// Returns the LFNs and the bytes of all parts, by pages.
 async fn seen(f: &Fixture, caller: &Caller, limit: u32) -> Vec<(String, u128)> {
     let mut seen = Vec::new();
     f.pages(caller, parts(limit), |answer| {
@@ -63,7 +63,7 @@ async fn owners_see_their_topmost_entries_in_items_of_others() {
         assert_eq!(seen(&f, &f.op, limit).await, [], "{when}");
         let scoped = f.scoped("bob", "/pub/m/open", true);
         assert_eq!(seen(&f, &scoped, limit).await, [of_bob[1].clone()], "{when}");
-        // Who may not come to the directory any more learns nothing.
+        // A caller who may no longer reach the directory learns nothing.
         f.edit("/pub", vec![exacat_model::Edit::Mode(crate::fixture::mode(0o700))]).await;
         assert_eq!(seen(&f, &f.bob, limit).await, [], "{when}");
         let to = Some("/bob/z");
@@ -93,7 +93,7 @@ async fn owners_take_their_entries_out_of_items_of_others() {
     }
     let read_only = f.scoped("bob", "/", false);
     assert_eq!(f.refusal(&read_only, take(item, "/pub/m/z", Some("/bob/x"))).await, ErrorKind::Denied);
-    // Its directory is gone; and not everywhere may one write.
+    // Its directory is gone; and some destinations are not writable.
     assert_eq!(f.refusal(&f.bob, take(item, "/pub/m/z", None)).await, ErrorKind::NotFound);
     assert_eq!(f.refusal(&f.bob, take(item, "/pub/m/z", Some("/alice/z"))).await, ErrorKind::Denied);
     f.plant_file("/bob/taken", 2, 0o644, 1, vec![]).await;
@@ -102,11 +102,11 @@ async fn owners_take_their_entries_out_of_items_of_others() {
     f.get(&f.bob, take(item, "/pub/m/z", Some("/bob/mine"))).await;
     let f2 = f.entry("/bob/mine").await.unwrap();
     assert_eq!(f2.file().unwrap().size, Some(64));
-    // A directory comes whole, under its name into a directory that is there.
+    // A directory is restored whole, into an existing directory under its own name.
     f.get(&f.bob, take(item, "/pub/m/bobs", Some("/bob"))).await;
     assert!(f.is_there("/bob/bobs/f").await && f.is_there("/bob/bobs/alices").await);
     assert_eq!(f.refusal(&f.bob, take(item, "/pub/m/bobs", Some("/bob/again"))).await, ErrorKind::NotFound);
-    // An operator takes out anything; to where it was, once that is there again.
+    // An operator takes out anything; to its former path, once that directory exists again.
     f.plant_directory("/pub/m", 1, 0o777).await;
     f.plant_directory("/pub/m/closed", 1, 0o777).await;
     f.get(&f.op, take(item, "/pub/m/closed/f", None)).await;
@@ -115,7 +115,7 @@ async fn owners_take_their_entries_out_of_items_of_others() {
     assert_eq!((after.0.usage.bytes, after.2), (before.0.usage.bytes, before.2));
     assert_eq!(after.1.usage.bytes, before.1.usage.bytes + 1, "only the file that was planted");
     f.audit().await;
-    // What is left is the item's still, for its owner.
+    // The rest still belongs to the item, for its owner.
     f.get(&f.alice, Operation::TrashRestore { id: item, to: Some(lfn("/alice/m")) }).await;
     assert!(f.is_there("/alice/m/open/deep/f").await && !f.is_there("/alice/m/z").await);
     f.audit().await;

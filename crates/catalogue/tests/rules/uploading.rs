@@ -1,4 +1,5 @@
-//! Uploads from booking to commit: places, choice of storage elements, quota, expiry, repeats, many at once.
+//! Uploads from reservation to commit: places, choice of storage elements, quota, expiry, repeats,
+//! concurrency.
 
 use std::sync::Arc;
 
@@ -107,7 +108,7 @@ async fn where_an_upload_may_go() {
         let operation = book_with(path, guid, 10, Checksums::none(), one());
         assert_eq!(f.refusal(&f.alice, operation).await, kind, "{path} {guid:?}");
     }
-    // One's own GUID is kept; another's booking of it is not disturbed.
+    // A caller's own GUID is kept; another user's reservation of it fails.
     let up =
         booked(&f, &f.alice, book_with("/alice/new", Some(guid(7000)), 10, Checksums::none(), one())).await;
     assert_eq!(up.booking.guid, guid(7000));
@@ -134,7 +135,7 @@ async fn further_replicas_of_a_file_that_is_there() {
         assert_eq!(f.refusal(&f.alice, operation.clone()).await, kind, "{operation:?}");
     }
     assert_eq!(f.refusal(&f.bob, more(10, Checksums::none(), wanted(&[FNAL]))).await, ErrorKind::Denied);
-    // Without a choice, an SE that has it already is passed over.
+    // Without a choice, the reservation skips an SE that has the file already.
     let up = booked(&f, &f.alice, more(10, sum("adler32:1"), SeChoice::default())).await;
     assert_eq!((targets(&up), up.booking.exists), (vec![FNAL], true));
     assert_eq!((reserved(&f, 1).await.bytes, reserved(&f, 1).await.replica_bytes), (0, 10));
@@ -173,7 +174,7 @@ async fn the_name_goes_to_whoever_commits_first() {
     let second = booked(&f, &f.bob, book("/open/name", 20, wanted(&[CERN]))).await.booking.guid;
     f.get(&f.bob, commit(second, CERN, 20)).await;
     assert_eq!(f.refusal(&f.alice, commit(first, CERN, 10)).await, ErrorKind::Exists);
-    // The loser's copy is given up, and queued for deletion.
+    // The loser's copy is aborted, and queued for deletion.
     f.get(&f.alice, Operation::UploadAbort { guid: first, se: None }).await;
     assert!(reserved(&f, 1).await.is_empty());
     let deletions = Operation::SeDeletions { name: se_name(CERN), cursor: Cursor::default(), limit: 0 };
@@ -244,11 +245,11 @@ async fn booking_again_moves_what_is_pending() {
     let again = |choice: SeChoice| book_with("/alice/file", Some(guid(7000)), 10, Checksums::none(), choice);
     let first = booked(&f, &f.alice, again(wanted(&[CERN]))).await;
     f.clock.turn(1000);
-    // The same place: the booking is extended, the PFN stays.
+    // The same place: the reservation is extended, the PFN stays.
     let second = booked(&f, &f.alice, again(wanted(&[CERN]))).await;
     assert_eq!(first.targets, second.targets);
     assert!(second.booking.expires > first.booking.expires);
-    // Another: what may have been written at the first is queued for deletion.
+    // Another place: the possibly written copy at the first is queued for deletion.
     let third =
         booked(&f, &f.alice, again(SeChoice { excluded: vec![se_name(CERN)], ..SeChoice::default() })).await;
     assert_eq!(targets(&third), [FNAL]);
@@ -269,7 +270,8 @@ async fn booking_again_moves_what_is_pending() {
     f.audit().await;
 }
 
-/// Goal: booking again loses nothing if it is refused. Method: elsewhere, and over quota.
+/// Goal: a refused second reservation changes nothing of the first. Method: elsewhere, and over
+/// quota.
 #[tokio::test]
 async fn booking_again_in_vain_leaves_the_booking_as_it_was() {
     let f = Fixture::new().await;
@@ -306,13 +308,13 @@ async fn a_repeat_of_a_booking_is_that_booking() {
     assert_eq!(ask(id, operation.clone()).await.unwrap(), first);
     let guid = upload(first).booking.guid;
     f.get(&f.alice, commit(guid, CERN, 10)).await;
-    // The name is taken by now, by this very upload.
+    // This same upload has taken the name by now.
     let again = upload(ask(id, operation.clone()).await.unwrap());
     assert_eq!((again.booking.guid, targets(&again)), (guid, vec![FNAL]));
-    // Another may not learn of it by the id.
+    // Another user must not learn of it by the id.
     let theft: Result<Answer> = f.catalogue.execute(&f.bob, id, operation.clone()).await;
     assert!(theft.is_err());
-    // A storage element that is gone by now does not change what was booked.
+    // A storage element that went offline does not change the reservation.
     let settings = SeSettings { status: Some(SeStatus::Offline), ..settings::se(FNAL) };
     f.get(&f.op, Operation::SeSet(settings)).await;
     assert_eq!(upload(ask(id, operation.clone()).await.unwrap()).booking.guid, guid);

@@ -1,4 +1,5 @@
-//! What happens by itself - expiry and purge - step by step, interrupted and at the same time; and the check of the whole.
+//! Background work (expiry and purge) step by step, interrupted and concurrent; and the check of
+//! the whole catalogue.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ async fn entries_expire_into_the_trash() {
     f.plant_file("/alice/directory/below", 1, 0o644, 1, vec![]).await;
     f.plant_file("/alice/file", 1, 0o644, 1, vec![]).await;
     f.plant_file("/alice/later", 1, 0o644, 1, vec![]).await;
-    // Below a directory that expires too: it goes with the directory, and is not looked for again.
+    // Below a directory that expires too: it goes with the directory, and is not searched again.
     expire(&f, "/alice/directory/below", now + 11).await;
     expire(&f, "/alice/directory", now + 10).await;
     expire(&f, "/alice/file", now + 12).await;
@@ -57,7 +58,7 @@ async fn more_than_one_step_of_entries() {
         })
         .collect();
     f.get(&f.alice, Operation::Register { files, parents: false, existing: Existing::Refuse }).await;
-    // The root never goes, whatever is said of it, and keeps nothing else from going.
+    // The root never goes, whatever its expiry, and does not block other entries.
     f.apply(
         0,
         vec![Mutation::Update {
@@ -142,7 +143,8 @@ async fn trash_that_is_kept_for_ever_is() {
     assert_eq!(trash(&f).await.len(), 1);
 }
 
-/// All steps at once from several tasks, while users go on: nothing is done twice, nothing is lost.
+/// Goal: concurrent steps from several tasks, while users continue, do nothing twice and lose
+/// nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn steps_at_the_same_time_do_nothing_twice() {
     let settings = Settings { trash_seconds: Some(1), purge_step_entries: 5, ..Settings::default() };
@@ -189,7 +191,7 @@ async fn steps_at_the_same_time_do_nothing_twice() {
     f.audit().await;
 }
 
-/// Somebody puts off the expiry between the look and the removal: the entry stays.
+/// Goal: an entry stays if its expiry is extended between the read and the removal.
 #[tokio::test]
 async fn an_expiry_put_off_in_time_holds() {
     let f = Fixture::new().await;
@@ -199,7 +201,7 @@ async fn an_expiry_put_off_in_time_holds() {
     f.clock.turn(10);
     let due = f.catalogue.store().due(TimeMs(now + 10), 10).await.unwrap().entries;
     expire(&f, "/alice/file", now + 1000).await;
-    // What the step would send, had it looked before.
+    // The request of a step that read before.
     let stale = Mutation::Remove {
         at: due[0].at.clone(),
         expect: Expect { id: Some(due[0].id()), revision: Some(due[0].revision) },
@@ -240,7 +242,7 @@ async fn the_check_finds_what_refers_to_nothing() {
     assert_eq!(checked("archive members whose archive is gone"), 0);
     assert_eq!(checked("records: user"), 5);
     assert_eq!(checked("records: SE"), 4);
-    // What no rule allows, straight to the store: entries of accounts that are not there.
+    // Entries of missing accounts, directly to the store, because no rule allows them.
     let file = |number: u64, owner: u32, group: u32| {
         let file = File {
             guid: guid(number),
@@ -297,7 +299,7 @@ async fn the_status_has_the_figures() {
     }
 }
 
-/// Goal: a figure that is not counted to its end says so.
+/// Goal: a metric that is not counted to its end says so.
 #[tokio::test]
 async fn the_status_says_where_it_stops_counting() {
     let f = Fixture::new().await;

@@ -1,4 +1,4 @@
-//! The command that copies files.
+//! Command that copies files.
 
 use clap::Args;
 
@@ -21,21 +21,22 @@ Examples:
   exacat cp file:a.root file:b.root /demo/        # into a directory
   exacat --json cp file:x.root '/demo/x.root@DEMO::CERN::EOS,!DEMO::FZK::SE'")]
 pub struct CpArgs {
-    /// What to copy: file:PATH, or an LFN
+    /// Sources: file:PATH or LFNs
     #[arg(required = true, num_args = 1..)]
     pub from: Vec<String>,
-    /// To where: an LFN, or file:PATH; or a directory that is there
+    /// Target: an LFN or file:PATH, or an existing directory
     pub to: String,
     /// Replace a local file
     #[arg(short, long)]
     pub force: bool,
-    /// The site to be near to
+    /// Site whose storage elements are preferred
     #[arg(long, value_name = "SITE")]
     pub site: Option<String>,
-    /// Where the server speaks root:// [default: what it says on this machine, else port 1094 of --server]
+    /// URL of the server's root:// service [default: as the server on this machine says, else port
+    /// 1094 of --server]
     #[arg(long, env = "EXACAT_ROOT", value_name = "URL", hide_env_values = true)]
     pub root: Option<String>,
-    /// The client of XRootD
+    /// Client program of XRootD
     #[arg(
         long,
         env = "EXACAT_XRDCP",

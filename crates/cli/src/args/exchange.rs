@@ -1,4 +1,4 @@
-//! Commands that take listings in and give them out.
+//! Commands that import and export listings.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::ExistingArg;
 
-/// How rows are written.
+/// Format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FormatArg {
     /// A row is a line, fields end at tabs
@@ -17,68 +17,69 @@ pub enum FormatArg {
     Jsonl,
 }
 
-/// How a listing is to be read.
+/// Options for reading a listing.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "How the listing is read")]
 pub struct ListingArgs {
-    /// Begin with the options of a kind of listing that is met often; what is said besides counts. One of:
-    /// lfn-list, odp-files, odp-datasets, odp-members, annex, dune-transfers, rucio-replicas
+    /// Options of a common kind of listing; explicit options override them. One of: lfn-list,
+    /// odp-files, odp-datasets, odp-members, annex, dune-transfers, rucio-replicas
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// How rows are written [default: as it looks]
+    /// Format of rows [default: detected]
     #[arg(long, value_enum)]
     pub format: Option<FormatArg>,
-    /// plain, gzip or zstd [default: as it looks]
+    /// plain, gzip or zstd [default: detected]
     #[arg(long)]
     pub compression: Option<String>,
-    /// What separates fields, one character [default: a tab, in CSV a comma]
+    /// Field separator, one character [default: a tab, in CSV a comma]
     #[arg(long, value_name = "CHARACTER")]
     pub delimiter: Option<String>,
-    /// The first row is a header: yes, no [default: if it reads like one]
+    /// First row is a header: yes, no [default: detected]
     #[arg(long, value_name = "yes|no")]
     pub header: Option<String>,
-    /// What the columns are: all in order (lfn,size,checksum,pfn), or some by name or number (name=lfn,5=se).
-    /// Roles: lfn, size, checksum, pfn, pfns, replicas, se, guid, owner, group, mode, mtime, expires, job, tags,
-    /// tag:KEY, collection, kind, target, ignore [default: what the header says]
+    /// Roles of columns: all in order (lfn,size,checksum,pfn), or some by name or number
+    /// (name=lfn,5=se). Roles: lfn, size, checksum, pfn, pfns, replicas, se, guid, owner, group,
+    /// mode, mtime, expires, job, tags, tag:KEY, collection, kind, target, ignore [default: from
+    /// the header]
     #[arg(long, value_name = "ROLES")]
     pub columns: Option<String>,
-    /// Columns without a role in --columns have none, even if the header reads like one
+    /// Ignore columns that are not in --columns, even if the header names a role
     #[arg(long)]
     pub only_columns: bool,
-    /// Columns without a role become tags
+    /// Make columns without a role tags
     #[arg(long)]
     pub rest_as_tags: bool,
-    /// Backslash escapes are read: yes, no [default: in exports only]
+    /// Interpret backslash escapes: yes, no [default: in exports only]
     #[arg(long, value_name = "yes|no")]
     pub escapes: Option<String>,
-    /// What rows are that do not say: file, directory, collection, link, member [default: file]
+    /// Kind of rows that name none: file, directory, collection, link, member [default: file]
     #[arg(long)]
     pub kind: Option<String>,
-    /// Put before each LFN
+    /// Prefix of each LFN
     #[arg(long, value_name = "LFN")]
     pub prefix: Option<String>,
-    /// Put before each collection
+    /// Prefix of each collection
     #[arg(long, value_name = "LFN")]
     pub collection_prefix: Option<String>,
-    /// The storage element of PFNs of which it is not known otherwise; if the listing has no PFNs, each file has
-    /// a replica there
+    /// Storage element of PFNs that no other rule places; for a listing without PFNs, of a replica
+    /// of each file
     #[arg(long)]
     pub se: Option<String>,
-    /// Which PFN or location is on which storage element: the beginning of PFNs (root://host//path=SE), a host,
+    /// Storage element of a PFN or location: the beginning of PFNs (root://host//path=SE), a host,
     /// or a location as the listing names it; may be repeated
     #[arg(long = "se-map", value_name = "PATTERN=SE")]
     pub se_map: Vec<String>,
-    /// A file of such rules, one a line, fields separated by tabs: pattern, SE and, for locations, what PFNs
-    /// begin with and what to take off the LFN before
+    /// File of such rules, one per line, tab-separated: pattern, SE and, for locations, the prefix
+    /// of PFNs and the prefix of LFNs that it replaces
     #[arg(long, value_name = "FILE")]
     pub se_map_file: Option<PathBuf>,
-    /// Make up names of storage elements from hosts and locations, and register them
+    /// Derive names of storage elements from hosts and locations, and register them
     #[arg(long)]
     pub se_auto: bool,
-    /// What '=' as a PFN stands for: this, and the LFN as the row gives it
+    /// Meaning of '=' as a PFN: this prefix, and the LFN as the row gives it
     #[arg(long, value_name = "PREFIX")]
     pub pfn_same: Option<String>,
-    /// An LFN may stand in several rows: each adds to the file; otherwise the first counts
+    /// Accept several rows of one LFN: each adds to the file; otherwise the first counts
     #[arg(long)]
     pub repeats: bool,
 }
@@ -114,25 +115,25 @@ pub struct ImportArgs {
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub listing: Box<ListingArgs>,
-    /// What to do where an entry is there already [default: same]
+    /// Treatment of existing entries [default: same]
     #[arg(long, value_enum)]
     pub existing: Option<ExistingArg>,
-    /// Where to write rejected rows, with line and reason
+    /// File for rejected rows, with line and reason
     #[arg(long, value_name = "FILE")]
     pub rejects: Option<PathBuf>,
-    /// Where to note what is done; none not to [default: beside the listing]
+    /// File for the progress; none for no file [default: beside the listing]
     #[arg(long, value_name = "FILE|none")]
     pub state: Option<PathBuf>,
-    /// Begin with the first row though an interrupted import could be gone on with
+    /// Start at the first row, even if an interrupted import could continue
     #[arg(long)]
     pub restart: bool,
-    /// Of an export: make the storage elements, users and groups it needs, where they are not there
+    /// Register missing storage elements, users and groups of an export
     #[arg(long)]
     pub restore: bool,
-    /// Read and judge every row without asking the catalogue for anything but its storage elements
+    /// Check every row, but ask the catalogue for its storage elements only
     #[arg(long, conflicts_with_all = ["rejects", "restore"])]
     pub dry_run: bool,
-    /// Into the data directory itself, in bulk; no server may be running on it
+    /// Load in bulk into the data directory itself; no server may run on it
     #[arg(long)]
     pub offline: bool,
 }
@@ -152,24 +153,24 @@ pub struct VerifyArgs {
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub listing: Box<ListingArgs>,
-    /// Where to write rows that differ, with line and difference
+    /// File for rows that differ, with line and difference
     #[arg(long, value_name = "FILE")]
     pub differences: Option<PathBuf>,
 }
 
-/// Where what is read as a whole lies, if not behind a server.
+/// Source of a whole catalogue, other than a server.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Place {
-    /// From the data directory itself; no server may be running on it
+    /// Read the data directory itself; no server may run on it
     #[arg(long)]
     pub offline: bool,
-    /// From a snapshot in the data directory, also while a server is running on it
+    /// Read a snapshot in the data directory, even while a server runs on it
     #[arg(long, value_name = "NAME", conflicts_with = "offline")]
     pub snapshot: Option<String>,
 }
 
 impl Place {
-    /// Is it on this machine?
+    /// True if the source is on this machine.
     pub fn is_here(&self) -> bool {
         self.offline || self.snapshot.is_some()
     }
@@ -194,30 +195,30 @@ Examples:
   exacat export /demo --columns lfn,size,checksum,pfn > out.tsv
   exacat export /demo/data --type f --tag run=560123 -o data.csv.gz")]
 pub struct ExportArgs {
-    /// What is below this directory
+    /// Directory to export
     #[arg(value_name = "DIR")]
     pub directory: String,
-    /// Of that, what has a name like this
+    /// Pattern of names to export
     pub pattern: Option<String>,
-    /// Where to write; compressed if it ends with .zst or .gz [default: standard output]
+    /// Output file; compressed if it ends with .zst or .gz [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// How rows are written [default: as the file is named, or tsv]
+    /// Format of rows [default: from the file's name, or tsv]
     #[arg(long, value_enum)]
     pub format: Option<FormatArg>,
-    /// plain, gzip or zstd [default: as the file is named]
+    /// plain, gzip or zstd [default: from the file's name]
     #[arg(long)]
     pub compression: Option<String>,
-    /// What separates fields, one character [default: a tab, in CSV a comma]
+    /// Field separator, one character [default: a tab, in CSV a comma]
     #[arg(long, value_name = "CHARACTER")]
     pub delimiter: Option<String>,
-    /// Only these, in this order; roles as for import
+    /// Columns in this order; roles as for import
     #[arg(long, value_name = "ROLES", value_delimiter = ',')]
     pub columns: Option<Vec<String>>,
-    /// No header before plain listings
+    /// Omit the header of plain listings
     #[arg(long, requires = "columns")]
     pub no_header: bool,
-    /// Write a PFN that is this and the LFN as '='
+    /// Write a PFN that is this prefix and the LFN as '='
     #[arg(long, value_name = "PREFIX")]
     pub pfn_same: Option<String>,
     #[command(flatten)]
@@ -242,16 +243,16 @@ Examples:
   exacat digest --against here.digests      # which directories differ?
   exacat digest --snapshot before-upgrade")]
 pub struct DigestArgs {
-    /// What is below this directory
+    /// Directory to digest
     #[arg(value_name = "DIR", default_value = "/")]
     pub directory: String,
-    /// Show directories so many levels below it, too
+    /// Show directories down to this many levels below it, too
     #[arg(long, value_name = "LEVELS", default_value_t = 0)]
     pub depth: usize,
-    /// Write the digests of all directories to a file
+    /// File for the digests of all directories
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Compare with the digests in a file, and name the directories that differ
+    /// File with digests to compare with; the command names directories that differ
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
     #[command(flatten)]
@@ -269,13 +270,13 @@ Examples:
   exacat generate --entries 1000 --seed 7 --prefix /big
   exacat generate --entries 1000 --listing sample.jsonl   # a file instead")]
 pub struct GenerateArgs {
-    /// How many entries, about
+    /// Approximate number of entries
     #[arg(long, value_name = "NUMBER", default_value = "100000")]
     pub entries: String,
-    /// Below this directory
+    /// Directory for the entries
     #[arg(long, value_name = "LFN", default_value = "/demo")]
     pub prefix: String,
-    /// Another seed makes another tree
+    /// Seed: another one makes another tree
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Write a listing to this file instead of the catalogue

@@ -1,4 +1,4 @@
-//! The command line: what can be written, and the help for it. What it does stands in `commands`.
+//! Arguments of the command line, and their help. `commands` carries the commands out.
 
 mod copying;
 mod exchange;
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use exacat_model::Consistency;
 
-/// The file catalogue for exabyte-scale science: which logical files there are, and where their bytes are.
+/// File catalogue for exabyte-scale science: logical files, and where their bytes are
 #[derive(Debug, Parser)]
 #[command(
     name = "exacat",
@@ -60,37 +60,38 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub struct Global {
     /// JSON: one document per item, one item per line
     #[arg(long, global = true)]
     pub json: bool,
-    /// Names are ended by NUL instead of a line end, printed and read
+    /// End names with NUL instead of a line end, in output and input
     #[arg(short = '0', long = "null", global = true)]
     pub null: bool,
     /// Sizes with a unit in powers of 1000: 1.2G
     #[arg(short = 'H', long = "human-readable", global = true)]
     pub units: bool,
-    /// Say what was done
+    /// Print what was done
     #[arg(short, long, global = true)]
     pub verbose: bool,
-    /// Say nothing that was not asked for: no progress, no counts
+    /// Print only requested output: no progress, no counts
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Progress on standard error even if that is no terminal
+    /// Show progress on standard error even if it is no terminal
     #[arg(long, global = true, hide_short_help = true, conflicts_with = "quiet")]
     pub progress: bool,
     #[command(flatten)]
     pub connection: Connection,
 }
 
-/// Where the server is, and who asks.
+/// Address of the server, and identity of the client.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub struct Connection {
-    /// The server: unix:PATH, or exacat://HOST:PORT over TLS [default: the socket in the data directory]
+    /// Server: unix:PATH, or exacat://HOST:PORT over TLS [default: the socket in the data
+    /// directory]
     #[arg(
         long,
         global = true,
@@ -100,7 +101,7 @@ pub struct Connection {
         hide_env_values = true
     )]
     pub server: Option<String>,
-    /// The data directory of the server on this machine [default: $XDG_DATA_HOME/exacat or
+    /// Data directory of the server on this machine [default: $XDG_DATA_HOME/exacat or
     /// ~/.local/share/exacat]
     #[arg(
         long,
@@ -111,7 +112,7 @@ pub struct Connection {
         hide_env_values = true
     )]
     pub data: Option<PathBuf>,
-    /// The file with the token to present; EXACAT_TOKEN holds the token itself
+    /// File with the token to present; EXACAT_TOKEN holds the token itself
     #[arg(
         long,
         global = true,
@@ -142,11 +143,12 @@ pub struct Connection {
         conflicts_with = "ca"
     )]
     pub fingerprint: Option<String>,
-    /// Act as another account, if you may
+    /// Act as another account, if permitted
     #[arg(long = "as", global = true, value_name = "USER", hide_short_help = true)]
     pub act_as: Option<String>,
-    /// How old the state may be that is answered of, where several servers share a cluster: latest (not older than the question), quorum,
-    /// local-quorum, one (a second old, and answered while others would fail) [default: what the server says, mostly latest]
+    /// Age of answers where servers share a cluster: latest (not older than the request), quorum,
+    /// local-quorum, one (up to a second old, and available while others fail) [default: the
+    /// server's, mostly latest]
     #[arg(
         long,
         global = true,
@@ -156,15 +158,15 @@ pub struct Connection {
         hide_env_values = true
     )]
     pub consistency: Option<Consistency>,
-    /// Give up on a request after so long: 30s, 5m [default: 60s]
+    /// Time limit of a request: 30s, 5m [default: 60s]
     #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
     pub timeout: Option<String>,
 }
 
-/// Keys of an order.
+/// Sort keys of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SortArg {
-    /// The LFN
+    /// LFN
     Name,
     /// Bytes; unknown sizes first
     Size,
@@ -172,21 +174,21 @@ pub enum SortArg {
     Time,
 }
 
-/// Order and number of what is listed.
+/// Order and size of a listing.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct OrderArgs {
-    /// Sort; of what is sorted, 200000 entries at most [default: by name]
+    /// Sort, at most 200000 entries [default: by name]
     #[arg(long, value_name = "KEY", value_enum)]
     pub sort: Option<SortArg>,
-    /// Last first
+    /// Reverse the order
     #[arg(long)]
     pub reverse: bool,
-    /// Stop after so many
+    /// Maximum number of entries
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
 }
 
-/// What to do.
+/// Commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List directories
@@ -199,7 +201,7 @@ pub enum Command {
     Lfn(LfnArgs),
     /// Search below a directory
     Find(FindArgs),
-    /// Show what entries count, with all that is below them
+    /// Show usage of entries, with everything below them
     Du(DuArgs),
     /// Copy files between this machine and storage elements
     Cp(CpArgs),
@@ -219,78 +221,78 @@ pub enum Command {
     Chown(ChownArgs),
     /// Set the group
     Chgrp(ChgrpArgs),
-    /// Register empty files, or set when the content of existing ones was made
+    /// Register empty files, or set the modification time of existing ones
     Touch(TouchArgs),
-    /// Set when entries go to the trash by themselves
+    /// Set the time when entries go to the trash by themselves
     Expire(ExpireArgs),
     /// Register files that exist on storage
     Register(RegisterArgs),
     /// Add, drop and mark replicas of a file
     #[command(subcommand)]
     Replica(ReplicaCommand),
-    /// Book, commit and give up uploads
+    /// Reserve, commit and abort uploads
     #[command(subcommand)]
     Upload(UploadCommand),
     /// Set, get and search tags
     #[command(subcommand)]
     Tag(TagCommand),
-    /// Make collections of files and change what is in them
+    /// Make collections of files and change their members
     #[command(subcommand)]
     Collection(CollectionCommand),
-    /// Look into archives
+    /// List members of archives
     #[command(subcommand)]
     Archive(ArchiveCommand),
-    /// List, restore and purge what was removed
+    /// List, restore and purge removed entries
     #[command(subcommand)]
     Trash(TrashCommand),
     /// Show the history of a name
     Log(LogArgs),
     /// Show the history of the catalogue, or follow it
     Changes(ChangesArgs),
-    /// Storage elements and what is on them
+    /// Manage storage elements and list their content
     #[command(subcommand)]
     Se(SeCommand),
-    /// Limits, and what is used of them
+    /// Manage limits, and show usage
     #[command(subcommand)]
     Quota(QuotaCommand),
-    /// Users
+    /// Manage users
     #[command(subcommand)]
     User(UserCommand),
-    /// Groups
+    /// Manage groups
     #[command(subcommand)]
     Group(GroupCommand),
-    /// Bearer tokens
+    /// Manage bearer tokens
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Show who you are and what you may do
+    /// Show your account and its rights
     Whoami(WhoamiArgs),
     /// Import a listing
     Import(ImportArgs),
-    /// Prove that the catalogue has what a listing says
+    /// Prove that the catalogue matches a listing
     Verify(VerifyArgs),
-    /// Write a listing of what is below a directory
+    /// Write a listing of everything below a directory
     Export(ExportArgs),
-    /// Digest what is below a directory, to prove that another catalogue has the same
+    /// Digest everything below a directory, to prove that two catalogues are equal
     Digest(DigestArgs),
     /// Make a sample catalogue
     Generate(GenerateArgs),
     /// Check every counter and index against the entries
     Fsck(FsckArgs),
-    /// Show figures of the running service
+    /// Show metrics of the running service
     Status(StatusArgs),
-    /// Show whether the server believes its machine's clock, and confirm it
+    /// Show whether the server trusts its machine's clock, and confirm the clock
     #[command(subcommand)]
     Clock(ClockCommand),
-    /// Keep the catalogue as it is under a name, list, compare and check what was kept
+    /// Make, list, compare and check snapshots of the catalogue
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
     /// Make a catalogue of its own from a snapshot
     Clone(CloneArgs),
-    /// Bring back the catalogue as it was, from a snapshot or a backup
+    /// Restore the catalogue from a snapshot or a backup
     Restore(RestoreArgs),
-    /// Copy the catalogue to a directory, as far as it is not there yet
+    /// Back up the catalogue to a directory; copies only what is missing there
     Backup(BackupArgs),
-    /// Measure how fast the catalogue is on this machine
+    /// Measure the speed of the catalogue on this machine
     Bench(BenchArgs),
     /// Run the service
     Serve(Box<ServeArgs>),
@@ -313,7 +315,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Help without an example is half a help.
+    /// Goal: every command has a description and examples.
     #[test]
     fn every_command_has_examples() {
         fn check(command: &clap::Command, path: &str) {

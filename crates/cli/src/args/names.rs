@@ -19,16 +19,16 @@ Examples:
   exacat --json ls /demo"
 )]
 pub struct LsArgs {
-    /// What to list; '-' reads LFNs from standard input
+    /// Entries to list; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", default_value = "/")]
     pub lfns: Vec<String>,
-    /// Everything about each entry
+    /// Show everything about each entry
     #[arg(short, long)]
     pub long: bool,
-    /// Directories themselves, not what is in them
+    /// List directories themselves, not their content
     #[arg(short, long)]
     pub directory: bool,
-    /// Directories below too
+    /// List directories below too
     #[arg(short = 'R', long)]
     pub recursive: bool,
     /// Sizes with a unit, as -H
@@ -36,7 +36,7 @@ pub struct LsArgs {
     pub short_units: bool,
     #[command(flatten)]
     pub order: super::OrderArgs,
-    /// Nothing is hidden in a catalogue: accepted because fingers type it
+    /// No effect: a catalogue hides nothing; accepted out of habit
     #[arg(short = 'a', long = "all", hide = true)]
     pub all: bool,
     /// Show this help
@@ -53,10 +53,10 @@ Examples:
   exacat find /demo '*.zip' --limit 5 | exacat stat -
   exacat --json stat /demo/data")]
 pub struct StatArgs {
-    /// Which entries; '-' reads LFNs from standard input
+    /// Entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
-    /// Of a link, show what it leads to
+    /// Follow links
     #[arg(short = 'L', long)]
     pub follow: bool,
 }
@@ -72,13 +72,13 @@ Examples:
   exacat whereis 019ca704-e5b3-7896-837e-8eb862d331a5 --site CERN
   exacat find /demo 'AOD*' --limit 5 | exacat whereis -1 -")]
 pub struct WhereisArgs {
-    /// Which files, by LFN or GUID; '-' reads them from standard input
+    /// Files, by LFN or GUID; '-' reads them from standard input
     #[arg(value_name = "LFN|GUID", required = true)]
     pub files: Vec<String>,
-    /// Nearest to this site first
+    /// Sort by distance to this site
     #[arg(long)]
     pub site: Option<String>,
-    /// The best URL of each file only
+    /// Show only the best URL of each file
     #[arg(short = '1', long)]
     pub best: bool,
 }
@@ -90,7 +90,7 @@ Examples:
   exacat lfn 019ca704-e5b3-7896-837e-8eb862d331a5
   cut -f 1 guids.tsv | exacat lfn -")]
 pub struct LfnArgs {
-    /// Which; '-' reads GUIDs from standard input
+    /// GUIDs; '-' reads them from standard input
     #[arg(value_name = "GUID", required = true)]
     pub guids: Vec<String>,
 }
@@ -99,44 +99,45 @@ pub struct LfnArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Conditions (all must hold)")]
 pub struct Conditions {
-    /// PATTERN is a regular expression found anywhere in the whole LFN, not a shell pattern for the name
+    /// Match PATTERN as a regular expression anywhere in the LFN, not as a shell pattern for the
+    /// name
     #[arg(long, requires = "pattern")]
     pub regex: bool,
-    /// Tags, inherited ones included: 'run=246087', 'energy>6 and not exists bad'; may be repeated. A tag
-    /// that is text is compared as text, also with a number
+    /// Tags, inherited ones included: 'run=246087', 'energy>6 and not exists bad'; may be repeated.
+    /// A text tag is compared as text, even with a number
     #[arg(long = "tag", value_name = "EXPR")]
     pub tags: Vec<String>,
     /// Size: +1G at least, -10M at most, 5k..1M between, 100 exactly; or unknown
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub size: Vec<String>,
-    /// Modified then or later: a time, or so long ago (2d)
+    /// Modified at this time or later: a time, or an age (2d)
     #[arg(long, value_name = "TIME")]
     pub newer: Option<String>,
-    /// Modified before then
+    /// Modified before this time
     #[arg(long, value_name = "TIME")]
     pub older: Option<String>,
-    /// Came into the catalogue then or later
+    /// Added to the catalogue at this time or later
     #[arg(long, value_name = "TIME")]
     pub created_after: Option<String>,
-    /// Came into the catalogue before then
+    /// Added to the catalogue before this time
     #[arg(long, value_name = "TIME")]
     pub created_before: Option<String>,
     /// Owned by this user
     #[arg(long, value_name = "USER")]
     pub owner: Option<String>,
-    /// Of this group
+    /// Belonging to this group
     #[arg(long)]
     pub group: Option<String>,
-    /// A replica is on this storage element
+    /// Having a replica on this storage element
     #[arg(long, value_name = "SE")]
     pub se: Option<String>,
-    /// Of this kind: d(irectory), f(ile), c(ollection), l(ink); may be repeated
+    /// Kind: d(irectory), f(ile), c(ollection), l(ink); may be repeated
     #[arg(long = "type", short = 't', value_name = "KIND", value_delimiter = ',')]
     pub kinds: Vec<String>,
     /// Made by this job
     #[arg(long)]
     pub job: Option<u64>,
-    /// Levels below DIR, at most
+    /// Maximum levels below DIR
     #[arg(long, value_name = "LEVELS", value_parser = clap::value_parser!(u32).range(1..))]
     pub depth: Option<u32>,
 }
@@ -157,17 +158,17 @@ Examples:
   exacat find /demo '/560123-\\d$' --regex -0 | xargs -0 -n 100 exacat stat
   exacat --json find /demo/user --newer 1h")]
 pub struct FindArgs {
-    /// Below which directory
+    /// Directory to search
     #[arg(value_name = "DIR")]
     pub directory: String,
-    /// The name matches
+    /// Pattern of the name
     pub pattern: Option<String>,
     #[command(flatten)]
     pub conditions: Conditions,
-    /// Everything about each entry
+    /// Show everything about each entry
     #[arg(short, long)]
     pub long: bool,
-    /// How many there are, and their size
+    /// Show the number and total size only
     #[arg(short, long, conflicts_with = "long")]
     pub count: bool,
     #[command(flatten)]
@@ -191,28 +192,28 @@ Examples:
   exacat --json du /"
 )]
 pub struct DuArgs {
-    /// Which entries; '-' reads LFNs from standard input
+    /// Entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
-    /// All figures, with headings
+    /// Show all counts, with headings
     #[arg(short, long)]
     pub long: bool,
-    /// Files and bytes of replicas by storage element; reads every file below that you may see
+    /// Show files and bytes of replicas by storage element; reads every visible file below
     #[arg(long, conflicts_with = "long")]
     pub by_se: bool,
     /// Sizes with a unit, as -H
     #[arg(short = 'h')]
     pub short_units: bool,
-    /// Sort [default: as named]
+    /// Sort key [default: in the given order]
     #[arg(long, value_name = "KEY", value_parser = ["name", "size", "files"], conflicts_with = "by_se")]
     pub sort: Option<String>,
-    /// Last first
+    /// Reverse the order
     #[arg(long, conflicts_with = "by_se")]
     pub reverse: bool,
-    /// Show so many at most
+    /// Maximum number of lines
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "by_se")]
     pub limit: Option<u64>,
-    /// Only a total is kept: accepted because fingers type it
+    /// No effect: only totals are kept; accepted out of habit
     #[arg(short = 's', hide = true)]
     pub summarize: bool,
     /// Show this help
@@ -230,7 +231,7 @@ Examples:
   exacat log /demo/data/2026
   exacat --json log /demo/data")]
 pub struct LogArgs {
-    /// Which entry
+    /// Entry
     #[arg(value_name = "LFN")]
     pub lfn: String,
 }
@@ -243,20 +244,20 @@ Examples:
   exacat changes --after 100 --under /demo --limit 20
   exacat --json changes --after last --follow     # from now on, as they happen")]
 pub struct ChangesArgs {
-    /// After this revision; without its timeline refused after a restore to before it; 'last' for
-    /// those to come
+    /// Show changes after this revision; refused without its timeline after a restore to before it;
+    /// 'last' for future ones
     #[arg(long, value_name = "REVISION[.TIMELINE]", default_value = "0")]
     pub after: String,
-    /// From this revision on
+    /// Show changes from this revision on
     #[arg(long, value_name = "REVISION[.TIMELINE]", conflicts_with = "after")]
     pub from: Option<String>,
-    /// Only what stands below this directory now
+    /// Show only changes of entries now below this directory
     #[arg(long, value_name = "DIR")]
     pub under: Option<String>,
     /// Wait for more at the end
     #[arg(short, long)]
     pub follow: bool,
-    /// Stop after so many
+    /// Maximum number of changes
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
 }

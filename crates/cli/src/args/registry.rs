@@ -2,19 +2,19 @@
 
 use clap::{Args, Subcommand};
 
-/// What can be set of a storage element.
+/// Attributes of a storage element.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SeOptions {
-    /// What derived PFNs begin with: scheme, host and path, no slash at its end
+    /// Beginning of derived PFNs: scheme, host and path, no slash at its end
     #[arg(long)]
     pub prefix: Option<String>,
-    /// Quality-of-service labels (disk, tape); replaces those it has
+    /// Quality-of-service labels (disk, tape); replaces the present ones
     #[arg(long, value_delimiter = ',')]
     pub qos: Option<Vec<String>>,
     /// online, read-only or offline
     #[arg(long)]
     pub status: Option<String>,
-    /// How far a site is from it, smaller is nearer; may be repeated
+    /// Distance of a site, smaller is nearer; may be repeated
     #[arg(long, value_name = "SITE=NUMBER")]
     pub distance: Vec<String>,
 }
@@ -28,9 +28,9 @@ Examples:
   exacat se add VO::SITE::DISK --prefix root://host//data --qos disk
   exacat se add VO::SITE::TAPE --prefix root://host//tape --distance CERN=9")]
     Add {
-        /// Its name, by convention VO::Site::Name
+        /// Name, by convention VO::Site::Name
         name: String,
-        /// Its number, for ever [default: chosen]
+        /// Permanent number [default: chosen]
         #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
         number: Option<u16>,
         #[command(flatten)]
@@ -41,18 +41,18 @@ Examples:
 Examples:
   exacat se set DEMO::ORNL::EOS --status read-only")]
     Set {
-        /// Which
+        /// Storage element
         name: String,
         #[command(flatten)]
         options: SeOptions,
     },
-    /// Take a storage element that holds nothing out of the registry
+    /// Remove an empty storage element from the registry
     #[command(after_help = "\
 Examples:
   exacat se add VO::SITE::OLD --prefix root://old//data
   exacat se rm VO::SITE::OLD")]
     Rm {
-        /// Which
+        /// Storage element
         name: String,
     },
     /// List storage elements
@@ -61,13 +61,13 @@ Examples:
   exacat se ls
   exacat --json se ls")]
     Ls,
-    /// Show what is on storage elements, and what waits for deletion
+    /// Show usage of storage elements, and their pending deletions
     #[command(after_help = "\
 Examples:
   exacat se usage -H
   exacat se usage DEMO::CERN::EOS")]
     Usage {
-        /// Which [default: all]
+        /// Storage elements [default: all]
         names: Vec<String>,
     },
     /// List the files with a replica on a storage element
@@ -76,29 +76,29 @@ Examples:
   exacat se files DEMO::KISTI::TAPE --limit 10
   exacat se files -l DEMO::KISTI::TAPE")]
     Files {
-        /// Which
+        /// Storage element
         name: String,
-        /// Everything about each file
+        /// Show everything about each file
         #[arg(short, long)]
         long: bool,
-        /// Stop after so many
+        /// Maximum number of files
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
     },
-    /// List the physical copies a storage element is to delete
+    /// List the physical copies that a storage element must delete
     #[command(after_help = "\
 Shows the deletion's id, the size and the URL. With -q there are no headings.
 
 Examples:
   exacat se deletions DEMO::CERN::EOS --limit 10")]
     Deletions {
-        /// Which
+        /// Storage element
         name: String,
-        /// Stop after so many
+        /// Maximum number of copies
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
     },
-    /// Say that physical copies were deleted
+    /// Report that physical copies were deleted
     #[command(after_help = "\
 What was said before is passed over, so a run that was interrupted can be run
 again.
@@ -110,12 +110,12 @@ Examples:
       while read id size url; do echo \"rm $url\" >> deleted && echo $id; done |
       exacat se deleted DEMO::CERN::EOS -")]
     Deleted {
-        /// On which
+        /// Storage element
         name: String,
         /// Ids of deletions; '-' reads them from standard input
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
-        /// Show which of them wait, and take none off
+        /// Show which of them are pending, and remove none
         #[arg(long)]
         dry_run: bool,
     },
@@ -124,7 +124,7 @@ Examples:
 /// `exacat quota`
 #[derive(Debug, Subcommand)]
 pub enum QuotaCommand {
-    /// Set limits; those not given stay as they are
+    /// Set limits; others stay unchanged
     #[command(after_help = "\
 What is in the trash counts until it is purged.
 
@@ -134,17 +134,17 @@ Examples:
     Set {
         /// NAME or user:NAME, or group:NAME
         owner: String,
-        /// Files, links and collections, at most; none for no limit
+        /// Maximum number of files, links and collections; none for no limit
         #[arg(long, value_name = "NUMBER|none")]
         files: Option<String>,
-        /// Logical bytes, at most; none for no limit
+        /// Maximum logical bytes; none for no limit
         #[arg(long, value_name = "SIZE|none")]
         bytes: Option<String>,
-        /// Bytes of replicas, at most; none for no limit
+        /// Maximum bytes of replicas; none for no limit
         #[arg(long, value_name = "SIZE|none")]
         replica_bytes: Option<String>,
     },
-    /// Show limits and what is used of them
+    /// Show limits and usage
     #[command(after_help = "\
 Examples:
   exacat quota get                          # yours
@@ -155,26 +155,26 @@ Examples:
     },
 }
 
-/// What can be set of a user.
+/// Attributes of a user.
 #[derive(Args, Clone, Debug, Default)]
 pub struct UserOptions {
-    /// The group new entries get [default of a new user: one of its own name]
+    /// Group of new entries [default of a new user: one of its own name]
     #[arg(long)]
     pub group: Option<String>,
-    /// Further groups; replaces those it has
+    /// Further groups; replaces the present ones
     #[arg(long, value_delimiter = ',', num_args = 0..=1, default_missing_value = "")]
     pub groups: Option<Vec<String>>,
-    /// Roles (admin, operator); replaces those it has
+    /// Roles (admin, operator); replaces the present ones
     #[arg(long, value_delimiter = ',', num_args = 0..=1, default_missing_value = "")]
     pub roles: Option<Vec<String>>,
-    /// Accounts it may act as; replaces those it has
+    /// Accounts it may act as; replaces the present ones
     #[arg(long, value_delimiter = ',', num_args = 0..=1, default_missing_value = "")]
     pub may_become: Option<Vec<String>>,
-    /// An outside name that is this user: a certificate's subject, or uid:NUMBER on this machine; may be
-    /// repeated; replaces those it has
+    /// Outside name of this user: a certificate's subject, or uid:NUMBER on this machine; may be
+    /// repeated; replaces the present ones
     #[arg(long)]
     pub subject: Option<Vec<String>>,
-    /// Its home directory
+    /// Home directory
     #[arg(long, value_name = "LFN")]
     pub home: Option<String>,
 }
@@ -188,7 +188,7 @@ Examples:
   exacat user add alice --home /home/alice
   exacat user add bob --groups demo --roles operator --subject uid:54321")]
     Add {
-        /// Its name
+        /// Name
         name: String,
         #[command(flatten)]
         options: UserOptions,
@@ -199,23 +199,23 @@ Examples:
   exacat user set aleksy --groups demo
   exacat user set zofia --disable")]
     Set {
-        /// Which
+        /// User
         name: String,
         #[command(flatten)]
         options: UserOptions,
-        /// It may not log in any more; its entries stay
+        /// Forbid logins; its entries stay
         #[arg(long)]
         disable: bool,
-        /// It may log in again
+        /// Permit logins again
         #[arg(long, conflicts_with = "disable")]
         enable: bool,
     },
-    /// Take a user that owns nothing out of the registry
+    /// Remove a user that owns nothing from the registry
     #[command(after_help = "\
 Examples:
   exacat user add eve && exacat user rm eve")]
     Rm {
-        /// Which
+        /// User
         name: String,
     },
     /// List users
@@ -233,15 +233,15 @@ pub enum GroupCommand {
 Examples:
   exacat group add physics")]
     Add {
-        /// Its name
+        /// Name
         name: String,
     },
-    /// Take a group that owns nothing and has no members out of the registry
+    /// Remove a group without entries and members from the registry
     #[command(after_help = "\
 Examples:
   exacat group add old && exacat group rm old")]
     Rm {
-        /// Which
+        /// Group
         name: String,
     },
     /// List groups
@@ -263,36 +263,36 @@ Examples:
   exacat token issue --lifetime 1d --write --user aleksy --out job.token
   exacat token issue --lifetime 1h --note 'grid job' --out trial.token")]
     Issue {
-        /// For whom [default: you]
+        /// User of the token [default: you]
         #[arg(long)]
         user: Option<String>,
-        /// For this subtree only
+        /// Subtree that the token is limited to
         #[arg(long, value_name = "LFN", default_value = "/")]
         scope: String,
-        /// It may change things too
+        /// Permit changes too
         #[arg(long)]
         write: bool,
-        /// For how long
+        /// Lifetime
         #[arg(long, value_name = "DURATION")]
         lifetime: String,
-        /// What for
+        /// Purpose
         #[arg(long, default_value = "")]
         note: String,
         /// Write the secret to this new file, readable by you only, instead of standard output
         #[arg(long, value_name = "FILE")]
         out: Option<std::path::PathBuf>,
     },
-    /// Make tokens invalid at once
+    /// Revoke tokens at once
     #[command(after_help = "\
 Examples:
   exacat token issue --lifetime 1h --note trial > t.token
   exacat -q token ls | grep trial | cut -d ' ' -f 1 | exacat token revoke -")]
     Revoke {
-        /// Their ids, or beginnings of them that no other token has; '-' reads them from standard input
+        /// Ids of tokens, or unique beginnings of them; '-' reads them from standard input
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
     },
-    /// List tokens: yours, for an admin all
+    /// List your tokens; all tokens as an admin
     #[command(after_help = "\
 Examples:
   exacat token ls")]

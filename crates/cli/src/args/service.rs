@@ -1,4 +1,4 @@
-//! Commands that run and look after the service.
+//! Commands that run and maintain the service.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use exacat_store_cassandra::{CassandraSettings, ClusterAccess, PeersAt};
 
-/// Where the catalogue's state is.
+/// Store of the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreArg {
     /// In the data directory
     #[default]
     Embedded,
-    /// In memory: everything is gone when the server ends
+    /// In memory: lost when the server ends
     Memory,
     /// On a cluster
     Cassandra(Box<CassandraSettings>),
@@ -33,14 +33,15 @@ impl std::str::FromStr for StoreArg {
     }
 }
 
-/// How the nodes of a cluster are reached, where they do not let everyone in
+/// Access to a cluster that requires credentials.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
-    /// Speak TLS with the nodes, and believe those whose certificate an authority in FILE (PEM) signed for the address they are reached at
+    /// Use TLS to the nodes, and trust those whose certificate an authority in FILE (PEM) signed
+    /// for the address they are reached at
     #[arg(long, value_name = "FILE", env = "EXACAT_STORE_CA", hide_env_values = true)]
     pub store_ca: Option<PathBuf>,
-    /// The certificate to show to nodes that ask for one: its chain in PEM
+    /// Certificate for nodes that request one: its chain in PEM
     #[arg(
         long,
         value_name = "FILE",
@@ -59,7 +60,7 @@ pub struct ClusterArgs {
         requires = "store_certificate"
     )]
     pub store_key: Option<PathBuf>,
-    /// The user of the cluster
+    /// User of the cluster
     #[arg(
         long,
         value_name = "NAME",
@@ -68,7 +69,7 @@ pub struct ClusterArgs {
         requires = "store_password_file"
     )]
     pub store_user: Option<String>,
-    /// The file with the user's password, which only its owner may read
+    /// File with the user's password, which only its owner may read
     #[arg(
         long,
         value_name = "FILE",
@@ -77,13 +78,13 @@ pub struct ClusterArgs {
         requires = "store_user"
     )]
     pub store_password_file: Option<PathBuf>,
-    /// The datacenter this machine is in, as the cluster calls it: its nodes are asked
+    /// Datacenter of this machine, as the cluster names it: its nodes are preferred
     #[arg(long, value_name = "NAME", env = "EXACAT_STORE_DATACENTER", hide_env_values = true)]
     pub store_datacenter: Option<String>,
 }
 
 impl ClusterArgs {
-    /// The cluster, reached so.
+    /// Returns the cluster's settings with these credentials.
     pub fn reaching(&self, cluster: &CassandraSettings) -> CassandraSettings {
         let access = ClusterAccess {
             authorities: self.store_ca.clone(),
@@ -109,33 +110,33 @@ Examples:
   exacat schema create cassandra://db1/exacat --replication \"$REPLICATION\" \\
       --store-ca ca.pem --store-user admin --store-password-file pw")]
     Create {
-        /// The cluster and the keyspace: cassandra://HOST,HOST/KEYSPACE
+        /// Cluster and keyspace: cassandra://HOST,HOST/KEYSPACE
         #[arg(value_name = "CLUSTER", value_parser = CassandraSettings::parse)]
         cluster: CassandraSettings,
-        /// How often, and where, everything is kept
+        /// Replication of the keyspace
         #[arg(long, value_name = "REPLICATION")]
         replication: String,
         #[command(flatten)]
         reach: Box<ClusterArgs>,
     },
-    /// Show which version of the tables there is; exit status 0 if this program can serve them
+    /// Show the version of the tables; exit status 0 if this program can serve them
     #[command(after_help = "\
 Examples:
   exacat schema check cassandra://db1,db2,db3/exacat
   exacat --json schema check cassandra://db1/exacat")]
     Check {
-        /// The cluster and the keyspace: cassandra://HOST,HOST/KEYSPACE
+        /// Cluster and keyspace: cassandra://HOST,HOST/KEYSPACE
         #[arg(value_name = "CLUSTER", value_parser = CassandraSettings::parse)]
         cluster: CassandraSettings,
         #[command(flatten)]
         reach: Box<ClusterArgs>,
     },
-    /// Bring the tables to the version of this program
+    /// Upgrade the tables to the version of this program
     #[command(after_help = "\
 Examples:
   exacat schema upgrade cassandra://db1,db2,db3/exacat")]
     Upgrade {
-        /// The cluster and the keyspace: cassandra://HOST,HOST/KEYSPACE
+        /// Cluster and keyspace: cassandra://HOST,HOST/KEYSPACE
         #[arg(value_name = "CLUSTER", value_parser = CassandraSettings::parse)]
         cluster: CassandraSettings,
         #[command(flatten)]
@@ -143,7 +144,7 @@ Examples:
     },
 }
 
-/// A catalogue that no server serves while it is copied.
+/// Store that no server serves while it is copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlaceArg {
     /// In a data directory
@@ -153,7 +154,7 @@ pub enum PlaceArg {
 }
 
 impl PlaceArg {
-    /// The same place; a cluster reached so.
+    /// Returns the same store, with credentials for a cluster.
     pub fn reached(&self, reach: &ClusterArgs) -> PlaceArg {
         match self {
             PlaceArg::Cassandra(cluster) => PlaceArg::Cassandra(Box::new(reach.reaching(cluster))),
@@ -194,10 +195,10 @@ Examples:
   exacat copy --from embedded:/srv/exacat --to cassandra://db1/exacat \\
       --store-ca ca.pem --store-user exacat --store-password-file pw")]
 pub struct CopyArgs {
-    /// What is copied: embedded:DIR, or cassandra://HOST,HOST/KEYSPACE
+    /// Source: embedded:DIR, or cassandra://HOST,HOST/KEYSPACE
     #[arg(long, value_name = "STORE")]
     pub from: PlaceArg,
-    /// Where to: the same
+    /// Target: embedded:DIR, or cassandra://HOST,HOST/KEYSPACE
     #[arg(long, value_name = "STORE")]
     pub to: PlaceArg,
     /// Do not compare both at the end
@@ -207,7 +208,7 @@ pub struct CopyArgs {
     pub reach: ClusterArgs,
 }
 
-/// How the log looks.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people
@@ -241,7 +242,7 @@ Examples:
   exacat serve --store cassandra://db1/exacat --consistency quorum \\
       --store-ca ca.pem --store-user exacat --store-password-file pw")]
 pub struct ServeArgs {
-    /// Where to speak the native protocol over TLS; port 0 takes a free one; none for nowhere
+    /// Address of the native protocol over TLS; port 0 takes a free one; none disables it
     #[arg(
         long,
         value_name = "ADDRESS:PORT|none",
@@ -249,168 +250,183 @@ pub struct ServeArgs {
         default_value_if("snapshot", clap::builder::ArgPredicate::IsPresent, "none")
     )]
     pub listen: String,
-    /// Where to serve Prometheus metrics and health over HTTP; port 0 takes a free one; none for nowhere
+    /// Address of Prometheus metrics and health over HTTP; port 0 takes a free one; none disables it
     #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]
     pub metrics: String,
-    /// Where to speak the protocol of JAliEn, for alien.py, over TLS; port 0 takes a free one; none for nowhere
+    /// Address of the JAliEn protocol, for alien.py, over TLS; port 0 takes a free one; none
+    /// disables it
     #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]
     pub jalien: String,
-    /// Authorities whose certificates are accepted there: a file in PEM, or a directory as /etc/grid-security/certificates; without,
-    /// only tokens that this server issued are
+    /// Accepted authorities of JAliEn clients: a file in PEM, or a directory such as
+    /// /etc/grid-security/certificates; without it, only tokens that this server issued are
+    /// accepted
     #[arg(long, value_name = "PATH", requires = "jalien")]
     pub jalien_ca: Option<PathBuf>,
-    /// Which users certificates stand for, beside the subjects that accounts have: lines of "SUBJECT" USER
+    /// File that maps certificates to users, in addition to the subjects of accounts: lines of
+    /// "SUBJECT" USER
     #[arg(long, value_name = "FILE", requires = "jalien")]
     pub jalien_map: Option<PathBuf>,
-    /// The home directory there of users who have none of their own
+    /// JAliEn home directory of users who have none of their own
     #[arg(long, value_name = "PATH", default_value = "/alice/cern.ch/user/{initial}/{user}")]
     pub jalien_home: String,
-    /// How long a token issued there may last
+    /// Maximum lifetime of a JAliEn token
     #[arg(long, value_name = "DURATION", default_value = "31d")]
     pub jalien_token_lifetime_max: String,
-    /// Where to speak the protocol of XRootD (root://), for xrdcp, ROOT, uproot, gfal2 and XCache; port 0 takes a free one; none
-    /// for nowhere
+    /// Address of the XRootD protocol (root://), for xrdcp, ROOT, uproot, gfal2 and XCache; port 0
+    /// takes a free one; none disables it
     #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]
     pub xrootd: String,
-    /// The name under which clients come back there, if not the address they came to
+    /// Name in redirections of XRootD clients to this server, if not the address they came to
     #[arg(long, value_name = "HOST", requires = "xrootd")]
     pub xrootd_name: Option<String>,
-    /// A network whose clients are believed there when they say which account they run as (unix:ACCOUNT); may be repeated
+    /// Network whose XRootD clients are trusted to name the account they run as (unix:ACCOUNT); may
+    /// be repeated
     #[arg(long, value_name = "NETWORK", requires = "xrootd")]
     pub xrootd_trust: Vec<String>,
-    /// Second server of a storage element, asked for checksums of uploads in place of the first; may be
-    /// repeated
+    /// Second server of a storage element, asked for checksums of uploads in place of the first;
+    /// may be repeated
     #[arg(long, value_name = "HOST:PORT=HOST:PORT", requires = "xrootd")]
     pub xrootd_checksums: Vec<String>,
-    /// The URL under which storage elements find the public keys of envelopes, if not the address
+    /// URL where storage elements find the public keys of envelopes, if not the address
     #[arg(long, value_name = "URL", alias = "jalien-issuer")]
     pub envelope_issuer: Option<String>,
-    /// How long an envelope may be shown to a storage element
+    /// Lifetime of an envelope
     #[arg(long, value_name = "DURATION", default_value = "1h", alias = "jalien-envelope-lifetime")]
     pub envelope_lifetime: String,
-    /// Which sites networks are at: lines of NETWORK SITE (10.1.0.0/16 CERN), looked at again every minute. What is near
-    /// a client's site is read first
+    /// File that maps networks to sites: lines of NETWORK SITE (10.1.0.0/16 CERN), read again every
+    /// minute. Clients get replicas near their site first
     #[arg(long, value_name = "FILE")]
     pub networks: Option<PathBuf>,
-    /// Where the catalogue's state is: in the data directory, in memory (gone when the server ends), or on a Cassandra or
-    /// ScyllaDB cluster, which any number of servers share, each with a data directory of its own
+    /// Store of the catalogue: in the data directory, in memory (lost when the server ends), or on
+    /// a Cassandra or ScyllaDB cluster. Any number of servers share a cluster, each with a data
+    /// directory of its own
     #[arg(long, value_name = "embedded|memory|cassandra://HOST,HOST/KEYSPACE", default_value = "embedded")]
     pub store: StoreArg,
-    /// Serve a snapshot of the catalogue in the data directory, for reading, also while the catalogue itself is served; its
-    /// socket is in views/NAME of the data directory, and it listens nowhere else unless --listen is given
+    /// Serve a snapshot in the data directory read-only, even while the catalogue itself is served.
+    /// Its socket is in views/NAME of the data directory. It listens nowhere else unless --listen
+    /// is given
     #[arg(long, value_name = "NAME", conflicts_with = "store")]
     pub snapshot: Option<String>,
-    /// Those without a token may read what modes give to others
+    /// Permit clients without a token to read what modes grant to others
     #[arg(long)]
     pub anonymous_reads: bool,
     /// No socket in the data directory
     #[arg(long)]
     pub no_socket: bool,
-    /// Permissions of the socket: 666 lets in other accounts of this machine that are users (uid:NUMBER)
+    /// Permissions of the socket: 666 admits other accounts of this machine that are users
+    /// (uid:NUMBER)
     #[arg(long, value_name = "MODE", default_value = "600")]
     pub socket_mode: String,
-    /// End with an error when the log of the embedded store fails, so that a supervisor starts the
-    /// server again; otherwise it refuses changes and answers reads. The default is true under
-    /// systemd, and false elsewhere
+    /// End with an error when the log of the embedded store fails, so that a supervisor restarts
+    /// the server. Otherwise the server refuses changes and answers reads. The default is true
+    /// under systemd, and false elsewhere
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub exit_on_log_failure: Option<bool>,
-    /// A certificate to use instead of the self-signed one: its chain in PEM
+    /// Certificate instead of the self-signed one: its chain in PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     pub certificate: Option<PathBuf>,
     /// Its private key in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// A further name or address in the self-signed certificate, when it is made; may be repeated
+    /// Further name or address in the self-signed certificate, when it is made; may be repeated
     #[arg(long)]
     pub name: Vec<String>,
-    /// How long what was removed stays in the trash before it is purged by itself; never to keep it
+    /// Time before removed entries are purged from the trash; never to keep them
     #[arg(long, value_name = "DURATION|never", default_value = "30d")]
     pub trash_keep: String,
     /// Maximum lead of the machine's clock over the time that has really passed
     ///
-    /// A clock that is further ahead, when the catalogue is opened or later, dates no change and ends
-    /// nothing: purge, expiry and the removal of old history wait until the clock is right again or an
-    /// operator says that it is: exacat clock confirm.
+    /// A clock that is further ahead, when the catalogue is opened or later, dates no change and
+    /// ends nothing. Purge, expiry and the removal of old history wait until the clock is right
+    /// again or an operator confirms it: exacat clock confirm.
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     pub clock_jump: String,
-    /// How much of the history of changes is kept: all, a number of days or weeks, or a size of log files
+    /// History of changes to keep: all, a number of days or weeks, or a size of log files
     ///
-    /// Older changes are removed a whole log file at a time, the oldest first; what opening the catalogue needs, and the
-    /// file being written, always stay. The catalogue itself loses nothing. `exacat log` then tells less, and a program
-    /// that follows `exacat changes` must not fall behind further. On a cluster 50000 changes go together, and what is kept is said in days.
+    /// The server removes older changes a whole log file at a time, the oldest first. Files that
+    /// opening the catalogue needs, and the file being written, always stay. The catalogue itself
+    /// loses nothing. `exacat log` then shows less, and a program that follows `exacat changes`
+    /// must not fall behind further. On a cluster 50000 changes are removed together, and the limit
+    /// is a number of days.
     #[arg(long, value_name = "all|DAYS|SIZE", default_value = "all")]
     pub history_keep: String,
-    /// Memory for what was read from the catalogue's files: 512MiB, 8GiB
+    /// Memory for pages of the catalogue's files: 512MiB, 8GiB
     ///
-    /// It speeds up look-ups of what was looked up before. Beside it the service takes about 0.3 GiB, 3 bytes for each file and
-    /// 225 for each directory; `exacat status` shows memory by part.
+    /// It speeds up repeated look-ups. Beside it the service takes about 0.3 GiB, 3 bytes for each
+    /// file and 225 for each directory; `exacat status` shows memory by part.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub cache: String,
-    /// On a cluster: memory for knowing of what is new that it is new, 5 bytes for each file; 0B for none
+    /// Cluster only: memory for the Bloom filter of existing keys (5 bytes per file; 0B disables
+    /// it)
     ///
-    /// With less than the catalogue needs there is none: each new name and GUID is looked for in the tables then.
+    /// If the catalogue needs more, there is no filter: the server then reads the tables for each
+    /// new name and GUID.
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub filter: String,
-    /// On a cluster: rows that a check of everything (`exacat fsck`) reads a second, at most; 0 for as many as it can
+    /// Cluster only: maximum rows that `exacat fsck` reads a second; 0 for no limit
     #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
     pub fsck_rows: u64,
-    /// On a cluster: where other servers of it reach this one: auto, off, or ADDRESS:PORT
+    /// Cluster only: address where other servers reach this one: auto, off, or ADDRESS:PORT
     ///
-    /// Of several servers one carries out all changes, and the others hand theirs to it, over TLS; they find each other in the
-    /// catalogue. auto: at the address this machine has towards the cluster, at any free port.
+    /// One of several servers carries out all changes. The others forward theirs to it, over TLS.
+    /// They find each other in the catalogue. auto: this machine's address towards the cluster, at
+    /// any free port.
     #[arg(long, value_name = "WHERE", default_value = "auto")]
     pub peers: PeersAt,
-    /// How long an upload stays booked if the client does not say
+    /// Lifetime of an upload reservation if the client names none
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     pub booking_lifetime: String,
-    /// How long a token may last
+    /// Maximum lifetime of a token
     #[arg(long, value_name = "DURATION", default_value = "366d")]
     pub token_lifetime_max: String,
-    /// Connections at once, over all protocols: 4096, if the system allows 4608 open files, or else as many as there are files for
+    /// Maximum connections over all protocols [default: 4096 if the system allows 4608 open files,
+    /// else as many as there are files for]
     ///
-    /// Each takes up to 40 KB while nothing is asked. One more is told that the server is busy. Clients
-    /// that have shown no credentials get 1024 of them, and 256 by address. The local socket has slots
-    /// of its own.
+    /// An idle connection takes up to 40 KB. One beyond the maximum gets the answer that the server
+    /// is busy. Clients that have shown no credentials get 1024 of them, and 256 per address. The
+    /// local socket has slots of its own.
     #[arg(long, value_name = "NUMBER")]
     pub connections: Option<usize>,
-    /// Connections of clients that have shown no credentials, anonymous ones included
+    /// Maximum connections of clients that have shown no credentials, anonymous ones included
     ///
     /// At most three quarters of all connections, so that clients with credentials find room.
     #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
     pub unauthenticated: usize,
-    /// The same, of one address (of one /64 network with IPv6)
+    /// Maximum connections without credentials per address (per /64 network with IPv6)
     ///
-    /// Many clients behind one address that connect at the same moment, or read without credentials,
-    /// need more.
+    /// Many clients behind one address that connect at the same moment, or read without
+    /// credentials, need more.
     #[arg(long, value_name = "NUMBER", default_value_t = 256)]
     pub unauthenticated_per_address: usize,
-    /// How long a client may take from connecting to having shown who it is
+    /// Time limit for a new client to show its credentials
     ///
-    /// When many come at once, as after a restart, each waits for the others: on a machine that is short of processors, take more.
+    /// When many clients connect at once, as after a restart, each waits for the others: on a
+    /// machine that is short of processors, take more.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub handshake_time: String,
-    /// Memory for long answers that clients asked for and have not read yet, of all connections
+    /// Memory for long answers that clients have not read yet, of all connections
     ///
-    /// When so much is held, every connection goes on with one small part at a time; short answers do not wait.
+    /// At this limit every connection continues with one small part at a time; short answers do not
+    /// wait.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub unread: String,
-    /// A user whose share of the server counts NUMBER times as much; may be repeated
+    /// User whose share of the server counts NUMBER times as much; may be repeated
     #[arg(long, value_name = "USER=NUMBER")]
     pub weight: Vec<String>,
-    /// How long a stop waits for requests in flight
+    /// Time that a stop waits for requests in flight
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub stop_time: String,
-    /// What is logged: error, warn, info, debug, trace, or by part (info,exacat_server=debug)
+    /// Log level: error, warn, info, debug, trace, or by part (info,exacat_server=debug)
     #[arg(long, value_name = "LEVEL", env = "EXACAT_LOG", default_value = "info")]
     pub log: String,
-    /// How the log looks
+    /// Format of log lines
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,
     #[command(flatten)]
     pub reach: ClusterArgs,
 }
 
-/// An address to listen at, or `none`.
+/// Parses an address to listen at, or `none`.
 pub fn listener(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "none" {
         return Ok(None);
@@ -443,16 +459,16 @@ Examples:
   exacat fsck --offline --repair --from ~/exacat-backup
   exacat --json fsck --offline --repair --accept-loss > lost.json")]
 pub struct FsckArgs {
-    /// On the data directory itself; no server may be running on it
+    /// Check the data directory itself; no server may run on it
     #[arg(long)]
     pub offline: bool,
-    /// Make what is damaged whole again
+    /// Repair damage
     #[arg(long, requires = "offline")]
     pub repair: bool,
-    /// A directory of backups, or another data directory, that may have what is damaged
+    /// Directory of backups, or another data directory, that may have the damaged parts
     #[arg(long, value_name = "DIR", requires = "repair")]
     pub from: Option<PathBuf>,
-    /// Lose what cannot be had again, and keep the rest
+    /// Accept the loss of entries that cannot be recovered; keep the rest
     #[arg(long, requires = "repair")]
     pub accept_loss: bool,
 }
@@ -468,16 +484,16 @@ pub struct StatusArgs {}
 /// `exacat clock`
 #[derive(Subcommand, Debug)]
 pub enum ClockCommand {
-    /// Show the machine's clock, and the time that changes are dated with
+    /// Show the machine's clock, and the time that dates changes
     #[command(after_help = "\
 Examples:
   exacat clock show
   exacat --json clock show")]
     Show,
-    /// Say that the machine's clock is right, although it is far ahead of the last change
+    /// Confirm that the machine's clock is right, although it is far ahead of the last change
     ///
-    /// Purge, expiry and the removal of old history go on with the machine's clock. On a cluster this
-    /// is said to one server; the others follow with the first change that it dates.
+    /// Purge, expiry and the removal of old history continue with the machine's clock. On a cluster
+    /// one server takes the confirmation; the others follow with the first change that it dates.
     #[command(after_help = "\
 Examples:
   exacat clock confirm")]
@@ -492,7 +508,7 @@ Examples:
   exacat completions zsh > ~/.zfunc/_exacat
   exacat completions fish > ~/.config/fish/completions/exacat.fish")]
 pub struct CompletionsArgs {
-    /// For which shell
+    /// Shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
@@ -517,25 +533,25 @@ pub struct BenchArgs {
     /// Files to register
     #[arg(long, value_name = "NUMBER", default_value = "1M")]
     pub entries: String,
-    /// The embedded engine by itself, instead of the catalogue
+    /// Measure the embedded engine by itself, instead of the catalogue
     #[arg(long)]
     pub engine: bool,
-    /// Memory for pages that the engine has read, as 512MiB
+    /// Memory for the engine's page cache, such as 512MiB
     #[arg(long, value_name = "SIZE", requires = "engine")]
     pub cache: Option<String>,
-    /// Only over the network
+    /// Measure over the network only
     #[arg(long, conflicts_with = "in_process")]
     pub network: bool,
-    /// Only in process
+    /// Measure in process only
     #[arg(long)]
     pub in_process: bool,
-    /// Only measurements whose name has TEXT in it; the catalogue is filled for them first
+    /// Run only measurements whose name contains TEXT; first fills the catalogue for them
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// Where temporary stores are made [default: the system's place for temporary files]
+    /// Directory for temporary stores [default: the system's directory for temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// What a measurement starts to compare with: an echo at this socket
+    /// Socket of an echo server that a measurement starts, to compare with
     #[arg(long, hide = true)]
     pub echo: Option<PathBuf>,
 }

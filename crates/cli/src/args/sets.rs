@@ -21,7 +21,7 @@ Examples:
         #[arg(value_name = "LFN|KEY=VALUE", required = true)]
         items: Vec<String>,
     },
-    /// Show the tags of entries, with where each is set
+    /// Show the tags of entries, and where each is set
     #[command(after_help = "\
 Examples:
   exacat tag get /demo/data/2026/LHC26a
@@ -31,16 +31,16 @@ Examples:
         /// Entries (LFNs, or '-' to read them from standard input) and keys of tags to show
         #[arg(value_name = "LFN|KEY", required = true)]
         items: Vec<String>,
-        /// Their own only, not those they inherit
+        /// Show own tags only, not inherited ones
         #[arg(long)]
         own: bool,
     },
-    /// Take tags of entries away
+    /// Remove tags from entries
     #[command(after_help = "\
 Examples:
   exacat tag rm /demo/data/2026/LHC26b period beam")]
     Rm {
-        /// Entries (LFNs, or '-' to read them from standard input) and keys of tags to take away
+        /// Entries (LFNs, or '-' to read them from standard input) and keys of tags to remove
         #[arg(value_name = "LFN|KEY", required = true)]
         items: Vec<String>,
     },
@@ -54,20 +54,20 @@ Examples:
   exacat tag find /demo 'run >= 560000 and run < 560200'
   exacat tag find /demo \"beam in (pp, 'Pb-Pb') and not exists bad\" --type f -l")]
     Find {
-        /// Below which directory
+        /// Directory to search
         #[arg(value_name = "DIR")]
         directory: String,
-        /// What must hold
+        /// Condition on tags
         #[arg(value_name = "EXPR")]
         expression: String,
-        /// The name matches
+        /// Pattern of the name
         pattern: Option<String>,
         #[command(flatten)]
         conditions: Box<Conditions>,
-        /// Everything about each entry
+        /// Show everything about each entry
         #[arg(short, long)]
         long: bool,
-        /// How many there are, and their size
+        /// Show the number and total size only
         #[arg(short, long, conflicts_with = "long")]
         count: bool,
         #[command(flatten)]
@@ -83,10 +83,10 @@ pub enum CollectionCommand {
 Examples:
   exacat collection create /demo/good-runs --tag year=2026")]
     Create {
-        /// Its name
+        /// Name
         #[arg(value_name = "LFN")]
         lfn: String,
-        /// A tag; may be repeated
+        /// Tag; may be repeated
         #[arg(long = "tag", value_name = "KEY=VALUE")]
         tags: Vec<String>,
     },
@@ -96,23 +96,23 @@ Examples:
   exacat collection create /demo/aods
   exacat find /demo 'AOD*' --limit 9 | exacat collection add /demo/aods -")]
     Add {
-        /// The collection
+        /// Collection
         #[arg(value_name = "LFN")]
         lfn: String,
-        /// Which files, by LFN or GUID; '-' reads them from standard input
+        /// Files, by LFN or GUID; '-' reads them from standard input
         #[arg(value_name = "LFN|GUID", required = true)]
         files: Vec<String>,
     },
-    /// Take files out
+    /// Remove files
     #[command(after_help = "\
 Examples:
   exacat collection rm /demo/collections/LHC26a/000560123_pass1_AOD \\
       $(exacat find /demo/data/2026 AOD.root --limit 1)")]
     Rm {
-        /// The collection
+        /// Collection
         #[arg(value_name = "LFN")]
         lfn: String,
-        /// Which files, by LFN or GUID; '-' reads them from standard input
+        /// Files, by LFN or GUID; '-' reads them from standard input
         #[arg(value_name = "LFN|GUID", required = true)]
         files: Vec<String>,
     },
@@ -125,13 +125,13 @@ Examples:
   exacat collection ls /demo/collections/LHC26a/000560123_pass1_AOD
   exacat collection ls -l /demo/collections/LHC26a/000560123_pass1_AOD")]
     Ls {
-        /// The collection
+        /// Collection
         #[arg(value_name = "LFN")]
         lfn: String,
-        /// Everything about each member
+        /// Show everything about each member
         #[arg(short, long)]
         long: bool,
-        /// Stop after so many
+        /// Maximum number of members
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
     },
@@ -146,16 +146,16 @@ Examples:
   exacat archive ls /demo/sim/2026/LHC26a1/560123-0/001/root_archive.zip
   exacat archive ls -l /demo/sim/2026/LHC26a1/560123-0/001/root_archive.zip")]
     Ls {
-        /// The archive, by LFN or GUID
+        /// Archive, by LFN or GUID
         #[arg(value_name = "LFN|GUID")]
         archive: String,
-        /// Look for members below here [default: the directory the archive is in]
+        /// Directory to search for members [default: the archive's directory]
         #[arg(long, value_name = "DIR")]
         under: Option<String>,
-        /// Everything about each member
+        /// Show everything about each member
         #[arg(short, long)]
         long: bool,
-        /// Stop after so many
+        /// Maximum number of members
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
     },
@@ -164,7 +164,7 @@ Examples:
 /// `exacat trash`
 #[derive(Debug, Subcommand)]
 pub enum TrashCommand {
-    /// List what is in the trash: yours, for an operator all
+    /// List your items in the trash; all items as an operator
     #[command(after_help = "\
 Shows the item's id (its revision and the timeline), when and by whom it was
 removed, what it counts, and the LFN it had.
@@ -181,7 +181,7 @@ Examples:
         #[command(flatten)]
         order: OrderArgs,
     },
-    /// Bring items back
+    /// Restore items
     #[command(after_help = "\
 Examples:
   exacat rm -r /demo/user/j && exacat trash restore /demo/user/j
@@ -189,17 +189,17 @@ Examples:
   exacat -q trash ls --limit 1 | cut -d ' ' -f 1 | exacat trash restore -
   exacat trash restore 1234.3f9a1c --path /demo/dir/mine --to /demo/mine")]
     Restore {
-        /// Ids of items, or LFNs they had; '-' reads them from standard input
+        /// Ids of items, or their former LFNs; '-' reads them from standard input
         #[arg(value_name = "ID|LFN", required = true)]
         items: Vec<String>,
-        /// Only this entry of yours in a removed directory, by the LFN it had
+        /// Restore only this entry of yours in a removed directory, by its former LFN
         #[arg(long, value_name = "LFN")]
         path: Option<String>,
-        /// To where, if not to where it was; of one item only
+        /// New LFN instead of the former one; for one item only
         #[arg(long, value_name = "LFN")]
         to: Option<String>,
     },
-    /// End items for good: their physical copies are queued for deletion
+    /// Purge items for good, and queue their physical copies for deletion
     #[command(after_help = "\
 Examples:
   exacat trash purge --all --dry-run
@@ -209,13 +209,13 @@ Examples:
         /// Ids of items; '-' reads them from standard input
         #[arg(value_name = "ID", required_unless_present = "all")]
         items: Vec<String>,
-        /// Everything that 'trash ls' shows
+        /// All items that 'trash ls' shows
         #[arg(long, conflicts_with = "items")]
         all: bool,
-        /// Yes, all of it
+        /// Confirm --all
         #[arg(long)]
         yes: bool,
-        /// Show what would end, and change nothing; permissions are not judged
+        /// Show items that would be purged, and change nothing; ignores permissions
         #[arg(long)]
         dry_run: bool,
     },

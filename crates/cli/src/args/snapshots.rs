@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 /// `exacat snapshot`
 #[derive(Debug, Subcommand)]
 pub enum SnapshotCommand {
-    /// Keep the catalogue as it is under a name
+    /// Snapshot the catalogue under a name
     #[command(after_help = "\
 Takes a moment, whatever the catalogue holds: nothing is copied. The snapshot
 takes space as the catalogue moves on. It is on the same disk: 'exacat backup'
@@ -18,7 +18,7 @@ Examples:
   exacat snapshot create monday
   exacat snapshot create nightly-$(date +%F)")]
     Create {
-        /// Its name: letters, digits, . _ -
+        /// Name: letters, digits, . _ -
         name: String,
     },
     /// List snapshots
@@ -30,11 +30,11 @@ Examples:
   exacat snapshot ls --offline
   exacat --json snapshot ls")]
     Ls {
-        /// From the data directory itself, with or without a server
+        /// Read the data directory itself, with or without a server
         #[arg(long)]
         offline: bool,
     },
-    /// Show how the catalogue, or another snapshot, differs from a snapshot
+    /// Compare the catalogue, or another snapshot, with a snapshot
     #[command(after_help = "\
 Each line is an entry that was created, changed, moved or removed. A directory
 that was removed, restored or moved stands for all that is below it. What the
@@ -45,23 +45,23 @@ Examples:
   exacat snapshot diff before-upgrade monday
   exacat --json snapshot diff monday")]
     Diff {
-        /// The snapshot to compare with
+        /// Snapshot to compare with
         before: String,
-        /// A later snapshot [default: the catalogue as it is]
+        /// Later snapshot [default: the present catalogue]
         after: Option<String>,
     },
-    /// End snapshots
+    /// Drop snapshots
     #[command(after_help = "\
 Frees what nothing else has. Clones made of it stay.
 
 Examples:
   exacat snapshot create tuesday && exacat snapshot drop tuesday")]
     Drop {
-        /// Which
+        /// Snapshots
         #[arg(value_name = "NAME", required = true)]
         names: Vec<String>,
     },
-    /// Read all of snapshots and check it
+    /// Read and check snapshots completely
     #[command(after_help = "\
 Every page and every record is read, every counter and index recomputed, and
 the digest compared with that of the moment it was taken. Exit status 25
@@ -71,10 +71,10 @@ Examples:
   exacat snapshot verify before-upgrade
   exacat snapshot verify --offline before-upgrade")]
     Verify {
-        /// Which
+        /// Snapshots
         #[arg(value_name = "NAME", required = true)]
         names: Vec<String>,
-        /// In this process, with or without a server: takes as long as it takes
+        /// Check in this process, with or without a server, without a time limit
         #[arg(long)]
         offline: bool,
     },
@@ -92,9 +92,9 @@ Examples:
   exacat clone before-upgrade ~/exacat-test
   exacat serve --data ~/exacat-test --listen 127.0.0.1:0")]
 pub struct CloneArgs {
-    /// The snapshot
+    /// Snapshot
     pub name: String,
-    /// The data directory to make
+    /// Data directory to make
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }
@@ -120,16 +120,16 @@ Examples:
   exacat restore monday --until now
   exacat restore ~/exacat-backup --data ~/exacat-again")]
 pub struct RestoreArgs {
-    /// The snapshot, or the directory of backups (write ./DIR for one here)
+    /// Snapshot, or directory of backups (write ./DIR for one here)
     #[arg(value_name = "NAME|DIR")]
     pub from: String,
-    /// Up to the last change at or before a time, or up to a revision [default: as it was taken]
+    /// Restore up to the last change at or before a time, or up to a revision [default: the saved state]
     #[arg(long, value_name = "TIME|REVISION")]
     pub until: Option<String>,
-    /// Of a directory of backups: which backup [default: the newest]
+    /// Backup in a directory of backups [default: the newest]
     #[arg(long, value_name = "NAME")]
     pub backup: Option<String>,
-    /// Of a snapshot: take the changes after it from the log in another directory, as one that was set aside
+    /// For a snapshot: directory whose log has the later changes, such as a replaced copy
     #[arg(long, value_name = "DIR")]
     pub log: Option<PathBuf>,
 }
@@ -147,7 +147,7 @@ Examples:
   exacat backup --ls ~/exacat-backup
   exacat backup --verify ~/exacat-backup")]
 pub struct BackupArgs {
-    /// The directory; made if it is not there
+    /// Directory; made if missing
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// List the backups there; needs no server

@@ -9,13 +9,13 @@ Examples:
   exacat mkdir /demo/new
   exacat mkdir -p -m 775 /demo/new/a/b")]
 pub struct MkdirArgs {
-    /// Which directories; '-' reads LFNs from standard input
+    /// Directories; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
-    /// Make missing parents, and accept directories that are there
+    /// Make missing parents, and accept existing directories
     #[arg(short, long)]
     pub parents: bool,
-    /// Their permissions, octal [default: 755]
+    /// Permissions, octal [default: 755]
     #[arg(short, long)]
     pub mode: Option<String>,
 }
@@ -31,10 +31,10 @@ Examples:
   exacat mv /demo/user/b/bruno/analysis_0000 /demo/user/b/bruno/first
   exacat mv -v '/demo/user/c/chiara/*' /demo/user/c")]
 pub struct MvArgs {
-    /// What to move; '-' reads LFNs from standard input
+    /// Entries to move; '-' reads LFNs from standard input
     #[arg(required = true, num_args = 1..)]
     pub from: Vec<String>,
-    /// To where: the new LFN, or a directory that is there to move into
+    /// Target: the new LFN, or an existing directory to move into
     pub to: String,
 }
 
@@ -50,16 +50,16 @@ Examples:
   exacat rm -v /demo/sim/2026/LHC26a1/560123-0/002/sim.log
   exacat find /demo/user/h 'Ana*' -0 | exacat rm -0 -")]
 pub struct RmArgs {
-    /// Which entries; '-' reads LFNs from standard input
+    /// Entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
-    /// Directories with all that is below them
+    /// Remove directories with everything below them
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
-    /// What is not there is not an error
+    /// Ignore missing entries
     #[arg(short, long)]
     pub force: bool,
-    /// Show what would go, and change nothing; permissions are not judged
+    /// Show entries that would be removed, and change nothing; ignores permissions
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -70,7 +70,7 @@ pub struct RmArgs {
 Examples:
   exacat mkdir /demo/empty && exacat rmdir /demo/empty")]
 pub struct RmdirArgs {
-    /// Which directories; '-' reads LFNs from standard input
+    /// Directories; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
 }
@@ -83,12 +83,12 @@ A link stands for a path, which need not exist.
 Examples:
   exacat ln /demo/data/2026 /demo/latest")]
 pub struct LnArgs {
-    /// The path it stands for
+    /// Path that the link leads to
     pub target: String,
-    /// Its own name
+    /// LFN of the link
     #[arg(value_name = "LFN")]
     pub lfn: String,
-    /// All links are symbolic: accepted because fingers type it
+    /// No effect: all links are symbolic; accepted out of habit
     #[arg(short, hide = true)]
     pub symbolic: bool,
 }
@@ -101,13 +101,13 @@ Examples:
   exacat chmod -R g+rX,o= /demo/user/a
   exacat find /demo '*.log' | exacat chmod 600 -")]
 pub struct ChmodArgs {
-    /// Octal (644), or what to change: u+rw,go-w,a=rX
+    /// Octal (644), or a change: u+rw,go-w,a=rX
     #[arg(allow_hyphen_values = true)]
     pub mode: String,
-    /// Which entries; '-' reads LFNs from standard input
+    /// Entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
-    /// Everything below them too
+    /// Change everything below them too
     #[arg(short = 'R', long)]
     pub recursive: bool,
 }
@@ -123,10 +123,10 @@ pub struct ChownArgs {
     /// USER, USER:GROUP or :GROUP
     #[arg(value_name = "USER[:GROUP]")]
     pub owner: String,
-    /// Which entries; '-' reads LFNs from standard input
+    /// Entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
-    /// Everything below them too
+    /// Change everything below them too
     #[arg(short = 'R', long)]
     pub recursive: bool,
 }
@@ -137,12 +137,12 @@ pub struct ChownArgs {
 Examples:
   exacat chgrp -R demo /demo/user/a")]
 pub struct ChgrpArgs {
-    /// The group
+    /// Group
     pub group: String,
-    /// Which entries; '-' reads LFNs from standard input
+    /// Entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
-    /// Everything below them too
+    /// Change everything below them too
     #[arg(short = 'R', long)]
     pub recursive: bool,
 }
@@ -154,13 +154,13 @@ Examples:
   exacat touch /demo/done
   exacat touch --time 2026-11-21 /demo/done")]
 pub struct TouchArgs {
-    /// Which files; '-' reads LFNs from standard input
+    /// Files; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
-    /// When the content was made [default: now]
+    /// Modification time of the content [default: now]
     #[arg(short, long)]
     pub time: Option<String>,
-    /// Do not register what is not there
+    /// Do not register missing files
     #[arg(short = 'c', long)]
     pub no_create: bool,
     /// Make missing parents
@@ -179,7 +179,7 @@ Examples:
   exacat expire /demo/user/i/ines never
   exacat find /demo/sim '*.log' | exacat expire - 90d")]
 pub struct ExpireArgs {
-    /// Which entries; '-' reads LFNs from standard input
+    /// Entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true, num_args = 1..)]
     pub lfns: Vec<String>,
     /// A time, a duration from now (30d), or never
@@ -187,15 +187,15 @@ pub struct ExpireArgs {
     pub time: String,
 }
 
-/// What to do where a file is there already.
+/// Treatment of existing files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ExistingArg {
-    /// Refuse it
+    /// Refuse the file
     #[default]
     Refuse,
-    /// Accept it if everything given is so already
+    /// Accept the file if everything given is equal
     Same,
-    /// Add what it does not have; refuse it if something contradicts
+    /// Add missing attributes; refuse the file if one contradicts
     Merge,
 }
 
@@ -220,7 +220,7 @@ Examples:
   exacat register /demo/in.root --member-of '/demo/all.zip?in.root'
   exacat register -p - < files.jsonl")]
 pub struct RegisterArgs {
-    /// Which files; '-' reads JSON lines from standard input
+    /// Files; '-' reads JSON lines from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
     /// Bytes
@@ -229,43 +229,43 @@ pub struct RegisterArgs {
     /// ALGORITHM:HEX; may be repeated for other algorithms
     #[arg(long, value_name = "CHECKSUM")]
     pub checksum: Vec<String>,
-    /// A replica: on this storage element, at this PFN; may be repeated
+    /// Replica on this storage element, at this PFN; may be repeated
     #[arg(long, value_name = "SE[=PFN]")]
     pub se: Vec<String>,
-    /// What is known of the replicas: available, copying, suspect, lost
+    /// State of the replicas: available, copying, suspect, lost
     #[arg(long, value_name = "STATE", default_value = "available")]
     pub state: String,
-    /// Its identity; of one file only [default: made]
+    /// GUID, for one file only [default: made]
     #[arg(long)]
     pub guid: Option<String>,
-    /// A tag; may be repeated
+    /// Tag; may be repeated
     #[arg(long = "tag", value_name = "KEY=VALUE")]
     pub tags: Vec<String>,
-    /// Its owner, if not you
+    /// Owner, if not you
     #[arg(long)]
     pub owner: Option<String>,
-    /// Its group, if not yours
+    /// Group, if not yours
     #[arg(long)]
     pub group: Option<String>,
-    /// Its permissions, octal [default: 644]
+    /// Permissions, octal [default: 644]
     #[arg(long)]
     pub mode: Option<String>,
-    /// When its content was made [default: now]
+    /// Modification time of the content [default: now]
     #[arg(long, value_name = "TIME")]
     pub modified: Option<String>,
-    /// When it goes to the trash by itself
+    /// Time when it goes to the trash by itself
     #[arg(long, value_name = "TIME")]
     pub expires: Option<String>,
-    /// The job that made it
+    /// Job that made it
     #[arg(long)]
     pub job: Option<u64>,
-    /// It is inside an archive
+    /// Archive that contains it
     #[arg(long, value_name = "ARCHIVE?NAME", conflicts_with = "se")]
     pub member_of: Option<String>,
     /// Make missing parents
     #[arg(short, long)]
     pub parents: bool,
-    /// What to do where a file is there already
+    /// Treatment of existing files
     #[arg(long, value_enum, default_value_t)]
     pub existing: ExistingArg,
 }
@@ -273,50 +273,50 @@ pub struct RegisterArgs {
 /// `exacat replica`
 #[derive(Debug, Subcommand)]
 pub enum ReplicaCommand {
-    /// Add replicas, or set the state of those that are there
+    /// Add replicas, or set the state of existing ones
     #[command(after_help = "\
 Examples:
   exacat touch /demo/a.root && exacat replica add /demo/a.root DEMO::FZK::SE
   exacat replica add /demo/a.root DEMO::NDGF::DCACHE=root://host//a.root
   exacat replica add /demo/a.root DEMO::CERN::EOS --state copying")]
     Add {
-        /// The file, by LFN or GUID
+        /// File, by LFN or GUID
         #[arg(value_name = "LFN|GUID")]
         file: String,
-        /// Where
+        /// Storage element and PFN of each replica
         #[arg(value_name = "SE[=PFN]", required = true)]
         replicas: Vec<String>,
         /// available, copying, suspect, lost
         #[arg(long, default_value = "available")]
         state: String,
     },
-    /// Take replicas away
+    /// Remove replicas
     #[command(after_help = "\
 Examples:
   exacat register /demo/b.root --se DEMO::FZK::SE --se DEMO::CERN::EOS
   exacat replica rm /demo/b.root DEMO::FZK::SE            # forget it
   exacat replica rm --delete /demo/b.root DEMO::CERN::EOS # and delete the copy")]
     Rm {
-        /// The file, by LFN or GUID
+        /// File, by LFN or GUID
         #[arg(value_name = "LFN|GUID")]
         file: String,
-        /// From where
+        /// Storage elements
         #[arg(value_name = "SE", required = true)]
         ses: Vec<String>,
-        /// Put the physical copies on the deletion queues of their storage elements
+        /// Queue the physical copies for deletion by their storage elements
         #[arg(long)]
         delete: bool,
     },
-    /// Say what is known of replicas
+    /// Set the state of replicas
     #[command(after_help = "\
 Examples:
   exacat register /demo/c.root --se DEMO::FZK::SE
   exacat replica state /demo/c.root DEMO::FZK::SE lost")]
     State {
-        /// The file, by LFN or GUID
+        /// File, by LFN or GUID
         #[arg(value_name = "LFN|GUID")]
         file: String,
-        /// Where
+        /// Storage elements
         #[arg(value_name = "SE", required = true, num_args = 1..)]
         ses: Vec<String>,
         /// available, copying, suspect, lost
@@ -327,7 +327,7 @@ Examples:
 /// `exacat upload`
 #[derive(Debug, Subcommand)]
 pub enum UploadCommand {
-    /// Book an upload: choose storage elements, reserve quota
+    /// Reserve an upload: choose storage elements, reserve quota
     #[command(after_help = "\
 Shows the GUID, and a line for each storage element: its name and the URL to
 write to.
@@ -336,7 +336,7 @@ Examples:
   exacat upload book /demo/new.root --size 1G --qos disk=2 --site CERN
   exacat upload book /demo/u1.root --size 123 --se DEMO::FZK::SE")]
     Book {
-        /// Where the file shall stand; missing parents are made when it is committed
+        /// LFN of the file; the commit makes missing parents
         #[arg(value_name = "LFN")]
         lfn: String,
         /// Bytes to be written
@@ -345,29 +345,29 @@ Examples:
         /// Checksum the content will have; may be repeated
         #[arg(long)]
         checksum: Vec<String>,
-        /// Its identity; one that exists gets further replicas [default: made]
+        /// GUID; an existing one gets further replicas [default: made]
         #[arg(long)]
         guid: Option<String>,
-        /// On this storage element; may be repeated
+        /// Storage element to use; may be repeated
         #[arg(long)]
         se: Vec<String>,
-        /// So many replicas of this quality of service; may be repeated
+        /// Replicas of this quality of service; may be repeated
         #[arg(long, value_name = "QOS[=NUMBER]")]
         qos: Vec<String>,
-        /// Never on this storage element; may be repeated
+        /// Storage element to avoid; may be repeated
         #[arg(long, value_name = "SE")]
         exclude: Vec<String>,
-        /// Nearest to this site
+        /// Site whose storage elements are preferred
         #[arg(long)]
         site: Option<String>,
-        /// The job that makes it
+        /// Job that makes the file
         #[arg(long)]
         job: Option<u64>,
-        /// For how long [default: the server's]
+        /// Lifetime of the reservation [default: the server's]
         #[arg(long, value_name = "DURATION")]
         lifetime: Option<String>,
     },
-    /// Make a booked replica visible
+    /// Commit a reserved replica, which makes it visible
     #[command(after_help = "\
 Examples:
   exacat upload book /demo/u2.root --size 123 --se DEMO::FZK::SE \\
@@ -375,30 +375,30 @@ Examples:
   exacat upload commit 5d9a8f1e-5607-11ee-90f9-6c02e09897e9 DEMO::FZK::SE \\
       --size 123 --checksum adler32:067b54f3")]
     Commit {
-        /// The booking
+        /// GUID of the upload
         guid: String,
-        /// The replica's storage element
+        /// Storage element of the replica
         se: String,
         /// Bytes written
         #[arg(long)]
         size: String,
-        /// Checksum of what was written; may be repeated
+        /// Checksum of the written bytes; may be repeated
         #[arg(long)]
         checksum: Vec<String>,
     },
-    /// Give up a booking, or one replica of it
+    /// Abort an upload, or one replica of it
     #[command(after_help = "\
 Examples:
   exacat upload book /demo/u3.root --size 123 --se DEMO::FZK::SE \\
       --guid 5d9a8f1e-5607-11ee-90f9-6c02e09897ea
   exacat upload abort 5d9a8f1e-5607-11ee-90f9-6c02e09897ea")]
     Abort {
-        /// The booking
+        /// GUID of the upload
         guid: String,
         /// Only the replica on this storage element
         se: Option<String>,
     },
-    /// List bookings: yours, for an operator all
+    /// List your upload reservations; all of them as an operator
     #[command(after_help = "\
 Examples:
   exacat upload ls")]

@@ -1,7 +1,8 @@
-//! The client library beside bare frames: the same load by one and by the other, in turn, in one run.
+//! Compares the client library with bare frames: the same load by each in turn, in one run.
 //!
-//! Questions are made beforehand and handed over to the library as a caller does. CPU time is that of each
-//! side. A ratio compares the medians of all rounds, for a shared machine changes from one round to the next.
+//! Questions are made beforehand and passed to the library as a caller does. CPU time is that of
+//! each side. A ratio compares the medians of all rounds, because a shared machine changes between
+//! rounds.
 
 use std::sync::Arc;
 
@@ -16,13 +17,13 @@ use super::table::rounded;
 use super::target::{StartedServer, Target};
 use super::workload::{self, FILES_PER_DIRECTORY};
 
-/// What `--only` has to name.
+/// Name for `--only`.
 const WHAT: &str = "library beside bare frames";
 /// Rounds of each load: in each, bare frames and the library.
 const ROUNDS: u64 = 5;
 /// Connections of the load with one call at a time on each.
 const CONNECTIONS_SINGLE: usize = 32;
-/// Files that are registered here have numbers from here on: nothing else has.
+/// First number of the files registered here: no other file has such a number.
 const FILES_FROM: u64 = 1 << 41;
 
 type Questions = Vec<Operation>;
@@ -37,7 +38,7 @@ struct Scenario<'a> {
 /// One round of one of the two.
 #[derive(Clone, Debug, Serialize)]
 struct Line {
-    /// As `--only` names it.
+    /// Name for `--only`.
     what: String,
     /// `frames` or `library`.
     by: &'static str,
@@ -99,7 +100,7 @@ pub async fn library_beside_frames(
                 .collect()
         }
     };
-    // Each load registers files of its own; directories are there before.
+    // Each load registers files of its own, in existing directories.
     let creates = |from: u64, count: u64, items: u64| {
         move |round: u64| -> Result<Questions, Error> {
             let first = FILES_FROM + from + round * count * items;
@@ -204,7 +205,7 @@ async fn rounds(
     ))
 }
 
-/// Gives each question away once.
+/// Passes each question once.
 fn hand_over(questions: Questions) -> impl Fn(u64) -> Result<Operation, Error> + Send + Sync + 'static {
     let questions: Vec<Mutex<Option<Operation>>> =
         questions.into_iter().map(|question| Mutex::new(Some(question))).collect();
@@ -214,7 +215,7 @@ fn hand_over(questions: Questions) -> impl Fn(u64) -> Result<Operation, Error> +
     }
 }
 
-/// Each figure is the median of the rounds by itself.
+/// Median of each value over the rounds.
 fn median(lines: Vec<Line>) -> Line {
     let middle = |figure: &dyn Fn(&Line) -> f64| {
         let mut figures: Vec<f64> = lines.iter().map(figure).collect();

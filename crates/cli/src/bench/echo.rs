@@ -1,5 +1,5 @@
-//! A raw echo: takes frames as the server does, and answers each with the same bytes. What a look-up costs more than
-//! this is the catalogue's; the rest is the machine's.
+//! Raw echo server: takes frames as the server does, and answers each with the same bytes. The cost
+//! of a look-up beyond this is the catalogue's; the rest is the machine's.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,20 +20,20 @@ use tokio::net::{UnixListener, UnixStream};
 use super::frames::push_numbered;
 use super::target::Target;
 
-/// What it says it keeps to; its only client keeps to less.
+/// Limits that it announces; its only client stays below them.
 const LIMITS: Limits = Limits {
     frame_bytes_max: FRAME_BYTES_MAX as u32,
     requests_in_flight_max: 1024,
     batch_operations_max: 1,
     idle_ms_max: 0,
 };
-/// Room for what is read at once.
+/// Buffer size of a read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Asking whether it is there yet, so many times, with a pause in between.
+/// Attempts to connect to it, with a pause in between.
 const ASKED_MAX: u32 = 5000;
 
-/// A process that echoes, as the server is one; ends with this.
+/// Process with an echo server, as the server is a process. Ends when dropped.
 pub struct Echo {
     child: Child,
     socket: PathBuf,
@@ -64,12 +64,12 @@ impl Echo {
         Err(Error::new(ErrorKind::Unavailable, "the echo does not answer"))
     }
 
-    /// As a target of a load, for its CPU time.
+    /// Target of a load, for its CPU time.
     pub fn target(&self) -> Arc<Target> {
         Arc::new(Target::Network { clients: Vec::new(), pid: Some(self.child.id()) })
     }
 
-    /// Where it listens.
+    /// Socket of the echo server.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
@@ -87,8 +87,8 @@ fn failed(error: std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("an echo: {error}"))
 }
 
-/// The process: listens at `socket`, and answers every request with the frame that comes on standard input, until it is
-/// killed.
+/// Runs the process: listens at `socket`, and answers every request with the frame from standard
+/// input, until it is killed.
 pub async fn serve(socket: &Path) -> Result<(), Error> {
     let mut answer = Vec::new();
     std::io::stdin().read_to_end(&mut answer).map_err(failed)?;
@@ -96,7 +96,7 @@ pub async fn serve(socket: &Path) -> Result<(), Error> {
     loop {
         let (stream, _) = listener.accept().await.map_err(failed)?;
         let answer = answer.clone();
-        // The end of a conversation is no concern of the echo: whoever talks to it sees it.
+        // The client sees the end of a connection; the echo server ignores it.
         tokio::spawn(async move { converse(stream, &answer).await.ok() });
     }
 }

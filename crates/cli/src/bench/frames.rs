@@ -1,5 +1,6 @@
-//! A load generator that speaks the frames of the native protocol itself: one blocking thread per connection, no
-//! runtime, no retries. It shows what the server can do; what the client library adds is seen beside it.
+//! Load generator that speaks the frames of the native protocol itself: one blocking thread per
+//! connection, no runtime, no retries. It shows the server's limits; `beside` adds the client
+//! library.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -20,19 +21,20 @@ use hdrhistogram::Histogram;
 use super::measure::{Load, Sample, histogram, merged, record, sample};
 use super::target::Target;
 
-/// Room for what is read at once.
+/// Buffer size of a read.
 const READ_BYTES: usize = 256 << 10;
-/// Of so many answers one is decoded whole and each of its items checked. Of the others it is checked that they are
-/// whole frames, answers, and for the right request: a load generator that takes every answer apart measures itself.
+/// One of so many answers is decoded whole, and each of its items checked. The others are only
+/// checked to be whole frames, answers, and for the right request. A load generator that decodes
+/// every answer measures itself.
 const CHECKED_OF: u64 = 16;
-/// A server that says nothing for so long is given up.
+/// Time without a byte after which a server is given up.
 const SILENCE: Duration = Duration::from_secs(60);
 
 fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unavailable, format!("cannot {what} the server: {error}"))
 }
 
-/// One connection, through the handshake.
+/// One connection, after the handshake.
 struct Conversation {
     stream: UnixStream,
     decoder: FrameDecoder,
@@ -63,7 +65,7 @@ impl Conversation {
         self.stream.write_all(bytes).map_err(|error| failed("write to", &error))
     }
 
-    /// A frame that has come already.
+    /// Returns a frame that has arrived already.
     fn ready(&mut self) -> Result<Option<RawFrame>, Error> {
         Ok(self.decoder.next_frame()?)
     }
@@ -93,8 +95,9 @@ fn unexpected(frame: &Frame) -> Error {
     }
 }
 
-/// Asks `questions` in turn, `load.calls` in all, and begins again if there are fewer. Keeps `load.depth` requests in flight on each of `load.lanes` connections, each request a frame of its own. The
-/// first error ends it.
+/// Sends `questions` in turn, `load.calls` in all, and begins again if there are fewer. Keeps
+/// `load.depth` requests in flight on each of `load.lanes` connections, each request a frame of its
+/// own. The first error ends it.
 pub async fn drive(
     target: &Arc<Target>,
     socket: &Path,
@@ -124,7 +127,7 @@ pub async fn drive(
     ))
 }
 
-/// A request whose number is still to be set, as bytes: a load generator that encodes measures itself.
+/// Encodes a request without its number beforehand: a load generator that encodes measures itself.
 fn encoded(question: &Operation) -> Result<Vec<u8>, Error> {
     let mut options = RequestOptions::default();
     if question.writes() {
@@ -154,8 +157,9 @@ fn converse(
 ) -> Result<Histogram<u64>, Error> {
     let mut latency = histogram()?;
     let mut out = Vec::new();
-    // The requests in flight and when each was sent, by their numbers, which count up. There are more places than
-    // requests in flight, so only one that is very late stands where the next would go; then that one waits.
+    // The requests in flight and when each was sent, by their numbers, which count up. There are
+    // more places than requests in flight. So only a very late request stands where the next would
+    // go; then the next one waits.
     let mut open: Vec<Option<(u64, Instant)>> = vec![None; load.depth.next_power_of_two() * 2];
     let places = open.len() as u64;
     let place = |request: u64| (request % places) as usize;

@@ -1,4 +1,5 @@
-//! Measuring: operations, wall time, CPU time of both sides, and the distribution of single calls.
+//! Measurements: operations, wall time, CPU time of both sides, and the distribution of single
+//! calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use serde::Serialize;
 
 use super::target::Target;
 
-/// Longest single call the histogram tells apart; longer ones count as this.
+/// Longest single call that the histogram resolves; longer ones count as this.
 const LATENCY_US_MAX: u64 = 600_000_000;
 
 /// One line of the table.
@@ -18,28 +19,28 @@ const LATENCY_US_MAX: u64 = 600_000_000;
 pub struct Sample {
     /// `in process` or `network`.
     pub target: String,
-    /// What was measured.
+    /// Name of the measurement.
     pub what: String,
-    /// Items done: files, look-ups, entries given.
+    /// Items done: files, look-ups, entries returned.
     pub items: u64,
-    /// Calls they were done in.
+    /// Number of calls.
     pub calls: u64,
     /// Wall time, seconds.
     pub wall_s: f64,
     /// CPU time of load generator and server, seconds.
     pub cpu_s: f64,
-    /// Single calls, microseconds.
+    /// Times of single calls, microseconds: the median.
     pub p50_us: u64,
-    /// See `p50_us`.
+    /// 99th percentile of them.
     pub p99_us: u64,
-    /// See `p50_us`.
+    /// 99.9th percentile of them.
     pub p999_us: u64,
-    /// See `p50_us`.
+    /// Longest of them.
     pub max_us: u64,
 }
 
 impl Sample {
-    /// Items a second of wall time.
+    /// Items per second of wall time.
     pub fn rate(&self) -> f64 {
         self.items as f64 / self.wall_s.max(1e-9)
     }
@@ -50,7 +51,7 @@ impl Sample {
     }
 }
 
-/// How calls are sent.
+/// Parameters of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Connections (in process: groups of tasks).
@@ -81,8 +82,8 @@ pub async fn drive(
         for _ in 0..load.depth {
             let (target, next, make, check) = (target.clone(), next.clone(), make.clone(), check.clone());
             tasks.spawn(async move {
-                // Not a distribution for each task: a thousand of them would be filled and added up in the
-                // measured time.
+                // Not a distribution per task: a thousand of them would be filled and added up in
+                // the measured time.
                 let mut took = Vec::new();
                 loop {
                     let call = next.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +109,7 @@ pub async fn drive(
     Ok(sample(target, what, load.calls * load.items_per_call, wall, cpu_s, &latency))
 }
 
-/// Distributions of all tasks, together.
+/// Merges the distributions of all tasks.
 pub async fn merged(
     mut tasks: tokio::task::JoinSet<Result<Histogram<u64>, Error>>,
 ) -> Result<Histogram<u64>, Error> {
@@ -120,7 +121,7 @@ pub async fn merged(
     Ok(latency)
 }
 
-/// Measures one thing done once, or a few times: each duration in `latency`.
+/// Makes the sample of an action done once, or a few times, with each duration in `latency`.
 pub fn sample(
     target: &Target,
     what: &str,
@@ -143,7 +144,7 @@ pub fn sample(
     }
 }
 
-/// An empty distribution of microseconds.
+/// Makes an empty distribution of microseconds.
 pub fn histogram() -> Result<Histogram<u64>, Error> {
     Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).map_err(|error| internal(&error))
 }
@@ -165,8 +166,8 @@ pub fn own_cpu_s() -> f64 {
 
 /// CPU time of a process so far, seconds; 0 if it cannot be read.
 pub fn process_cpu_s(pid: &str) -> f64 {
-    // Fields 14 and 15 of /proc/PID/stat, counted from behind the command's name, which may hold blanks.
-    // Linux gives them in ticks of 1/100 s to user space, whatever the kernel counts in.
+    // Fields 14 and 15 of /proc/PID/stat, counted from behind the command's name, which may hold
+    // blanks. Linux gives them in ticks of 1/100 s to user space, whatever the kernel counts in.
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0.0 };
     let Some((_, fields)) = stat.rsplit_once(')') else { return 0.0 };
     let ticks =

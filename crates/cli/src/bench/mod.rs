@@ -1,8 +1,9 @@
-//! `exacat bench`: how fast the catalogue is on this machine, in process and over the network, in one run.
+//! `exacat bench`: speed of the catalogue on this machine, in process and over the network, in one
+//! run.
 //!
-//! Load generator and server share the machine; CPU time is that of both, so that a noisy machine shows. Every
-//! figure is of durable changes and exact answers: answers are checked (of bare frames 1 of 16 item by item, all for
-//! their request), and an error ends the run.
+//! Load generator and server share the machine. CPU time is that of both, so that a noisy machine
+//! shows. Every number is of durable changes and exact answers. Answers are checked (of bare frames
+//! 1 of 16 item by item, all for their request), and an error ends the run.
 
 mod beside;
 pub mod echo;
@@ -24,35 +25,35 @@ use exacat_model::{Answer, Error, ErrorKind};
 use measure::{Sample, histogram, own_cpu_s, record, sample};
 use target::{StartedServer, Target};
 
-/// What to measure.
+/// Settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct BenchSettings {
     /// Files to register.
     pub entries: u64,
-    /// Below here temporary stores are made; none for the system's place for temporary files.
+    /// Directory for temporary stores; none for the system's directory for temporary files.
     pub directory: Option<PathBuf>,
-    /// The engine by itself, instead of the catalogue.
+    /// True to measure the engine by itself, instead of the catalogue.
     pub engine: bool,
     /// Memory for pages of the engine, bytes; none for its default.
     pub cache_bytes: Option<u64>,
-    /// Leave out what is in process.
+    /// Leave out measurements in process.
     pub network_only: bool,
-    /// Leave out the network.
+    /// Leave out measurements over the network.
     pub in_process_only: bool,
-    /// Only measurements whose name has this in it, and the writes that fill the catalogue for them.
+    /// Measure only what has this in its name, after the writes that fill the catalogue for it.
     pub only: Option<String>,
-    /// A JSON line per measurement instead of a table.
+    /// Print a JSON line per measurement instead of a table.
     pub json: bool,
 }
 
-/// Where measurements go as they are made, and which are wanted.
+/// Output of measurements, and the selection of them.
 pub struct Report<'a> {
     out: &'a mut (dyn Write + Send),
     settings: &'a BenchSettings,
 }
 
 impl Report<'_> {
-    /// Is this measurement wanted?
+    /// Says whether this measurement is selected.
     fn wants(&self, what: &str) -> bool {
         self.settings.only.as_deref().is_none_or(|only| what.contains(only))
     }
@@ -73,7 +74,7 @@ impl Report<'_> {
     }
 }
 
-/// Measures and prints as it goes.
+/// Runs all measurements, and prints each when it is done.
 pub async fn run(settings: &BenchSettings, out: &mut (impl Write + Send)) -> Result<(), Error> {
     let files = settings.entries.next_multiple_of(workload::FILES_PER_DIRECTORY);
     let place = match &settings.directory {
@@ -171,7 +172,7 @@ fn print(result: std::io::Result<()>) -> Result<(), Error> {
     result.map_err(|error| Error::new(ErrorKind::Unavailable, format!("cannot print: {error}")))
 }
 
-/// Every item of an answer that has one outcome per item must be a success.
+/// Returns the first error of an answer that has one outcome per item.
 fn all_good(answer: &Answer) -> Result<(), Error> {
     let failed = match answer {
         Answer::Registered(items) => items.iter().find_map(|item| item.as_ref().err()),

@@ -1,4 +1,4 @@
-//! What is measured, in order: writes, reads, unpipelined reads, import, whole trees.
+//! Scenarios, in order: writes, reads, unpipelined reads, import, whole trees.
 
 use std::io::Write;
 use std::path::Path;
@@ -30,13 +30,13 @@ pub const BATCH: u64 = 1000;
 /// Look-ups in one batch.
 pub const LOOKUPS: u64 = 128;
 
-/// Files that are registered by bare frames have numbers from here on: nothing else has.
+/// First number of the files registered by bare frames: no other file has such a number.
 const FILES_BY_FRAMES: u64 = 1 << 40;
 
-/// Questions made beforehand: a load generator that formats names measures itself. Enough of them that none is
-/// asked again soon.
+/// Questions made beforehand: a load generator that formats names measures itself. There are enough
+/// of them that none is repeated soon.
 const POOL_SINGLE: u64 = 1 << 17;
-/// The same, of batches.
+/// Batches made beforehand.
 const POOL_BATCHES: u64 = 1 << 12;
 
 fn questions(count: u64, make: impl Fn(u64) -> Result<Operation, Error>) -> Result<Vec<Operation>, Error> {
@@ -51,14 +51,14 @@ fn single_lookups(files: u64) -> Result<Vec<Operation>, Error> {
     questions(POOL_SINGLE, |call| workload::whereis([workload::scatter(call) % files].into_iter()))
 }
 
-/// Batches of files from all over the catalogue.
+/// Makes batches of files from all over the catalogue.
 fn random_batches(files: u64) -> Result<Vec<Operation>, Error> {
     questions(POOL_BATCHES, |call| {
         workload::whereis((0..LOOKUPS).map(move |index| workload::scatter(call * LOOKUPS + index) % files))
     })
 }
 
-/// Batches of files of one directory, as a job asks for its input.
+/// Makes batches of files of one directory, as a job requests its input.
 fn directory_batches(files: u64) -> Result<Vec<Operation>, Error> {
     questions(POOL_BATCHES, |call| {
         let first = workload::scatter(call) % files / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
@@ -67,7 +67,7 @@ fn directory_batches(files: u64) -> Result<Vec<Operation>, Error> {
     })
 }
 
-/// Questions about this many files.
+/// Maker of questions about this many files.
 type Lookups = fn(u64) -> Result<Vec<Operation>, Error>;
 
 const BATCHES: [(&str, Lookups); 2] = [
@@ -89,8 +89,8 @@ pub async fn writes(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -
         };
         target.call(0, Operation::SeSet(settings)).await?;
     }
-    // The last tenth goes in one by one, the rest in batches of a directory each; batches are first, so
-    // that single creates meet directories that exist.
+    // The last tenth is created one by one, the rest in batches of a directory each. Batches are
+    // first, so that single creates meet directories that exist.
     let single = (files / 10).min(100_000) / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
     let batched = files - single;
     let load = Load { lanes: CONNECTIONS, depth: 2, calls: batched / BATCH, items_per_call: BATCH };
@@ -111,7 +111,7 @@ pub async fn writes(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -
     Ok(())
 }
 
-/// Look-ups, listings, finds.
+/// Measures look-ups, listings, finds.
 pub async fn reads(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
     let singles = (files * 2).clamp(20_000, 1_000_000);
     let load = Load { lanes: CONNECTIONS, depth: 256, calls: singles, items_per_call: 1 };
@@ -155,7 +155,7 @@ pub async fn reads(target: &Arc<Target>, files: u64, report: &mut Report<'_>) ->
     if report.wants(what) { find(target, files, what, report).await } else { Ok(()) }
 }
 
-/// One find over everything, page by page.
+/// Measures one find over everything, page by page.
 async fn find(target: &Target, files: u64, what: &str, report: &mut Report<'_>) -> Result<(), Error> {
     let mut latency = histogram()?;
     let (start, cpu) = (Instant::now(), target.cpu_s());
@@ -180,7 +180,7 @@ async fn find(target: &Target, files: u64, what: &str, report: &mut Report<'_>) 
 /// Files of the directory that is listed whole.
 const LISTED: u64 = 1_000_000;
 
-/// One directory of very many files, streamed whole; and the time until its first page is there.
+/// Measures the listing of one directory of very many files, and the time until its first page.
 pub async fn long_listing(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
     let count = files.min(LISTED);
     let what = format!("ls of one directory of {count}, streamed");
@@ -222,8 +222,8 @@ pub async fn long_listing(target: &Arc<Target>, files: u64, report: &mut Report<
     Ok(())
 }
 
-/// Everything exported, and everything digested, as `exacat export` and `exacat digest` do, into nothing: from the server, and from
-/// a snapshot that this process opens.
+/// Measures an export and a digest of everything, as `exacat export` and `exacat digest` do,
+/// without output. The sources are the server, and a snapshot that this process opens.
 pub async fn exports(
     server: &StartedServer,
     target: &Arc<Target>,
@@ -276,7 +276,7 @@ async fn export_and_digest<C: exacat_exchange::catalogue::Catalogue>(
     Ok(())
 }
 
-/// Look-ups by bare frames, pipelined.
+/// Measures pipelined look-ups by bare frames.
 pub async fn frames(
     target: &Arc<Target>,
     socket: &Path,
@@ -316,7 +316,7 @@ pub async fn frames(
     Ok(())
 }
 
-/// One look-up at a time on each of many connections, beside an echo of the same bytes.
+/// Measures one look-up at a time on each of many connections, beside an echo of the same bytes.
 pub async fn unpipelined_frames(
     target: &Arc<Target>,
     socket: &Path,
@@ -336,7 +336,7 @@ pub async fn unpipelined_frames(
         calls: (files / 2).clamp(20_000, 500_000),
         items_per_call: 1,
     };
-    // One and the other in turn: the machine changes meanwhile.
+    // In turn, because the machine changes meanwhile.
     for round in 1..=3 {
         let what = format!("raw echo, 64 x 1 in flight, {round}");
         let raw =
@@ -354,7 +354,8 @@ pub async fn unpipelined_frames(
     Ok(())
 }
 
-/// Look-ups while others register without a pause: how long readers wait for a writer, and at what price it writes.
+/// Measures look-ups during constant registrations: how long readers wait for a writer, and the
+/// rate of the writer.
 pub async fn reads_beside_writes(
     target: &Arc<Target>,
     files: u64,
@@ -397,7 +398,7 @@ pub async fn reads_beside_writes(
     ))
 }
 
-/// One look-up at a time on each of many connections.
+/// Measures one look-up at a time on each of many connections.
 pub async fn unpipelined(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
     let what = "whereis, single, 64 x 1 in flight";
     if !report.wants(what) {
@@ -515,7 +516,7 @@ fn write_listing(listing: &Path, files: u64) -> std::io::Result<()> {
     out.flush()
 }
 
-/// What the store says of its own size.
+/// Sizes that the store reports.
 pub struct Figures {
     /// Entries in all.
     pub entries: u64,
@@ -525,7 +526,7 @@ pub struct Figures {
     pub memory: Vec<(String, u64)>,
 }
 
-/// Asks for them.
+/// Requests them.
 pub async fn figures(target: &Arc<Target>) -> Result<Figures, Error> {
     let Answer::Status(parts) = target.call(0, Operation::Status).await? else {
         return Err(Error::new(ErrorKind::Internal, "a status without parts"));

@@ -1,13 +1,13 @@
-//! The table of measurements, for people and as JSON lines.
+//! Table of measurements, for people and as JSON lines.
 
 use std::io::Write;
 
 use super::measure::Sample;
 
-/// CPU time is counted in ticks of 1/100 s: less than this says nothing.
+/// CPU time is counted in ticks of 1/100 s: less than this means nothing.
 const CPU_S_MIN: f64 = 0.1;
 
-/// Column heads of what stands under each.
+/// Returns the heads of the columns.
 pub fn head() -> String {
     format!(
         "{:<11} {:<58} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
@@ -15,7 +15,7 @@ pub fn head() -> String {
     )
 }
 
-/// One line.
+/// Prints one line.
 pub fn print(out: &mut (impl Write + ?Sized), sample: &Sample, json: bool) -> std::io::Result<()> {
     if json {
         let line = serde_json::to_string(sample).map_err(std::io::Error::other)?;
@@ -37,7 +37,7 @@ pub fn print(out: &mut (impl Write + ?Sized), sample: &Sample, json: bool) -> st
     )
 }
 
-/// Three significant digits are all a shared machine is good for.
+/// Rounds to three significant digits: a shared machine is no more accurate.
 pub fn rounded(rate: f64) -> String {
     if rate < 1000.0 {
         return format!("{rate:.0}");

@@ -1,4 +1,4 @@
-//! What is measured: the catalogue in this process, or a server over the network.
+//! Target of a measurement: the catalogue in this process, or a server over the network.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,10 +13,10 @@ use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 
 use super::measure::{own_cpu_s, process_cpu_s, process_memory_bytes};
 
-/// How long a started server may take to answer.
+/// Time limit for a started server's first answer.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// A catalogue to send operations to.
+/// Catalogue that gets the operations.
 pub enum Target {
     /// In this process: no network, no frames.
     InProcess {
@@ -25,17 +25,17 @@ pub enum Target {
         /// An admin.
         caller: Box<Caller>,
     },
-    /// A server of its own process, over its Unix socket or TCP.
+    /// Server in a process of its own, over its Unix socket or TCP.
     Network {
-        /// One connection each.
+        /// Clients, with one connection each.
         clients: Vec<Client>,
-        /// The server, if it was started here.
+        /// Process of the server, if this program started it.
         pid: Option<u32>,
     },
 }
 
 impl Target {
-    /// Its name in the table.
+    /// Name in the table.
     pub fn name(&self) -> &'static str {
         match self {
             Target::InProcess { .. } => "in process",
@@ -62,7 +62,7 @@ impl Target {
         own_cpu_s() + server
     }
 
-    /// Resident memory of what holds the state, bytes.
+    /// Resident memory of the process with the state, bytes.
     pub fn memory_bytes(&self) -> u64 {
         match self {
             Target::InProcess { .. } => process_memory_bytes("self"),
@@ -87,19 +87,20 @@ pub async fn open_in_process(directory: &Path) -> Result<Target, Error> {
     Ok(Target::InProcess { catalogue, caller: Box::new(caller) })
 }
 
-/// A server started for the measurement; ends with it.
+/// Server started for the measurement; ends when dropped.
 pub struct StartedServer {
     child: Child,
     data: PathBuf,
 }
 
 impl StartedServer {
-    /// Starts this binary as a server in `data`, and waits until it answers. Gives the time that took.
+    /// Starts this binary as a server in `data`, and waits until it answers. Returns the time that
+    /// took.
     pub async fn start(data: &Path) -> Result<(Self, Duration), Error> {
         Self::start_with(data, &[]).await
     }
 
-    /// The same, with more arguments.
+    /// Starts the server with more arguments.
     pub async fn start_with(data: &Path, more: &[&str]) -> Result<(Self, Duration), Error> {
         let failed = |error: std::io::Error| {
             Error::new(ErrorKind::Unavailable, format!("cannot start a server: {error}"))
@@ -136,30 +137,30 @@ impl StartedServer {
         process_cpu_s(&self.child.id().to_string())
     }
 
-    /// Its data directory.
+    /// Data directory of the server.
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// Where it listens on this machine.
+    /// Socket of the server on this machine.
     pub fn socket(&self) -> PathBuf {
         self.data.join("exacat.sock")
     }
 
-    /// One connection to it.
+    /// Opens one connection to it.
     pub async fn connect(&self) -> Result<Client, Error> {
         let target = exacat_client::Target::new(vec![Endpoint::Unix(self.socket())])?;
         Client::connect(target, Credentials::local(), ClientSettings::default()).await
     }
 
-    /// As a target, over so many connections.
+    /// Makes a target with so many connections.
     pub async fn target(&self, connections: usize) -> Result<Target, Error> {
         let mut clients = Vec::new();
         let start = Instant::now();
         while clients.len() < connections {
             match self.connect().await {
                 Ok(client) => clients.push(client),
-                // The server still closes those of the measurement before.
+                // The server is still closing those of the measurement before.
                 Err(error) if error.kind == ErrorKind::Busy && start.elapsed() < START_LIMIT => {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
@@ -186,7 +187,7 @@ impl StartedServer {
 
 impl Drop for StartedServer {
     fn drop(&mut self) {
-        // Ended already, if `kill` was called; an error says just that.
+        // `kill` may have ended it already; the error means just that.
         let _ = self.end();
     }
 }

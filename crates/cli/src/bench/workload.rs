@@ -1,4 +1,5 @@
-//! The tree that is measured on, shaped like an experiment's: seven levels, a thousand files in a directory.
+//! Tree of the measurements, shaped like an experiment's: seven levels, a thousand files in a
+//! directory.
 
 use exacat_model::operation::{Existing, FileRef, NewFile, NewReplica};
 use exacat_model::{Checksum, ChecksumAlgorithm, Checksums, Lfn, Operation, ReplicaState, Result, SeName};
@@ -6,19 +7,19 @@ use exacat_model::{Checksum, ChecksumAlgorithm, Checksums, Lfn, Operation, Repli
 /// Files in one directory.
 pub const FILES_PER_DIRECTORY: u64 = 1000;
 
-/// Spreads numbers: a multiplicative permutation of 64 bits, so that "random" files are the same in every run.
+/// Mixes a number by a permutation of 64 bits, so that "random" files are the same in every run.
 pub fn scatter(number: u64) -> u64 {
     let mixed = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ (mixed >> 32)
 }
 
-/// The directory of a file.
+/// Directory of a file.
 pub fn directory(file: u64) -> String {
     let run = file / FILES_PER_DIRECTORY;
     format!("/bench/data/2026/LHC26{}/{:09}/raw", (b'a' + (run % 26) as u8) as char, 526_000 + run)
 }
 
-/// The LFN of a file: 41 bytes in its last component, as in real catalogues.
+/// LFN of a file: 41 bytes in its last component, as in real catalogues.
 pub fn lfn(file: u64) -> Result<Lfn> {
     Lfn::parse(&format!(
         "{}/26000{:09}{:03}.{:012x}.AO2D.root",
@@ -29,7 +30,7 @@ pub fn lfn(file: u64) -> Result<Lfn> {
     ))
 }
 
-/// A file with a size, an md5 and two replicas at derived PFNs.
+/// Makes a file with a size, an md5 and two replicas at derived PFNs.
 pub fn new_file(file: u64) -> Result<NewFile> {
     let mut digest = [0u8; 16];
     digest[..8].copy_from_slice(&scatter(file).to_le_bytes());
@@ -47,21 +48,21 @@ pub fn new_file(file: u64) -> Result<NewFile> {
     Ok(new)
 }
 
-/// How many storage elements.
+/// Number of storage elements.
 pub const SES: u64 = 30;
 
-/// One of them.
+/// Name of a storage element.
 pub fn se(number: u64) -> Result<SeName> {
     SeName::parse(&format!("BENCH::SITE{number:02}::DISK"))
 }
 
-/// Registers files `from..to`.
+/// Makes the registration of files `from..to`.
 pub fn register(from: u64, to: u64) -> Result<Operation> {
     let files = (from..to).map(new_file).collect::<Result<Vec<_>>>()?;
     Ok(Operation::Register { files, parents: true, existing: Existing::Refuse })
 }
 
-/// Looks files up.
+/// Makes the look-up of files.
 pub fn whereis(files: impl Iterator<Item = u64>) -> Result<Operation> {
     let files = files.map(|file| lfn(file).map(FileRef::Lfn)).collect::<Result<Vec<_>>>()?;
     Ok(Operation::Whereis { files, site: None })

@@ -1,4 +1,4 @@
-//! `quota`, `user`, `group`, `token`, `whoami`: who may do what, and how much.
+//! `quota`, `user`, `group`, `token`, `whoami`: accounts, their rights and limits.
 
 use std::io::Write;
 
@@ -36,7 +36,7 @@ pub async fn quota(context: &mut Context, command: QuotaCommand) -> Result<(), F
                 wanted(&bytes, parse::bytes)?,
                 wanted(&replica_bytes, parse::bytes)?,
             );
-            // Limits are set together, so those not given are taken from what is.
+            // The server sets all limits together, so the others keep their present values.
             let known = quotas(context, vec![owner.clone()]).await.map_err(|failure| match failure {
                 Failure::Catalogue { error, .. } => Failure::about(&text, error),
                 other => other,
@@ -119,7 +119,7 @@ fn user_settings(
     disabled: Option<bool>,
     only_new: bool,
 ) -> exacat_model::Result<UserSettings> {
-    // An empty list takes all away.
+    // An empty list removes all.
     let names = |list: &Option<Vec<String>>| {
         list.as_ref()
             .map(|list| {
@@ -158,7 +158,7 @@ pub async fn user(context: &mut Context, command: UserCommand) -> Result<(), Fai
             let settings = user_settings(&name, &options, disabled, false)?;
             let (users, _) = accounts(context).await?;
             if !users.iter().any(|user| user.name == settings.name) {
-                // Setting would make it.
+                // Setting would create it.
                 let error = Error::not_found("there is no such user; 'exacat user add' makes one");
                 return Err(Failure::about(&name, error));
             }
@@ -309,12 +309,12 @@ async fn tokens(context: &Context) -> Result<Vec<TokenInfo>, Failure> {
     }
 }
 
-/// Digits of a token's id that are shown at least.
+/// Minimum digits of a token's id in output.
 pub const ID_DIGITS_SHOWN: usize = 8;
-/// Digits that name a token, at least: fewer are a slip of the pen rather than an id.
+/// Minimum digits that name a token: fewer are a typing error rather than an id.
 const ID_DIGITS_MIN: usize = 4;
 
-/// The beginning of a token's id that no other token has.
+/// Returns the shortest beginning of a token's id that no other token has.
 fn short_id(tokens: &[TokenInfo], id: TokenId) -> String {
     let whole = json::token_id(id);
     let taken = |digits: usize| {
@@ -324,7 +324,8 @@ fn short_id(tokens: &[TokenInfo], id: TokenId) -> String {
     whole[..digits].to_owned()
 }
 
-/// The token with this id, or the only one whose id begins so. Decimal ids are those of earlier versions.
+/// Finds the token with this id, or the only one whose id begins so. Earlier versions showed
+/// decimal ids.
 fn token_named(tokens: &[TokenInfo], text: &str) -> exacat_model::Result<TokenId> {
     if let Some(token) =
         tokens.iter().find(|token| json::token_id(token.id) == text || token.id.0.to_string() == text)
@@ -369,7 +370,7 @@ async fn issue_token(
     );
     let answer = context.call(issue).await;
     interrupted.over();
-    // Without an answer the file is removed again: nothing is in it.
+    // Without an answer the empty file is removed again.
     let answer = answer?;
     let Answer::TokenIssued { token, secret } = answer else { return Err(Failure::unexpected(&answer)) };
     if let Some((path, file)) = file {

@@ -1,4 +1,4 @@
-//! `chmod`, `chown`, `chgrp`, `expire`: attributes of entries, and of all that is below them.
+//! `chmod`, `chown`, `chgrp`, `expire`: attributes of entries, and of everything below them.
 
 use std::collections::BTreeMap;
 
@@ -56,16 +56,16 @@ pub async fn expire(context: &mut Context, args: ExpireArgs) -> Result<(), Failu
     set(context, &args.lfns, false, Change::All(vec![Attribute::Expires(expires)])).await
 }
 
-/// What to set.
+/// Attributes to set.
 enum Change {
-    /// The same of all.
+    /// The same for all.
     All(Vec<Attribute>),
-    /// A mode that depends on what each has.
+    /// A mode that depends on the present one.
     Mode(ModeChange),
 }
 
 impl Change {
-    /// The mode an entry will have, if that changes.
+    /// Returns the new mode of an entry, if it changes.
     fn mode(&self, stat: &Stat) -> Option<Mode> {
         match self {
             Change::All(attributes) => attributes.iter().find_map(|attribute| match attribute {
@@ -76,7 +76,7 @@ impl Change {
         }
     }
 
-    /// Would it close a directory for its owner, so that what is below it must come first?
+    /// Says whether it closes a directory for its owner, so that entries below must come first.
     fn closes(&self, stat: &Stat) -> bool {
         const OWNER_READS_AND_PASSES: u16 = 0o500;
         stat.entry.kind() == Kind::Directory
@@ -86,7 +86,8 @@ impl Change {
     }
 }
 
-/// Sets attributes of the entries named, and if `recursive` of all that is below them, with a count at the end.
+/// Sets attributes of the entries named, and if `recursive` of everything below, with a count at
+/// the end.
 async fn set(
     context: &mut Context,
     names: &[String],
@@ -123,9 +124,9 @@ async fn set(
     Ok(())
 }
 
-/// Sets attributes of everything below a directory, as find comes by. Links have no attributes that matter and
-/// are left alone, as chmod -R does. Directories that are to be closed wait to the end, the deepest first: only
-/// their names are held in memory.
+/// Sets attributes of everything below a directory, in the order of find. Links have no attributes
+/// that matter and are left alone, as in chmod -R. Directories that will be closed wait to the end,
+/// the deepest first: only their names are held in memory.
 async fn set_below(context: &mut Context, top: &Lfn, change: &Change) -> Result<u64, Failure> {
     let kinds = vec![Kind::Directory, Kind::File, Kind::Collection];
     let mut found = Found::below(context, top.clone(), Filter { kinds, ..Filter::default() }, None);
@@ -147,7 +148,7 @@ async fn set_below(context: &mut Context, top: &Lfn, change: &Change) -> Result<
     Ok(total)
 }
 
-/// Sets attributes of entries whose order does not matter; those that come to the same mode together.
+/// Sets attributes of entries in any order; those with the same new mode together.
 async fn set_each(context: &mut Context, stats: Vec<Stat>, change: &Change) -> Result<u64, Failure> {
     let edit = match change {
         Change::All(attributes) => {

@@ -1,5 +1,5 @@
 //! `du --by-se`: files and bytes below a directory by storage element. No counter has them, so the
-//! entries are read.
+//! command reads the entries.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn add(sums: &mut BySe, stat: &Stat) {
     }
 }
 
-/// The entry itself, and all below it that the caller may see.
+/// Counts the entry itself, and everything below it that the caller may see.
 async fn count(context: &mut Context, lfn: &Lfn) -> Result<BySe, Failure> {
     let answer = context.call(Operation::Stat { lfns: vec![lfn.clone()], follow: false }).await?;
     let Answer::Stats(mut answers) = answer else { return Err(Failure::unexpected(&answer)) };
@@ -42,7 +42,7 @@ async fn count(context: &mut Context, lfn: &Lfn) -> Result<BySe, Failure> {
     Ok(sums)
 }
 
-/// Shows the figures of each LFN.
+/// Shows the usage of each LFN.
 pub async fn show(context: &mut Context, lfns: Vec<Lfn>) -> Result<(), Failure> {
     for lfn in lfns {
         let sums = count(context, &lfn).await?;

@@ -1,4 +1,4 @@
-//! `copy`: a whole catalogue into another store.
+//! `copy`: copies a whole catalogue into another store.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::output::human::plural;
 use crate::output::{Out, Style};
 use crate::progress::Bar;
 
-/// A catalogue that is open.
+/// Open catalogue.
 struct Open {
     name: String,
     store: Arc<dyn Store>,
-    /// If it is in a data directory: what keeps servers out.
+    /// Lock that keeps servers out of a data directory; none for a cluster.
     offline: Option<Offline>,
 }
 
@@ -45,7 +45,7 @@ impl Open {
     }
 }
 
-/// Where changes go.
+/// Store that gets the changes.
 enum Taker {
     Embedded(Arc<exacat_store_embedded::EmbeddedStore>),
     Cassandra(Box<TakeOver>),

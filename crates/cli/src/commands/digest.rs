@@ -1,4 +1,4 @@
-//! `digest`: what proves that two catalogues have the same below a directory, and names what differs.
+//! `digest`: proves that two catalogues have the same below a directory, or names the differences.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -18,7 +18,7 @@ use crate::parse;
 use crate::progress::Bar;
 use crate::source::Source;
 
-/// Directories that are shown, at most: more go into a file.
+/// Maximum directories shown: more go into a file.
 const SHOWN_MAX: usize = 100_000;
 
 fn cannot(what: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Failure {
@@ -28,7 +28,7 @@ fn cannot(what: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Failure
 
 /// `exacat digest`
 ///
-/// Gives what differs from the digests it was compared with, as an error about the directory.
+/// Returns the differences from the given digests as an error about the directory.
 pub async fn digest(
     source: &Source,
     out: &mut Out,
@@ -36,7 +36,7 @@ pub async fn digest(
     global: &Global,
 ) -> Result<Option<(Lfn, Error)>, Failure> {
     let under = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
-    // Whether it can be compared is seen before the work and not after it.
+    // Refuse digests that cannot be compared before the work, not after it.
     let theirs = args.against.as_deref().map(|path| open(path, &under)).transpose()?;
     let output = match &args.output {
         Some(path) => Some((path, open_output(path).await?)),
@@ -115,7 +115,7 @@ pub async fn digest(
     Ok(None)
 }
 
-/// Temporary place of digests until they are compared.
+/// Temporary file of digests until they are compared.
 struct Spool(tempfile::NamedTempFile);
 
 impl Spool {

@@ -1,4 +1,4 @@
-//! `import`, `verify`, `export`, `generate`: listings in and out.
+//! `import`, `verify`, `export`, `generate`: imports and exports listings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -83,7 +83,7 @@ fn existing(existing: ExistingArg) -> Existing {
     }
 }
 
-/// The options of the preset, if one is named, and over them what is said besides.
+/// Returns the options of the preset, if one is named, overridden by explicit ones.
 fn import_options(args: &ListingArgs) -> Result<ImportOptions, Failure> {
     let mut options = match &args.preset {
         Some(name) => Preset::named(name).and_then(|preset| preset.options()).map_err(failure)?,
@@ -151,7 +151,7 @@ pub(super) async fn open_output(path: &Path) -> Result<OutputFile, Failure> {
     opened.map_err(|error| Failure::local(error.to_string()))?.map_err(|error| of_output(error, path))
 }
 
-/// The failure of writing an output file. Unlike standard output, it was asked for whole.
+/// Makes the failure of an output file. Unlike standard output, it was requested as a whole.
 pub(super) fn of_output(error: exacat_exchange::Error, path: &Path) -> Failure {
     let named = match error {
         exacat_exchange::Error::File { what, source, .. } => exacat_exchange::Error::file(what, path, source),
@@ -165,7 +165,7 @@ pub(super) fn of_output(error: exacat_exchange::Error, path: &Path) -> Failure {
     }
 }
 
-/// How to import by the command line.
+/// Returns the options of an import from the command line.
 fn options_to_import(args: &ImportArgs) -> Result<ImportOptions, Failure> {
     let mut options = import_options(&args.listing)?;
     if let Some(given) = args.existing {
@@ -277,7 +277,7 @@ async fn import_into(
     Ok(status)
 }
 
-/// `exacat import --dry-run`: shows the outcome, and gives an error if rows were rejected.
+/// Shows the outcome of `exacat import --dry-run`; returns an error if rows were rejected.
 fn show_examined(out: &mut Out, path: &Path, examined: &Examined) -> Result<Option<Error>, Failure> {
     let rejected = examined.rows - examined.accepted;
     if out.style.json {
@@ -305,13 +305,13 @@ fn show_examined(out: &mut Out, path: &Path, examined: &Examined) -> Result<Opti
     Ok(None)
 }
 
-/// What is to be said of rows that were rejected.
+/// Returns the error about rejected rows, if there are any.
 fn rejected(report: &ImportReport) -> Option<Error> {
     let message = || format!("{} rejected", plural(report.rejected, "row"));
     (report.rejected > 0).then(|| Error::new(ErrorKind::Invalid, message()))
 }
 
-/// Why an import changed nothing, if it did not.
+/// Returns the reason why an import changed nothing, if it changed nothing.
 fn nothing_changed(report: &ImportReport) -> Option<String> {
     if !report.changed_nothing() {
         return None;
@@ -571,7 +571,7 @@ pub async fn export(
     }
 }
 
-/// What a name such as `data.csv.gz` says about how rows are written.
+/// Format and compression by a file's name, such as `data.csv.gz`.
 fn format_of_name(path: Option<&Path>) -> Format {
     let name = path.and_then(Path::file_name).map(|name| name.to_string_lossy().to_ascii_lowercase());
     let name = name.unwrap_or_default();
@@ -614,7 +614,7 @@ fn show_export(
     out.line(format!("{name}: {entries}, of these {} ({rate})", plural(report.files, "file")))
 }
 
-/// What tree is wanted.
+/// Settings of the tree to generate.
 fn tree(args: &GenerateArgs) -> Result<TreeSettings, Failure> {
     Ok(TreeSettings {
         seed: args.seed,

@@ -1,4 +1,4 @@
-//! `find`: searching below a directory.
+//! `find`: searches below a directory.
 
 use exacat_exchange::catalogue::Catalogue;
 use exacat_model::answer::Stat;
@@ -21,7 +21,7 @@ pub async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> 
     let directory = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
     let filter = filter(context.session.client(), args.pattern.as_deref(), &args.conditions).await?;
     let mut sorted = listing::sorted(&args.order);
-    // The first in another order may be found last.
+    // The first in another order may come last.
     let limit = if sorted.is_some() && !args.count { None } else { args.order.limit };
     let mut found = Found::below(context, directory, filter, limit);
     if args.count {
@@ -33,7 +33,7 @@ pub async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> 
             Some(sorted) => sorted.add(named)?,
             None => listing::show(context, named, args.long).await?,
         }
-        // Some finds look at much and show little: what is found is shown at once.
+        // Flush now: a find may read much and show little.
         context.out.flush()?;
     }
     listing::show_sorted(context, sorted, args.long).await
@@ -54,7 +54,7 @@ async fn count(context: &mut Context, mut found: Found) -> Result<(), Failure> {
     context.out.line(format!("{entries} {bytes}"))
 }
 
-/// What is found, page by page.
+/// Entries found, page by page.
 pub struct Found {
     directory: Lfn,
     pages: Pages,
@@ -62,7 +62,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Below this directory, at most `limit` entries.
+    /// Searches below this directory, for at most `limit` entries.
     pub fn below(context: &Context, directory: Lfn, filter: Filter, limit: Option<u64>) -> Self {
         let left = limit.unwrap_or(u64::MAX);
         let page = u32::try_from(left.clamp(1, u64::from(PAGE_ITEMS))).unwrap_or(PAGE_ITEMS);
@@ -75,7 +75,7 @@ impl Found {
         Found { directory, pages, left }
     }
 
-    /// The next ones; there may be none of them and yet more to come.
+    /// Returns the next page. An empty page is not the end.
     pub async fn next(&mut self, context: &mut Context) -> Result<Option<Vec<Stat>>, Failure> {
         if self.left == 0 {
             return Ok(None);
@@ -94,7 +94,7 @@ impl Found {
     }
 }
 
-/// Reads the conditions; asks the server for the numbers of names.
+/// Parses the conditions; asks the server for the numbers of names.
 pub async fn filter<C: Catalogue>(
     catalogue: &C,
     pattern: Option<&str>,
@@ -104,7 +104,7 @@ pub async fn filter<C: Catalogue>(
     if let Some(text) = pattern {
         let pattern =
             if conditions.regex { Pattern::Regex(text.to_owned()) } else { Pattern::Glob(text.to_owned()) };
-        // A bad pattern is refused here, before anything is asked.
+        // Refuse a bad pattern before any request.
         pattern.compile()?;
         filter.pattern = Some(pattern);
     }
@@ -168,7 +168,7 @@ pub async fn filter<C: Catalogue>(
     Ok(filter)
 }
 
-/// Refuses conditions that nothing can meet.
+/// Refuses conditions that no entry can meet.
 fn no_empty_range<T: PartialOrd>(options: &str, from: Option<T>, before: Option<T>) -> Result<(), Error> {
     match from.zip(before) {
         Some((from, before)) if from >= before => {
@@ -179,7 +179,7 @@ fn no_empty_range<T: PartialOrd>(options: &str, from: Option<T>, before: Option<
 }
 
 async fn number_of_user<C: Catalogue>(catalogue: &C, name: &AccountName) -> Result<u32, Failure> {
-    // Anyone may know who they are; the list of all may not be for everyone.
+    // Every user may see the own account; the list of all may be forbidden.
     if let Answer::Whoami { user: Some(user), .. } = catalogue.call(Operation::Whoami).await?
         && user.name == *name
     {

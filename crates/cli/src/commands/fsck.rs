@@ -1,4 +1,4 @@
-//! `fsck --offline`: checking a data directory without a server, and repairing it.
+//! `fsck --offline`: checks a data directory without a server, and repairs it.
 
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ pub async fn offline(args: FsckArgs, global: &Global, style: Style) -> Result<u8
     shown.map(|()| 0)
 }
 
-/// Does what reads and writes files where nothing else waits for it.
+/// Runs work that reads and writes files on a thread that may block.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> exacat_model::Result<T> + Send + 'static,
 ) -> exacat_model::Result<T> {
@@ -47,7 +47,7 @@ async fn aside<T: Send + 'static>(
     done.map_err(|error| Error::new(ErrorKind::Internal, format!("it failed: {error}")))?
 }
 
-/// What an inspection found; an error if something is wrong.
+/// Shows the result of an inspection; returns an error if something is wrong.
 fn show_inspection(out: &mut Out, found: &Inspection) -> Result<(), Failure> {
     let wrong = found.audit.findings_total + found.problems.len() as u64;
     if out.style.json {

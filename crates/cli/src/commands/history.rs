@@ -1,4 +1,4 @@
-//! `log` and `changes`: what happened.
+//! `log` and `changes`: the history.
 
 use exacat_model::answer::ChangeInfo;
 use exacat_model::{
@@ -44,7 +44,7 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
     let mut after = match (&args.from, args.after.as_str()) {
         (Some(from), _) => {
             let from = from.parse::<LogPosition>()?;
-            // The change before it may be one that both timelines have.
+            // Both timelines may have the change before it.
             context.call(Operation::Position { after: from }).await?;
             LogPosition { revision: Revision(from.revision.0.saturating_sub(1)), ..from }
         }
@@ -84,7 +84,7 @@ pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Fai
     Ok(())
 }
 
-/// The place after the last change.
+/// Returns the position after the last change.
 async fn last(context: &Context) -> Result<LogPosition, Failure> {
     let ask = Operation::Position { after: Revision(0).into() };
     match context.call(ask).await? {
@@ -135,7 +135,7 @@ async fn show(
     out.table(&table)
 }
 
-/// What an effect was, in a few words.
+/// Describes an effect in a few words.
 fn detail(out: &Out, item: &ChangeInfo, ses: &SeNames) -> String {
     match &item.change.effect {
         Effect::Created { entry } | Effect::Purged { entry, .. } => {
@@ -190,7 +190,7 @@ fn detail(out: &Out, item: &ChangeInfo, ses: &SeNames) -> String {
 /// Stands for a place in a directory that the caller may not read.
 const WITHHELD: &str = "(a directory you may not read)";
 
-/// A name in a directory, with the directory's path as it is now.
+/// Formats a name in a directory, with the directory's present path.
 fn place(out: &Out, at: &At, item: &ChangeInfo) -> String {
     match item.directories.iter().find(|(id, _)| *id == at.parent) {
         _ if at.is_withheld() => WITHHELD.to_owned(),
@@ -202,7 +202,7 @@ fn place(out: &Out, at: &At, item: &ChangeInfo) -> String {
     }
 }
 
-/// A name alone.
+/// Formats a name alone.
 fn bare(out: &Out, at: &At) -> String {
     if at.is_withheld() { WITHHELD.to_owned() } else { out.name(at.name.as_str()).to_string() }
 }
@@ -238,7 +238,7 @@ fn field(out: &Out, change: &FieldChange, item: &ChangeInfo, ses: &SeNames) -> S
     }
 }
 
-/// The name of an account, among those that came with a change.
+/// Returns the name of an account, among those that came with a change.
 fn named<Id: PartialEq>(names: &[(Id, String)], id: Id, number: u32) -> String {
     names
         .iter()

@@ -1,4 +1,4 @@
-//! `ls` and `stat`: entries and everything about them.
+//! `ls` and `stat`: shows entries and everything about them.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::ordering::{self, Sorted};
 use crate::output::human::{self, UNKNOWN};
 use crate::output::{Align, Table, json};
 
-/// An entry, and the name to show it under.
+/// An entry, and the name to show.
 pub type Named = (String, Stat);
 
 /// `exacat ls`
@@ -23,7 +23,7 @@ pub async fn ls(context: &mut Context, args: LsArgs) -> Result<(), Failure> {
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);
         let stats = stats(context, lfns, !args.directory).await?;
-        // As ls does: first what is not a directory, then each directory.
+        // As ls does: first all other entries, then each directory.
         let (directories, others): (Vec<_>, Vec<_>) =
             stats.into_iter().partition(|(_, stat)| !args.directory && stat.entry.kind() == Kind::Directory);
         let others: Vec<Named> = others.into_iter().map(|(asked, stat)| (asked.to_string(), stat)).collect();
@@ -42,7 +42,7 @@ pub async fn ls(context: &mut Context, args: LsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Headings of directories, the blank lines between them, and the look of each.
+/// Headings of directories, the blank lines between them, and the form of each.
 struct Sections {
     wanted: bool,
     shown: bool,
@@ -64,7 +64,7 @@ impl Sections {
     }
 }
 
-/// Shows what is in one directory.
+/// Shows the entries of one directory.
 async fn list(context: &mut Context, directory: &Lfn, sections: &mut Sections) -> Result<(), Failure> {
     sections.begin(context, directory)?;
     let (whole, long) = (context.out.style.null && sections.wanted, sections.long);
@@ -80,7 +80,7 @@ async fn list(context: &mut Context, directory: &Lfn, sections: &mut Sections) -
             Ok(Some(Answer::Entries { items, ses, .. })) => {
                 context.learn(&ses);
                 let named = items.into_iter().map(|stat| {
-                    // Without headings, -0 has to say whole LFNs.
+                    // Without headings, -0 needs whole LFNs.
                     let name = stat.lfn.file_name().filter(|_| !whole);
                     (name.map_or_else(|| stat.lfn.to_string(), |name| name.to_string()), stat)
                 });
@@ -107,8 +107,8 @@ async fn list(context: &mut Context, directory: &Lfn, sections: &mut Sections) -
     }
 }
 
-/// Shows what is in all directories below one, each before those in it. Memory is bounded: of each directory
-/// on the way down, one page of its subdirectories.
+/// Shows the entries of all directories below one, each before those in it. Memory is bounded: on
+/// the way down, one page of subdirectories per directory.
 async fn list_below(context: &mut Context, top: Lfn, sections: &mut Sections) -> Result<(), Failure> {
     let mut way = vec![Subdirectories::of(top)];
     loop {
@@ -122,7 +122,7 @@ async fn list_below(context: &mut Context, top: Lfn, sections: &mut Sections) ->
                 way.pop();
             }
             Err(error) => {
-                // What may not be listed was reported when it was listed.
+                // A directory that may not be listed was reported when it was listed.
                 if error.kind != exacat_model::ErrorKind::Denied {
                     let subject = level.lfn.to_string();
                     context.fail(&subject, &error);
@@ -133,8 +133,8 @@ async fn list_below(context: &mut Context, top: Lfn, sections: &mut Sections) ->
     }
 }
 
-/// The directories in a directory, asked for a page at a time: not a stream, for there may be one for each
-/// level of the tree.
+/// Subdirectories of a directory, requested a page at a time. Not a stream, because there may be
+/// one for each level of the tree.
 struct Subdirectories {
     lfn: Lfn,
     waiting: VecDeque<Lfn>,
@@ -146,7 +146,7 @@ impl Subdirectories {
         Subdirectories { lfn, waiting: VecDeque::new(), cursor: Some(Cursor::default()) }
     }
 
-    /// The next one; what the catalogue said if it said no.
+    /// Returns the next one, or the error of the catalogue.
     async fn next(&mut self, context: &Context) -> Result<exacat_model::Result<Option<Lfn>>, Failure> {
         while self.waiting.is_empty() {
             let Some(cursor) = self.cursor.take() else { return Ok(Ok(None)) };
@@ -165,12 +165,12 @@ impl Subdirectories {
     }
 }
 
-/// Collects entries for an order that is not the catalogue's.
+/// Makes a sorter for an order that is not the catalogue's.
 pub fn sorted(order: &OrderArgs) -> Option<Sorted<Named, impl Fn(&Named, &Named) -> std::cmp::Ordering>> {
     Sorted::wanted(order, |key| move |a: &Named, b: &Named| ordering::entries(key, &a.1, &b.1))
 }
 
-/// Shows the entries that were sorted, if there were any to sort.
+/// Shows the sorted entries, if there is a sorter.
 pub async fn show_sorted(
     context: &mut Context,
     sorted: Option<Sorted<Named, impl Fn(&Named, &Named) -> std::cmp::Ordering>>,
@@ -182,7 +182,7 @@ pub async fn show_sorted(
     }
 }
 
-/// Shows entries under the names given.
+/// Shows entries under the given names.
 pub async fn show(context: &mut Context, items: Vec<Named>, long: bool) -> Result<(), Failure> {
     if context.out.style.json {
         let ses = context.ses().await?;
@@ -198,7 +198,7 @@ pub async fn show(context: &mut Context, items: Vec<Named>, long: bool) -> Resul
     items.iter().try_for_each(|(name, _)| context.out.name_line(name))
 }
 
-/// Everything about these, with how each was asked for; what fails is reported.
+/// Returns everything about these entries, with their LFNs; reports failures.
 pub async fn stats(context: &mut Context, lfns: Vec<Lfn>, follow: bool) -> Result<Vec<(Lfn, Stat)>, Failure> {
     if lfns.is_empty() {
         return Ok(Vec::new());
@@ -237,7 +237,7 @@ pub async fn stat(context: &mut Context, args: StatArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-/// All fields of an entry, one a line.
+/// Makes a table of all fields of an entry, one a line.
 fn everything(context: &Context, stat: &Stat, ses: &crate::names_of_ses::SeNames) -> Table {
     let out = &context.out;
     let entry = &stat.entry;

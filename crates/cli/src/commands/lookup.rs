@@ -133,10 +133,11 @@ pub async fn du(context: &mut Context, args: DuArgs) -> Result<(), Failure> {
     }
 }
 
-/// An entry and its figures.
+/// An entry and its usage.
 type Counted = (Lfn, Usage);
 
-/// Shows a line for each entry; a long listing has a block for each, since eight figures do not fit a line.
+/// Shows a line for each entry. A long listing has a block for each, because eight numbers do not
+/// fit a line.
 fn show_counted(
     context: &mut Context,
     counted: Vec<Counted>,

@@ -1,4 +1,5 @@
-//! What each command does: arguments in, operations to the server, answers out. No rules of the catalogue here.
+//! Commands: arguments in, operations to the server, answers out. They have no rules of the
+//! catalogue.
 
 mod accounts;
 mod attributes;
@@ -34,7 +35,7 @@ use crate::failure::{Failure, report, status_of};
 use crate::output::{Out, Style};
 use crate::source::Source;
 
-/// Runs a command and gives its exit status.
+/// Runs a command and returns its exit status.
 pub async fn run(cli: Cli) -> Result<u8, Failure> {
     let global = &cli.global;
     let mut style = Style {
@@ -83,7 +84,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
     let advised = Advised::of(&cli.command);
     let mut context = Context::new(session, Out::new(style), advised);
     let ended = dispatch(&mut context, cli.command, &cli.global).await;
-    // What was printed before an error comes before it.
+    // Earlier output must precede an error.
     let flushed = context.out.flush();
     let status = context.status();
     context.session.close().await;
@@ -92,12 +93,12 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
     Ok(status)
 }
 
-/// A command as something of its own: the compiler takes minutes for the sum of them all.
+/// Boxes the future of a command: the compiler takes minutes for the sum of them all.
 fn apart<'a, T>(work: impl Future<Output = T> + 'a) -> LocalBoxFuture<'a, T> {
     Box::pin(work)
 }
 
-/// Exports or digests what lies on this machine.
+/// Exports or digests a catalogue on this machine.
 async fn whole(command: Command, global: Global, style: Style) -> Result<u8, Failure> {
     let place = match &command {
         Command::Export(args) => &args.place,

@@ -1,4 +1,4 @@
-//! `mkdir`, `mv`, `rm`, `rmdir`, `ln`: the tree itself.
+//! `mkdir`, `mv`, `rm`, `rmdir`, `ln`: changes the tree itself.
 
 use exacat_model::{Answer, Error, ErrorKind, Kind, Lfn, Mode, Operation, Result as ModelResult};
 use futures::stream::{self, StreamExt};
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::{human, json};
 use crate::parse;
 
-/// Removals asked for at once, where their order does not matter.
+/// Removals in one request, where their order does not matter.
 const REMOVALS_AT_ONCE: usize = 64;
 
 /// `exacat mkdir`
@@ -31,8 +31,9 @@ pub async fn mkdir(context: &mut Context, args: MkdirArgs) -> Result<(), Failure
 /// `exacat mv`
 pub async fn mv(context: &mut Context, args: MvArgs) -> Result<(), Failure> {
     let to = parse::lfn(&args.to).map_err(|error| Failure::about(&args.to, error))?;
-    // What moves into a directory that is there is the catalogue's decision, at the moment it moves. Here it is
-    // looked at for what that cannot know: that several names need a directory, and what to print.
+    // At the moment of the move the catalogue decides whether the target is a directory to move
+    // into. The command looks for two other reasons: several names need a directory, and it prints
+    // the new names.
     let shows = context.out.style.json || context.out.style.verbose;
     let mut names = context.names_expanded(&args.from).await?;
     let several = names.may_be_several();
@@ -65,7 +66,7 @@ async fn move_each(context: &mut Context, names: Vec<Lfn>, to: &Lfn, into: bool)
                 }
             }
             Ok(other) => return Err(Failure::unexpected(&other)),
-            // What is wrong may be either; the message says which.
+            // Either name may be wrong; the message says which.
             Err(error) => context.fail(from.as_str(), &error),
         }
     }
@@ -97,7 +98,7 @@ pub async fn rm(context: &mut Context, args: RmArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows what would be removed.
+/// Shows entries that would be removed.
 async fn would_remove(context: &mut Context, lfns: &[Lfn], args: &RmArgs) -> Result<(), Failure> {
     if lfns.is_empty() {
         return Ok(());
@@ -150,7 +151,7 @@ pub async fn rmdir(context: &mut Context, args: RmdirArgs) -> Result<(), Failure
     Ok(())
 }
 
-/// Removes in the order given; several at once if none is below another.
+/// Removes in the given order; several at once if none is below another.
 async fn remove(
     context: &mut Context,
     lfns: Vec<Lfn>,
@@ -184,10 +185,10 @@ async fn remove(
     Ok(())
 }
 
-/// Is no name the same as another, or below it?
+/// True if no name equals another, or is below it.
 fn independent(lfns: &[Lfn]) -> bool {
     let mut sorted: Vec<Vec<&str>> = lfns.iter().map(|lfn| lfn.components().collect()).collect();
-    // By components, for then what is below a name comes right after it.
+    // By components: then entries below a name come right after it.
     sorted.sort_unstable();
     !sorted.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
 }

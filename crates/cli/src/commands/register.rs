@@ -13,7 +13,7 @@ use crate::context::{Context, file_text};
 use crate::failure::Failure;
 use crate::parse::{self, Direction};
 
-/// A file to register, as a line of JSON.
+/// File to register, as a line of JSON.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileIn {
@@ -36,19 +36,19 @@ struct FileIn {
     member_of: Option<String>,
 }
 
-/// A replica, as a line of JSON has it.
+/// Replica, as a line of JSON has it.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum ReplicaIn {
     /// `SE` or `SE=PFN`.
     Short(String),
-    /// With everything.
+    /// All fields.
     Long {
-        /// Where.
+        /// Storage element.
         se: String,
-        /// Its URL.
+        /// URL.
         pfn: Option<String>,
-        /// What is known of it.
+        /// State.
         state: Option<String>,
     },
 }
@@ -60,7 +60,7 @@ fn tag_value(value: &Value) -> exacat_model::Result<TagValue> {
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => Ok(TagValue::Integer(whole)),
             (None, Some(real)) if number.is_f64() => Ok(TagValue::Real(real)),
-            // As a real number it would be another.
+            // As a real number it would have another value.
             _ => Err(Error::invalid(format!(
                 "a tag's value is beyond {}, the largest whole number there can be: {number}; give it as text",
                 i64::MAX
@@ -71,7 +71,7 @@ fn tag_value(value: &Value) -> exacat_model::Result<TagValue> {
 }
 
 impl FileIn {
-    /// The file it means; what it does not say is as in `defaults`.
+    /// Makes the file; takes missing fields from `defaults`.
     fn file(self, defaults: &NewFile, state: ReplicaState) -> exacat_model::Result<NewFile> {
         let mut file = NewFile { lfn: parse::lfn(&self.lfn)?, ..defaults.clone() };
         if let Some(guid) = &self.guid {
@@ -132,7 +132,7 @@ fn new_replica(text: &str, state: ReplicaState) -> exacat_model::Result<NewRepli
     Ok(NewReplica { se, pfn, state })
 }
 
-/// Checksums, of which no two may contradict.
+/// Collects checksums, of which no two may contradict.
 pub fn all_checksums<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> exacat_model::Result<Checksums> {
     let mut checksums = Checksums::none();
     for text in texts {
@@ -184,7 +184,7 @@ pub async fn register(context: &mut Context, args: RegisterArgs) -> Result<(), F
     Ok(())
 }
 
-/// What the options say of each file.
+/// Makes the defaults of all files from the options.
 fn defaults(args: &RegisterArgs, state: ReplicaState) -> exacat_model::Result<NewFile> {
     let mut file = NewFile::named(Lfn::root());
     file.guid = args.guid.as_deref().map(Guid::parse).transpose()?;
@@ -231,7 +231,7 @@ async fn send(
         let line = if context.out.style.verbose { format!("{what}  {line}") } else { line };
         context.out.line(line)
     })?;
-    // What is done is told at once: whoever reads this may rely on it.
+    // Flush each batch: its reader may rely on what it prints.
     context.out.flush()
 }
 
@@ -292,7 +292,7 @@ pub async fn touch(context: &mut Context, args: TouchArgs) -> Result<(), Failure
         let attributes = vec![Attribute::Modified(time.unwrap_or_else(parse::now))];
         let answer = context.call(Operation::SetAttributes { lfns: there.clone(), attributes }).await?;
         match answer {
-            // With -c, what is not there is passed over.
+            // -c ignores missing files.
             Answer::EachDone(answers) => {
                 for (lfn, answer) in there.iter().zip(answers) {
                     match answer {

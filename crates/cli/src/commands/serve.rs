@@ -1,4 +1,4 @@
-//! `serve`: the service itself.
+//! `serve`: runs the service.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub async fn serve(args: ServeArgs, connection: &Connection, style: Style) -> Re
     let mut signals = Signals::new()?;
     let server = tokio::select! {
         started = Server::start(settings) => started.map_err(|error| Failure::about(shown(&directory), error))?,
-        // Opening a large catalogue takes time; nothing is lost by giving it up.
+        // Opening a large catalogue takes time; giving it up loses nothing.
         name = signals.next() => {
             say(&format!("exacat: {name} before it was serving"));
             return Ok(0);
@@ -51,7 +51,7 @@ pub async fn serve(args: ServeArgs, connection: &Connection, style: Style) -> Re
     tokio::select! {
         ended = ended => finish(ended),
         name = signals.next() => {
-            // What was answered is durable; the next start replays it.
+            // Answered changes are durable; the next start replays them.
             say(&format!("exacat: {name} again: ended at once"));
             Ok(crate::failure::STATUS_INTERRUPTED)
         }
@@ -179,7 +179,7 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     Ok(settings)
 }
 
-/// Was the process started by systemd, which starts it again if it ends with an error?
+/// Says whether systemd started the process. It restarts a service that ends with an error.
 fn is_under_systemd() -> bool {
     ["INVOCATION_ID", "NOTIFY_SOCKET"].iter().any(|name| std::env::var_os(name).is_some())
 }
@@ -188,7 +188,7 @@ fn jalien(args: &ServeArgs) -> Result<Option<JalienSettings>, Failure> {
     let address =
         args::listener(&args.jalien).map_err(|error| Failure::local(format!("--jalien: {error}")))?;
     let Some(address) = address else { return Ok(None) };
-    // As it will be of each user: a path that is none would show at the first connection only.
+    // Check it with a sample user: a bad path would show at the first connection only.
     let sample = args.jalien_home.replace("{initial}", "u").replace("{user}", "user");
     Lfn::parse(&sample).map_err(|error| Failure::local(format!("--jalien-home: {error}")))?;
     Ok(Some(JalienSettings {
@@ -230,7 +230,8 @@ fn log(args: &ServeArgs) -> Result<(), Failure> {
     started.map_err(|error| Failure::local(format!("cannot start the log: {error}")))
 }
 
-/// Says where it listens. Who started it may not read that: then nobody needs it.
+/// Prints the addresses. The starter of the service may have closed the output: then nobody needs
+/// them.
 fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(), Failure> {
     let mut out = Out::new(style);
     let native = addresses.native.map(|address| format!("exacat://{address}"));

@@ -1,4 +1,4 @@
-//! `fsck` of a running service, `status`, `completions`: looking after the service.
+//! `fsck` of a running service, `status`, `completions`: maintains the service.
 
 use exacat_model::{Answer, Audit, ErrorKind, Finding, Operation};
 
@@ -17,14 +17,14 @@ pub async fn fsck(context: &mut Context) -> Result<(), Failure> {
     }
 }
 
-/// Findings as JSON.
+/// Formats findings as JSON.
 pub fn findings_json(findings: &[Finding]) -> Vec<serde_json::Value> {
     let shown =
         |item: &Finding| serde_json::json!({"what": item.what, "which": item.which, "detail": item.detail});
     findings.iter().map(shown).collect()
 }
 
-/// What a check found, as JSON.
+/// Formats an audit as JSON.
 pub fn audit_json(audit: &Audit) -> serde_json::Value {
     let checked: serde_json::Map<String, serde_json::Value> =
         audit.checked.iter().map(|(what, count)| (what.clone(), serde_json::json!(count))).collect();
@@ -36,7 +36,7 @@ pub fn audit_json(audit: &Audit) -> serde_json::Value {
     })
 }
 
-/// What a check counted and found, as text.
+/// Prints the counts and findings of an audit as text.
 pub fn audit_text(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
     let mut table = Table::new([Align::Right, Align::Left]);
     for (what, count) in &audit.checked {
@@ -50,7 +50,7 @@ pub fn audit_text(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a check found; an error if something is wrong.
+/// Shows an audit; returns an error if something is wrong.
 fn show_audit(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
     if out.style.json {
         out.json(&audit_json(audit))?;
@@ -68,7 +68,7 @@ fn show_audit(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Characters of a line of a note, beside its indentation.
+/// Characters of a line of a note, without its indentation.
 const NOTE_LINE_MAX: usize = 78;
 
 /// `exacat status`
@@ -128,8 +128,8 @@ fn figure(out: &Out, name: &str, value: u64) -> String {
     if name.ends_with("_us") { human::microseconds(value) } else { value.to_string() }
 }
 
-/// Figures that are the same measures of several things (`list_p50_us`, `find_p50_us` …) as a table with a row
-/// for each thing.
+/// Formats metrics that are the same measures of several things (`list_p50_us`, `find_p50_us` …) as
+/// a table with a row for each thing.
 fn by_thing(out: &Out, figures: &[(String, u64)]) -> Option<Table> {
     let split: Vec<(&str, &str, u64)> = figures
         .iter()
@@ -145,7 +145,7 @@ fn by_thing(out: &Out, figures: &[(String, u64)]) -> Option<Table> {
     columns.extend(vec![Align::Right; measures.len()]);
     let mut table = Table::new(columns);
     let mut heading = vec![String::new()];
-    // The unit is in the figures, which leaves room for eight columns.
+    // The unit is in the values, which leaves room for eight columns.
     heading.extend(measures.iter().map(|measure| measure.trim_end_matches("_us").to_uppercase()));
     table.row(heading);
     for group in split.chunks_exact(measures.len()) {

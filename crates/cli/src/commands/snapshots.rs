@@ -1,4 +1,4 @@
-//! `snapshot`, `clone`, `restore`, `backup`: the catalogue as it was, and copies of it.
+//! `snapshot`, `clone`, `restore`, `backup`: earlier states of the catalogue, and copies of it.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -156,7 +156,7 @@ fn show_list(out: &mut Out, list: &[Snapshot]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows what a check found; an error if something is wrong.
+/// Shows the result of a check; returns an error if something is wrong.
 fn show_check(out: &mut Out, name: &SnapshotName, check: &SnapshotCheck) -> Result<Option<Error>, Failure> {
     if out.style.json {
         out.json(&json!({
@@ -217,7 +217,7 @@ async fn diff(context: &mut Context, before: &str, after: Option<&str>) -> Resul
             counts[kind as usize] += 1;
             show_difference(&mut context.out, kind, item)?;
         }
-        // What there is so far is not held back.
+        // Do not hold earlier lines back.
         context.out.flush()?;
     }
     if context.out.style.verbose && !context.out.style.json {
@@ -275,7 +275,7 @@ fn show_difference(out: &mut Out, kind: Kind, item: &Difference) -> Result<(), F
     out.line(line)
 }
 
-/// What differs of an entry, beside where it is.
+/// Lists the fields of an entry that differ, without its place.
 fn fields(item: &Difference) -> Vec<&'static str> {
     let (Some(before), Some(after)) = (&item.before, &item.after) else { return Vec::new() };
     let (was, is) = (&before.entry, &after.entry);
@@ -305,7 +305,7 @@ fn fields(item: &Difference) -> Vec<&'static str> {
     fields
 }
 
-/// What the body of an entry that is no file is.
+/// Name of the body of an entry that is no file.
 fn content_name(entry: &Entry) -> &'static str {
     match entry.body {
         exacat_model::Body::Collection { .. } => "members",
@@ -326,7 +326,7 @@ fn make_private(directory: &Path) -> Result<(), Failure> {
     made.map_err(|error| Failure::local(format!("cannot make {}: {error}", directory.display())))
 }
 
-/// Does what reads and writes files where nothing else waits for it.
+/// Runs work that reads and writes files on a thread that may block.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> exacat_model::Result<T> + Send + 'static,
 ) -> exacat_model::Result<T> {
@@ -351,7 +351,7 @@ pub async fn clone(args: CloneArgs, connection: &Connection, style: Style) -> Re
         aside(move || EmbeddedStore::clone_snapshot(&embedded(&data), &name, &store, &SystemClock)).await;
     let cloned = cloned.map_err(|error| {
         if !is_there {
-            // It is empty again.
+            // The directory is empty again.
             let _kept = std::fs::remove_dir(&into);
         }
         Failure::about(&args.name, error)
@@ -373,7 +373,7 @@ pub async fn clone(args: CloneArgs, connection: &Connection, style: Style) -> Re
     Ok(0)
 }
 
-/// Up to which point.
+/// Parses the end point of a restore.
 fn point(until: Option<&str>) -> Result<RestorePoint, Failure> {
     let about = |text: &str, error: Error| Failure::about(format!("--until {text}"), error);
     Ok(match until {
@@ -437,8 +437,8 @@ pub async fn restore(args: RestoreArgs, global: &Global, style: Style) -> Result
     Ok(0)
 }
 
-/// Says how to name a directory of backups, where one stands under the name of a snapshot that is
-/// not there.
+/// Adds advice on how to name a directory of backups, if there is one under the name of a missing
+/// snapshot.
 fn meant_directory(from: &str, error: Error) -> Error {
     let is_name = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Invalid);
     if !is_name || from.contains('/') || !Path::new(from).is_dir() {

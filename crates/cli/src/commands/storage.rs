@@ -1,4 +1,4 @@
-//! `se`: storage elements and what is on them.
+//! `se`: storage elements and their content.
 
 use std::collections::HashSet;
 
@@ -41,7 +41,7 @@ async fn set(
 ) -> Result<(), Failure> {
     let name = SeName::parse(text)?;
     if !only_new && !all(context).await?.iter().any(|item| item.se.name == name) {
-        // Setting would make it: a slip of the pen is not to become a storage element.
+        // Setting would create it: a typing error must not become a storage element.
         return Err(Failure::about(text, Error::not_found("there is no such SE; 'exacat se add' makes one")));
     }
     let qos = match &options.qos {
@@ -188,7 +188,7 @@ async fn deletions(context: &mut Context, text: &str, limit: Option<u64>) -> Res
     Ok(())
 }
 
-/// Shows which of these deletions wait.
+/// Shows which of these deletions are pending.
 async fn would_be_deleted(context: &mut Context, text: &str, ids: &[String]) -> Result<(), Failure> {
     let name = SeName::parse(text)?;
     let mut wanted = HashSet::new();
@@ -229,13 +229,13 @@ async fn deleted(context: &mut Context, text: &str, ids: &[String]) -> Result<()
                 taken_off = true;
                 shown.iter().try_for_each(|id| context.show_done(id))?;
             }
-            // None of these is in the queue: they were acknowledged before, say by a run that was interrupted. Those
-            // after them may be.
+            // None of these is queued: they were acknowledged before, for example by an interrupted
+            // run. Later ones may be queued.
             Err(error) if error.kind == ErrorKind::NotFound => nothing = Some(error),
             Err(error) => return Err(Failure::about(text, error)),
         }
     }
-    // None of all: that is no rerun, but another queue than was meant.
+    // None at all: that is no repeated run, but another queue than was meant.
     match nothing {
         Some(error) if !taken_off => Err(Failure::about(text, error)),
         _ => Ok(()),

@@ -37,7 +37,7 @@ pub async fn tag(context: &mut Context, command: TagCommand) -> Result<(), Failu
     }
 }
 
-/// Tells LFNs (and `-`) from tags or keys, which never begin with a slash.
+/// Splits LFNs (and `-`) from tags or keys, which never begin with a slash.
 fn split<T>(
     items: &[String],
     parse: impl Fn(&str) -> ModelResult<T>,

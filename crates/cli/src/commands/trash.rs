@@ -1,4 +1,4 @@
-//! `trash`: what was removed, until it is purged.
+//! `trash`: removed entries, until they are purged.
 
 use std::collections::{HashMap, HashSet};
 
@@ -106,7 +106,7 @@ fn show(context: &mut Context, items: &[Listed], headed: &mut bool) -> Result<()
     out.table(&table)
 }
 
-/// Calls `look` for every item of the trash that may be seen.
+/// Calls `look` for every visible item of the trash.
 async fn every_item(context: &Context, mut look: impl FnMut(&TrashItem, TimelineTag)) -> Result<(), Failure> {
     let mut pages = context.pages(Operation::TrashList { cursor: Cursor::default(), limit: PAGE_ITEMS });
     while let Some(answer) = pages.next().await? {
@@ -149,7 +149,7 @@ async fn restore(context: &mut Context, items: &[String], to: Option<&str>) -> R
     Ok(())
 }
 
-/// Takes one entry out of a directory in the trash.
+/// Restores one entry from inside a directory in the trash.
 async fn restore_part(
     context: &mut Context,
     items: &[String],
@@ -174,7 +174,7 @@ async fn restore_part(
     }
 }
 
-/// Of each name, the item that was removed last.
+/// Finds the item of each name that was removed last.
 async fn latest(context: &Context, names: &[Lfn]) -> Result<HashMap<Lfn, OnTimeline<TrashId>>, Failure> {
     let mut latest = HashMap::new();
     let names: HashSet<&Lfn> = names.iter().collect();
@@ -207,7 +207,7 @@ async fn purge(context: &mut Context, items: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows what would end; of no items, everything.
+/// Shows items that would be purged; without `items`, all of them.
 async fn would_purge(context: &mut Context, items: &[String]) -> Result<(), Failure> {
     let mut wanted: HashMap<OnTimeline<TrashId>, String> = HashMap::new();
     let mut names = context.names(items);
@@ -250,7 +250,7 @@ async fn would_purge(context: &mut Context, items: &[String]) -> Result<(), Fail
 }
 
 async fn purge_all(context: &mut Context) -> Result<(), Failure> {
-    // What comes into the trash meanwhile was not meant.
+    // Entries removed during the purge are not meant.
     let mut ids = Vec::new();
     every_item(context, |item, timeline| ids.push(item.id.on(timeline))).await?;
     for id in ids {
@@ -259,7 +259,7 @@ async fn purge_all(context: &mut Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Step by step until nothing of the item is left.
+/// Purges an item step by step until nothing of it is left.
 async fn purge_one(context: &mut Context, text: &str, id: OnTimeline<TrashId>) -> Result<(), Failure> {
     let mut total = 0;
     let mut cursor = Cursor::default();

@@ -57,7 +57,7 @@ pub async fn upload(context: &mut Context, command: UploadCommand) -> Result<(),
     }
 }
 
-/// The GUID, then where to write.
+/// Shows the GUID, then the URLs to write to.
 fn show(context: &mut Context, upload: &Upload) -> Result<(), Failure> {
     if context.out.style.json {
         return context.out.json(&json::upload(upload));
@@ -83,7 +83,7 @@ async fn list(context: &mut Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A block for each upload: a line would be too long for a terminal.
+/// Shows a block for each upload: a line would be too long for a terminal.
 fn show_listed(context: &mut Context, item: &Upload) -> Result<(), Failure> {
     let heading = format!("{}:", context.out.name(item.booking.lfn.as_str()));
     context.out.line(heading)?;

@@ -1,23 +1,23 @@
-//! Entries, sizes and times as people read them.
+//! Formats entries, sizes and times for people.
 
 use exacat_model::answer::Stat;
 use exacat_model::{Body, Entry, EntryId, Tag, TimeMs, Usage};
 
 use super::{Align, Out, Table};
 
-/// What stands for what is not known.
+/// Stands for an unknown value.
 pub const UNKNOWN: &str = "-";
 
 const UNITS: [&str; 10] = ["k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q"];
 
-/// Bytes with a unit in powers of 1000, in three figures: `999`, `1.0k`, `12M`, `345G`.
+/// Formats bytes with a unit in powers of 1000, in three figures: `999`, `1.0k`, `12M`, `345G`.
 pub fn size(bytes: u128) -> String {
     if bytes < 1000 {
         return bytes.to_string();
     }
     let mut unit = 0;
     let mut divisor = 1000u128;
-    // Move on where rounding would give four figures.
+    // Take the next unit where rounding would give four figures.
     while unit + 1 < UNITS.len() && (bytes + divisor / 2) / divisor >= 1000 {
         divisor *= 1000;
         unit += 1;
@@ -30,12 +30,12 @@ pub fn size(bytes: u128) -> String {
     }
 }
 
-/// A time to the minute, UTC: `2026-11-21 10:00`.
+/// Formats a time to the minute, UTC: `2026-11-21 10:00`.
 pub fn minute(time: TimeMs) -> String {
     shortened(time, 16)
 }
 
-/// A time to the second, UTC: `2026-11-21 10:00:07`.
+/// Formats a time to the second, UTC: `2026-11-21 10:00:07`.
 pub fn second(time: TimeMs) -> String {
     shortened(time, 19)
 }
@@ -48,7 +48,7 @@ fn shortened(time: TimeMs, characters: usize) -> String {
     }
 }
 
-/// Words in lines of so many characters; a word is never broken.
+/// Folds words into lines of `width` characters; never breaks a word.
 pub fn folded<'a>(words: impl IntoIterator<Item = &'a str>, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {
@@ -63,7 +63,7 @@ pub fn folded<'a>(words: impl IntoIterator<Item = &'a str>, width: usize) -> Vec
     lines
 }
 
-/// A duration in its largest fitting unit: `3d`, `5h`, `20m`, `7s`.
+/// Formats a duration in its largest fitting unit: `3d`, `5h`, `20m`, `7s`.
 pub fn duration(ms: u64) -> String {
     match ms / 1000 {
         seconds if seconds >= 2 * 86_400 => format!("{}d", seconds / 86_400),
@@ -73,7 +73,7 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// A short time in its largest fitting unit: `850us`, `12.5ms`, `3.2s`.
+/// Formats a short time in its largest fitting unit: `850us`, `12.5ms`, `3.2s`.
 pub fn microseconds(us: u64) -> String {
     match us {
         0..1_000 => format!("{us}us"),
@@ -82,11 +82,11 @@ pub fn microseconds(us: u64) -> String {
     }
 }
 
-/// The columns of a long listing; the last is the name.
+/// Columns of a long listing; the last is the name.
 pub const LONG: [Align; 7] =
     [Align::Left, Align::Right, Align::Left, Align::Left, Align::Right, Align::Left, Align::Left];
 
-/// A row of a long listing: mode, replicas (or members), owner, group, size, time, `name`.
+/// Makes a row of a long listing: mode, replicas (or members), owner, group, size, time, `name`.
 pub fn long_row(out: &Out, stat: &Stat, name: &str) -> Vec<String> {
     let entry = &stat.entry;
     let (count, size) = match &entry.body {
@@ -113,12 +113,12 @@ pub fn long_row(out: &Out, stat: &Stat, name: &str) -> Vec<String> {
     ]
 }
 
-/// A table for a long listing.
+/// Makes the table of a long listing.
 pub fn long_table() -> Table {
     Table::new(LONG)
 }
 
-/// What stays the same when an entry moves, as text: `directory:7`, or the GUID.
+/// Formats the identity of an entry, which a move keeps: `directory:7`, or the GUID.
 pub fn entry_id(id: EntryId) -> String {
     match id {
         EntryId::Directory(id) => format!("directory:{}", id.0),
@@ -126,7 +126,7 @@ pub fn entry_id(id: EntryId) -> String {
     }
 }
 
-/// Usage in a few words: `12 files, 3.4G, 2 directories`.
+/// Formats usage in a few words: `12 files, 3.4G, 2 directories`.
 pub fn usage(out: &Out, usage: &Usage) -> String {
     let mut parts = vec![plural(usage.objects(), "file"), out.size(usage.bytes + usage.member_bytes)];
     if usage.directories > 0 {
@@ -135,7 +135,7 @@ pub fn usage(out: &Out, usage: &Usage) -> String {
     parts.join(", ")
 }
 
-/// A number and its noun.
+/// Formats a number and its noun.
 pub fn plural(count: u64, noun: &str) -> String {
     if count == 1 {
         return format!("1 {noun}");
@@ -146,12 +146,12 @@ pub fn plural(count: u64, noun: &str) -> String {
     }
 }
 
-/// A tag as [`Tag::parse`] reads it back.
+/// Formats a tag as [`Tag::parse`] reads it back.
 pub fn tag(tag: &Tag) -> String {
     format!("{}={}", tag.key, tag.value)
 }
 
-/// What an entry is, in short: for the trash and the history.
+/// Describes an entry in short, for the trash and the history.
 pub fn brief(out: &Out, entry: &Entry) -> String {
     match (&entry.body, entry.size()) {
         (Body::File(_), Some(bytes)) => format!("file, {}", out.size(u128::from(bytes))),

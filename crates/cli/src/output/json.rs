@@ -1,8 +1,9 @@
-//! What is printed with `--json`: the shapes and names of fields that scripts may rely on.
+//! Shapes of the output of `--json`: scripts may rely on the names of the fields.
 //!
-//! One document per item, one item per line. A field that is not known or does not apply is left out. Sizes,
-//! counts and revisions are numbers (sums of bytes may exceed 64 bits), times RFC 3339 in UTC, modes octal
-//! text, GUIDs and checksums (`algorithm:hex`) text. New fields may come; those that are here stay.
+//! One document per item, one item per line. An unknown field, or one that does not apply, is left
+//! out. Sizes, counts and revisions are numbers (sums of bytes may exceed 64 bits), times RFC 3339
+//! in UTC, modes octal text, GUIDs and checksums (`algorithm:hex`) text. New fields may come;
+//! present ones stay.
 
 use std::collections::BTreeMap;
 
@@ -23,50 +24,50 @@ use crate::names_of_ses::SeNames;
 /// An entry.
 #[derive(Debug, Default, Serialize)]
 pub struct EntryOut {
-    /// Its path.
+    /// Path.
     pub lfn: String,
     /// `directory`, `file`, `collection` or `link`.
     pub kind: &'static str,
-    /// Its owner.
+    /// Owner.
     pub owner: String,
-    /// Its group.
+    /// Group.
     pub group: String,
-    /// Octal.
+    /// Octal permissions.
     pub mode: String,
-    /// When it came into the catalogue.
+    /// Time it came into the catalogue.
     pub created: String,
-    /// When its content was made.
+    /// Time its content was made.
     pub modified: String,
     /// The change that last touched it.
     pub revision: u64,
-    /// It goes to the trash by itself from then on.
+    /// Time from which on it goes to the trash by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// A directory's number.
+    /// Number of a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<u64>,
-    /// What stays the same of anything else.
+    /// Identity of any other entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<String>,
     /// Bytes of a file, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Of a file: those that are known.
+    /// Known checksums of a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksums: Option<Vec<String>>,
-    /// Of a file: the job that made it.
+    /// Job that made a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<u64>,
-    /// Of a file.
+    /// Replicas of a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<Vec<ReplicaOut>>,
-    /// Of a collection: how many.
+    /// Number of members of a collection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members: Option<u64>,
-    /// Of a link.
+    /// Target of a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// Its own tags.
+    /// Own tags.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub tags: Map<String, Value>,
 }
@@ -74,22 +75,22 @@ pub struct EntryOut {
 /// A replica.
 #[derive(Debug, Serialize)]
 pub struct ReplicaOut {
-    /// The SE's name; of an archive member, none.
+    /// Name of the SE; none for an archive member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub se: Option<String>,
     /// `available`, `copying`, `suspect` or `lost`.
     pub state: &'static str,
-    /// Its URL; left out if it follows from a prefix that the caller may not see.
+    /// URL; left out if it follows from a prefix that the caller may not see.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub pfn: String,
 }
 
-/// The texts of checksums.
+/// Formats checksums.
 pub fn checksums(checksums: &Checksums) -> Vec<String> {
     checksums.iter().map(ToString::to_string).collect()
 }
 
-/// A tag's value in JSON's own types; times as text.
+/// Converts a tag's value to JSON's own types; times become text.
 pub fn tag_value(value: &TagValue) -> Value {
     match value {
         TagValue::Text(text) => json!(text),
@@ -102,12 +103,12 @@ pub fn tag_value(value: &TagValue) -> Value {
     }
 }
 
-/// Tags as one object.
+/// Converts tags to one object.
 pub fn tags(tags: &[Tag]) -> Map<String, Value> {
     tags.iter().map(|tag| (tag.key.to_string(), tag_value(&tag.value))).collect()
 }
 
-/// A replica as it stands in an entry.
+/// Converts a replica as it stands in an entry.
 pub fn replica(entry: &Entry, replica: &Replica, ses: &SeNames) -> ReplicaOut {
     ReplicaOut {
         se: (!replica.is_member()).then(|| ses.name(replica.se)),
@@ -116,7 +117,7 @@ pub fn replica(entry: &Entry, replica: &Replica, ses: &SeNames) -> ReplicaOut {
     }
 }
 
-/// An entry with its path.
+/// Converts an entry with its path.
 pub fn entry(stat: &Stat, ses: &SeNames) -> EntryOut {
     let entry = &stat.entry;
     let mut out = EntryOut {
@@ -147,24 +148,24 @@ pub fn entry(stat: &Stat, ses: &SeNames) -> EntryOut {
     out
 }
 
-/// Where a file is.
+/// Places of a file.
 #[derive(Debug, Serialize)]
 pub struct WhereisOut<'a> {
-    /// As asked for, if by LFN.
+    /// LFN of the request, if it was by LFN.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lfn: Option<&'a str>,
-    /// Its identity.
+    /// Identity.
     pub guid: String,
     /// Bytes, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Those that are known.
+    /// Known checksums.
     pub checksums: Vec<String>,
-    /// Best first.
+    /// Replicas, best first.
     pub replicas: Vec<ReplicaOut>,
 }
 
-/// Where a file is.
+/// Converts the places of a file.
 pub fn whereis<'a>(asked: &'a FileRef, found: &Whereis) -> WhereisOut<'a> {
     WhereisOut {
         lfn: match asked {
@@ -186,7 +187,7 @@ fn replica_at(replica: &ReplicaAt) -> ReplicaOut {
     }
 }
 
-/// What entries add up to.
+/// Usage.
 #[derive(Debug, Serialize)]
 #[allow(missing_docs, reason = "named as in the model's Usage")]
 pub struct UsageOut {
@@ -200,7 +201,7 @@ pub struct UsageOut {
     pub replica_bytes: u128,
 }
 
-/// What entries add up to.
+/// Converts usage.
 pub fn usage(usage: &Usage) -> UsageOut {
     UsageOut {
         directories: usage.directories,
@@ -214,35 +215,35 @@ pub fn usage(usage: &Usage) -> UsageOut {
     }
 }
 
-/// What one LFN counts.
+/// Usage of one LFN.
 #[derive(Debug, Serialize)]
 pub struct DuOut<'a> {
-    /// Which.
+    /// LFN.
     pub lfn: &'a str,
-    /// With all that is below.
+    /// Usage, with everything below.
     pub usage: UsageOut,
 }
 
 /// An item of the trash.
 #[derive(Debug, Serialize)]
 pub struct TrashOut {
-    /// Its id, for restore and purge: its revision and the timeline.
+    /// Id for restore and purge: its revision and the timeline.
     pub id: String,
-    /// The path it had.
+    /// Former path.
     pub lfn: String,
-    /// What kind of entry.
+    /// Kind of entry.
     pub kind: &'static str,
-    /// What stays the same.
+    /// Identity.
     pub entry: String,
-    /// Who removed it.
+    /// User that removed it.
     pub removed_by: String,
-    /// When.
+    /// Time of removal.
     pub removed: String,
-    /// What it counts.
+    /// Usage.
     pub usage: UsageOut,
 }
 
-/// An item of the trash.
+/// Converts an item of the trash.
 pub fn trash(item: &TrashItem, who: &str, timeline: TimelineTag) -> TrashOut {
     TrashOut {
         id: item.id.on(timeline).to_string(),
@@ -255,7 +256,7 @@ pub fn trash(item: &TrashItem, who: &str, timeline: TimelineTag) -> TrashOut {
     }
 }
 
-/// An upload.
+/// Converts an upload.
 pub fn upload(upload: &Upload) -> Value {
     let booking = &upload.booking;
     let targets: Vec<Value> =
@@ -277,28 +278,28 @@ pub fn upload(upload: &Upload) -> Value {
     out
 }
 
-/// A storage element and what is on it.
+/// A storage element and its usage.
 #[derive(Debug, Serialize)]
 pub struct SeOut {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its number.
+    /// Number.
     pub number: u16,
-    /// What derived PFNs begin with.
+    /// Beginning of derived PFNs.
     pub prefix: String,
-    /// Its quality-of-service labels.
+    /// Quality-of-service labels.
     pub qos: Vec<String>,
     /// `online`, `read-only` or `offline`.
     pub status: &'static str,
-    /// By site.
+    /// Distances by site.
     pub distances: BTreeMap<String, u32>,
-    /// What is on it.
+    /// Usage.
     pub used: UsageOut,
-    /// What waits for deletion.
+    /// Pending deletions.
     pub deletions: UsageOut,
 }
 
-/// A storage element and what is on it.
+/// Converts a storage element.
 pub fn se(item: &SeUsage) -> SeOut {
     SeOut {
         name: item.se.name.to_string(),
@@ -312,12 +313,12 @@ pub fn se(item: &SeUsage) -> SeOut {
     }
 }
 
-/// The number of a deletion in the history.
+/// Formats the number of a deletion in the history.
 pub fn deletion_id(id: DeletionId) -> String {
     format!("{}.{}", id.revision.0, id.index)
 }
 
-/// A physical copy to delete.
+/// Converts a physical copy to delete.
 pub fn deletion(item: &DeletionAt) -> Value {
     let mut out = json!({
         "id": item.id.to_string(),
@@ -331,7 +332,7 @@ pub fn deletion(item: &DeletionAt) -> Value {
     out
 }
 
-/// A user.
+/// Converts a user.
 pub fn user(user: &UserInfo) -> Value {
     let names = |names: &[exacat_model::AccountName]| -> Vec<String> {
         names.iter().map(ToString::to_string).collect()
@@ -352,7 +353,7 @@ pub fn user(user: &UserInfo) -> Value {
     out
 }
 
-/// A token, without its secret.
+/// Converts a token, without its secret.
 pub fn token(token: &TokenInfo) -> Value {
     json!({
         "id": token_id(token.id),
@@ -365,21 +366,21 @@ pub fn token(token: &TokenInfo) -> Value {
     })
 }
 
-/// The id of a token, as it stands in its secret.
+/// Formats the id of a token, as it stands in its secret.
 pub fn token_id(id: TokenId) -> String {
     format!("{:016x}", id.0)
 }
 
-/// Limits, and what is used of them.
+/// Limits and usage.
 #[derive(Debug, Serialize)]
 pub struct QuotaOut {
     /// `user:NAME` or `group:NAME`.
     pub owner: String,
     /// Limits; one that is left out does not limit.
     pub limits: LimitsOut,
-    /// What is used.
+    /// Usage.
     pub used: UsageOut,
-    /// What bookings reserve.
+    /// Usage that upload reservations reserve.
     pub reserved: UsageOut,
 }
 
@@ -397,7 +398,7 @@ pub struct LimitsOut {
     pub replica_bytes: Option<u64>,
 }
 
-/// `user:NAME` or `group:NAME`.
+/// Formats `user:NAME` or `group:NAME`.
 pub fn owner(owner: &Owner) -> String {
     match owner {
         Owner::User(name) => format!("user:{name}"),
@@ -405,7 +406,7 @@ pub fn owner(owner: &Owner) -> String {
     }
 }
 
-/// Limits, and what is used of them.
+/// Converts limits and usage.
 pub fn quota(info: &QuotaInfo) -> QuotaOut {
     QuotaOut {
         owner: owner(&info.owner),
@@ -418,27 +419,27 @@ pub fn quota(info: &QuotaInfo) -> QuotaOut {
 /// A member of a collection.
 #[derive(Debug, Serialize)]
 pub struct MemberOut {
-    /// The file.
+    /// GUID of the file.
     pub guid: String,
-    /// As it is; left out if it is gone or may not be seen.
+    /// The present entry; left out if it does not exist or may not be seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<EntryOut>,
 }
 
-/// A member of a collection.
+/// Converts a member of a collection.
 pub fn member(member: &Member, ses: &SeNames) -> MemberOut {
     MemberOut { guid: member.guid.to_string(), entry: member.stat.as_ref().map(|stat| entry(stat, ses)) }
 }
 
-/// A group of figures.
+/// Converts a group of metrics.
 pub fn status(part: &StatusPart) -> Value {
     let figures: Map<String, Value> =
         part.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     json!({"part": part.part, "figures": figures, "notes": part.notes})
 }
 
-/// A change: `revision`, `time`, `who`, `operation`, `index`, `effect`, where it stands now as `lfn`, and what
-/// the effect was.
+/// Converts a change: `revision`, `time`, `who`, `operation`, `index`, `effect`, the present place
+/// as `lfn`, and the fields of the effect.
 pub fn change(info: &ChangeInfo, timeline: TimelineId, ses: &SeNames) -> Value {
     let change = &info.change;
     let mut out = json!({
@@ -504,7 +505,7 @@ pub fn change(info: &ChangeInfo, timeline: TimelineId, ses: &SeNames) -> Value {
     out
 }
 
-/// A record's name, or what stands for it.
+/// Name of a record, or its substitute.
 pub fn record_name(record: &Record) -> Option<String> {
     match record {
         Record::Token(token) => Some(token_id(token.id)),
@@ -516,7 +517,7 @@ pub fn record_name(record: &Record) -> Option<String> {
     }
 }
 
-/// A place: the name, and the directory's path as it is now, if it is in the tree. Null if the
+/// Converts a place: the name, and the directory's present path, if it is in the tree. Null if the
 /// caller may not see it.
 fn at(at: &exacat_model::At, info: &ChangeInfo) -> Value {
     if at.is_withheld() {
@@ -526,12 +527,12 @@ fn at(at: &exacat_model::At, info: &ChangeInfo) -> Value {
     json!({"directory": path.map(|(_, path)| path.as_str()), "name": at.name.as_str()})
 }
 
-/// The name of an account, among those that came with a change.
+/// Name of an account, among those that came with a change.
 fn named<Id: PartialEq>(names: &[(Id, String)], id: Id) -> Option<&str> {
     names.iter().find(|(other, _)| *other == id).map(|(_, name)| name.as_str())
 }
 
-/// An entry as a change holds it.
+/// Converts an entry as a change holds it.
 fn bare_entry(entry: &Entry, info: &ChangeInfo, ses: &SeNames) -> Value {
     let mut out = json!({
         "kind": entry.kind().name(),
@@ -560,7 +561,7 @@ fn bare_entry(entry: &Entry, info: &ChangeInfo, ses: &SeNames) -> Value {
     out
 }
 
-/// One changed field: its name, before and after.
+/// Converts one changed field: its name, before and after.
 pub fn field(change: &FieldChange, info: &ChangeInfo, ses: &SeNames) -> Value {
     let pair =
         |field: &str, before: Value, after: Value| json!({"field": field, "before": before, "after": after});

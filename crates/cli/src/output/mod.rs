@@ -1,4 +1,4 @@
-//! What is written where: answers to standard output, for people or as JSON; errors to standard error.
+//! Output: answers to standard output, for people or as JSON; errors to standard error.
 
 pub mod human;
 pub mod json;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// Bytes gathered before they are written to standard output.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// How answers are to look.
+/// Form of answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
     /// JSON: one document per item, one item per line.
@@ -22,29 +22,30 @@ pub struct Style {
     pub null: bool,
     /// Sizes with a unit.
     pub units: bool,
-    /// Say what was done.
+    /// Print what was done.
     pub verbose: bool,
-    /// Say nothing that was not asked for.
+    /// Print only requested output.
     pub quiet: bool,
 }
 
 /// Standard output.
 pub struct Out {
     writer: BufWriter<Stdout>,
-    /// How answers are to look.
+    /// Form of answers.
     pub style: Style,
     escape: bool,
 }
 
 impl Out {
-    /// Standard output in this style.
+    /// Makes standard output in this style.
     pub fn new(style: Style) -> Self {
         let stdout = io::stdout();
         let escape = stdout.is_terminal() && !style.null;
         Out { writer: BufWriter::with_capacity(BUFFER_BYTES, stdout), style, escape }
     }
 
-    /// A name as it is to be shown here: with control characters escaped on a terminal, as it is elsewhere.
+    /// Formats a name for this output: on a terminal with control characters escaped, elsewhere as
+    /// it is.
     pub fn name<'a>(&self, text: &'a str) -> Shown<'a> {
         Shown { text, escape: self.escape }
     }
@@ -67,7 +68,7 @@ impl Out {
         Ok(self.writer.write_all(b"\n")?)
     }
 
-    /// Writes aligned rows. With `--quiet` headings are left out, for scripts.
+    /// Writes aligned rows. With `--quiet` it leaves headings out, for scripts.
     pub fn table(&mut self, table: &Table) -> Result<(), Failure> {
         Ok(table.write(&mut self.writer, self.style.quiet)?)
     }
@@ -77,18 +78,18 @@ impl Out {
         Ok(self.writer.write_all(text.as_bytes())?)
     }
 
-    /// A number of bytes as the style wants it.
+    /// Formats a number of bytes in this style.
     pub fn size(&self, bytes: u128) -> String {
         if self.style.units { human::size(bytes) } else { bytes.to_string() }
     }
 
-    /// Hands on what was gathered.
+    /// Writes the gathered bytes.
     pub fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.writer.flush()?)
     }
 }
 
-/// Text with control characters escaped, if they are to be.
+/// Text with control characters escaped, if `escape`.
 #[derive(Clone, Copy)]
 pub struct Shown<'a> {
     text: &'a str,
@@ -111,7 +112,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Would a terminal do something else than show this character? Control characters, and those that turn the
+/// Says whether a terminal may not show this character: control characters, and those that turn the
 /// direction of writing.
 fn deceives(character: char) -> bool {
     character.is_control()
@@ -119,12 +120,13 @@ fn deceives(character: char) -> bool {
         || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
-/// Text for an error message: control characters escaped, whatever standard error is.
+/// Formats text for an error message: control characters escaped, whatever standard error is.
 pub fn harmless(text: &str) -> Shown<'_> {
     Shown { text, escape: true }
 }
 
-/// A name as a shell reads it back, for error messages: bare if it is plain, otherwise quoted.
+/// Formats a name as a shell reads it back, for error messages: bare if it is plain, otherwise
+/// quoted.
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| {
         c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c) || (!c.is_ascii() && c.is_alphanumeric())
@@ -155,7 +157,7 @@ pub fn quoted(text: &str) -> String {
     quoted
 }
 
-/// How a column is aligned.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// To the left.
@@ -164,7 +166,7 @@ pub enum Align {
     Right,
 }
 
-/// Rows to be aligned. Held in memory until written: of what is long, a page at a time.
+/// Rows to be aligned. They are in memory until written: of a long listing, a page at a time.
 pub struct Table {
     columns: Vec<Align>,
     heading: Option<Vec<String>>,
@@ -172,12 +174,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// No rows yet.
+    /// Makes an empty table.
     pub fn new(columns: impl Into<Vec<Align>>) -> Self {
         Table { columns: columns.into(), heading: None, rows: Vec::new() }
     }
 
-    /// With a line of headings.
+    /// Makes an empty table with a line of headings.
     pub fn headed<const N: usize>(columns: [(&str, Align); N]) -> Self {
         let mut table = Table::new(columns.map(|(_, align)| align));
         table.heading = Some(columns.map(|(heading, _)| heading.to_owned()).into());
@@ -225,14 +227,15 @@ impl Table {
                     }
                     Align::Left => {
                         line.push_str(cell);
-                        // Names may end with blanks of their own, so only what aligns is left out at the end.
+                        // Names may end with blanks of their own, so only alignment is left out at
+                        // the end.
                         if index + 1 < row.len() {
                             line.extend(std::iter::repeat_n(' ', blanks));
                         }
                     }
                 }
             }
-            // Nothing in the last column: what aligned it is left out too.
+            // Nothing in the last column: leave its alignment out too.
             if row.last().is_some_and(String::is_empty) {
                 line.truncate(line.trim_end_matches(' ').len());
             }

@@ -2,7 +2,7 @@
 
 use crate::service::{Ran, Service};
 
-/// Words that bash would offer for the last of these.
+/// Returns the words that bash would offer for the last of these.
 fn offered(service: &Service, words: &[&str]) -> Vec<String> {
     let mut command = service.command(&["--", "exacat"]);
     command.args(words);

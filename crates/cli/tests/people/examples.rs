@@ -14,7 +14,7 @@ use crate::service::{EXACAT, Ran, Service, exacat, signal};
 const WIDTH: usize = 80;
 /// The beginning of the sample that `make run` generates; a longer one begins the same.
 const SAMPLE_ENTRIES: &str = "8000";
-/// Wait for what an example prints.
+/// Time limit for the output of an example.
 const WAIT: Duration = Duration::from_secs(60);
 /// Pause between two changes that `changes --follow` could show.
 const CHANGES_APART: Duration = Duration::from_millis(200);
@@ -129,14 +129,14 @@ const ORDER: &[&str] = &[
     "restore",
 ];
 
-/// The help of a command.
+/// Returns the help of a command.
 fn help(path: &str, option: &str) -> String {
     let mut command = exacat();
     command.args(path.split_whitespace()).arg(option);
     Ran::of(command, b"").ok()
 }
 
-/// The help of every command that is a leaf, and of the program, by the command's path.
+/// Returns the help of every command that is a leaf, and of the program, by the command's path.
 fn helps() -> BTreeMap<String, String> {
     let mut helps = BTreeMap::new();
     let mut open = vec![String::new()];
@@ -144,7 +144,7 @@ fn helps() -> BTreeMap<String, String> {
         let text = help(&path, "--help");
         let below = text.split_once("\nCommands:\n").map(|(_, rest)| rest);
         for line in below.into_iter().flat_map(str::lines).take_while(|line| line.starts_with("  ")) {
-            // Descriptions that go on are indented further.
+            // Further lines of descriptions are indented more.
             let Some(name) = line.strip_prefix("  ").filter(|line| !line.starts_with(' ')) else { continue };
             let name = name.split(' ').next().unwrap();
             if name != "help" {
@@ -158,7 +158,7 @@ fn helps() -> BTreeMap<String, String> {
     helps
 }
 
-/// The examples of a help, each with its further lines.
+/// Returns the examples of a help, each with its further lines.
 fn examples(help: &str) -> Vec<String> {
     let Some((_, part)) = help.split_once("\nExamples:\n") else { return Vec::new() };
     let mut found: Vec<String> = Vec::new();
@@ -212,11 +212,11 @@ impl Machine {
         std::fs::write(self.home.join(name), content).unwrap();
     }
 
-    /// A shell that runs this in the home directory.
+    /// Returns a shell that runs this in the home directory.
     fn shell(&self, script: &str) -> Command {
         let binaries = Path::new(EXACAT).parent().unwrap();
         let path = std::env::var("PATH").unwrap();
-        // Only what the test says: the commands are those of a user without settings.
+        // Only the test's settings: the commands are those of a user without any.
         let clean = exacat();
         let mut command = Command::new("bash");
         for (name, value) in clean.get_envs() {
@@ -231,14 +231,14 @@ impl Machine {
         command
     }
 
-    /// Runs an example; gives its output.
+    /// Runs an example; returns its output.
     fn run(&self, example: &str) -> String {
         let ran = Ran::of(self.shell(&format!("set -eo pipefail\n{example}")), b"");
         assert_eq!(ran.status, Some(0), "{example}\n{}{}", ran.out, ran.err);
         ran.out
     }
 
-    /// Runs an example that goes on until it is interrupted; it must print something.
+    /// Runs an example until it is interrupted; it must print something.
     fn run_endless(&self, example: &str) {
         let mut command = self.shell(&format!("exec {example}"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -275,7 +275,7 @@ impl Machine {
     }
 }
 
-/// The lines of a child's standard output, as they come.
+/// Returns the lines of a child's standard output, as they come.
 fn lines_of(child: &mut Child) -> Receiver<String> {
     let (send, receive) = channel();
     let stdout = child.stdout.take().unwrap();
@@ -351,7 +351,7 @@ fn readme_and_hints_of_make_run_work_as_printed() {
     let machine = Machine::with_sample();
     let readme = include_str!("../../../../README.md");
     let (_, part) = readme.split_once("## First five minutes").unwrap();
-    let (part, _) = part.split_once("Bring your own").unwrap();
+    let (part, _) = part.split_once("Import your own").unwrap();
     let lines: Vec<&str> = part.lines().filter_map(|line| line.strip_prefix("    exacat ")).collect();
     assert!(lines.len() >= 6, "{lines:?}");
     let hints = include_str!("../../../../scripts/run.sh");

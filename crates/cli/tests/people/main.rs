@@ -1,4 +1,4 @@
-//! What a person meets at the command line, at a real server process: help, advice, tables, options,
+//! Tests of the command line for people, at a real server process: help, advice, tables, options,
 //! completions, and JSON for scripts.
 #![allow(
     clippy::unwrap_used,

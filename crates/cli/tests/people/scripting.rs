@@ -1,11 +1,11 @@
-//! For scripts: JSON of changes and of errors, exit statuses of wrong use, and dry runs, at a real
+//! JSON of changes and of errors, exit statuses of wrong use, and dry runs, for scripts, at a real
 //! server process.
 use crate::service::Service;
 use serde_json::{Value, json};
 
 /// Exit status of wrong use.
 const LOCAL: i32 = 1;
-/// Exit status of what is not there.
+/// Exit status of a missing entry.
 const NOT_FOUND: i32 = 11;
 /// Exit status of a listing with rejected rows.
 const REJECTED: i32 = 18;
@@ -41,7 +41,7 @@ fn every_change_says_in_json_that_it_was_done() {
     let token = service.json1("token issue --lifetime 1h");
     let id = token["id"].to_string().trim_matches('"').to_owned();
     assert_eq!(service.json1(&format!("token revoke {id}")), json!({"item": id, "done": true}));
-    // Without --json nothing is said.
+    // Without --json nothing is printed.
     assert_eq!(service.ok("mkdir /quiet"), "");
 }
 

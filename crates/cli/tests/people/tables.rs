@@ -1,4 +1,4 @@
-//! Tables, orders, lists from standard input, and options that mean nothing.
+//! Tables, orders, lists from standard input, and options without effect.
 
 use serde_json::Value;
 
@@ -11,7 +11,8 @@ const LOCAL: i32 = 1;
 const NOT_FOUND: i32 = 11;
 const REJECTED: i32 = 18;
 
-/// Names and sizes are those that make tables wide: sums of exabytes, long names of accounts.
+/// Makes a tree with names and sizes that make tables wide: sums of exabytes, long names of
+/// accounts.
 fn wide() -> Service {
     let service = Service::start();
     service.ok("se add LONGVO::SITENAME::DISK --prefix root://near//data --qos disk");
@@ -60,10 +61,10 @@ fn tables_fit_a_terminal_and_have_headings() {
             assert!(shown.chars().count() <= WIDTH, "{line}: {shown}");
         }
         if line == "status" {
-            // Its figures change from one request to the next.
+            // Its metrics change from one request to the next.
             continue;
         }
-        // Scripts leave the headings out.
+        // Scripts omit the headings.
         let quiet = service.ok(&format!("-q {line}"));
         let has_headings = text.lines().next().is_some_and(|first| {
             first.chars().all(|letter| letter.is_ascii_uppercase() || matches!(letter, ' ' | '-'))
@@ -314,7 +315,7 @@ fn every_command_prints_json() {
         "trash purge --all --yes",
     ] {
         let values = service.json(line);
-        // A difference of nothing has no documents.
+        // An empty difference has no documents.
         assert!(!values.is_empty() || line.contains(" diff"), "{line} printed nothing");
     }
 }

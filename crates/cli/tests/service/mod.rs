@@ -1,4 +1,4 @@
-//! A real server process and the commands a user types at it: what the tests of the binary share.
+//! A real server process, and the commands of its users: shared by the tests of the binary.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "each test uses its own part of this")]
 
@@ -10,13 +10,13 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The program under test.
+/// Path of the program under test.
 pub const EXACAT: &str = env!("CARGO_BIN_EXE_exacat");
 
-/// The page that says what fields there are.
+/// Page with the documented fields.
 const DOCUMENTED: &str = include_str!("../../../../docs/reference/json.md");
 
-/// What the environment might say that a test must not hear.
+/// Environment variables that a test must not inherit.
 const VARIABLES: [&str; 15] = [
     "EXACAT_SERVER",
     "EXACAT_DATA",
@@ -35,7 +35,7 @@ const VARIABLES: [&str; 15] = [
     "XDG_DATA_HOME",
 ];
 
-/// The program, deaf to the environment.
+/// Makes the program's command without these variables.
 pub fn exacat() -> Command {
     let mut command = Command::new(EXACAT);
     for variable in VARIABLES {
@@ -44,21 +44,21 @@ pub fn exacat() -> Command {
     command
 }
 
-/// What came of a command.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Ran {
-    /// What was asked, for messages.
+    /// Arguments, for messages.
     pub asked: String,
-    /// Its exit status; none if a signal ended it.
+    /// Exit status; none if a signal ended it.
     pub status: Option<i32>,
-    /// Its standard output.
+    /// Standard output.
     pub out: String,
-    /// Its standard error.
+    /// Standard error.
     pub err: String,
 }
 
 impl Ran {
-    /// Runs it to its end, with this on its standard input.
+    /// Runs a command to its end, with this standard input.
     pub fn of(mut command: Command, input: &[u8]) -> Ran {
         let asked = format!("{:?}", command.get_args().map(OsStr::to_string_lossy).collect::<Vec<_>>());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -79,14 +79,15 @@ impl Ran {
         }
     }
 
-    /// It must have succeeded; gives its output.
+    /// Requires success; returns the output.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.status, Some(0), "{} failed: {}{}", self.asked, self.out, self.err);
         self.out
     }
 
-    /// It must have succeeded; gives the JSON it printed, one value a line, of which every field is documented.
+    /// Requires success; returns the printed JSON, one value a line. Every field must be
+    /// documented.
     #[track_caller]
     pub fn json(self) -> Vec<Value> {
         let asked = self.asked.clone();
@@ -104,7 +105,7 @@ impl Ran {
         self.ok().lines().map(parse).collect()
     }
 
-    /// It must have failed with this status; gives what it said.
+    /// Requires failure with this status; returns standard error.
     #[track_caller]
     pub fn fails(self, status: i32) -> String {
         assert_eq!(self.status, Some(status), "{}: {}{}", self.asked, self.out, self.err);
@@ -115,23 +116,23 @@ impl Ran {
     }
 }
 
-/// A server process on a data directory.
+/// Server process on a data directory.
 pub struct Service {
     child: Option<Child>,
     place: PathBuf,
     data: PathBuf,
-    /// Where it says it listens.
+    /// Addresses that it listens at.
     pub addresses: Value,
     _directory: Option<TempDir>,
 }
 
 impl Service {
-    /// On a new data directory, listening at free ports.
+    /// Starts a server on a new data directory, at free ports.
     pub fn start() -> Service {
         Service::start_with(&[])
     }
 
-    /// The same, with further options.
+    /// Starts a server with further options.
     pub fn start_with(options: &[&str]) -> Service {
         let directory = tempfile::tempdir().unwrap();
         let mut service = Service::start_in(directory.path(), options);
@@ -139,7 +140,7 @@ impl Service {
         service
     }
 
-    /// With its data below a directory of the caller's.
+    /// Starts a server with its data below a directory of the caller's.
     pub fn start_in(place: &Path, options: &[&str]) -> Service {
         let mut service = Service {
             child: None,
@@ -157,7 +158,7 @@ impl Service {
         self.restart_with(&[]);
     }
 
-    /// The same, with further options.
+    /// Starts it again with further options.
     pub fn restart_with(&mut self, options: &[&str]) {
         let log = std::fs::OpenOptions::new()
             .create(true)
@@ -170,46 +171,46 @@ impl Service {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
-        // It says so when it serves; if it ends before, the pipe does too.
+        // It prints a line when it serves; if it ends before, the pipe closes.
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         self.child = Some(child);
         self.addresses = serde_json::from_str(&line)
             .unwrap_or_else(|error| panic!("the server did not start ({error}): {line}{}", self.log()));
     }
 
-    /// What it logged.
+    /// Returns its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.place.join("server.log")).unwrap_or_default()
     }
 
-    /// Its data directory.
+    /// Data directory.
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// A directory for the test's own files.
+    /// Directory for the test's own files.
     pub fn place(&self) -> &Path {
         &self.place
     }
 
-    /// A file for the test's own use, with this in it.
+    /// Makes a file for the test's own use, with this content.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.place.join(name);
         std::fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
-    /// Its URL for clients over TLS.
+    /// URL for clients over TLS.
     pub fn url(&self) -> &str {
         self.addresses["native"].as_str().unwrap()
     }
 
-    /// Its URL for clients on this machine.
+    /// URL for clients on this machine.
     pub fn local_url(&self) -> &str {
         self.addresses["socket"].as_str().unwrap()
     }
 
-    /// A command of a user on this machine.
+    /// Makes a command of a user on this machine.
     pub fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
         let mut command = exacat();
         command.env("EXACAT_DATA", &self.data).args(args);
@@ -221,7 +222,7 @@ impl Service {
         Ran::of(self.command(args), b"")
     }
 
-    /// Runs one with something on its standard input.
+    /// Runs a command with this standard input.
     pub fn run_with<A: AsRef<OsStr>>(&self, args: &[A], input: impl AsRef<[u8]>) -> Ran {
         Ran::of(self.command(args), input.as_ref())
     }
@@ -248,7 +249,7 @@ impl Service {
         values.remove(0)
     }
 
-    /// Runs a command written as one line, that must fail so.
+    /// Runs a command written as one line, that must fail with this status.
     #[track_caller]
     pub fn fails(&self, line: &str, status: i32) -> String {
         self.run(&words(line)).fails(status)
@@ -264,19 +265,19 @@ impl Service {
         Ran::of(command, b"")
     }
 
-    /// The process.
+    /// Id of the process.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Ends it as an operator does, and gives the exit status.
+    /// Ends it as an operator does, and returns the exit status.
     pub fn stop(&mut self) -> Option<i32> {
         let mut child = self.child.take().unwrap();
         signal(child.id(), "TERM");
         child.wait().unwrap().code()
     }
 
-    /// Starts it and kills it after so long, wherever it is by then.
+    /// Starts it and kills it after so long, in whatever state it is.
     pub fn start_and_kill(&mut self, after: std::time::Duration) {
         let mut command = exacat();
         command
@@ -284,7 +285,7 @@ impl Service {
             .arg(&self.data);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // Not a wait for something to happen: any moment is as good.
+        // Not a wait for an event: any moment is as good.
         let (_never, elapsed) = std::sync::mpsc::channel::<()>();
         let _ = elapsed.recv_timeout(after);
         child.kill().unwrap();

@@ -196,7 +196,7 @@ async fn lost_answers_are_asked_for_again() {
             for _ in 0..100 {
                 match &ended {
                     Ok(_) => break,
-                    Err(error) => assert_eq!(error.kind(), Some(exacat_model::ErrorKind::Unknown)),
+                    Err(error) => assert_eq!(error.kind(), Some(ErrorKind::Unknown)),
                 }
                 ended = desk.try_import(&catalogue, &options(&desk, existing)).await;
             }

@@ -1,8 +1,9 @@
-//! `make bench-faces`: how fast the face of JAliEn answers, in sessions as `alien.py` holds them: TLS, a websocket, one
-//! request after the other; and requests sent ahead; and how fast the face of XRootD does ([`xroot`]). Server and clients share the machine; over the memory store, so that the
-//! face is what is measured.
+//! `make bench-faces`: speed of the faces of JAliEn and XRootD ([`xroot`]). JAliEn sessions run
+//! like those of `alien.py`: TLS, a websocket, one request after the other, and requests sent
+//! ahead. Server and clients share the machine. The memory store is used, so that the face is
+//! measured.
 //!
-//! `bench-faces [SECONDS] [FILES]`: seconds for each measurement, files in the directory that is listed.
+//! `bench-faces [SECONDS] [FILES]`: seconds for each measurement, files in the listed directory.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -30,9 +31,9 @@ use tokio_tungstenite::tungstenite::Message;
 
 type Client = WebSocketStream<TlsStream<TcpStream>>;
 
-/// Requests sent before an answer is read, where they are sent ahead.
+/// Requests sent ahead of the first answer.
 const AHEAD: usize = 64;
-/// Sessions at once, where there are many.
+/// Sessions at once, in measurements with many.
 const SESSIONS: usize = 32;
 
 async fn connect(server: &RunningServer, data: &std::path::Path) -> Client {
@@ -61,13 +62,14 @@ async fn connect(server: &RunningServer, data: &std::path::Path) -> Client {
 async fn answer(client: &mut Client) -> usize {
     loop {
         if let Message::Text(text) = client.next().await.unwrap().unwrap() {
-            // The first answer of each kind was looked at; here its length tells that it is whole.
+            // The first answer of each kind was checked; here the length proves that it is
+            // complete.
             return text.len();
         }
     }
 }
 
-/// One request after the other, for some time.
+/// Sends one request after the other, for some time.
 async fn one_by_one(client: &mut Client, request: &str, time: Duration) -> Histogram<u64> {
     let mut times = Histogram::new_with_bounds(1, 60_000_000, 2).unwrap();
     let end = Instant::now() + time;
@@ -80,7 +82,7 @@ async fn one_by_one(client: &mut Client, request: &str, time: Duration) -> Histo
     times
 }
 
-/// Requests sent ahead; how many a second are answered.
+/// Sends requests ahead; returns the answers per second.
 async fn ahead(client: &mut Client, request: &str, time: Duration) -> f64 {
     let began = Instant::now();
     let mut answered = 0usize;
@@ -177,7 +179,7 @@ async fn main() {
     xroot::run(server.addresses.xrootd.unwrap(), "/bench/file000000.root", time).await;
 }
 
-/// What came out, in a line.
+/// Prints the results in a line.
 fn line(name: &str, rate: f64, times: &Histogram<u64>, piped: f64, many: f64, all: &Histogram<u64>) {
     println!(
         "{name:<8} {rate:>8.0}/s {:>8} {:>8} {piped:>10.0}/s {many:>10.0}/s {:>8}",

@@ -1,5 +1,5 @@
-//! The face of XRootD: stats and redirections of open files, on one connection and on many; and a real server of XRootD,
-//! where there is one, asked the same by the same client.
+//! Speed of the XRootD face: stats and redirections of opened files, on one connection and on many.
+//! Also of a real XRootD server, if installed, with the same client and requests.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,12 +16,12 @@ use tokio::net::TcpStream;
 
 use crate::AHEAD;
 
-/// Connections at once, where there are many.
+/// Connections at once, in measurements with many.
 const CONNECTIONS: usize = 64;
-/// How long a real server may take to listen.
+/// Time in which a real server must listen.
 const START_TIME: Duration = Duration::from_secs(30);
 
-/// A connection that is logged in, over plain TCP.
+/// A logged-in connection, over plain TCP.
 struct Root {
     stream: TcpStream,
     read: Vec<u8>,
@@ -57,7 +57,7 @@ impl Root {
         self.end += read;
     }
 
-    /// The status of the next answer.
+    /// Returns the status of the next answer.
     async fn answer(&mut self) -> u16 {
         loop {
             if let Some(header) = self.read[self.begin..self.end].first_chunk() {
@@ -84,7 +84,7 @@ fn asked(request: u16, body: [u8; 16], carried: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What is measured: a request, and how it is answered.
+/// A measured request, and its expected status.
 #[derive(Clone)]
 struct Asked {
     bytes: Arc<[u8]>,
@@ -162,7 +162,7 @@ pub async fn run(address: SocketAddr, path: &str, time: Duration) {
     }
 }
 
-/// A real server of XRootD with one file.
+/// A real XRootD server with one file.
 struct Real {
     process: Child,
     address: SocketAddr,
@@ -184,7 +184,7 @@ impl Real {
         std::fs::create_dir_all(&data).map_err(failed)?;
         std::fs::write(data.join("file.root"), vec![0; 1000]).map_err(failed)?;
         let address = {
-            // Free a moment ago; nobody else takes ports here meanwhile.
+            // The port was free a moment ago; nobody else takes ports here meanwhile.
             let probe = std::net::TcpListener::bind("127.0.0.1:0").map_err(failed)?;
             probe.local_addr().map_err(failed)?
         };
@@ -198,7 +198,7 @@ impl Real {
         let mut command = Command::new("xrootd");
         command.arg("-c").arg(&config).arg("-l").arg(place.path().join("log")).args(["-n", "bench"]);
         if std::fs::metadata("/proc/self").is_ok_and(|about| owner(&about) == 0) {
-            // It does not run as root.
+            // The server refuses to run as root.
             own_by_nobody(place.path());
             std::os::unix::process::CommandExt::uid(&mut command, NOBODY);
             std::os::unix::process::CommandExt::gid(&mut command, NOBODY);
@@ -217,7 +217,7 @@ impl Real {
     }
 }
 
-/// The account that has nothing.
+/// The account `nobody`.
 const NOBODY: u32 = 65534;
 
 fn owner(about: &std::fs::Metadata) -> u32 {

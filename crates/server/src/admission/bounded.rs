@@ -1,9 +1,9 @@
-//! A count with a bound: so many of something at once, and not one more.
+//! A bounded count of resources in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Counts what is held at once, and refuses what would go beyond the bound.
+/// Counts resources in use, and refuses more than the bound.
 #[derive(Debug)]
 pub struct Bounded {
     max: usize,
@@ -12,12 +12,13 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    /// At most `max` at once.
+    /// Makes a count of at most `max`.
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Bounded { max, now: AtomicUsize::new(0), refused: AtomicU64::new(0) })
     }
 
-    /// Takes `count`, given back when the result is dropped; none if there is no room for all of them.
+    /// Takes `count`, and gives it back when the result is dropped. Returns none if there is no
+    /// room for all of them.
     pub fn take(self: &Arc<Self>, count: usize) -> Option<Held> {
         let taken = self.now.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |now| {
             now.checked_add(count).filter(|then| *then <= self.max)
@@ -31,33 +32,34 @@ impl Bounded {
         }
     }
 
-    /// None of them, for what turns out to be some later.
+    /// Takes none yet; [`Held::turned_out`] counts them later.
     pub fn none(self: &Arc<Self>) -> Held {
         Held { of: Arc::clone(self), count: 0 }
     }
 
-    /// Is there no room for even one more?
+    /// True if there is no room for even one more.
     pub fn is_full(&self) -> bool {
         self.now() >= self.max
     }
 
-    /// How many are held now; above the bound only by what [`Held::turned_out`] larger than it was taken for.
+    /// Returns the number in use. Exceeds the bound only if [`Held::turned_out`] was larger than
+    /// the estimate.
     pub fn now(&self) -> usize {
         self.now.load(Ordering::Acquire)
     }
 
-    /// How many may be held.
+    /// Returns the bound.
     pub fn max(&self) -> usize {
         self.max
     }
 
-    /// How often it refused.
+    /// Returns the number of refusals.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 }
 
-/// A part of a [`Bounded`]; given back when dropped.
+/// A part of a [`Bounded`]; dropping it gives it back.
 #[derive(Debug)]
 pub struct Held {
     of: Arc<Bounded>,
@@ -65,8 +67,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// What it was taken for turned out to be `count`. More than was taken counts too, beyond the bound if need be: it is there,
-    /// and until as much is given back nothing further is taken.
+    /// Corrects the estimate to `count`. More than was taken counts too, even beyond the bound,
+    /// because it is in use. Then the bound refuses more until enough is given back.
     pub fn turned_out(&mut self, count: usize) {
         match count.checked_sub(self.count) {
             Some(more) => self.of.now.fetch_add(more, Ordering::AcqRel),

@@ -1,10 +1,10 @@
-//! Slots for connections: bounded in all, and more tightly for those that have shown no credentials.
+//! Slots for connections: bounded in total, and more tightly for clients without credentials
+//! (strangers).
 //!
-//! A connection over the network begins as one of a stranger. It takes a slot of all connections, one
-//! of all strangers and one of its address, and gives the last two back once the client has shown
-//! credentials. Connections of the local socket have slots of their own. So one host that says
-//! nothing fills neither the slots of other hosts, nor those of clients that are known, nor the
-//! administrator's socket. Anonymous clients stay strangers.
+//! A network connection starts as a stranger. It takes one of all slots, one of the strangers'
+//! slots and one of its address. It gives the last two back once the client has shown credentials.
+//! The local socket has slots of its own. So one silent host cannot fill the slots of other hosts,
+//! of authenticated clients, or of the administrator's socket. Anonymous clients stay strangers.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -15,15 +15,15 @@ use parking_lot::Mutex;
 use super::{Bounded, Held};
 use crate::settings::Limits;
 
-/// Connections beyond the bounds that are told so at once; further ones are just closed.
+/// Most excess connections that get a `busy` answer at once; the server just closes further ones.
 const REFUSALS_MAX: usize = 64;
-/// The same, of one address.
+/// Most such connections of one address.
 const REFUSALS_PER_ADDRESS_MAX: usize = 4;
-/// The part of all slots that strangers never take.
+/// One of so many slots is kept from strangers: a quarter.
 const KEPT_FROM_STRANGERS: usize = 4;
 
-/// Counts connections by address: IPv4 addresses one by one, IPv6 addresses by /64, which is what one
-/// host can have.
+/// Counts connections by address: IPv4 addresses one by one, IPv6 addresses by /64, because one
+/// host can have a whole /64.
 #[derive(Debug)]
 pub struct ByAddress {
     max: usize,
@@ -31,12 +31,12 @@ pub struct ByAddress {
 }
 
 impl ByAddress {
-    /// At most `max` of one address.
+    /// Makes a count of at most `max` of one address.
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(ByAddress { max, counts: Mutex::new(HashMap::new()) })
     }
 
-    /// Takes one for this address; none if it holds its share already.
+    /// Takes one for this address; none if its share is used up.
     pub fn take(self: &Arc<Self>, address: IpAddr) -> Option<HeldByAddress> {
         let address = match address.to_canonical() {
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
@@ -55,7 +55,7 @@ impl ByAddress {
     }
 }
 
-/// One connection of an address; given back when dropped.
+/// One connection of an address; dropping it gives it back.
 #[derive(Debug)]
 pub struct HeldByAddress {
     of: Arc<ByAddress>,
@@ -77,27 +77,27 @@ impl Drop for HeldByAddress {
 /// The slots of all listeners.
 #[derive(Debug)]
 pub struct ConnectionSlots {
-    /// Over the network.
+    /// Slots of network connections.
     pub network: Arc<Bounded>,
     /// Slots of the local socket.
     pub local: Arc<Bounded>,
-    /// Over the network, of clients that have shown no credentials.
+    /// Slots of network clients that have shown no credentials.
     pub strangers: Arc<Bounded>,
     by_address: Arc<ByAddress>,
     refusals: Arc<Bounded>,
     refusals_by_address: Arc<ByAddress>,
 }
 
-/// Outcome of an accepted connection: nothing if it is to be closed at once.
+/// Outcome of an accepted connection. Without one, the server closes the connection at once.
 #[derive(Debug)]
 pub enum Entrance {
-    /// It has a slot.
+    /// The connection has a slot.
     Taken(ConnectionSlot),
-    /// It is told `busy`, and closed.
+    /// The connection gets `busy` and is closed.
     Refused(RefusalSlot),
 }
 
-/// The slot of a connection; given back when dropped.
+/// The slot of a connection; dropping it gives it back.
 #[derive(Debug)]
 pub struct ConnectionSlot {
     _slot: Held,
@@ -105,20 +105,20 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// The client has shown credentials, and is a stranger no more.
+    /// Notes that the client has shown credentials, and frees the stranger's slots.
     pub fn known(&mut self) {
         self.stranger = None;
     }
 }
 
-/// Held while a connection is told that there is no slot for it.
+/// Held while a connection gets the answer that there is no slot.
 #[derive(Debug)]
 pub struct RefusalSlot {
     _slots: (Held, Option<HeldByAddress>),
 }
 
 impl ConnectionSlots {
-    /// The slots that `limits` say.
+    /// Makes the slots with the bounds in `limits`.
     pub fn new(limits: &Limits) -> Self {
         let network = limits.connections_max;
         let strangers = (network - network / KEPT_FROM_STRANGERS).min(limits.connections_unauthenticated_max);
@@ -132,12 +132,12 @@ impl ConnectionSlots {
         }
     }
 
-    /// Connections of all listeners.
+    /// Returns the number of connections of all listeners.
     pub fn now(&self) -> usize {
         self.network.now() + self.local.now()
     }
 
-    /// A slot for a connection from this address.
+    /// Takes a slot for a connection from this address.
     pub fn enter(&self, peer: SocketAddr) -> Option<Entrance> {
         let taken = || {
             let address = self.by_address.take(peer.ip())?;
@@ -152,7 +152,7 @@ impl ConnectionSlots {
         })
     }
 
-    /// A slot for a connection of the local socket.
+    /// Takes a slot for a connection of the local socket.
     pub fn enter_locally(&self) -> Option<Entrance> {
         if let Some(slot) = self.local.take(1) {
             return Some(Entrance::Taken(ConnectionSlot { _slot: slot, stranger: None }));
@@ -231,7 +231,7 @@ mod tests {
         let local = taken(slots.enter_locally()).unwrap();
         assert!(taken(slots.enter_locally()).is_none());
         drop((strangers, known, local));
-        // However few there are, a part is kept.
+        // However few slots there are, a part is kept.
         let few = Limits { connections_max: 4, connections_unauthenticated_max: 100, ..limits() };
         assert_eq!(fill(&ConnectionSlots::new(&few)).len(), 3);
     }

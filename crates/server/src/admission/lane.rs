@@ -1,13 +1,14 @@
-//! A lane: work that takes long is done in a bounded number of slots, and whoever has used the slots least
-//! comes next.
+//! A lane: a bounded number of slots for long work. The user who has used the slots least comes
+//! next.
 //!
-//! Each user has a clock that runs while its work occupies slots, slower the more its weight. A free slot goes
-//! to the waiting user whose clock is furthest behind, so that one who asks for a lot gets as much as one who
-//! asks for a little, and no more. A user who comes (back) starts at the clock of the lane: idling saves up
-//! nothing. What a piece of work will take is not known before: it is charged an estimate when it begins, so
-//! that one user does not get all free slots at once, and the difference when it ends.
+//! Each user has a clock that runs while the user's work occupies slots, slower with more weight. A
+//! free slot goes to the waiting user whose clock is furthest behind. So a user with many requests
+//! gets as much as one with few, and no more. A user who comes (back) starts at the clock of the
+//! lane: idling saves up nothing. The duration of work is not known before. So the lane charges an
+//! estimate at the start, to keep one user from taking all free slots at once. It charges the
+//! difference at the end.
 //!
-//! The queue is bounded, as a whole and by user; beyond, [`Lane::enter`] refuses at once.
+//! The queue is bounded, in total and per user; beyond that, [`Lane::enter`] refuses at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -21,13 +22,13 @@ use exacat_model::UserId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// What a piece of work is charged before it is known how long it takes.
+/// Charge for work before its duration is known: 1 ms.
 const ESTIMATE_NS: u64 = 1_000_000;
 
-/// Who a share belongs to; anonymous callers share one.
+/// The owner of a share; anonymous callers share one.
 pub type UserKey = Option<UserId>;
 
-/// See the module.
+/// A fair, bounded lane; the module describes it.
 #[derive(Debug)]
 pub struct Lane {
     slots: usize,
@@ -42,7 +43,7 @@ struct State {
     running: usize,
     waiting: usize,
     next_ticket: u64,
-    /// The clock of the user who was served last, when it was: where newcomers start.
+    /// Clock of the user who was served last, at that time; new users start there.
     clock_ns: u64,
     users: HashMap<UserKey, Share>,
 }
@@ -61,8 +62,8 @@ struct Waiter {
     turn: oneshot::Sender<()>,
 }
 
-/// Is it new work, which the bound of the queue may refuse, or the next step of work that was taken on before
-/// (and so is bounded where that was taken on)?
+/// Kind of a step. The queue's bound may refuse new work. The next step of admitted work is bounded
+/// where that work was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// New work.
@@ -72,7 +73,7 @@ pub enum Step {
 }
 
 impl Lane {
-    /// A lane with so many slots, and a queue of at most so many, in all and by user.
+    /// Makes a lane with so many slots and bounds of its queue, in total and per user.
     pub fn new(slots: usize, queue_max: usize, queue_per_user_max: usize) -> Arc<Self> {
         Arc::new(Lane {
             slots,
@@ -83,11 +84,13 @@ impl Lane {
         })
     }
 
-    /// Asks for a slot. None if the queue is full. Await the result for the turn; drop it to give up.
+    /// Requests a slot; none if the queue is full. Await the result for the turn; drop it to give
+    /// up.
     pub fn enter(self: &Arc<Self>, user: UserKey, weight: u32, step: Step) -> Option<Entered> {
         let weight = weight.max(1);
         let mut state = self.state.lock();
         let free = state.running < self.slots && state.waiting == 0;
+        // A further page is never refused: its request was admitted with the first one.
         if !free && step == Step::First {
             let own = state.users.get(&user).map_or(0, |share| share.queue.len());
             if state.waiting >= self.queue_max || own >= self.queue_per_user_max {
@@ -100,6 +103,7 @@ impl Lane {
         state.waiting += 1;
         let lane_clock = state.clock_ns;
         let share = state.users.entry(user).or_default();
+        // A user who returns must not profit from the time spent idle.
         if share.running == 0 && share.queue.is_empty() {
             share.clock_ns = share.clock_ns.max(lane_clock);
         }
@@ -110,9 +114,10 @@ impl Lane {
         Some(Entered { place: Some(Place { lane: Arc::clone(self), user, weight, ticket }), turn: receiver })
     }
 
-    /// Gives free slots to whoever is furthest behind.
+    /// Gives free slots to the users furthest behind.
     fn serve(&self, state: &mut State) {
         while state.running < self.slots && state.waiting > 0 {
+            // With equal clocks, the oldest request is next.
             let next = state
                 .users
                 .iter()
@@ -127,9 +132,10 @@ impl Lane {
             };
             state.waiting -= 1;
             state.clock_ns = state.clock_ns.max(share.clock_ns);
-            // A waiter that gave up takes itself off the queue under the same lock before it goes, so the one
-            // taken here is there to be told.
+            // A waiter that gives up removes itself from the queue under the same lock. So the
+            // waiter chosen here still exists.
             if waiter.turn.send(()).is_ok() {
+                // Charge now: otherwise one user could take all free slots at once.
                 share.clock_ns += ESTIMATE_NS / u64::from(waiter.weight);
                 share.running += 1;
                 state.running += 1;
@@ -143,6 +149,7 @@ impl Lane {
         state.running -= 1;
         if let Some(share) = state.users.get_mut(&user) {
             share.running -= 1;
+            // Replace the estimate by the time really used.
             let estimate = ESTIMATE_NS / u64::from(weight);
             share.clock_ns = (share.clock_ns + used_ns / u64::from(weight)).saturating_sub(estimate);
         }
@@ -164,9 +171,9 @@ impl Lane {
         true
     }
 
-    /// Drops the share of a user with nothing here whose clock is not ahead of the lane's: it would start at
-    /// the lane's clock anyway. One that is ahead stays until the lane has caught up; there are never more of
-    /// those than were served since.
+    /// Drops the share of an idle user whose clock is not ahead of the lane's. A new share would
+    /// start at the lane's clock anyway. A share that is ahead stays until the lane has
+    /// caught up. There are never more of those than users served since.
     fn forget_if_idle(&self, state: &mut State, user: UserKey) {
         let clock_ns = state.clock_ns;
         let idle = |share: &Share| share.running == 0 && share.queue.is_empty();
@@ -178,19 +185,19 @@ impl Lane {
         }
     }
 
-    /// How many run and how many wait.
+    /// Returns the numbers of running and waiting work.
     pub fn figures(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.running, state.waiting)
     }
 
-    /// How often it refused.
+    /// Returns the number of refusals.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 }
 
-/// A place in the queue or, once granted, a slot: given back when dropped, wherever it stands.
+/// A place in the queue or, once granted, a slot. Dropping it gives it back in either state.
 #[derive(Debug)]
 struct Place {
     lane: Arc<Lane>,
@@ -211,7 +218,7 @@ impl Future for Entered {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn> {
         match Pin::new(&mut self.turn).poll(context) {
-            // The sender is dropped only when its waiter leaves the queue, which this one has not.
+            // The sender is dropped only when its waiter leaves the queue, and this one has not.
             Poll::Ready(_) => match self.place.take() {
                 Some(place) => Poll::Ready(Turn { place: Some(place), since: Instant::now() }),
                 None => Poll::Pending,
@@ -226,13 +233,13 @@ impl Drop for Entered {
         if let Some(place) = self.place.take()
             && !place.lane.give_up(place.user, place.ticket)
         {
-            // Its turn had come, unseen.
+            // The turn was granted, but nobody took it.
             place.lane.leave(place.user, place.weight, Duration::ZERO);
         }
     }
 }
 
-/// A slot. Charged to its user and given back when dropped.
+/// A slot. Dropping it charges its user and gives it back.
 #[derive(Debug)]
 pub struct Turn {
     place: Option<Place>,
@@ -304,7 +311,7 @@ mod tests {
             let position = waiting.iter_mut().position(|(user, entered)| {
                 turn(entered)
                     .map(|mut turn| {
-                        // As if each took ten milliseconds.
+                        // Pretend that each took ten milliseconds.
                         turn.since = Instant::now().checked_sub(Duration::from_millis(10)).unwrap();
                         served.push(*user);
                     })

@@ -1,17 +1,19 @@
-//! Admission: is a request taken on now, queued within bounds, or told `busy` at once?
+//! Admission: decides whether a request starts now, waits in a bounded queue, or gets `busy` at
+//! once.
 //!
-//! Every request counts towards three bounds while it is not answered: of its connection, of its user and of
-//! the server. Beyond that its class decides:
+//! Every unanswered request counts towards three bounds: of its connection, of its user and of the
+//! server. Beyond that its class decides:
 //!
-//! * **look-ups** of few items run at once, on the thread that read them, within a bound of items. They never
-//!   queue behind anything.
-//! * **small writes** run at once; most of their time they wait for the store's next commit.
-//! * **heavy reads** (pages of what is listed or searched) and **bulk writes** each have a [`lane`]: a bounded
-//!   number of slots and a fair, bounded queue. A stream takes a slot page by page.
-//! * What is long is made by parts, and for each there has to be room among the answers that clients have not read yet: see
-//!   [`unread`].
-//! * **audits** of everything, and **waits** for a change, have bounds of their own: neither may use up what
-//!   others need.
+//! * **look-ups** of few items run at once, on the thread that read them, within a bound of items.
+//!   They never queue.
+//! * **small writes** run at once; they mostly wait for the store's next commit.
+//! * **heavy reads** (pages of listings and searches) and **bulk writes** each have a [`lane`]: a
+//!   bounded number of slots and a fair, bounded queue. A stream takes a slot for each page.
+//! * **audits** of everything, and **waits** for a change, have bounds of their own, so that
+//!   neither uses up the resources of others.
+//!
+//! Long answers are made in parts. Each part needs room among the answers that clients have not
+//! read yet: see [`unread`].
 
 mod bounded;
 mod connections;
@@ -31,28 +33,28 @@ pub(crate) use unread::{Room, Unread, limit_of};
 
 use crate::settings::Limits;
 
-/// How an operation is run.
+/// The class of an operation, which decides how it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// A look-up of so many items.
+    /// Look-up of few items.
     Lookup {
-        /// How many.
+        /// The number of items.
         items: usize,
     },
-    /// A write that is small.
+    /// Small write.
     Write,
-    /// A read that may take long.
+    /// Read that may take long.
     Heavy,
-    /// A write that may take long.
+    /// Write that may take long.
     Bulk,
-    /// A check of everything.
+    /// Check of the whole catalogue.
     Audit,
-    /// Waits for a change.
+    /// Wait for a change.
     Wait,
 }
 
 impl Class {
-    /// The class of an operation.
+    /// Returns the class of an operation.
     pub fn of(operation: &Operation, limits: &Limits) -> Class {
         let lookup = |items: usize| {
             if items <= limits.lookup_items_per_request_max { Class::Lookup { items } } else { Class::Heavy }
@@ -126,41 +128,41 @@ impl Class {
 pub struct Admission {
     /// Slots of connections.
     pub connections: ConnectionSlots,
-    /// Requests not answered.
+    /// Unanswered requests.
     pub requests: Arc<Bounded>,
-    /// Bytes of requests not answered.
+    /// Bytes of unanswered requests.
     pub request_bytes: Arc<Bounded>,
-    /// Items being looked up.
+    /// Items of running look-ups.
     pub lookup_items: Arc<Bounded>,
-    /// Checks of everything.
+    /// Checks of the whole catalogue.
     pub audits: Arc<Bounded>,
     /// Requests that wait for a change.
     pub waits: Arc<Bounded>,
     /// Open streams.
     pub streams: Arc<Bounded>,
-    /// Bytes of long answers that are being made, or that their clients have not read yet.
+    /// Bytes of long answers that the server is making, or that clients have not read yet.
     pub unread_bytes: Arc<Bounded>,
-    /// Heavy reads.
+    /// Lane of heavy reads.
     pub heavy: Arc<Lane>,
-    /// Bulk writes.
+    /// Lane of bulk writes.
     pub bulk: Arc<Lane>,
     limits: Arc<Limits>,
     users: Mutex<HashMap<UserKey, Weak<UserShare>>>,
 }
 
-/// What one user has in progress, over all its connections.
+/// The load of one user, over all its connections.
 #[derive(Debug)]
 pub struct UserShare {
-    /// Which.
+    /// The user.
     pub user: UserKey,
-    /// How much it counts in the lanes.
+    /// Weight of the user in the lanes.
     pub weight: u32,
-    /// Its requests not answered.
+    /// The user's unanswered requests.
     pub requests: Arc<Bounded>,
 }
 
 impl Admission {
-    /// The bounds that `limits` say.
+    /// Makes the bounds in `limits`.
     pub fn new(limits: Arc<Limits>) -> Arc<Self> {
         Arc::new(Admission {
             connections: ConnectionSlots::new(&limits),
@@ -178,13 +180,14 @@ impl Admission {
         })
     }
 
-    /// The share of this user, the same for all its connections.
+    /// Returns the share of this user, the same for all its connections.
     pub fn user(&self, user: UserKey, name: Option<&AccountName>) -> Arc<UserShare> {
         let mut users = self.users.lock();
         if let Some(share) = users.get(&user).and_then(Weak::upgrade) {
             return share;
         }
-        // As many shares are alive as there are connections at most; those of users who went are dropped here.
+        // There are at most as many live shares as connections. This drops the shares of users who
+        // left.
         users.retain(|_, share| share.strong_count() > 0);
         let weight = name.and_then(|name| self.limits.user_weights.get(name)).copied().unwrap_or(1);
         let share =
@@ -193,13 +196,13 @@ impl Admission {
         share
     }
 
-    /// Users with a connection.
+    /// Returns the number of users with a connection.
     pub fn users(&self) -> usize {
         self.users.lock().values().filter(|share| share.strong_count() > 0).count()
     }
 }
 
-/// The error of a bound that was reached.
+/// Returns the error of a bound that was reached.
 pub fn busy(what: &str) -> Error {
     Error::new(
         ErrorKind::Busy,

@@ -1,8 +1,9 @@
-//! Answers that were made and not read by their clients yet: how many bytes of them a server holds, whichever protocol they are of.
+//! Unread answers: bounds the bytes of answers that clients have not read yet, over all protocols.
 //!
-//! What is long is made part by part, and before each there has to be room for it: among the bytes that all connections share, or,
-//! when these are used up, in the one place that every connection has for a small part. So whoever reads goes on, if in smaller
-//! steps, however much others have asked for and leave unread; and short answers need no room at all.
+//! The server makes long answers part by part. Each part needs room before it is made. The room
+//! comes from the bytes that all connections share. If these are used up, it comes from the one
+//! place for a small part that every connection has. So a client that reads always gets on, if in
+//! smaller steps, however much others leave unread. Short answers need no room.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Admission, Bounded, Held};
 
-/// What one connection holds of them.
+/// The unread answers of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Unread {
     all: Arc<Bounded>,
@@ -20,7 +21,7 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// Nothing yet.
+    /// Starts with no unread answers.
     pub fn new(admission: &Admission) -> Self {
         Unread {
             all: Arc::clone(&admission.unread_bytes),
@@ -29,8 +30,9 @@ impl Unread {
         }
     }
 
-    /// Room for a part of about so many bytes; for a small one, as soon as the connection's small one before it has
-    /// been read, if there are too many bytes of others. It ends with the connection, whose unread parts are dropped then.
+    /// Waits for room for a part of about so many bytes. If others use up the shared bytes, a small
+    /// part gets room once the client has read the connection's previous small part. Room ends with
+    /// the connection, which drops its unread parts.
     pub async fn room(&self, bytes: usize) -> Room {
         match self.shared(bytes) {
             Some(held) => Room(Where::Shared { held }),
@@ -38,18 +40,18 @@ impl Unread {
         }
     }
 
-    /// Room among the bytes that all share, if there is.
+    /// Takes room among the shared bytes, if there is any.
     pub fn shared(&self, bytes: usize) -> Option<Held> {
         self.all.take(bytes)
     }
 
-    /// The operation, with a page of at most `items`; of fewer if there is no room among the bytes that all share.
+    /// Limits the operation's page to `items`, or to a small page if `is_small`.
     pub fn paged(&self, operation: Operation, items: u32, is_small: bool) -> Operation {
         with_limit(operation, if is_small { items.min(self.small_items) } else { items })
     }
 }
 
-/// Room for a part of an answer, from before it is made until it was read or nobody is there to read it.
+/// Room for a part of an answer, from before it is made until the client has read it or has gone.
 #[derive(Debug)]
 pub(crate) struct Room(Where);
 
@@ -60,12 +62,12 @@ enum Where {
 }
 
 impl Room {
-    /// Is it for a small part only?
+    /// True if there is room for a small part only.
     pub fn is_small(&self) -> bool {
         matches!(self.0, Where::Own { .. })
     }
 
-    /// The part turned out to have so many bytes.
+    /// Corrects the size of the part to `bytes`.
     pub fn turned_out(&mut self, bytes: usize) {
         if let Where::Shared { held } = &mut self.0 {
             held.turned_out(bytes);
@@ -73,7 +75,7 @@ impl Room {
     }
 }
 
-/// Where the operation says how many items a page may have, to be read or to be changed.
+/// The page limit in an operation, by reference: to read or to change it.
 macro_rules! limit {
     ($operation:expr) => {
         match $operation {
@@ -93,12 +95,13 @@ macro_rules! limit {
     };
 }
 
-/// Items of a page of the operation, at most, as it was asked: 0 stands for the largest. None if it has no such number.
+/// Returns the requested page limit of the operation; 0 means the largest. None if it has no such
+/// limit.
 pub(crate) fn limit_of(operation: &Operation) -> Option<u32> {
     limit!(operation).copied()
 }
 
-/// The operation, with pages of at most `most` items.
+/// Limits the operation to pages of at most `most` items.
 fn with_limit(mut operation: Operation, most: u32) -> Operation {
     if let Some(limit) = limit!(&mut operation) {
         *limit = if *limit == 0 { most } else { most.min(*limit) };

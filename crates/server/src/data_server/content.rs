@@ -1,4 +1,4 @@
-//! Content of small files: read whole, or written whole, for commands that work on it.
+//! Content of small files, read or written whole, for commands that need it.
 
 use exacat_wire::xrootd::StreamId;
 use exacat_wire::xrootd::numbers::{open, request};
@@ -9,10 +9,10 @@ use super::{
     sent_on,
 };
 
-/// The mode of a new file, for the data server.
+/// Mode of a new file on the data server.
 const MODE: u16 = 0o644;
 
-/// Reads a file of `size` bytes. `shown` is a field of the URL with the token for it.
+/// Reads a file of `size` bytes. `shown` is the URL field with its token.
 pub(crate) async fn read(pfn: &str, shown: &str, size: u64) -> Result<Vec<u8>, String> {
     let mut way = Way::to(pfn);
     loop {
@@ -34,7 +34,7 @@ pub(crate) async fn write(pfn: &str, shown: &str, content: &[u8]) -> Result<(), 
     }
 }
 
-/// The data server of a PFN, or the one that it sends on to.
+/// The data server of a PFN, or the one that it redirects to.
 struct Way {
     pfn: String,
     left: u32,
@@ -45,7 +45,7 @@ impl Way {
         Way { pfn: pfn.to_owned(), left: REDIRECTS_MAX }
     }
 
-    /// Goes to where a data server sends on to; any other trouble ends the way.
+    /// Follows a redirection of a data server; any other trouble is an error.
     fn go_on(&mut self, trouble: Trouble) -> Result<(), String> {
         match trouble {
             Trouble::Failed(why) => Err(why),
@@ -113,7 +113,7 @@ async fn write_at(pfn: &str, shown: &str, content: &[u8]) -> Outcome<()> {
 }
 
 impl Session {
-    /// Opens a file; gives its handle.
+    /// Opens a file, and returns its handle.
     async fn open(&mut self, how: u16, path: &str) -> Outcome<[u8; 4]> {
         let mut body = [0; 16];
         body[..2].copy_from_slice(&MODE.to_be_bytes());

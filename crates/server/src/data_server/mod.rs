@@ -1,4 +1,4 @@
-//! Client of data servers: what the server itself asks of storage elements over root://.
+//! Client of data servers: the server's own requests to storage elements over root://.
 
 mod content;
 mod target;
@@ -18,35 +18,34 @@ pub(crate) use target::Target;
 
 /// Longest wait for an answer that takes no work.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
-/// Longest time for which a request is repeated that the data server tells to wait.
+/// Longest time to repeat a request that the data server asks to wait.
 const BUSY_TIME: Duration = Duration::from_secs(10);
-/// Pause before such a request is repeated, whatever the data server suggests: clients that ask for
-/// the file wait less than most servers suggest.
+/// Pause before such a request is repeated, even if the data server suggests a longer one. Clients
+/// that wait for the file have less patience than most servers suggest.
 const WAIT: Duration = Duration::from_millis(500);
-/// Bytes of one response; a part of a file is read by requests that fit.
+/// Most bytes of one response; requests for parts of a file fit into it.
 const RESPONSE_BYTES_MAX: u32 = CONTENT_PART_BYTES + (16 << 10);
-/// Bytes of a file that are read or written by one request.
+/// Bytes of a file in one read or write request.
 const CONTENT_PART_BYTES: u32 = 256 << 10;
-/// Responses that are not the one that is waited for.
+/// Most responses to other requests before the expected one.
 const STRAY_RESPONSES_MAX: u32 = 16;
-/// Servers that a storage element sends on to, one after the other.
+/// Most redirections of a storage element in a row.
 pub(crate) const REDIRECTS_MAX: u32 = 4;
-/// Byte of a login that states the client's abilities: late answers, as of version 5 of the
-/// protocol. A client that does not say so has to come back for a checksum, and a server keeps what
-/// nobody came back for.
+/// Byte of a login with the client's abilities: late answers, as of version 5 of the protocol.
+/// Without it a client must come back for a checksum, and the server keeps unclaimed ones.
 const CAPABILITIES_AT: usize = 14;
-/// See there.
+/// Value of [`CAPABILITIES_AT`].
 const CAPABILITIES: u8 = 0x80 | 5;
-/// The version of the protocol, and what is said of oneself.
+/// Version of the protocol, and this client's name for itself.
 const ABOUT: &[u8] = b"xrd.appname=exacat&xrd.rn=v5.5.3";
-/// Bytes of the session in the answer to a login.
+/// Bytes of the session id in the answer to a login.
 const SESSION_BYTES: usize = 16;
 
-/// The reason why a session came to nothing.
+/// Reason why a session failed.
 pub(crate) enum Trouble {
-    /// The data server could not be asked.
+    /// The data server could not be reached or gave no valid answer.
     Failed(String),
-    /// It sends on: to a port of a host, or to a URL.
+    /// A redirection: to a port of a host, or to a URL.
     Elsewhere(u32, String),
 }
 
@@ -60,7 +59,7 @@ async fn in_time<T>(time: Duration, work: impl Future<Output = T>) -> Outcome<T>
     tokio::time::timeout(time, work).await.map_err(|_| failed(format!("no answer within {time:?}")))
 }
 
-/// An answer: what it carries, or the number and the sentence of an error.
+/// An answer: its data, or the number and text of an error.
 pub(crate) type Reply = Result<Vec<u8>, (u32, String)>;
 
 /// Session with a data server.
@@ -88,8 +87,7 @@ impl Session {
         if protocols.is_empty() {
             return Ok(there);
         }
-        // Who comes by these shows nothing that it would have to prove; what it may do is said by
-        // the envelope.
+        // These kinds of login need no proof; the envelope grants the rights.
         let known: [(&str, [u8; 4], &[u8]); 2] =
             [("&P=unix", *b"unix", b"unix\0exacat exacat\0"), ("&P=host", *b"host", b"host\0")];
         let Some((_, kind, shown)) = known.into_iter().find(|(name, ..)| protocols.contains(name)) else {
@@ -106,7 +104,7 @@ impl Session {
         sent.map_err(|error| failed(format!("the connection broke: {error}")))
     }
 
-    /// The next response.
+    /// Returns the next response.
     async fn response(&mut self) -> Outcome<(u16, Vec<u8>)> {
         let broke = |error: std::io::Error| failed(format!("the connection broke: {error}"));
         let mut header = [0; RESPONSE_HEADER_BYTES];
@@ -120,7 +118,7 @@ impl Session {
         Ok((header.status, carried))
     }
 
-    /// The next part of an answer, and whether another follows.
+    /// Returns the next part of an answer, and whether another follows.
     async fn part(&mut self) -> Outcome<(bool, Vec<u8>)> {
         let (status, carried) = self.response().await?;
         match status {
@@ -134,12 +132,12 @@ impl Session {
         }
     }
 
-    /// Asks, and again as long as it is told to wait.
+    /// Sends a request, and repeats it while the data server asks to wait.
     pub async fn ask(&mut self, kind: u16, body: [u8; 16], carried: &[u8]) -> Outcome<Reply> {
         self.ask_for(ANSWER_TIME, kind, body, carried).await
     }
 
-    /// The same, for an answer that may take so long.
+    /// Sends a request whose answer may take `time`.
     pub async fn ask_for(
         &mut self,
         time: Duration,
@@ -157,7 +155,7 @@ impl Session {
             if status == status::ATTN {
                 match read_deferred(&carried) {
                     Some((header, answer)) => (status, carried) = (header.status, answer.to_vec()),
-                    // Something is said that nobody asked for.
+                    // An unsolicited response.
                     None if strays < STRAY_RESPONSES_MAX => {
                         strays += 1;
                         continue;
@@ -176,7 +174,7 @@ impl Session {
                     self.send(&bytes).await?;
                 }
                 status::WAIT => return Err(failed("it has too much to do")),
-                // The answer comes when there is one.
+                // The answer follows later.
                 status::WAITRESP => {}
                 status::REDIRECT => {
                     let told = read_numbered(&carried);
@@ -196,13 +194,13 @@ impl Session {
     }
 }
 
-/// Target of a redirection for a question about a PFN.
+/// Returns the target of a redirection for a request about a PFN.
 pub(crate) fn sent_on(pfn: &str, port: u32, place: &str) -> Option<String> {
     let Ok(port) = u16::try_from(port) else {
         return Target::parse(place).map(|_| place.to_owned());
     };
-    // The same path on another host, with fields for it behind a `?`, and what is for the login
-    // behind another.
+    // The same path on another host. A first `?` precedes its fields, a second one those of the
+    // login.
     let mut parts = place.split('?');
     let host = parts.next().filter(|host| !host.is_empty())?;
     let was = Target::parse(pfn)?;

@@ -1,27 +1,27 @@
-//! Where a client is sent: a PFN taken apart, and put together as a client follows it.
+//! Targets of redirections: parses PFNs, and builds the URLs that clients follow.
 
 use exacat_model::Lfn;
 
-/// The port of a server of XRootD that names none.
+/// Default port of XRootD servers.
 const PORT: u16 = 1094;
 
-/// A PFN that clients of XRootD can open.
+/// A PFN that XRootD clients can open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
-    /// Only over TLS.
+    /// True if it requires TLS.
     pub secure: bool,
-    /// The host, brackets of an address included.
+    /// The host, with the brackets of an address.
     pub host: &'a str,
-    /// Its port.
+    /// The port.
     pub port: u16,
-    /// The path there, as in the PFN.
+    /// The path, as in the PFN.
     pub path: &'a str,
-    /// What stands behind its `?`.
+    /// The fields after its `?`.
     pub fields: &'a str,
 }
 
 impl<'a> Target<'a> {
-    /// Takes a PFN apart; none if it is of another protocol.
+    /// Parses a PFN; none if it is of another protocol.
     pub fn parse(pfn: &'a str) -> Option<Self> {
         let (scheme, rest) = pfn.split_once("://")?;
         let secure = match scheme {
@@ -31,7 +31,7 @@ impl<'a> Target<'a> {
         };
         let rest = rest.split('#').next()?;
         let (authority, path) = rest.split_at(rest.find('/')?);
-        // After the authority comes one slash that is not of the path.
+        // The first slash after the authority is not part of the path.
         let path = path.strip_prefix('/').filter(|path| path.starts_with('/')).unwrap_or(path);
         let (path, fields) = path.split_once('?').unwrap_or((path, ""));
         let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
@@ -47,17 +47,17 @@ impl<'a> Target<'a> {
         Some(Target { secure, host, port, path, fields })
     }
 
-    /// Is the file there under the name it has here? Then any client can follow.
+    /// True if the file has the same name there as here, so that any client can follow.
     pub fn is_at(&self, lfn: &Lfn) -> bool {
         !self.secure && Lfn::parse(self.path).is_ok_and(|path| path == *lfn)
     }
 
-    /// `HOST:PORT`.
+    /// Returns `HOST:PORT`.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// The URL, with these fields behind its `?`.
+    /// Returns the URL, with these fields after its `?`.
     pub fn url(&self, fields: &str) -> String {
         let scheme = if self.secure { "roots" } else { "root" };
         let Target { host, port, path, .. } = self;
@@ -66,7 +66,7 @@ impl<'a> Target<'a> {
         format!("{scheme}://{host}:{port}/{path}{mark}{fields}")
     }
 
-    /// The fields of the PFN, and these.
+    /// Returns the fields of the PFN and these.
     pub fn with(&self, fields: &str) -> String {
         match (self.fields.is_empty(), fields.is_empty()) {
             (true, _) => fields.to_owned(),

@@ -1,7 +1,9 @@
-//! The keys that envelopes are signed with: made here, taken turns with, and told to storage elements as a JWKS.
+//! Signing keys of envelopes: makes and rotates them, and publishes them to storage elements as a
+//! JWKS.
 //!
-//! A key is told for a day before it is used, so that whoever keeps a copy of the list for some hours has it by then; and for
-//! a while after the last use, so that what it signed can be checked.
+//! A key is published for a day before its first use, so that readers who cache the list for some
+//! hours have it by then. It stays published for a while after its last use, so that its signatures
+//! can be checked.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,21 +22,21 @@ use serde_json::{Value, json};
 use crate::directory::{failed, read, remove, write_private};
 
 const DAY_MS: u64 = 24 * 3_600_000;
-/// A key is told for so long before it is used.
+/// Time that a key is published before its first use.
 const TOLD_BEFORE_MS: u64 = DAY_MS;
-/// A new key is made so long after the last.
+/// Age of the newest key at which the next one is made.
 const NEW_EACH_MS: u64 = 30 * DAY_MS;
-/// A key is told no more so long after it was made: bookings last 30 days at most, and what they were given must be good
-/// at their commit.
+/// Age at which a key is no longer published. Upload reservations last at most 30 days, and their
+/// envelopes must be valid at the commit.
 const KEPT_MS: u64 = 3 * NEW_EACH_MS;
 /// Bytes of each of the two numbers of a public key.
 const COORDINATE_BYTES: usize = 32;
-/// What the files of keys end in.
+/// Ending of the names of key files.
 const ENDING: &str = ".envelope.key";
 
-/// A key.
+/// A signing key.
 struct Key {
-    /// Its name: the time it was made.
+    /// The time it was made, which is its name.
     made: TimeMs,
     pair: EcdsaKeyPair,
 }
@@ -53,17 +55,17 @@ impl Key {
     }
 }
 
-/// All keys.
+/// All signing keys.
 pub(super) struct Keys {
     directory: PathBuf,
     clock: Arc<dyn Clock>,
     random: SystemRandom,
-    /// The oldest first; one at least.
+    /// The oldest first; at least one.
     keys: Mutex<Vec<Arc<Key>>>,
 }
 
 impl Keys {
-    /// The keys in a directory; makes the first.
+    /// Loads the keys in a directory; makes the first one.
     pub fn open(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
         let unreadable = |error: std::io::Error| failed("read", &directory, &error);
         let mut keys = Vec::new();
@@ -81,7 +83,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Makes a key if it is time for one, and forgets those of which nothing is left.
+    /// Makes a key when one is due, and deletes expired keys.
     fn take_turns(&self) -> Result<()> {
         let now = self.clock.now();
         let mut keys = self.keys.lock();
@@ -96,14 +98,15 @@ impl Keys {
             keys.push(Arc::new(Key::read(&text, now, &path)?));
         }
         let is_over = |key: &Arc<Key>| key.made.plus_ms(KEPT_MS) <= now;
-        // One of them is made just above, if there was no other.
+        // At least one key stays: the code above made one if there was none.
         for gone in keys.extract_if(.., |key| is_over(key)) {
             remove(&self.directory.join(format!("{}{ENDING}", gone.made.0)))?;
         }
         Ok(())
     }
 
-    /// The key to sign with now: the newest that was told for long enough, or the first there was.
+    /// Returns the key to sign with: the newest that was published for long enough, or the first
+    /// one.
     fn current(&self) -> Result<Arc<Key>> {
         self.take_turns()?;
         let now = self.clock.now();
@@ -114,7 +117,7 @@ impl Keys {
             .ok_or_else(|| Error::new(ErrorKind::Internal, "there is no key for envelopes"))
     }
 
-    /// A signed token of these claims, as RFC 7515 writes it.
+    /// Returns a signed token of these claims, in the format of RFC 7515.
     pub fn sign(&self, claims: &Value) -> Result<String> {
         let key = self.current()?;
         let header = json!({"alg": "ES256", "kid": key.name(), "typ": "JWT"});
@@ -127,7 +130,7 @@ impl Keys {
         Ok(text)
     }
 
-    /// The claims of a token that we signed; none of anything else.
+    /// Returns the claims of a token that we signed; none for any other.
     pub fn check(&self, token: &str) -> Option<Value> {
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
@@ -143,12 +146,12 @@ impl Keys {
         serde_json::from_slice(&decode(claims)?).ok()
     }
 
-    /// The public keys, as RFC 7517 writes them.
+    /// Returns the public keys, in the format of RFC 7517.
     pub fn public(&self) -> Result<Value> {
         self.take_turns()?;
         let keys = self.keys.lock();
         let one = |key: &Arc<Key>| {
-            // A byte that says both numbers follow, and they.
+            // The first byte says that both numbers follow.
             let numbers = key.pair.public_key().as_ref().get(1..).unwrap_or_default();
             let (x, y) = numbers.split_at(COORDINATE_BYTES.min(numbers.len()));
             json!({
@@ -191,7 +194,7 @@ mod tests {
             let mut forged = token.clone().into_bytes();
             forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
             let forged = String::from_utf8(forged).unwrap();
-            // The last character has bits that say nothing.
+            // The last character has unused bits.
             if at + 1 < token.len() {
                 assert_eq!(keys.check(&forged), None, "{at}");
             }

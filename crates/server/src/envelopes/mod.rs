@@ -1,5 +1,5 @@
-//! Envelopes: signed tokens with which clients read or write one file on one storage element, whichever face gave them out;
-//! and the public keys they are checked with, which anybody may have.
+//! Envelopes: signed tokens with which clients read or write one file on one storage element, for
+//! all faces. Also the public keys that check them.
 
 mod keys;
 mod seal;
@@ -16,22 +16,23 @@ use keys::Keys;
 pub(crate) use seal::{Access, Sealed, Subject, is_own_place, md5_text};
 use seal::{Issue, open_written, seal};
 
-/// Where the public keys are.
+/// Path of the public keys.
 pub(crate) const KEYS: &str = "/.well-known/jwks.json";
-/// Where it is said where they are.
+/// Path of the document that names the keys' URL.
 pub(crate) const CONFIGURATION: &str = "/.well-known/openid-configuration";
 
-/// See the module.
+/// Issuer and checker of envelopes.
 pub(crate) struct Envelopes {
     keys: Keys,
     clock: Arc<dyn Clock>,
-    /// What envelopes say of who issued them.
+    /// Issuer named in envelopes.
     issuer: String,
     seconds: u64,
 }
 
 impl Envelopes {
-    /// Those whose keys are in a directory; they say they are from `address` if settings say nothing else.
+    /// Opens the issuer with the keys in a directory. Envelopes name `address` as their issuer if
+    /// the settings have none.
     pub fn open(
         place: PathBuf,
         clock: Arc<dyn Clock>,
@@ -43,18 +44,18 @@ impl Envelopes {
         Ok(Arc::new(Envelopes { keys, clock, issuer, seconds: settings.seconds }))
     }
 
-    /// Seals one for `user`.
+    /// Seals an envelope for `user`.
     pub fn seal(&self, user: &str, access: Access, of: &Subject<'_>) -> Result<String> {
         let (issuer, now, seconds) = (self.issuer.as_str(), self.clock.now(), self.seconds);
         seal(&self.keys, Issue { issuer, user, now, seconds }, access, of)
     }
 
-    /// Opens one for writing that was sealed here; none of anything else.
+    /// Opens an envelope for writing that this issuer sealed; none for any other.
     pub fn open_written(&self, text: &str) -> Option<Sealed> {
         open_written(&self.keys, text)
     }
 
-    /// What is told under a path of the well-known ones, as JSON; none under others.
+    /// Returns the JSON document at a well-known path; none for other paths.
     pub fn told(&self, path: &str) -> Option<Result<String>> {
         match path {
             KEYS => Some(self.keys.public().map(|keys| keys.to_string())),

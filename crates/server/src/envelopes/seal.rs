@@ -1,5 +1,5 @@
-//! What an envelope says: a signed token in the profile of the WLCG, as a stock xrootd server checks it; for the client it
-//! is a text.
+//! Content of envelopes: a signed token in the WLCG profile, as a stock xrootd server checks it.
+//! The client treats it as opaque text.
 
 use exacat_model::{Checksum, Guid, Lfn, Result, SeName, TimeMs};
 use serde_json::{Value, json};
@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use super::keys::Keys;
 use crate::randomness;
 
-/// Whom it is for: any storage element. The path in it is that of one file.
+/// Audience of envelopes: any storage element. The path in an envelope is that of one file.
 const AUDIENCE: &str = "https://wlcg.cern.ch/jwt/v1/any";
-/// It is good from a little before it is issued: clocks differ.
+/// Validity before the time of issue, because clocks differ.
 const CLOCKS_DIFFER_SECONDS: u64 = 60;
 
-/// What may be done.
+/// The right that an envelope gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Read the file.
     Read,
-    /// Write the file, which is not there yet.
+    /// Write the file, which does not exist yet.
     Write,
 }
 
@@ -25,7 +25,7 @@ impl Access {
     fn scope(self, path: &str) -> String {
         match self {
             Access::Read => format!("storage.read:{path}"),
-            // The client asks for the size of what it wrote.
+            // The client requests the size of the file it wrote.
             Access::Write => format!("storage.create:{path} storage.read:{path}"),
         }
     }
@@ -49,7 +49,7 @@ pub(crate) struct Subject<'a> {
     pub md5: Option<&'a Checksum>,
 }
 
-/// Who issues it to whom, and for how long.
+/// Issuer, user and lifetime of an envelope.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issue<'a> {
     pub issuer: &'a str,
@@ -58,14 +58,14 @@ pub(super) struct Issue<'a> {
     pub seconds: u64,
 }
 
-/// Is it where the file of this GUID, and nothing else, is kept? Only for that an envelope may be sealed: other places are what
-/// somebody once said, and may be those of another's file.
+/// True if the file of this GUID, and nothing else, is stored there. Only such a place may get an
+/// envelope. Users chose all other places, which may hold another's file.
 pub(crate) fn is_own_place(pfn: &str, prefix: &str, guid: Guid) -> bool {
     let derived = format!("{prefix}{}", guid.storage_path().as_str());
     match pfn.strip_prefix(&derived) {
         None => false,
         Some("") => !prefix.is_empty(),
-        // A copy written anew while an older one waits for its deletion has such an ending of its own.
+        // A copy rewritten while an older one waits for deletion has such an ending.
         Some(rest) => rest.strip_prefix('.').is_some_and(|ending| {
             !prefix.is_empty()
                 && ending.len() == ENDING_DIGITS
@@ -74,7 +74,7 @@ pub(crate) fn is_own_place(pfn: &str, prefix: &str, guid: Guid) -> bool {
     }
 }
 
-/// Digits of what a copy written anew ends in.
+/// Digits in the ending of a rewritten copy.
 const ENDING_DIGITS: usize = 12;
 
 /// Seals an envelope.
@@ -101,13 +101,13 @@ pub(super) fn seal(keys: &Keys, issue: Issue<'_>, access: Access, of: &Subject<'
     }))
 }
 
-/// A checksum's digits.
+/// Returns a checksum's digits.
 pub(crate) fn md5_text(checksum: &Checksum) -> String {
     checksum.digest().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What an envelope for writing allows. When it was sealed does not count: the booking lasts longer than the envelope,
-/// and a large file is being written for long.
+/// The rights of an envelope for writing. The time of sealing does not count: the upload
+/// reservation outlasts the envelope, and a large file takes long to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sealed {
     pub lfn: Lfn,
@@ -117,7 +117,7 @@ pub(crate) struct Sealed {
     pub md5: Option<String>,
 }
 
-/// Opens an envelope for writing that we sealed; none of anything else.
+/// Opens an envelope for writing that we sealed; none for any other.
 pub(super) fn open_written(keys: &Keys, text: &str) -> Option<Sealed> {
     let claims = keys.check(text)?;
     let own = claims.get("exacat")?;
@@ -134,7 +134,8 @@ pub(super) fn open_written(keys: &Keys, text: &str) -> Option<Sealed> {
     })
 }
 
-/// The path of a PFN, with one slash at its beginning: `root://host:1094//data/x` has `/data/x`.
+/// Returns the path of a PFN, with one slash at its start: `root://host:1094//data/x` has
+/// `/data/x`.
 fn path_of(pfn: &str) -> &str {
     let after_host = match pfn.split_once("://") {
         Some((_, rest)) => rest.find('/').map_or("", |at| &rest[at..]),

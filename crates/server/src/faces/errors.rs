@@ -1,8 +1,8 @@
-//! What every face calls each kind of error: the one table. `tests/golden/errors.txt` shows it.
+//! The table of error kinds in every protocol. `tests/golden/errors.txt` shows it.
 
 use exacat_model::ErrorKind;
 
-/// The HTTP status of a kind of error.
+/// Returns the HTTP status of a kind of error.
 pub fn http_status(kind: ErrorKind) -> u16 {
     match kind {
         ErrorKind::NotFound => 404,
@@ -15,13 +15,14 @@ pub fn http_status(kind: ErrorKind) -> u16 {
         ErrorKind::Limit => 413,
         ErrorKind::Busy => 429,
         ErrorKind::Unavailable => 503,
-        // A gateway's words for "no answer in time": a client must not take it for "not done".
+        // A gateway's status for "no answer in time": a client must not read it as "not done".
         ErrorKind::Unknown => 504,
         ErrorKind::Corrupt | ErrorKind::Internal => 500,
     }
 }
 
-/// The errno of a kind of error, by name and number as on Linux, for faces that speak of files.
+/// Returns the errno of a kind of error, by name and number as on Linux, for faces with file
+/// semantics.
 pub fn errno(kind: ErrorKind) -> (&'static str, i32) {
     match kind {
         ErrorKind::NotFound => ("ENOENT", libc::ENOENT),
@@ -42,9 +43,11 @@ pub fn errno(kind: ErrorKind) -> (&'static str, i32) {
     }
 }
 
-/// The number of a kind of error in the protocol of XRootD; none for what a client is told to ask again a little later.
+/// Returns the number of a kind of error in XRootD's protocol; none if the client must ask again
+/// later.
 ///
-/// None of them is one at which a client goes elsewhere and asks there: nobody else knows better.
+/// With none of these numbers does a client try another server, because no other server knows
+/// better.
 pub fn xrootd(kind: ErrorKind) -> Option<u32> {
     use exacat_wire::xrootd::numbers::error;
     Some(match kind {
@@ -65,7 +68,7 @@ pub fn xrootd(kind: ErrorKind) -> Option<u32> {
     })
 }
 
-/// The whole table as text, one line for each kind.
+/// Returns the whole table as text, one line for each kind.
 pub fn table() -> String {
     let mut text = format!(
         "{:<16} {:>4} {:>4} {:>5} {:<9} {:>6} {}\n",
@@ -90,7 +93,8 @@ pub fn table() -> String {
 mod tests {
     use super::*;
 
-    /// The table as it was agreed: a change here is a change of every face, and shows.
+    /// Compares the table with the agreed one: a change here changes every face, so the test shows
+    /// it.
     #[test]
     fn the_table_is_the_one_agreed() {
         assert_eq!(table(), include_str!("../../tests/golden/errors.txt"));

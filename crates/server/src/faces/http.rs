@@ -1,5 +1,6 @@
-//! The plain HTTP listener for those who watch the server: metrics and health. It tells nothing of what is in
-//! the catalogue and changes nothing, so it asks for no credentials; it listens on loopback unless set otherwise.
+//! Plain HTTP listener for monitoring: metrics and health. It reveals nothing of the catalogue's
+//! contents and changes nothing. So it needs no credentials. It listens on loopback unless set
+//! otherwise.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,25 +21,25 @@ use super::REFUSAL_TIME;
 use crate::admission::{Bounded, ByAddress};
 use crate::service::{Phase, Service};
 
-/// From one request to the next, headers included.
+/// Longest time from one request to the next, headers included.
 const HEADER_TIME: Duration = Duration::from_secs(10);
-/// A connection with all its requests.
+/// Longest life of a connection with all its requests.
 const CONNECTION_TIME: Duration = Duration::from_secs(120);
-/// Bytes of the headers of a request.
+/// Most bytes of the headers of a request.
 const HEADER_BYTES_MAX: usize = 16 << 10;
-/// The store has to answer within this for the server to be ready.
+/// Time in which the store must answer for the server to be ready.
 const READY_TIME: Duration = Duration::from_secs(2);
-/// Connections that are told at once that there is no slot for them.
+/// Most excess connections that get an answer that there is no slot.
 const REFUSALS_MAX: usize = 16;
-/// What Prometheus is told the metrics are.
+/// Content type of the metrics, for Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
-/// Serves until the server has ended: health is told while it stops, too.
+/// Serves until the server has ended, because it reports health during the stop too.
 pub(crate) async fn serve(service: Arc<Service>, listener: TcpListener) {
     let most = service.limits.metrics_connections_max;
     let connections = Bounded::new(most);
-    // One host leaves slots for others.
+    // One host must leave slots for others.
     let by_address = ByAddress::new(most - most / 4);
     let refusals = Bounded::new(REFUSALS_MAX);
     let ended = service.reached(Phase::Ended);
@@ -70,7 +71,7 @@ pub(crate) async fn serve(service: Arc<Service>, listener: TcpListener) {
     }
 }
 
-/// Says that there is no slot, whatever is asked.
+/// Answers any request with `busy`.
 async fn refuse(mut stream: TcpStream) {
     const BUSY: &[u8] =
         b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 27\r\n\
@@ -78,7 +79,7 @@ async fn refuse(mut stream: TcpStream) {
     let said = tokio::time::timeout(REFUSAL_TIME, async {
         stream.write_all(BUSY).await?;
         stream.shutdown().await?;
-        // Closing with a request unread would make the system throw away the answer.
+        // Closing with an unread request would make the system discard the answer.
         let mut rest = [0; 4096];
         while stream.read(&mut rest).await? > 0 {}
         Ok::<(), std::io::Error>(())
@@ -139,8 +140,8 @@ async fn answer(service: &Service, request: &Request<Incoming>) -> Response<Full
     }
 }
 
-/// Is everything as it should be? A server whose log failed still reads, but has to be started
-/// again.
+/// Returns the reason if the server is unhealthy. A server whose log failed still serves reads, but
+/// needs a restart.
 async fn healthy(service: &Service) -> Result<(), &'static str> {
     if service.catalogue.store().failure().is_some() {
         return Err("the log failed: changes are refused and reads are answered; start the server again");
@@ -148,7 +149,8 @@ async fn healthy(service: &Service) -> Result<(), &'static str> {
     ready(service).await
 }
 
-/// Would a request be served now? If not, why; nothing that a stranger may not know.
+/// Returns the reason if the server would not serve a request now. The reason reveals nothing that
+/// a stranger may not know.
 async fn ready(service: &Service) -> Result<(), &'static str> {
     if !service.is_serving() {
         return Err("the server stops");

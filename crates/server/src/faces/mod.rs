@@ -1,4 +1,4 @@
-//! Faces: one protocol each, translating into operations of the catalogue and back.
+//! Faces: each translates one protocol into operations of the catalogue and back.
 
 pub mod errors;
 pub(crate) mod http;
@@ -20,7 +20,7 @@ use crate::admission::Entrance;
 use crate::instruments::count;
 use crate::service::{Phase, Service};
 
-/// After an error of accepting, such as too many open files, a little time for it to pass.
+/// Pause after a failed accept, such as with too many open files, so that the cause can pass.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 async fn pause_after_accept_error(face: &str, error: &std::io::Error) {
@@ -28,8 +28,9 @@ async fn pause_after_accept_error(face: &str, error: &std::io::Error) {
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
-/// Accepts connections until the server stops, and has what `begin` makes of each carried out; returns when the last of
-/// them has ended. What accepts, and what begins, are gone before the last ones are waited for.
+/// Accepts connections until the server stops, and runs the future that `begin` makes of each.
+/// Returns when the last connection has ended. Drops `accept` and `begin` before it waits for the
+/// last ones.
 async fn serve<S, C: Future<Output = ()> + Send + 'static>(
     service: &Service,
     face: &str,
@@ -57,8 +58,8 @@ async fn serve<S, C: Future<Output = ()> + Send + 'static>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Counts a connection, and gives it on with its slot, or with the one in which it is told that
-/// there is none. None: too many are being told so already, and it is closed at once.
+/// Counts a connection, and passes it on with its slot, or with the slot of its refusal. Returns
+/// none if too many are being refused already; the server closes the connection at once.
 fn entered(service: &Service, entrance: Option<Entrance>) -> Option<Entrance> {
     let counts = &service.instruments.counts;
     let taken = matches!(entrance, Some(Entrance::Taken(_)));
@@ -66,17 +67,18 @@ fn entered(service: &Service, entrance: Option<Entrance>) -> Option<Entrance> {
     entrance
 }
 
-/// Time in which a client that is refused may read that.
+/// Time for a refused client to read the reason.
 const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
-/// Answers are written whole; waiting to fill a packet only delays them.
+/// Disables Nagle's algorithm: answers are written whole, and waiting to fill a packet only delays
+/// them.
 fn without_delay(stream: &TcpStream, peer: &impl Display) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "no TCP_NODELAY");
     }
 }
 
-/// Does the TLS handshake of a connection, within a time; one that fails is noted.
+/// Does the TLS handshake of a connection, within a time; logs a failure.
 async fn handshake(
     limit: Duration,
     acceptor: &TlsAcceptor,
@@ -91,7 +93,7 @@ async fn handshake(
     None
 }
 
-/// Does the TLS handshake of a connection that begins with it; one that fails is counted and noted.
+/// Does the TLS handshake of a connection that starts with it; counts and logs a failure.
 async fn secured(
     service: &Service,
     acceptor: &TlsAcceptor,

@@ -1,5 +1,5 @@
-//! Storage elements at which clients met with failure. What clients say is no proof, so it only ever puts a storage element
-//! behind others, for a while; none is left out because of it.
+//! Storage elements where clients had failures. A client's report is no proof. So it only ranks a
+//! storage element behind others for a while, and never excludes it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use exacat_model::SeNumber;
 use parking_lot::Mutex;
 
-/// So many failures make a storage element doubtful,
+/// Failures within `WINDOW` that make a storage element doubtful.
 const MANY: usize = 3;
-/// within this time.
+/// Time in which failures count.
 const WINDOW: Duration = Duration::from_secs(300);
-/// A client that fails again so soon has said nothing new.
+/// Time in which a second failure of the same client does not count.
 const SAME: Duration = Duration::from_secs(5);
 
 /// The last failures at each storage element, the oldest first.
 #[derive(Default)]
 pub(super) struct Failures {
-    // At most MANY of each storage element there is.
+    // At most MANY for each storage element.
     last: Mutex<HashMap<SeNumber, Vec<(Instant, IpAddr)>>>,
 }
 

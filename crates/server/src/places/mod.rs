@@ -1,5 +1,5 @@
-//! Where clients are, and which storage elements they met with failure at: what decides, beside distance and status, which
-//! replica is read first.
+//! Sites of clients, and failures of storage elements. With distance and status they rank the
+//! replicas.
 
 mod failures;
 mod networks;
@@ -15,29 +15,29 @@ use failures::Failures;
 pub use networks::Network;
 use networks::Networks;
 
-/// See the module.
+/// Sites of clients and failures of storage elements.
 pub(crate) struct Places {
     networks: Networks,
     failures: Failures,
 }
 
 impl Places {
-    /// With the sites of networks as a file has them.
+    /// Opens a file with the sites of networks.
     pub fn open(networks: Option<PathBuf>) -> Result<Arc<Self>> {
         Ok(Arc::new(Places { networks: Networks::open(networks)?, failures: Failures::default() }))
     }
 
-    /// The site of a client, if its network is known.
+    /// Returns the site of a client, if its network is known.
     pub fn site_of(&self, client: IpAddr) -> Option<AccountName> {
         self.networks.site_of(client, Instant::now())
     }
 
-    /// A client came back from a storage element that it could not read from.
+    /// Records that a client could not read from a storage element.
     pub fn failed(&self, se: SeNumber, client: IpAddr) {
         self.failures.add(se, client, Instant::now());
     }
 
-    /// Did so many meet with failure there of late that others had better try elsewhere first?
+    /// True if so many clients failed there lately that others should try elsewhere first.
     pub fn is_doubtful(&self, se: SeNumber) -> bool {
         self.failures.are_many(se, Instant::now())
     }

@@ -1,5 +1,5 @@
-//! Networks, and the sites they are at: lines `NETWORK SITE` of a file, as `10.1.0.0/16 CERN`. The narrowest that a client is
-//! in counts.
+//! Networks and their sites: lines `NETWORK SITE` of a file, such as `10.1.0.0/16 CERN`. The
+//! narrowest network of a client counts.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,24 +13,24 @@ use parking_lot::Mutex;
 
 use crate::directory::{failed, read};
 
-/// The file is looked at again after so long.
+/// Interval at which the file is checked for changes.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(60);
-/// Lines that are read.
+/// Most lines that are read.
 const LINES_MAX: usize = 100_000;
 
-/// A network: an address and how many of its bits count.
+/// A network: an address and its number of significant bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network {
     address: IpAddr,
     bits: u8,
 }
 
-/// An address as one of the fourth version, if it only wears the clothes of the sixth.
+/// Returns an IPv4-mapped IPv6 address as IPv4, and others unchanged.
 fn plain(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// The first `bits` bits of an address.
+/// Returns the first `bits` bits of an address.
 fn masked(address: IpAddr, bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(v4) => {
@@ -45,7 +45,7 @@ fn masked(address: IpAddr, bits: u8) -> IpAddr {
 }
 
 impl Network {
-    /// Is this address in it?
+    /// True if the network contains this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = plain(address);
         address.is_ipv4() == self.address.is_ipv4() && masked(address, self.bits) == self.address
@@ -114,7 +114,7 @@ fn parse(text: &str) -> Result<Table> {
     Ok(table)
 }
 
-/// What was read of the file, and when.
+/// The parsed file, and the times of reading and change.
 struct Known {
     table: Arc<Table>,
     looked: Instant,
@@ -152,7 +152,7 @@ impl Networks {
                 known.changed = changed;
                 match load(path) {
                     Ok(table) => known.table = Arc::new(table),
-                    // What was known is better than nothing.
+                    // Keep the old table: it is better than none.
                     Err(error) => tracing::error!(%error, "the networks of sites stay as they were"),
                 }
             }

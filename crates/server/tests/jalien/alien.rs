@@ -1,4 +1,4 @@
-//! A client of the face, for tests.
+//! Client of the JAliEn face, for tests.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 use crate::client::{localhost, trusting};
 use crate::world::{World, lfn};
 
-/// Nothing of a test takes so long.
+/// Longest wait of a test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A certificate and its key, in PEM.
@@ -33,19 +33,19 @@ impl Pair {
         Pair { certificate: read(certificate), key: read(key) }
     }
 
-    /// The administrator's own, as it is written at the start.
+    /// Reads the administrator's token, which the server writes at its start.
     pub fn admin(world: &World) -> Self {
         let place = world.data().join("jalien");
         Pair::read(&place.join("admin.crt"), &place.join("admin.key"))
     }
 }
 
-/// A server that speaks the protocol.
+/// Starts a server that speaks the protocol.
 pub async fn world() -> World {
     world_with(|_| {}).await
 }
 
-/// The same, with other settings.
+/// Starts a server with other settings.
 pub async fn world_with(set: impl FnOnce(&mut ServerSettings)) -> World {
     World::with(|settings| {
         settings.jalien = Some(JalienSettings::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
@@ -54,7 +54,7 @@ pub async fn world_with(set: impl FnOnce(&mut ServerSettings)) -> World {
     .await
 }
 
-/// A user with a home of its own.
+/// Adds a user with a home of its own.
 pub async fn new_user(world: &World, name: &str, set: impl FnOnce(&mut UserSettings)) {
     let home = format!("/alice/cern.ch/user/{}/{name}", &name[..1]);
     world
@@ -73,11 +73,11 @@ pub struct Alien {
     pub websocket: WebSocketStream<TlsStream<TcpStream>>,
 }
 
-/// What a server says to somebody it does not let in.
+/// HTTP status of a refused connection.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NotLetIn(pub u16);
 
-/// TLS up, nothing said.
+/// Connects with TLS, and sends nothing.
 pub async fn secure(world: &World, pair: Option<&Pair>) -> TlsStream<TcpStream> {
     let shows = pair.map(|pair| (pair.certificate.as_str(), pair.key.as_str()));
     let connector = trusting(&world.server.addresses.certificate, shows);
@@ -86,15 +86,15 @@ pub async fn secure(world: &World, pair: Option<&Pair>) -> TlsStream<TcpStream> 
 }
 
 impl Alien {
-    /// Connects, or is not let in.
-    /// As a program does that starts: it asks for the commands first.
+    /// Connects like a program that starts: requests the commands first. An error if the server
+    /// refuses it.
     pub async fn connect(world: &World, pair: Option<&Pair>) -> Result<Self, NotLetIn> {
         let mut alien = Alien::reconnect(world, pair).await?;
         alien.done("commandlist", &["-nomsg"]).await;
         Ok(alien)
     }
 
-    /// As the client does whose connection broke: without a word.
+    /// Connects like a client whose connection broke: without a first request.
     pub async fn reconnect(world: &World, pair: Option<&Pair>) -> Result<Self, NotLetIn> {
         let stream = secure(world, pair).await;
         match tokio_tungstenite::client_async("wss://localhost/websocket/json", stream).await {
@@ -108,13 +108,13 @@ impl Alien {
         Alien::connect(world, Some(&Pair::admin(world))).await.unwrap()
     }
 
-    /// A connection of a user, with a token that the administrator had issued, and which acts as that user.
+    /// Connects as a user, with a token that the administrator requested for that user.
     pub async fn user(world: &World, name: &str) -> Self {
         let pair = Alien::token(world, name).await;
         Alien::connect(world, Some(&pair)).await.unwrap()
     }
 
-    /// A token of the administrator that acts as a user.
+    /// Returns a token of the administrator that acts as a user.
     pub async fn token(world: &World, name: &str) -> Pair {
         let answer = Alien::admin(world).await.done("token", &["-u", name]).await;
         let text = |field: &str| answer["results"][0][field].as_str().unwrap().to_owned();
@@ -129,7 +129,7 @@ impl Alien {
         self.websocket.send(Message::text(text)).await.unwrap();
     }
 
-    /// The next message that is no answer to a ping.
+    /// Returns the next message that is no answer to a ping.
     pub async fn receive(&mut self) -> Option<Message> {
         loop {
             let message =
@@ -149,7 +149,7 @@ impl Alien {
         }
     }
 
-    /// How the server ends the connection: the code, if it says one.
+    /// Waits for the end of the connection; returns the server's code, if there is one.
     pub async fn end(&mut self) -> Option<u16> {
         loop {
             match self.receive().await {
@@ -165,14 +165,14 @@ impl Alien {
         self.answer().await
     }
 
-    /// A command that succeeds.
+    /// Runs a command that must succeed.
     pub async fn done(&mut self, command: &str, options: &[&str]) -> Value {
         let answer = self.call(command, options).await;
         assert_eq!(answer["metadata"]["exitcode"], "0", "{command} {options:?}: {answer}");
         answer
     }
 
-    /// The number of the error of a command that fails.
+    /// Runs a command that must fail; returns the number of its error.
     pub async fn fails(&mut self, command: &str, options: &[&str]) -> i32 {
         let answer = self.call(command, options).await;
         let number: i32 = answer["metadata"]["exitcode"].as_str().unwrap().parse().unwrap();
@@ -181,14 +181,14 @@ impl Alien {
         number
     }
 
-    /// The texts of what a command tells.
+    /// Returns the texts of a command's results.
     pub async fn texts(&mut self, command: &str, options: &[&str]) -> Vec<String> {
         let answer = self.done(command, options).await;
         let results = answer["results"].as_array().unwrap();
         results.iter().filter_map(|one| one["message"].as_str()).map(str::to_owned).collect()
     }
 
-    /// A field of each result.
+    /// Returns a field of each result.
     pub async fn fields(&mut self, field: &str, command: &str, options: &[&str]) -> Vec<String> {
         let answer = self.done(command, options).await;
         let results = answer["results"].as_array().unwrap();

@@ -1,5 +1,4 @@
-//! Commands on the content of files, on replicas that are there already, and on storage elements
-//! that are misspelt.
+//! Commands for contents of files, for existing replicas, and with misspelt storage elements.
 
 use exacat_model::operation::{Attribute, SeSettings};
 use exacat_model::{Operation, SeName};
@@ -10,10 +9,10 @@ use crate::world::{World, account, lfn};
 
 const HOME: &str = "/alice/cern.ch/user/j/jdoe";
 const SE: &str = "ALICE::TEST::SE1";
-/// The MD5 of `one\nTwo\nthree\n`.
+/// MD5 of `one\nTwo\nthree\n`.
 const MD5: &str = "2f8d35d2c1e7bbd4b60d5bb8a44d0e73";
 
-/// A user, and a storage element that has files.
+/// Starts a server with a user, and a storage element with files.
 async fn with_storage() -> (World, Element, Alien) {
     let world = world().await;
     let element = Element::start().await;
@@ -33,7 +32,7 @@ async fn with_storage() -> (World, Element, Alien) {
     (world, element, alien)
 }
 
-/// A file of the user's, with its content where the catalogue says.
+/// Makes a file of the user's, with its content on the storage element.
 async fn stored(alien: &mut Alien, element: &Element, name: &str, content: &[u8]) {
     alien.done("touch", &[name]).await;
     alien.done("rm", &[name]).await;
@@ -61,7 +60,7 @@ async fn grep_tells_the_lines_that_match() {
     assert_eq!(alien.fails("grep", &["(", "a.txt"]).await, libc::EINVAL);
     assert_eq!(alien.fails("grep", &["x", "none.txt"]).await, libc::ENOENT);
     assert_eq!(alien.fails("grep", &["x"]).await, libc::EINVAL);
-    // A replica that is gone, and one that is shorter than it should be.
+    // A replica that is gone, and one that is too short.
     element.state.lock().contents.values_mut().for_each(|content| content.truncate(1));
     assert_eq!(alien.fails("grep", &["x", "a.txt"]).await, libc::EBADFD);
     element.state.lock().files.clear();
@@ -88,7 +87,7 @@ async fn collections_are_stored_and_made_of_lists() {
     assert_eq!(alien.fails("toXml", &["-a", "-x", "other.xml", "a.txt"]).await, libc::EINVAL);
     alien.done("find", &["-x", "found.xml", ".", "*.txt"]).await;
     assert!(alien.texts("grep", &["event name", "found.xml"]).await[0].contains("name=\"1\""));
-    // One that cannot be written leaves nothing behind.
+    // A failed write leaves nothing behind.
     element.behave(crate::element::Manner::Gone);
     assert_eq!(alien.fails("toXml", &["-x", "never.xml", "a.txt"]).await, libc::EREMOTEIO);
     assert_eq!(alien.fails("stat", &["never.xml"]).await, libc::ENOENT);
@@ -142,7 +141,7 @@ async fn recursive_chown_of_what_is_owned_already_succeeds() {
     alien.done("chown", &["-R", "jdoe.jdoe", "d"]).await;
     alien.done("chown", &["jdoe", "d/e/f"]).await;
     assert_eq!(alien.fails("chown", &["-R", "admin", "d"]).await, libc::EACCES);
-    // Another's file below is not the caller's to give, to whomever.
+    // The caller may not give away another user's file below.
     let other = vec![Attribute::Owner(account("admin"))];
     let lfns = vec![lfn(&format!("{HOME}/d/e/f"))];
     world.admin(Operation::SetAttributes { lfns, attributes: other }).await;

@@ -1,4 +1,4 @@
-//! The conversation: order, pings, long answers, ends, and clients that come back.
+//! The conversation: order, pings, long answers, ends, and clients that reconnect.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn a_long_answer_comes_in_parts_and_is_whole() {
     let found = alien.fields("lfn", "find", &["/many", "*"]).await;
     assert_eq!(found.len(), FILES);
     assert_eq!(alien.texts("find", &["-nokeys", "-l", "3", "-o", "2", "/many", "*"]).await, found[2..5]);
-    // What waits for the client is a few parts, not the whole: the next answer follows as if nothing was.
+    // Only a few parts wait for the client, not the whole: the next answer follows normally.
     assert_eq!(alien.texts("pwd", &[]).await.len(), 1);
 }
 
@@ -86,7 +86,7 @@ async fn a_stop_finishes_what_was_asked_and_says_goodbye() {
     while world.hooks.applies_begun.load(std::sync::atomic::Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
-    // Both were read when a ping behind them is answered.
+    // The answer to a ping sent after them proves that the server has read both.
     alien.websocket.send(Message::Ping(Vec::new().into())).await.unwrap();
     assert!(matches!(alien.websocket.next().await, Some(Ok(Message::Pong(_)))));
     world.server.shutdown();
@@ -108,7 +108,7 @@ async fn a_client_whose_connection_broke_comes_back_and_nothing_is_done_twice() 
     alien.done("mkdir", &["d"]).await;
     alien.done("cd", &["d"]).await;
     alien.done("touch", &["x"]).await;
-    // The answer is lost; the request is being carried out.
+    // The answer is lost while the request runs.
     world.hooks.hold_applies.send_replace(true);
     let begun = world.hooks.applies_begun.load(std::sync::atomic::Ordering::SeqCst);
     let request = Alien::request("mv", &["x", "y"]);
@@ -117,10 +117,10 @@ async fn a_client_whose_connection_broke_comes_back_and_nothing_is_done_twice() 
         tokio::task::yield_now().await;
     }
     let (stream, _) = alien.websocket.get_mut().get_mut();
-    // Closed without a word, as when a network goes away.
+    // Closed without a message, as when a network fails.
     stream.set_zero_linger().unwrap();
     drop(alien);
-    // It is noticed when the server looks: the client's next connection may be sooner, so it tries until then.
+    // The server may notice the break only after the client's next connection, so the test retries.
     let reconnect = || async { Alien::reconnect(&world, Some(&pair)).await.unwrap() };
     let mut again = reconnect().await;
     world.hooks.hold_applies.send_replace(false);
@@ -135,7 +135,7 @@ async fn a_client_whose_connection_broke_comes_back_and_nothing_is_done_twice() 
     assert_eq!(answer["metadata"]["currentdir"], "/alice/cern.ch/user/j/jdoe/d/", "it is where it was");
     assert_eq!(again.texts("ls", &["-nokeys"]).await, ["y"]);
     assert!(world.figure("server", "jalien_resumed").await >= 1);
-    // Another program of the same user begins anew.
+    // Another program of the same user starts anew.
     let mut other = connect().await;
     assert_eq!(
         other.done("commandlist", &["-nomsg"]).await["metadata"]["currentdir"],
@@ -144,9 +144,9 @@ async fn a_client_whose_connection_broke_comes_back_and_nothing_is_done_twice() 
     assert_eq!(other.fails("mv", &["x", "y"]).await, libc::ENOENT);
 }
 
-/// Goal: a relative path means nothing else than its user meant. Method: `rm x` in a directory,
-/// whose answer is lost because the server is restarted; the client sends it again on its new
-/// connection, which stands at home, where there is an `x` too.
+/// Goal: a relative path has only the meaning that its user intended. Method: the answer to `rm x`
+/// in a directory is lost, because the server restarts. The client sends it again on its new
+/// connection, which starts at home, where there is an `x` too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewed_connection_changes_nothing_by_a_relative_path() {
     let world = world().await;
@@ -168,7 +168,7 @@ async fn renewed_connection_changes_nothing_by_a_relative_path() {
         let error = answer["metadata"]["error"].as_str().unwrap();
         assert!(error.contains("nothing was done") && error.contains(home), "{error}");
     }
-    // A path from here is as wrong as before; reading harms nobody; and full paths are what they are.
+    // A relative path is still unsafe here; reads and full paths are not.
     again.done("cd", &["d"]).await;
     again.done("cd", &[".."]).await;
     assert_eq!(again.texts("ls", &["-nokeys"]).await, ["d", "x", "y"]);
@@ -179,7 +179,7 @@ async fn renewed_connection_changes_nothing_by_a_relative_path() {
     again.done("rm", &["~/y"]).await;
     again.done("touch", &[&format!("{home}/y")]).await;
     assert_eq!(again.texts("ls", &["-nokeys"]).await, ["d", "x", "y"]);
-    // Whoever says where it is may go on.
+    // A client that names its directory may continue.
     again.done("cd", &[&format!("{home}/d")]).await;
     assert_eq!(again.fails("rm", &["x"]).await, libc::ENOENT);
     again.done("touch", &["x"]).await;
@@ -188,13 +188,13 @@ async fn renewed_connection_changes_nothing_by_a_relative_path() {
     third.done("cd", &[]).await;
     third.done("rm", &["x"]).await;
     assert_eq!(third.texts("ls", &["-nokeys"]).await, ["d", "y"]);
-    // A program that starts stands at home, and knows it.
+    // A program that starts knows that it is at home.
     let mut other = Alien::connect(&world, Some(&pair)).await.unwrap();
     other.done("rm", &["y"]).await;
 }
 
-/// Goal: a command with wildcards that comes again does what is left, and not less. Method: `rm` of
-/// three files whose connection breaks after the first of them.
+/// Goal: a repeated command with wildcards does the rest. Method: `rm` of three files, whose
+/// connection breaks after the first of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_command_with_wildcards_does_the_rest() {
     let world = world().await;
@@ -214,13 +214,14 @@ async fn repeated_command_with_wildcards_does_the_rest() {
     stream.set_zero_linger().unwrap();
     drop(alien);
     world.hooks.hold_applies.send_replace(false);
-    let mut tries = 0;
+    let stale = libc::ESTALE.to_string();
+    let begun = std::time::Instant::now();
     loop {
         let mut again = Alien::reconnect(&world, Some(&pair)).await.unwrap();
         let answer = again.call("rm", &["*.x"]).await;
-        // Until the server has noticed that the connection broke.
-        if answer["metadata"]["exitcode"] == libc::ESTALE.to_string() && tries < 50 {
-            tries += 1;
+        // Retry until the server has noticed that the connection broke.
+        if answer["metadata"]["exitcode"] == stale.as_str() && begun.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         }
         let done = answer["metadata"]["exitcode"] == "0" || answer["metadata"]["exitcode"] == "2";
@@ -241,7 +242,7 @@ async fn the_keys_of_envelopes_are_told_to_anybody() {
             let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut answer = Vec::new();
-            // The end may come without a goodbye of TLS.
+            // The connection may end without a TLS goodbye.
             let _ = stream.read_to_end(&mut answer).await;
             String::from_utf8(answer).unwrap()
         }

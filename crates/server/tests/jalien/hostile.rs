@@ -1,4 +1,4 @@
-//! Clients that mean no good, or do not know better: each is told what is wrong, and the others notice nothing.
+//! Hostile and faulty clients: each gets an error, and the others notice nothing.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn what_is_no_request_is_answered_and_what_is_too_long_ends_it() {
         assert_eq!(alien.answer().await["metadata"]["exitcode"], "22", "{text:?}");
     }
     assert_eq!(alien.fails(&"x".repeat(100_000), &[]).await, libc::ENOENT);
-    // The longest that is read, and one byte more.
+    // The longest accepted request, and one byte more.
     let mut longest = Alien::request("pwd", &[]);
     longest.push_str(&" ".repeat(REQUEST_BYTES_MAX - longest.len()));
     alien.send(&longest).await;
@@ -36,7 +36,7 @@ async fn what_is_no_request_is_answered_and_what_is_too_long_ends_it() {
     let bad = Frame::message(vec![0xff, 0xfe], OpCode::Data(Data::Text), true);
     no_text.websocket.send(Message::Frame(bad)).await.unwrap();
     assert_eq!(no_text.end().await, Some(1007));
-    // A request that never ends: its parts are bounded together.
+    // An endless request: the bound applies to its parts together.
     let mut endless = Alien::admin(&world).await;
     let part = |first: bool| {
         let code = if first { Data::Text } else { Data::Continue };
@@ -90,7 +90,7 @@ async fn who_does_not_read_is_waited_for_and_then_left() {
     let world = world_with(|settings| settings.limits.output_stall = stall).await;
     world.files("/many", 10_000).await;
     let mut slow = Alien::admin(&world).await;
-    // Far more than the buffers of the system take, and nothing is read.
+    // Far more than the buffers of the system take, and the client reads nothing.
     let request = Alien::request("ls", &["-l", "/many"]);
     for _ in 0..200 {
         slow.websocket.feed(Message::text(request.clone())).await.unwrap();
@@ -145,7 +145,7 @@ async fn connections_are_bounded_and_those_that_say_nothing_end() {
     for _ in 0..MOST {
         kept.push(Alien::admin(&world).await);
     }
-    // One more is not taken on.
+    // The server refuses one more.
     let address = world.server.addresses.jalien.unwrap();
     let mut more = tokio::net::TcpStream::connect(address).await.unwrap();
     let mut byte = [0u8; 1];
@@ -161,7 +161,7 @@ async fn connections_are_bounded_and_those_that_say_nothing_end() {
         alien.done("pwd", &[]).await;
     }
     drop(kept);
-    // Nothing said at all, and nonsense in place of TLS and of HTTP.
+    // Silence, and nonsense in place of TLS and of HTTP.
     for said in [&b""[..], b"GET / HTTP/1.1\r\n\r\n"] {
         let mut silent = loop {
             let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -181,7 +181,7 @@ async fn connections_are_bounded_and_those_that_say_nothing_end() {
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 4"));
 }
 
-/// Those that were closed are given back a moment later.
+/// Connects once there is room: slots of closed connections are freed a moment later.
 async fn secure_when_there_is_room(
     world: &crate::world::World,
 ) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {

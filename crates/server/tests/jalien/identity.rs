@@ -1,4 +1,4 @@
-//! Who is let in, as whom, and for how long.
+//! Admission of clients: identity, roles, expiry.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
@@ -8,7 +8,7 @@ use rcgen::{
 use crate::alien::{Alien, NotLetIn, Pair, new_user, world, world_with};
 use crate::world::account;
 
-/// An authority as grids have them.
+/// Makes a grid authority.
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name = DistinguishedName::new();
@@ -18,7 +18,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A certificate of somebody.
+/// Issues a certificate.
 fn issued(authority: &CertifiedIssuer<'static, KeyPair>, parts: &[(DnType, &str)]) -> Pair {
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name = DistinguishedName::new();
@@ -64,7 +64,7 @@ async fn those_who_are_known_are_let_in_and_others_are_told_no() {
     let elsewhere =
         issued(&authority(), &[(DnType::OrganizationName, "Grid"), (DnType::CommonName, "Jane Doe")]);
     assert_eq!(Alien::connect(&world, Some(&elsewhere)).await.err(), Some(STRANGER), "another authority");
-    // A subject like those of our tokens, from an authority that is trusted for something else.
+    // A subject like those of our tokens, from an authority that is trusted for other subjects.
     let common_name = DnType::CustomDnType(vec![2, 5, 4, 3]);
     let forged = issued(
         &grid,
@@ -85,7 +85,7 @@ async fn tokens_are_of_the_one_who_asked_and_no_longer_than_its_certificate() {
     world.user("prod", |_| {}).await;
     world.user("jdoe", |user| user.may_become = Some(vec![account("prod")])).await;
     let mut admin = Alien::admin(&world).await;
-    // The administrator may act as anybody, and its token says both.
+    // The administrator may act as any user, and its token names both.
     let pair = Alien::token(&world, "jdoe").await;
     let mut jdoe = Alien::connect(&world, Some(&pair)).await.unwrap();
     assert_eq!(jdoe.texts("whoami", &[]).await, ["jdoe"]);
@@ -103,7 +103,7 @@ async fn tokens_are_of_the_one_who_asked_and_no_longer_than_its_certificate() {
     for options in [&["-v", "0"][..], &["-v", "x"], &["-t", "host"], &["-u", "nobody"], &["x"]] {
         admin.fails("token", options).await;
     }
-    // It ends by the clock.
+    // The token expires by the clock.
     world.clock.turn(3 * 24 * 3_600_000);
     assert_eq!(Alien::connect(&world, Some(&pair)).await.err(), Some(STRANGER));
 }
@@ -131,7 +131,7 @@ async fn one_acts_as_whom_one_may_and_as_oneself_again() {
     assert_eq!(answer["metadata"]["user"], "prod");
     assert_eq!(answer["results"][0]["homedir"], "/alice/cern.ch/user/p/prod/");
     assert_eq!(jane.fields("username", "whoami", &[]).await, ["jdoe"]);
-    // A token for a role is for the role, of the account; and leads to no other.
+    // A token for a role can only renew itself for the same role and account.
     let answer = jane.done("token", &[]).await;
     let text = |field: &str| answer["results"][0][field].as_str().unwrap().to_owned();
     let token = Pair { certificate: text("tokencert"), key: text("tokenkey") };
@@ -151,7 +151,7 @@ async fn one_acts_as_whom_one_may_and_as_oneself_again() {
     assert_eq!(jane.done("user", &["jdoe"]).await["metadata"]["user"], "jdoe");
     jane.done("user", &["prod"]).await;
 
-    // What one may no more ends what one does.
+    // A lost right ends the connections that use it.
     world.user("jdoe", |user| user.may_become = Some(Vec::new())).await;
     assert_eq!(jane.fails("pwd", &[]).await, libc::EPERM);
     assert_eq!(jane.end().await, Some(1008));

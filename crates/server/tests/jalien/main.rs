@@ -1,5 +1,5 @@
-//! The face of JAliEn from outside: a websocket over TLS with certificates, as `alien.py` uses it; its commands, its
-//! limits at their edges, and clients that mean no good.
+//! The JAliEn face from outside: a websocket over TLS with certificates, as `alien.py` uses it.
+//! Tests its commands, its limits at their edges, and hostile clients.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

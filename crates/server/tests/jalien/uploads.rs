@@ -1,4 +1,4 @@
-//! Uploads: booked, written elsewhere, registered; and what does not become one.
+//! Uploads: reserved, written elsewhere, registered; and those that fail.
 
 use exacat_model::Operation;
 use exacat_model::operation::SeSettings;
@@ -10,7 +10,7 @@ use crate::world::{World, account};
 const MD5: &str = "3e8381becc0ec67e19f76f1b6aadb675";
 const LFN: &str = "/alice/cern.ch/user/j/jdoe/up/f";
 
-/// Two storage elements.
+/// Adds two storage elements.
 pub async fn storage(world: &World) {
     for (number, name) in [(1, "ALICE::TEST::SE1"), (2, "ALICE::TEST::SE2")] {
         let se = SeSettings {
@@ -58,7 +58,7 @@ async fn a_file_is_seen_once_it_is_committed_and_has_the_replicas_that_were() {
     assert_eq!((&answer["results"][0]["path"], &answer["results"][0]["lfn"]), (&LFN.into(), &"1".into()));
     assert_eq!(alien.fields("md5", "stat", &[LFN]).await, [MD5]);
     assert_eq!(alien.fields("seName", "whereis", &[LFN]).await, [field(&places[0], "se")]);
-    // The answer was lost, and it is asked again: by another connection, with another id.
+    // The answer was lost; another connection repeats the request with another id.
     alien.done("commit", &commit(&places[0], "11", LFN, MD5)).await;
     // The other could not be written: another place for the same file, then none is left.
     let exclude = format!("disk:1,!{}", field(&places[0], "se"));
@@ -79,7 +79,7 @@ async fn a_file_is_seen_once_it_is_committed_and_has_the_replicas_that_were() {
     assert!(results.iter().all(|place| field(place, "md5") == MD5 && field(place, "size") == "11"));
     let one = alien.done("access", &["-f", "read", LFN, "ALICE::TEST::SE1"]).await;
     assert_eq!(one["results"].as_array().unwrap().len(), 1);
-    // The nearer to the client's site the earlier.
+    // A place nearer to the client's site comes first.
     alien.done("setSite", &["CERN"]).await;
     let near = alien.done("access", &["read", LFN]).await;
     assert_eq!(field(&near["results"][0], "se"), "ALICE::TEST::SE1");
@@ -133,7 +133,7 @@ async fn envelopes_that_are_forged_or_for_something_else_register_nothing() {
     assert_eq!(alien.fails("commit", &words).await, libc::EBADR);
     assert_eq!(alien.fails("commit", &["x"]).await, libc::EBADR);
     assert_eq!(alien.fails("commit", &[]).await, libc::EINVAL);
-    // What was removed does not come back by its old envelope.
+    // An old envelope does not restore a removed file.
     alien.done("rm", &[LFN]).await;
     assert_eq!(alien.fails("commit", &good).await, libc::EBADR);
 }
@@ -155,7 +155,7 @@ async fn what_is_booked_and_not_written_in_time_is_given_back() {
     assert_eq!(alien.fails("access", &["-s", "11", "-m", MD5, "write", other]).await, libc::EDQUOT);
     world.clock.turn(25 * 3_600_000);
     let mut alien = {
-        // The token has not expired, the booking has.
+        // The token has not expired, the reservation has.
         assert_eq!(alien.fails("commit", &commit(&places[0], "11", LFN, MD5)).await, libc::EBADR);
         alien
     };

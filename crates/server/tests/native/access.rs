@@ -1,4 +1,4 @@
-//! Who may: tokens good and bad, the local user, anonymous callers, acting as another.
+//! Authentication: good and bad tokens, the local user, anonymous callers, acting as another.
 
 use std::time::Duration;
 
@@ -120,7 +120,8 @@ async fn what_was_revoked_ends_open_connections_within_the_time_set() {
     assert_eq!(world.figure("server", "revalidations_refused").await, 3);
 }
 
-/// The time set is for what other servers of a cluster change: what this one changes acts at once.
+/// Goal: changes by this server apply at once; the configured time is for changes by other servers
+/// of a cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn revoked_token_disabled_user_and_changed_role_act_at_once_on_open_connections() {
     let world = World::with_limits(|limits| limits.revalidate = Duration::from_secs(3600)).await;

@@ -23,13 +23,13 @@ fn stat(name: &str) -> Operation {
     Operation::Stat { lfns: vec![lfn(name)], follow: true }
 }
 
-/// The request is refused as busy; what was taken on before is not answered yet.
+/// Expects the refusal `busy`, while earlier requests are still unanswered.
 async fn expect_busy(client: &mut Client, request: u64) {
     let error = client.outcome(request).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Busy, "{error}");
 }
 
-/// A host that shows no credentials fills its own share, and nobody else's.
+/// Goal: a host without credentials fills its own share, and nobody else's.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_host_leaves_slots_to_other_hosts_and_to_the_local_socket() {
     let world = World::with_limits(|limits| {
@@ -49,7 +49,7 @@ async fn silent_host_leaves_slots_to_other_hosts_and_to_the_local_socket() {
     soon("the silent ones to be accepted", async { while strangers().await < 6 {} }).await;
     let mut more = tls_from_host(&world, "127.0.0.1").await;
     assert_eq!(more.expect_refusal().await.kind, ErrorKind::Busy);
-    // Another host comes in, and is no stranger once it has shown its token.
+    // Another host connects, and is no stranger once it has shown its token.
     let mut known = Vec::new();
     for _ in 0..8 {
         let mut client = tls_from_host(&world, "127.0.0.2").await;
@@ -58,7 +58,8 @@ async fn silent_host_leaves_slots_to_other_hosts_and_to_the_local_socket() {
         known.push(client);
     }
     assert_eq!(strangers().await, 6);
-    // Several silent hosts fill the slots of strangers, not those of the known and of the local socket.
+    // Several silent hosts fill the slots of strangers, not those of authenticated clients and the
+    // local socket.
     for _ in 0..4 {
         silent.push(from_host(&world, "127.0.0.3").await);
     }
@@ -93,8 +94,9 @@ async fn requests_of_a_connection_are_bounded() {
     assert_eq!(client.call(stat("/")).await.unwrap_err().kind, ErrorKind::Busy);
 }
 
-/// Far more than the bounds of a connection and of a user, in one piece: look-ups are answered as they are
-/// read, so that they are never in flight together.
+/// Goal: the bounds of requests do not limit pipelined look-ups. Method: far more look-ups than the
+/// bounds of a connection and of a user, in one piece. The server answers look-ups as it reads
+/// them, so they are never in flight together.
 #[tokio::test(flavor = "multi_thread")]
 async fn pipelined_lookups_do_not_run_into_the_bounds_of_requests() {
     let world = World::with_limits(|limits| {
@@ -192,7 +194,7 @@ async fn the_items_of_the_fast_lane_are_bounded() {
     let mut client = Client::admin(&world).await;
     let many = |count| Operation::Stat { lfns: vec![lfn("/"); count], follow: true };
     world.hooks.hold_walks.send_replace(true);
-    // A request counts once it was taken on: when it has come as far as the store.
+    // A request counts once it is admitted: when it has reached the store.
     let walks = || world.hooks.walks.load(Ordering::SeqCst);
     let begun = walks();
     let first = client.ask(many(60)).await;
@@ -222,7 +224,7 @@ async fn waits_and_audits_have_bounds_of_their_own() {
     assert_eq!(client.expect().await, (0, Frame::Pong(1)));
     let second = client.ask(wait()).await;
     let third = client.ask(wait()).await;
-    // Two of the three are refused; which is up to the threads.
+    // Two of the three are refused; the threads decide which.
     let mut refused = Vec::new();
     for _ in 0..2 {
         match client.expect().await {
@@ -310,7 +312,7 @@ async fn bulk_writes_have_a_lane_of_their_own() {
         .await;
     let third = client.ask(register("c", 3)).await;
     expect_busy(&mut client, third).await;
-    // A small one does not wait for the bulk.
+    // A small write does not wait for the bulk writes.
     let small = client.ask(register("s", 2)).await;
     eventually("the small one to run", || world.hooks.applies_begun.load(Ordering::SeqCst) > begun + 1).await;
     world.hooks.hold_applies.send_replace(false);
@@ -325,8 +327,9 @@ async fn bulk_writes_have_a_lane_of_their_own() {
     assert_eq!(answered, [first, second, small]);
 }
 
-/// One user streams a giant directory over several streams at once; another lists a little, again and again.
-/// With one slot, the other must never wait for more than a few pages of the first.
+/// Goal: streams of one user do not starve another. Method: one user streams a giant directory over
+/// several streams, another lists a little repeatedly. With one slot, the other must never wait for
+/// more than a few pages of the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn giant_streams_of_one_user_do_not_starve_another() {
     let world = World::with_limits(|limits| limits.heavy_slots = 1).await;
@@ -341,7 +344,7 @@ async fn giant_streams_of_one_user_do_not_starve_another() {
         for _ in 0..8 {
             client.ask_with(options, list(1)).await;
         }
-        // Reads and forgets, so that the streams never stop.
+        // Reads and discards, so that the streams never stop.
         streams.push(tokio::spawn(async move { while client.next().await.is_some() {} }));
     }
     eventually("the streams to flow", || world.hooks.lists.load(Ordering::SeqCst) > 100).await;
@@ -354,7 +357,7 @@ async fn giant_streams_of_one_user_do_not_starve_another() {
         worst = worst.max(world.hooks.lists.load(Ordering::SeqCst) - before);
         other.call(stat("/small")).await.unwrap();
     }
-    // Its own page, the one before, and what the giant gets while the answer travels.
+    // Its own page, the one before, and the giant's pages while the answer travels.
     assert!(worst <= 30, "waited for {worst} pages");
     assert!(world.figure("server", "lane_waiting_heavy").await > 10, "the giant was still at it");
     streams.iter().for_each(tokio::task::JoinHandle::abort);
@@ -373,7 +376,7 @@ async fn a_client_that_does_not_read_makes_the_server_hold_a_bounded_amount() {
     for _ in 0..10 {
         many.extend(files.iter().cloned().map(FileRef::Lfn));
     }
-    // Each request of some kilobytes is answered with ten times as much.
+    // Each request of some kilobytes gets an answer ten times as long.
     let operation =
         Operation::Stat { lfns: files.iter().cycle().take(1000).cloned().collect(), follow: true };
     let mut sent = 0u64;
@@ -383,7 +386,7 @@ async fn a_client_that_does_not_read_makes_the_server_hold_a_bounded_amount() {
         let bytes = Client::pipelined(sent + 1, [operation.clone()]);
         match tokio::time::timeout(Duration::from_secs(2), client.stream.write_all(&bytes)).await {
             Ok(result) => result.unwrap(),
-            // The server has stopped reading. How much of the last one went out does not matter.
+            // The server has stopped reading. The sent part of the last one does not matter.
             Err(_) => break,
         }
         sent += 1;
@@ -395,7 +398,7 @@ async fn a_client_that_does_not_read_makes_the_server_hold_a_bounded_amount() {
     let most_of_one_answer = 1 << 20;
     assert!(held <= (1 << 20) + most_of_one_answer, "{held} bytes held");
     assert!(held > 0);
-    // And everything that was asked is answered as soon as it reads.
+    // Once the client reads, the server answers all requests.
     for request in 1..=sent {
         match client.outcome(request).await.unwrap() {
             Answer::Stats(items) => assert_eq!(items.len(), 1000),
@@ -433,7 +436,7 @@ async fn pages_on_their_way_to_a_slow_reader_are_bounded() {
     for request in 1..=200 {
         client.write(&Client::pipelined(request, [list(1000)])).await;
     }
-    // As many as fit into the socket, the output and the rooms; then no more are made.
+    // The server makes as many as fit into the socket, the output and the rooms; then it stops.
     let settled = soon("the listings to pause", async {
         let mut before = u64::MAX;
         loop {
@@ -459,7 +462,7 @@ async fn pages_on_their_way_to_a_slow_reader_are_bounded() {
     }
 }
 
-/// A connection that asks for pages and look-ups without end, and reads nothing, until the server reads no more of it.
+/// Requests pages and look-ups without end, and reads nothing, until the server stops reading.
 async fn asks_and_reads_nothing(world: &World, operation: &Operation) -> (Client, u64) {
     let mut client = Client::admin(world).await;
     let mut sent = 0;
@@ -492,7 +495,7 @@ async fn what_clients_leave_unread_is_bounded_for_all_together_and_the_others_go
         slow.push(asks_and_reads_nothing(&world, &operation).await.0);
     }
     let held = world.figure("server", "held_unread-bytes").await;
-    // What was being made when the last of it was used up.
+    // Answers that were in the making when the last of the room was used up.
     let on_top = 1 << 20;
     assert!(held <= (MOST + on_top) as u64, "{held} bytes are held");
     assert!(held >= MOST as u64, "{held} bytes are held");

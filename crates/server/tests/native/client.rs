@@ -1,4 +1,4 @@
-//! A client that says exactly what a test wants said, frame by frame.
+//! Client for tests: sends exactly the given frames.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use tokio_rustls::TlsConnector;
 
 use crate::world::World;
 
-/// Nothing a test waits for takes longer.
+/// Longest wait of a test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// What the client accepts.
+/// Largest frame that the client accepts.
 pub const FRAME_BYTES_MAX: usize = exacat_wire::native::limits::FRAME_BYTES_MAX;
 
-/// Anything a client can talk over.
+/// Transport of a client.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
@@ -31,11 +31,11 @@ pub struct Client {
     pub stream: Box<dyn Stream>,
     decoder: FrameDecoder,
     next: u64,
-    /// The server's, as it said in the handshake.
+    /// The server's time from the handshake.
     time: TimeMs,
 }
 
-/// A wait that ends: what a test waits for comes, or the test fails.
+/// Waits for a future with a time limit, and fails the test after it.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,
@@ -43,7 +43,7 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Asks again and again until it holds.
+/// Polls until the condition holds.
 pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     soon(what, async {
         while !holds() {
@@ -53,7 +53,7 @@ pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     .await;
 }
 
-/// The same of what has to be waited for itself.
+/// Polls an asynchronous condition until it holds.
 pub async fn eventually_so(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     soon(what, async {
         while !holds().await {
@@ -63,7 +63,7 @@ pub async fn eventually_so(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     .await;
 }
 
-/// A fresh operation id, made when the tests' clock starts.
+/// Returns a fresh operation id, made when the tests' clock starts.
 pub fn new_id() -> OperationId {
     id_made(TestClock::START)
 }
@@ -74,7 +74,8 @@ fn id_made(time: TimeMs) -> OperationId {
     OperationId::new(time, random)
 }
 
-/// A client's TLS that trusts the certificates of a file, and shows a chain and its key, both in PEM, if it has them.
+/// Returns a TLS client that trusts the certificates of a file. Shows a chain and its key, both in
+/// PEM, if given.
 pub fn trusting(certificates: &Path, shows: Option<(&str, &str)>) -> TlsConnector {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(certificates).unwrap() {
@@ -98,7 +99,7 @@ pub fn trusting(certificates: &Path, shows: Option<(&str, &str)>) -> TlsConnecto
     TlsConnector::from(Arc::new(config))
 }
 
-/// The name on the server's own certificate.
+/// Returns the name in the server's own certificate.
 pub fn localhost() -> ServerName<'static> {
     ServerName::try_from("localhost").unwrap()
 }
@@ -109,14 +110,14 @@ pub async fn tls(world: &World, certificate: &Path) -> std::io::Result<Client> {
     Ok(Client::new(trusting(certificate, None).connect(localhost(), stream).await?))
 }
 
-/// A connection from this address of the loopback network, nothing said.
+/// Connects from this address of the loopback network, and sends nothing.
 pub async fn from_host(world: &World, host: &str) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(std::net::SocketAddr::new(host.parse().unwrap(), 0)).unwrap();
     socket.connect(world.server.addresses.native.unwrap()).await.unwrap()
 }
 
-/// The same, with TLS up.
+/// Connects from this address, with TLS.
 pub async fn tls_from_host(world: &World, host: &str) -> Client {
     let stream = from_host(world, host).await;
     let connector = trusting(&world.server.addresses.certificate, None);
@@ -130,13 +131,13 @@ impl Client {
         Client { stream: Box::new(stream), decoder, next: 1, time: TestClock::START }
     }
 
-    /// Connected to the local socket, nothing said.
+    /// Connects to the local socket, and sends nothing.
     pub async fn connect(world: &World) -> Self {
         let path = world.server.addresses.socket.clone().unwrap();
         Client::new(UnixStream::connect(path).await.unwrap())
     }
 
-    /// Connected to the local socket, as the administrator.
+    /// Connects to the local socket, as the administrator.
     pub async fn admin(world: &World) -> Self {
         let mut client = Client::connect(world).await;
         client.hello().await;
@@ -144,7 +145,7 @@ impl Client {
         client
     }
 
-    /// Connected to the local socket, with a token.
+    /// Connects to the local socket, with a token.
     pub async fn with_token(world: &World, secret: &str) -> Self {
         let mut client = Client::connect(world).await;
         client.hello().await;
@@ -170,7 +171,7 @@ impl Client {
         soon("the server to read", self.stream.write_all(&bytes)).await.is_ok()
     }
 
-    /// The next frame; none if the server closed the connection.
+    /// Returns the next frame; none if the server closed the connection.
     pub async fn next(&mut self) -> Option<(u64, Frame)> {
         soon("a frame", async {
             loop {
@@ -186,12 +187,12 @@ impl Client {
         .await
     }
 
-    /// The next frame, which must be there.
+    /// Returns the next frame, which must exist.
     pub async fn expect(&mut self) -> (u64, Frame) {
         self.next().await.expect("the server closed the connection")
     }
 
-    /// The server says that something is wrong with the connection, and closes it.
+    /// Expects an error about the connection, and its end.
     pub async fn expect_refusal(&mut self) -> Error {
         match self.next().await {
             Some((0, Frame::Error(error))) => {
@@ -229,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Sends a request, and gives its number.
+    /// Sends a request; returns its number.
     pub async fn ask_with(&mut self, options: RequestOptions, operation: Operation) -> u64 {
         let request = self.next;
         self.next += 1;
@@ -237,13 +238,13 @@ impl Client {
         request
     }
 
-    /// Sends a request, with an operation id if it needs one, and gives its number.
+    /// Sends a request, with an operation id if it needs one; returns its number.
     pub async fn ask(&mut self, operation: Operation) -> u64 {
         let operation_id = operation.writes().then(|| id_made(self.time));
         self.ask_with(RequestOptions { operation_id, ..RequestOptions::default() }, operation).await
     }
 
-    /// The outcome of a request, which must come next.
+    /// Returns the outcome of a request, which must come next.
     pub async fn outcome(&mut self, request: u64) -> Result<Answer, Error> {
         match self.expect().await {
             (id, Frame::Answer(answer)) if id == request => Ok(answer),
@@ -252,13 +253,13 @@ impl Client {
         }
     }
 
-    /// Asks, and waits for the outcome.
+    /// Sends a request, and waits for the outcome.
     pub async fn call(&mut self, operation: Operation) -> Result<Answer, Error> {
         let request = self.ask(operation).await;
         self.outcome(request).await
     }
 
-    /// Many requests in one write: numbers `from ..`.
+    /// Encodes many requests for one write: numbers `from ..`.
     pub fn pipelined(from: u64, operations: impl IntoIterator<Item = Operation>) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (request, operation) in (from..).zip(operations) {

@@ -1,7 +1,7 @@
-//! Goal: a clock that is ahead ends nothing for good and dates nothing ahead, on the embedded
-//! store, through the workers of a server. Method: two clocks turned by hand, the machine's and the
-//! count of what really passes; the server is stopped and started with the machine's clock right,
-//! 45 days ahead, right again, and truly later.
+//! Goal: with a clock that is ahead, the workers of a server purge nothing for good and date
+//! nothing ahead, on the embedded store. Method: the test sets two clocks, the machine's and the
+//! count of the time that really passes. It stops and starts the server with the machine's clock
+//! right, 45 days ahead, right again, and truly later.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,14 +28,14 @@ impl Clocks {
         Clocks { machine: TestClock::new(), passed: TestClock::new() }
     }
 
-    /// So much time passes.
+    /// Lets time pass on both clocks.
     fn pass(&self, ms: i64) {
         self.machine.turn(ms);
         self.passed.turn(ms);
     }
 }
 
-/// A server whose workers look every few milliseconds.
+/// Starts a server whose workers check for due work every few milliseconds.
 async fn start(directory: &Path, clocks: &Clocks) -> RunningServer {
     let workers = WorkerSettings { interval: Duration::from_millis(2), ..WorkerSettings::default() };
     Server::start(ServerSettings {
@@ -67,7 +67,7 @@ async fn get(server: &RunningServer, operation: Operation) -> Answer {
     ask(server, operation).await.unwrap()
 }
 
-/// Work that waits for its time: items of the trash, entries that expire, bookings.
+/// Counts the work that waits for its time: items of the trash, entries that expire, reservations.
 async fn waiting(server: &RunningServer) -> (usize, bool, usize) {
     let Answer::Trash { items, .. } =
         get(server, Operation::TrashList { cursor: Cursor::default(), limit: 0 }).await
@@ -84,7 +84,7 @@ async fn waiting(server: &RunningServer) -> (usize, bool, usize) {
     (items.len(), entries[0].is_ok(), bookings.len())
 }
 
-/// The steps of all workers find nothing to do.
+/// Checks that the steps of all workers find nothing to do.
 async fn nothing_is_done(server: &RunningServer, when: &str) {
     let catalogue = server.catalogue();
     for report in [
@@ -104,14 +104,14 @@ async fn made(server: &RunningServer, name: &str) -> TimeMs {
     entries[0].as_ref().unwrap().entry.created
 }
 
-/// Part of the status about the clock.
+/// Returns the clock's part of the status.
 async fn clock_notes(server: &RunningServer) -> (u64, String) {
     let Answer::Status(parts) = get(server, Operation::Status).await else { panic!() };
     let part = parts.into_iter().find(|part| part.part == "clock").unwrap();
     (part.figures[0].1, part.notes.join("\n"))
 }
 
-/// A catalogue with an item in the trash, an entry that expires in a day, and a booking of a day.
+/// Makes an item in the trash, an entry that expires in a day, and a reservation of a day.
 async fn plant(server: &RunningServer) {
     let se = SeSettings { prefix: Some("root://a//d".to_owned()), ..settings::se("X::A::DISK") };
     get(server, Operation::SeSet(se)).await;
@@ -186,7 +186,7 @@ async fn clock_that_is_truly_later_goes_on_once_it_is_confirmed() {
     nothing_is_done(&server, "before it is confirmed").await;
     get(&server, Operation::ClockConfirm).await;
     assert_eq!(clock_notes(&server).await.0, 0);
-    // The entry that expired goes to the trash, and stays there.
+    // The expired entry goes to the trash, and stays there.
     eventually_so("the workers to go on", async || waiting(&server).await == (1, false, 0)).await;
     assert_eq!(made(&server, "/after").await, clocks.machine.now());
     stop(server).await;
@@ -214,9 +214,9 @@ async fn clock_that_jumps_while_the_server_runs_waits_for_the_time_to_pass() {
     stop(server).await;
 }
 
-/// Goal: an idle server does not doubt its clock after a restart, and a confirmation is durable
-/// when it is answered. Method: no change is made after the first start; the file is read as a
-/// process would that starts after a kill.
+/// Goal: an idle server trusts its clock after a restart, and a confirmation is durable once
+/// answered. Method: no change happens after the first start. The test reads the file like a
+/// process that starts after a kill.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_time_and_a_confirmation_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The beginning of a conversation, and everything that is no conversation.
+//! The start of a conversation, and bytes that are none.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ async fn bytes_that_are_no_frames_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_of_every_kind_ends_only_its_connection() {
     let world = World::new().await;
-    // A fixed generator: what fails once fails again.
+    // A fixed generator, so that a failure repeats.
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = || {
         state ^= state << 13;
@@ -134,7 +134,7 @@ async fn garbage_of_every_kind_ends_only_its_connection() {
         let length = (random() % 200) as usize + 1;
         let mut bytes: Vec<u8> = (0..length).map(|_| random() as u8).collect();
         if round % 4 > 1 && bytes.len() > 14 {
-            // A header that is right, a body that is not.
+            // A valid header, an invalid body.
             let counted = (bytes.len() - 4) as u32;
             bytes[..14].copy_from_slice(&header(
                 counted,
@@ -211,7 +211,7 @@ async fn who_says_nothing_is_disconnected() {
     let mut client = Client::connect(&world).await;
     client.hello().await;
     assert_eq!(client.expect_refusal().await.kind, ErrorKind::Unauthenticated);
-    // Not even TLS is begun.
+    // The server does not even start TLS.
     let stream = tokio::net::TcpStream::connect(world.server.addresses.native.unwrap()).await.unwrap();
     let mut client = Client::new(stream);
     assert_eq!(client.next().await, None);
@@ -286,7 +286,7 @@ async fn one_connection_beyond_the_bound_is_told_so() {
     crate::client::soon("a free place", async {
         loop {
             let mut client = Client::connect(&world).await;
-            // One that is refused may find the connection closed before it has said a word.
+            // A refused client may find the connection closed before it has sent anything.
             let said = client.try_send(0, Frame::Hello(Hello::new("test/1"))).await;
             if said && matches!(client.next().await, Some((0, Frame::HelloAck(_)))) {
                 return;
@@ -296,7 +296,8 @@ async fn one_connection_beyond_the_bound_is_told_so() {
     .await;
 }
 
-/// Goal: what is not in force is not used, a peer of either age works, and every answer of a store that nobody shares is of the last state.
+/// Goal: peers use only features in force, peers of either age work, and every answer of an
+/// unshared store is of the latest state.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consistency_is_said_only_where_both_know_of_it() {
     let world = World::new().await;

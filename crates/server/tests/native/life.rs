@@ -1,5 +1,5 @@
-//! From start to stop: what lies in the data directory, what happens to what is in flight, and what is there
-//! after the next start.
+//! From start to stop: files of the data directory, requests in flight, and the state after the
+//! next start.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
@@ -213,7 +213,8 @@ async fn workers_work_and_can_be_stopped() {
     assert_eq!(world.server.worker_names().len(), 4);
     world.server.enable_worker("entry-expiry", false).unwrap();
     let steps = || async { world.figure("workers", "entry-expiry_steps").await };
-    // The step it may be in ends; after two looks alike, with other workers going on, it stands.
+    // A running step ends. After two equal reads, while other workers continue, the worker has
+    // stopped.
     let stopped_at = soon("the worker to stand", async {
         loop {
             let before = steps().await;

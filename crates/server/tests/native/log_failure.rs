@@ -1,5 +1,5 @@
-//! A server whose log fails: it says so, reads what is durable, and ends with an error if that is
-//! wanted.
+//! A server whose log fails: it reports that, reads durable state, and ends with an error if
+//! configured.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::client::soon;
 use crate::metrics::http_at;
 use crate::world::{account, lfn};
 
-/// A disk of which the log cannot be synced from some moment on.
+/// A disk that cannot sync the log from some moment on.
 struct Failing {
     now: Arc<AtomicBool>,
 }
@@ -121,7 +121,7 @@ fn mkdir(name: &str) -> Operation {
 }
 
 /// Goal: a supervisor and an operator notice a failed log, and readers do not. Method: a disk that
-/// fails to sync the log; a server that stays, and one that ends.
+/// fails to sync the log; one server that continues, and one that ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn server_with_failed_log_reads_and_says_so_or_ends_with_an_error() {
     for exits in [false, true] {

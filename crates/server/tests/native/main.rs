@@ -1,5 +1,5 @@
-//! The server from outside: its native protocol, frame by frame, its limits at their edges, its metrics, and
-//! its life from start to stop.
+//! The server from outside: its native protocol, frame by frame, its limits at their edges, its
+//! metrics, and its life from start to stop.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

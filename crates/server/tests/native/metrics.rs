@@ -10,12 +10,12 @@ use tokio::net::TcpStream;
 use crate::client::{Client, soon};
 use crate::world::{World, lfn};
 
-/// Status and body.
+/// Sends a request; returns status and body.
 pub async fn http(world: &World, method: &str, path: &str) -> (u16, String) {
     http_at(world.server.addresses.metrics.unwrap(), method, path).await
 }
 
-/// The same, of a server at this address.
+/// Sends a request to a server at this address.
 pub async fn http_at(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
     soon("an HTTP answer", async {
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -87,7 +87,7 @@ async fn connections_to_metrics_are_bounded() {
         loop {
             let mut second = TcpStream::connect(address).await.unwrap();
             let mut said = [0u8; 12];
-            // Nothing is asked: an answer can only be that there is no slot.
+            // The client sends no request: an answer can only be that there is no slot.
             let read = tokio::time::timeout(Duration::from_millis(200), second.read_exact(&mut said)).await;
             if matches!(read, Ok(Ok(_))) && &said == b"HTTP/1.1 503" {
                 return;

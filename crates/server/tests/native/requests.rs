@@ -1,4 +1,5 @@
-//! Requests and their answers: pipelined, in batches, with deadlines, cancelled; and what goes wrong inside.
+//! Requests and their answers: pipelined, in batches, with deadlines, cancelled; and internal
+//! faults.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -63,8 +64,8 @@ async fn pipelined_lookups_are_each_answered_once_and_looked_up_together() {
     assert_eq!(world.figure("operations", "stat_requests").await, 1000);
 }
 
-/// Goal: registrations of one file each that come pipelined are each answered once, whether they are the same kind
-/// or not, can be done or not; and are carried out together.
+/// Goal: each of many pipelined registrations of one file is answered once, whatever its kind and
+/// outcome. The server runs them together.
 #[tokio::test(flavor = "multi_thread")]
 async fn pipelined_registrations_are_each_answered_once_and_carried_out_together() {
     let world = World::new().await;
@@ -76,7 +77,7 @@ async fn pipelined_registrations_are_each_answered_once_and_carried_out_together
     };
     let operations = (0..900).map(|number| match number {
         0..600 => register(format!("/d/{number}"), false, Existing::Refuse),
-        // There already, or soon.
+        // They exist already, or soon.
         600..700 => register(format!("/d/{}", number - 600), false, Existing::Refuse),
         700..800 => register(format!("/d/{}", number - 600), true, Existing::Same),
         _ => register(format!("/none/{number}"), false, Existing::Refuse),
@@ -99,7 +100,7 @@ async fn pipelined_registrations_are_each_answered_once_and_carried_out_together
             _ => panic!("{number}: {item:?}"),
         }
     }
-    // Of two requests for one name one got it; who asks for the same again is told it is so.
+    // Of two requests for one name one created it; a repeated request succeeds too.
     for (name, done) in done.into_iter().enumerate() {
         assert!(done == 1 || (100..200).contains(&name) && done == 2, "{name}: {done}");
     }
@@ -194,7 +195,7 @@ async fn many_writes_of_one_connection_are_in_flight_together() {
         world.hooks.applies_begun.load(Ordering::SeqCst) - before >= 200
     })
     .await;
-    // None of them keeps a look-up waiting.
+    // None of them delays a look-up.
     let request = 1000;
     client.write(&Client::pipelined(request, [stat("/d")])).await;
     client.outcome(request).await.unwrap();
@@ -276,7 +277,7 @@ async fn what_is_cancelled_is_answered_all_the_same() {
     let request = client.ask(wait()).await;
     client.send(request, Frame::Cancel).await;
     assert_eq!(client.outcome(request).await.unwrap_err().kind, ErrorKind::Unavailable);
-    // A cancel that comes too late means nothing.
+    // The server ignores a cancel that comes too late.
     client.send(request, Frame::Cancel).await;
     client.send(request, Frame::Credit { parts: 3 }).await;
     client.call(Operation::Whoami).await.unwrap();
@@ -369,7 +370,7 @@ async fn an_answer_too_long_for_a_frame_is_an_error_and_not_a_broken_connection(
     client.call(Operation::Whoami).await.unwrap();
 }
 
-/// A store that makes a look-up wait keeps neither the connection nor anything else waiting.
+/// Goal: a store that makes a look-up wait delays neither the connection nor other requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn lookups_that_have_to_wait_are_answered_when_they_can_be() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! Streams: page by page as credit is granted, whole, cancelled, within frames.
+//! Streams: page by page as the client grants credit, whole, cancelled, within frames.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,8 @@ fn streamed(credit: u32) -> RequestOptions {
     RequestOptions { stream: Some(credit), ..Default::default() }
 }
 
-/// Everything to the end, after `parts` of it: the names, and how many parts there were in all.
+/// Reads a stream to its end, after `parts` parts: returns the names, and the total number of
+/// parts.
 async fn rest(client: &mut Client, request: u64, credit_each: u32, mut parts: u64) -> (Vec<String>, u64) {
     let mut names = Vec::new();
     loop {
@@ -46,14 +47,14 @@ async fn a_stream_goes_as_far_as_its_credit() {
     for _ in 0..2 {
         assert!(matches!(client.expect().await, (id, Frame::Part(_)) if id == request));
     }
-    // Nothing of it comes before what is asked later: there is no credit.
+    // No part precedes the answer to a later request, because there is no credit.
     client.call(Operation::Whoami).await.unwrap();
     assert_eq!(world.hooks.lists.load(Ordering::SeqCst), 2, "no page is made in advance");
     client.send(request, Frame::Credit { parts: 1 }).await;
     assert!(matches!(client.expect().await, (id, Frame::Part(_)) if id == request));
     client.send(request, Frame::Credit { parts: 1 }).await;
     let (names, parts) = rest(&mut client, request, 1, 3).await;
-    // The first part has 50, so that it comes at once, each of the others a hundred.
+    // The first part has 50 names, so that it comes at once, each of the others a hundred.
     assert_eq!(names.len(), files.len() - 250);
     assert_eq!(parts, 26);
 }
@@ -87,12 +88,12 @@ async fn a_stream_is_cancelled_where_it_waits() {
     let world = World::new().await;
     world.files("/d", 1000).await;
     let mut client = Client::admin(&world).await;
-    // For credit.
+    // Cancelled while it waits for credit.
     let request = client.ask_with(streamed(1), list(10)).await;
     assert!(matches!(client.expect().await, (id, Frame::Part(_)) if id == request));
     client.send(request, Frame::Cancel).await;
     assert_eq!(client.outcome(request).await.unwrap_err().kind, ErrorKind::Unavailable);
-    // For the store.
+    // Cancelled while it waits for the store.
     let begun = world.hooks.lists_begun.load(Ordering::SeqCst);
     world.hooks.hold_lists.send_replace(true);
     let request = client.ask_with(streamed(100), list(10)).await;
@@ -202,7 +203,7 @@ async fn streams_are_bounded_by_connection_and_in_all() {
     second.ask_with(streamed(0), list(1)).await;
     let refused = second.ask_with(streamed(0), list(1)).await;
     assert_eq!(second.outcome(refused).await.unwrap_err().kind, ErrorKind::Busy);
-    // One that ends makes room.
+    // The end of one makes room.
     first.send(open[0], Frame::Cancel).await;
     assert_eq!(first.outcome(open[0]).await.unwrap_err().kind, ErrorKind::Unavailable);
     crate::client::soon("room for a stream", async {

@@ -1,4 +1,4 @@
-//! A server for a test: over a memory store that can be made slow, to wait, or to panic.
+//! Server for a test, over a memory store that can be made slow, to wait, or to panic.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,27 +18,27 @@ use tokio::sync::watch;
 
 use crate::client::new_id;
 
-/// What a test does to the store.
+/// Controls of the store, for tests.
 pub struct Hooks {
     /// Listings wait while this is true.
     pub hold_lists: watch::Sender<bool>,
-    /// Following paths waits while this is true.
+    /// Path resolution waits while this is true.
     pub hold_walks: watch::Sender<bool>,
     /// Mutations wait while this is true.
     pub hold_applies: watch::Sender<bool>,
-    /// A page of a listing takes at least this long, of a processor.
+    /// Least processor time of a page of a listing.
     pub list_time: Mutex<Duration>,
-    /// Following one of these paths panics.
+    /// Paths whose resolution panics.
     pub panics: Mutex<BTreeSet<Lfn>>,
     /// Pages listed.
     pub lists: AtomicU64,
-    /// Listings that have begun.
+    /// Listings that have started.
     pub lists_begun: AtomicU64,
-    /// Mutations that have come in.
+    /// Mutations that have arrived.
     pub applies_begun: AtomicU64,
-    /// Calls that followed paths.
+    /// Calls that resolved paths.
     pub walks: AtomicU64,
-    /// Closed.
+    /// Times that the store was closed.
     pub closed: AtomicU64,
 }
 
@@ -46,7 +46,7 @@ async fn pass(hold: &watch::Sender<bool>) {
     let _ = hold.subscribe().wait_for(|hold| !*hold).await;
 }
 
-/// The hooks as they stand before the store.
+/// The hooks in front of the store.
 struct Hooked(Arc<Hooks>);
 
 #[async_trait]
@@ -118,7 +118,7 @@ pub struct World {
     _let_go: LetGo,
 }
 
-/// When a test ends, be it by failing, what it held goes on: the runtime waits for that.
+/// Releases all held calls when a test ends or fails, because the runtime waits for them.
 pub struct LetGo(Arc<Hooks>);
 
 impl Drop for LetGo {
@@ -172,8 +172,8 @@ impl World {
         World { server, hooks, clock, directory, settings, store, _let_go: let_go }
     }
 
-    /// The same catalogue and data directory with another server: what the first one had in memory only
-    /// is gone.
+    /// Restarts with the same catalogue and data directory: the new server lacks the first one's
+    /// memory.
     #[allow(dead_code, reason = "the tests of other protocols start it again")]
     pub async fn restarted(self) -> Self {
         let World { server, hooks, clock, directory, settings, store, _let_go } = self;
@@ -189,14 +189,14 @@ impl World {
         self.directory.path().join("data")
     }
 
-    /// Carries an operation out as the administrator, past the server.
+    /// Runs an operation as the administrator, past the server.
     pub async fn admin(&self, operation: Operation) -> Answer {
         let catalogue = self.server.catalogue();
         let admin = catalogue.caller_named(&account("admin")).await.unwrap();
         catalogue.execute(&admin, new_id(), operation).await.unwrap()
     }
 
-    /// A directory everybody may write into.
+    /// Makes a directory that everybody may write into.
     pub async fn directory(&self, name: &str) -> Lfn {
         let lfn = lfn(name);
         let mode = Some(exacat_model::Mode::new(0o777).unwrap());
@@ -204,7 +204,7 @@ impl World {
         lfn
     }
 
-    /// So many files `f000000` … below a directory.
+    /// Makes `count` files `f000000` … below a directory.
     pub async fn files(&self, directory: &str, count: usize) -> Vec<Lfn> {
         let lfns: Vec<Lfn> = (0..count).map(|number| lfn(&format!("{directory}/f{number:06}"))).collect();
         for part in lfns.chunks(1000) {
@@ -220,14 +220,14 @@ impl World {
         lfns
     }
 
-    /// A user, changed or made.
+    /// Makes or changes a user.
     pub async fn user(&self, name: &str, set: impl FnOnce(&mut UserSettings)) {
         let mut settings = settings::user(name);
         set(&mut settings);
         self.admin(Operation::UserSet(settings)).await;
     }
 
-    /// A token of a user.
+    /// Issues a token of a user.
     pub async fn token(&self, user: &str, lifetime_seconds: u64) -> (TokenId, String) {
         let issue = Operation::TokenIssue {
             user: Some(account(user)),
@@ -242,13 +242,13 @@ impl World {
         }
     }
 
-    /// A new user's token.
+    /// Makes a new user, and returns its token.
     pub async fn new_user(&self, name: &str) -> String {
         self.user(name, |_| {}).await;
         self.token(name, 3600).await.1
     }
 
-    /// A figure of the server's status.
+    /// Returns a metric from the server's status.
     pub async fn figure(&self, part: &str, name: &str) -> u64 {
         let mut client = crate::client::Client::admin(self).await;
         match client.call(Operation::Status).await.unwrap() {

@@ -1,4 +1,4 @@
-//! What clients are answered about names, checksums, and the server.
+//! Answers to clients about names, checksums, and the server.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::world::lfn;
 
 const PARENTS: [u8; 16] = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// The options of listing a directory.
+/// Returns the body of a listing request with these options.
 fn listing(options: u8) -> [u8; 16] {
     let mut body = [0; 16];
     body[15] = options;
@@ -109,7 +109,7 @@ async fn a_long_directory_comes_in_parts_and_others_are_answered_meanwhile() {
     let names = root.done(request::DIRLIST, [0; 16], "/many").await.text();
     let expected: Vec<String> = (0..COUNT).map(|number| format!("f{number:06}")).collect();
     assert_eq!(names.lines().collect::<Vec<_>>(), expected);
-    // What comes behind a directory that takes long does not wait for it.
+    // Requests after a slow directory do not wait for it.
     world.hooks.hold_lists.send_replace(true);
     let slow = root.send(request::DIRLIST, [0; 16], b"/many").await;
     let fast = root.send(request::STAT, [0; 16], b"/many").await;
@@ -121,7 +121,7 @@ async fn a_long_directory_comes_in_parts_and_others_are_answered_meanwhile() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_requests_sent_ahead_are_each_answered() {
-    // All the directories that are listed may be at once: one more would be told to wait.
+    // Exactly as many listings as allowed at once: one more client request would have to wait.
     let world = world_with(|settings| settings.limits.xrootd_listings_max = 20).await;
     world.files("/many", 100).await;
     let mut root = Root::anonymous(&world).await;

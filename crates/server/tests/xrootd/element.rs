@@ -1,4 +1,4 @@
-//! A storage element for tests: it has files as a test says it has, and tells of them as a stock server does.
+//! Storage element for tests: has the given files, and answers like a stock server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A file there.
+/// A file on the storage element.
 #[derive(Clone, Debug, Default)]
 pub struct There {
     pub size: u64,
     pub modified: u64,
-    /// Somebody has it open for writing.
+    /// True if a client has it open for writing.
     pub open: bool,
-    /// As it is told: `adler32 e222ea89`.
+    /// The reported checksum: `adler32 e222ea89`.
     pub checksum: Option<&'static str>,
 }
 
-/// How it behaves.
+/// The behaviour of the storage element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Manner {
-    /// Well.
+    /// Correct.
     #[default]
     Good,
-    /// Its answers are said to have four gigabytes.
+    /// Claims in its answers a length of four gigabytes.
     Endless,
-    /// It answers with anything.
+    /// Sends nonsense.
     Nonsense,
-    /// It closes the connection.
+    /// Closes the connection.
     Gone,
-    /// It makes a checksum while who asked for it waits, and keeps it for nobody else.
+    /// Computes a checksum while the client waits, and keeps it for no other.
     Later,
-    /// It sends whoever asks for a checksum to another server.
+    /// Redirects requests for checksums to another server.
     ChecksumsElsewhere,
 }
 
@@ -42,11 +42,11 @@ pub enum Manner {
 pub struct State {
     pub files: HashMap<String, There>,
     pub manner: Manner,
-    /// Connections that came.
+    /// Number of connections.
     pub visits: u64,
-    /// Fields that were shown, request by request.
+    /// URL fields that clients sent, request by request.
     pub shown: Vec<String>,
-    /// Content of files that are read or were written whole.
+    /// Contents of files that are read or were written whole.
     pub contents: HashMap<String, Vec<u8>>,
 }
 
@@ -74,7 +74,7 @@ impl Element {
         self.state.lock().files.insert(path.to_owned(), there);
     }
 
-    /// A file with content.
+    /// Adds a file with content.
     pub fn hold(&self, path: &str, content: &[u8]) {
         self.put(path, There { size: content.len() as u64, modified: 5, ..There::default() });
         self.state.lock().contents.insert(path.to_owned(), content.to_vec());
@@ -130,7 +130,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     }
 }
 
-/// A part of the open file, read or written.
+/// Reads or writes a part of the open file.
 fn content(out: &mut Vec<u8>, header: &RequestHeader, carried: &[u8], opened: &str, state: &Mutex<State>) {
     let mut state = state.lock();
     let at = u64::from_be_bytes(header.body[4..12].try_into().unwrap()) as usize;
@@ -191,7 +191,7 @@ fn answer(
                 response::write_text(&mut answer, stream, checksum);
                 let later = [&5008u32.to_be_bytes()[..], &[0; 4], &answer].concat();
                 out.extend(header(status::WAITRESP, 0));
-                // Of something else, before it.
+                // An unrelated message, before it.
                 out.extend([header(status::ATTN, 4), 5002u32.to_be_bytes().to_vec()].concat());
                 out.extend([header(status::ATTN, later.len()), later].concat());
             }

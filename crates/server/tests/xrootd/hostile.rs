@@ -1,4 +1,4 @@
-//! Clients that mean no good, or do not know better: each is told what is wrong, and the others notice nothing.
+//! Hostile and faulty clients: each gets an error, and the others notice nothing.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::client::soon;
 use crate::root::{Root, world, world_with};
 use crate::world::World;
 
-/// A header that promises so many bytes.
+/// Returns a header that announces so many bytes.
 fn promise(bytes: i32) -> Vec<u8> {
     let mut out = Vec::new();
     RequestHeader { stream: StreamId([9, 9]), request: request::STAT, body: [0; 16], bytes }.write(&mut out);
@@ -29,7 +29,7 @@ async fn requests_are_bounded_and_what_is_none_ends_it() {
         assert_eq!((answer.stream, answer.error().0), (StreamId([9, 9]), error::ARG_TOO_LONG));
         assert!(root.is_over().await, "{bytes}");
     }
-    // The longest that is read is answered.
+    // The longest accepted request gets an answer.
     let mut root = Root::anonymous(&world).await;
     let longest = vec![b'/'; REQUEST_BYTES_MAX];
     let answer = root.call(request::STAT, [0; 16], &longest).await;
@@ -40,7 +40,7 @@ async fn requests_are_bounded_and_what_is_none_ends_it() {
     let padded = format!("/?{}", "x".repeat(PATH_BYTES_MAX - 2));
     root.done(request::STAT, [0; 16], &padded).await;
     assert_eq!(root.fails(request::STAT, [0; 16], &format!("{padded}x")).await, error::ARG_TOO_LONG);
-    // Before it is known who sends, less is read.
+    // Before authentication the limit is lower.
     for (bytes, fine) in [(LOGIN_BYTES_MAX, true), (LOGIN_BYTES_MAX + 1, false)] {
         let mut root = Root::raw(&world).await;
         root.greet(0).await;
@@ -67,7 +67,7 @@ async fn whoever_speaks_another_language_or_nothing_is_not_waited_for() {
         root.stream.write_all(said).await.unwrap();
         assert!(root.is_over().await, "{said:?}");
     }
-    // Greeted, and nothing more; or half of a request.
+    // A greeting only, or half of a request.
     let mut silent = Root::raw(&world).await;
     silent.greet(0).await;
     assert!(silent.is_over().await);
@@ -100,7 +100,7 @@ async fn paths_lead_where_they_say_and_nowhere_else() {
     for path in ["///d///f000000", "/d/", "/d/f000000\0", "/d/f000000?../.."] {
         root.done(request::STAT, [0; 16], path).await;
     }
-    // A slash at the end means a directory.
+    // A trailing slash means a directory.
     assert_eq!(root.fails(request::STAT, [0; 16], "/d/f000000/").await, error::NOT_FILE);
     let name = "x".repeat(256);
     assert_eq!(root.fails(request::STAT, [0; 16], &format!("/{name}")).await, error::ARG_TOO_LONG);
@@ -154,7 +154,7 @@ async fn who_does_not_read_is_waited_for_and_then_left() {
     let mut slow = Root::anonymous(&world).await;
     let mut body = [0; 16];
     body[15] = 2;
-    // Far more than the buffers of the system take, and nothing is read.
+    // Far more than the buffers of the system take, and the client reads nothing.
     for _ in 0..200 {
         let mut bytes = Vec::new();
         write_request(&mut bytes, StreamId([0, 1]), request::DIRLIST, body, b"/many");
@@ -192,13 +192,13 @@ async fn listings_of_a_connection_are_bounded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_bounded() {
     const MOST: usize = 30;
-    // A quarter is kept for those who show credentials.
+    // A quarter is kept for clients with credentials.
     let world = world_with(|settings| settings.limits.connections_max = 40).await;
     let mut kept = Vec::new();
     for _ in 0..MOST {
         kept.push(Root::anonymous(&world).await);
     }
-    // One more is not taken on.
+    // The server refuses one more.
     let mut more = Root::raw(&world).await;
     more.greet(0).await;
     assert_eq!(more.login().await.error().0, error::OVERLOADED);
@@ -245,7 +245,7 @@ async fn a_server_that_stops_answers_what_it_was_asked() {
     soon("the end", world.server.wait()).await.unwrap();
 }
 
-/// Asks for a directory with stats so many times, and reads nothing.
+/// Requests a directory with stats so many times, and reads nothing.
 async fn asks_and_reads_nothing(world: &World, times: usize) -> Root {
     let mut root = Root::anonymous_with_small_buffer(world).await;
     for _ in 0..times {
@@ -273,7 +273,8 @@ async fn what_clients_leave_unread_is_bounded_for_all_together_and_the_others_go
     }
     soon("a refusal", async { while world.figure("server", "refused_at_bound_unread-bytes").await == 0 {} })
         .await;
-    // The kernel's send buffers grow and take bytes for some time, so there is room again now and then.
+    // The kernel's send buffers grow and take bytes for some time, so there is room again now and
+    // then.
     soon("small parts, for there is no room", async {
         let mut small = 0;
         while small < 3 {
@@ -288,7 +289,7 @@ async fn what_clients_leave_unread_is_bounded_for_all_together_and_the_others_go
     let held = world.figure("server", "held_unread-bytes").await;
     assert!(held <= MOST as u64, "{held} bytes are held");
     assert_eq!(world.figure("server", "connections_stalled").await, 0);
-    // One that reads again gets all it asked for.
+    // A client that reads again gets all its answers.
     let mut again = slow.pop().unwrap();
     let (mut answered, mut header) = (0, [0; 8]);
     while answered < 16 {

@@ -1,4 +1,4 @@
-//! Who is let in, and as whom.
+//! Admission of clients, and their identity.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ async fn a_token_is_shown_over_tls() {
     let world = world_with(|settings| settings.catalogue.anonymous_reads = false).await;
     let token = world.new_user("jdoe").await;
     world.directory("/d").await;
-    // Whoever can do TLS has to, for there is nothing without a token here.
+    // A client with TLS must use it, because nothing is allowed without a token here.
     let mut able = Root::raw(&world).await;
     let roles = able.greet(ability::TLS).await;
     assert_eq!(roles, role::MANAGER | role::HAS_TLS | role::GO_TO_TLS | role::TLS_LOGIN);
@@ -25,12 +25,12 @@ async fn a_token_is_shown_over_tls() {
     assert_eq!(able.show(b"ztn\0", &Root::ztn(&token)).await.status, status::OK);
     able.done(request::MKDIR, [0; 16], "/d/mine").await;
     assert!(able.stat("/d/mine").await.text().ends_with(" jdoe jdoe"));
-    // Who cannot is told so.
+    // A client without TLS gets an error.
     let mut plain = Root::raw(&world).await;
     assert_eq!(plain.greet(0).await & role::GO_TO_TLS, 0);
     assert_eq!(plain.login().await.error().0, error::TLS_REQUIRED);
     assert!(plain.is_over().await);
-    // Who shows one wrong token after the other is sent away.
+    // A client with too many wrong tokens is disconnected.
     let mut guessing = Root::private(&world).await;
     guessing.login().await;
     for _ in 0..4 {
@@ -53,7 +53,7 @@ async fn where_anybody_may_read_nothing_has_to_be_shown_but_may_be() {
     assert_eq!(Root::protocols(&private.login().await), "&P=ztn,0:4096:&P=host");
     assert_eq!(private.show(b"host", b"host\0").await.status, status::OK);
     assert_eq!(private.fails(request::MKDIR, [0; 16], "/d/x").await, error::NOT_AUTHORIZED);
-    // With one request, as clients do that cannot log in with it.
+    // A token with one request, for clients that cannot log in with it.
     let path = format!("/d/x?authz=Bearer%20{token}");
     private.done(request::MKDIR, [0; 16], &path).await;
     assert!(private.stat("/d/x").await.text().ends_with(" jdoe jdoe"));
@@ -71,7 +71,7 @@ async fn accounts_and_addresses_are_believed_only_where_that_is_set() {
     let mut root = Root::private(&world).await;
     root.login().await;
     assert_eq!(root.show(b"unix", b"unix\0jd users\0").await.error().0, error::AUTH_FAILED);
-    // An address that an account stands for.
+    // An address that stands for an account.
     world.user("cache", |user| user.subjects = Some(vec!["host:127.0.0.1".to_owned()])).await;
     world.directory("/d").await;
     let mut cache = Root::raw(&world).await;
@@ -120,7 +120,7 @@ async fn nothing_is_taken_from_before_tls_into_it() {
     let mut body = [0; 16];
     body[4] = ability::WANT_TLS;
     exacat_wire::xrootd::write_request(&mut bytes, Default::default(), request::PROTOCOL, body, b"");
-    // Put there by somebody on the way.
+    // Bytes added by an attacker on the way.
     exacat_wire::xrootd::write_request(&mut bytes, Default::default(), request::PING, [0; 16], b"");
     root.stream.write_all(&bytes).await.unwrap();
     assert!(root.answer().await.is_some() && root.answer().await.is_some());

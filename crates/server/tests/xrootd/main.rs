@@ -1,5 +1,5 @@
-//! The face of XRootD from outside: what clients are answered, where they are sent, who is let in, its limits at their
-//! edges, and clients that mean no good.
+//! The XRootD face from outside: answers, redirections, admission, limits at their edges, and
+//! hostile clients.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Files are opened where their bytes are: at the best place, and then at the next.
+//! Opening of files at their storage elements: at the best place, and then at the next.
 
 use base64::Engine;
 use exacat_model::Operation;
@@ -8,7 +8,7 @@ use exacat_wire::xrootd::numbers::{error, request};
 use crate::root::{GUID, Root, body_at, file, se, storage, world, world_with};
 use crate::world::{World, lfn};
 
-/// The host of the URL that a client is sent to, and the fields behind it.
+/// Returns the host of a redirection's URL, and the fields after it.
 async fn sent(root: &mut Root, path: &str) -> (String, String) {
     let (port, url) = root.open(path).await.redirect();
     assert_eq!(port, -1, "{url}");
@@ -58,9 +58,10 @@ async fn a_client_is_sent_from_place_to_place_until_none_is_left() {
         (field(&fields, "exacat.ses"), field(&fields, "exacat.lfn")),
         (Some("1"), Some("/d/a%20b%2Cc"))
     );
-    // A client that opens it anew, with what it was given before, begins at the beginning.
+    // A client that opens the file anew, with its old fields, starts at the first place.
     assert_eq!(sent(&mut root, &format!("/d/a b,c?{fields}")).await.0, "se1.example");
-    // One that comes back with the LFN, then one that comes back with the path of the PFN, fields joined.
+    // One that comes back with the LFN, then one that comes back with the path of the PFN, fields
+    // joined.
     let (host, again) = sent(&mut root, &format!("/d/a b,c?{fields}&tried=se1.example&triedrc=ioerr")).await;
     assert_eq!((host.as_str(), field(&again, "exacat.ses")), ("se2.example", Some("1,2")));
     let joined = "exacat.lfn=/d/a%20b%2Cc,/d/a%20b%2Cc&exacat.ses=1,1,2&authz=Bearer%20a.b.c,Bearer%20d.e.f";
@@ -69,7 +70,7 @@ async fn a_client_is_sent_from_place_to_place_until_none_is_left() {
     assert_eq!((host.as_str(), field(&last, "exacat.ses")), ("se3.example", Some("1,1,2,3")));
     let (number, why) = root.open(&format!("/d/a b,c?{last}&tried=se3.example")).await.error();
     assert_eq!(number, error::NO_REPLICAS, "{why}");
-    // Without our fields it says at least which hosts it tried.
+    // Without our fields it still names the hosts that it tried.
     assert_eq!(sent(&mut root, "/d/a b,c?tried=se1.example,se3.example").await.0, "se2.example");
     let told = root.on(request::LOCATE, "/d/a b,c").await.text();
     assert_eq!(told, "Srse1.example:1095 Srse2.example:1095 Srse3.example:1095");
@@ -110,7 +111,7 @@ async fn places_that_are_not_the_files_own_get_no_envelope() {
     assert_eq!(port, -1);
     assert_eq!(url, "root://se1.example:1095//elsewhere/f?x=y&exacat.ses=1&exacat.lfn=/d/a");
     assert_eq!(root.open("/d/a?tried=se1.example&exacat.ses=1").await.error().0, error::NO_REPLICAS);
-    // Where the path is the name any client can follow.
+    // Any client can follow a PFN whose path is the LFN.
     let (port, host) = root.open("//same/path").await.redirect();
     assert_eq!((port, host.as_str()), (1095, "se1.example?exacat.ses=1"));
 }
@@ -148,7 +149,7 @@ async fn the_nearest_place_is_first_and_what_is_offline_or_broken_is_not() {
     let mut root = Root::anonymous(&world).await;
     let (host, fields) = sent(&mut root, "/d/a").await;
     assert_eq!(host, "se3.example", "the client's site by its network");
-    // Failures of several clients put it behind the others; that a file is not there says nothing.
+    // Failures of several clients put it behind the others; a missing file does not.
     let failed = |why: &str| format!("/d/a?{fields}&tried=se3.example&triedrc={why}");
     for _ in 0..5 {
         sent(&mut root, &failed("enoent")).await;
@@ -187,7 +188,7 @@ async fn client_of_several_sources_is_sent_to_each_replica_by_its_user_name() {
     storage(&world, 2).await;
     file(&world, "/d/a", GUID, &[(1, None), (2, None)]).await;
     let mut root = Root::anonymous(&world).await;
-    // As xrdcp --sources asks: each server once, by name.
+    // As `xrdcp --sources` asks: each server once, by name.
     let told = root.call(request::LOCATE, body_at(0, 0x101), b"/d/a").await.text();
     let here = world.server.addresses.xrootd.unwrap();
     let mut places: Vec<&str> = told.split(' ').collect();
@@ -203,7 +204,7 @@ async fn client_of_several_sources_is_sent_to_each_replica_by_its_user_name() {
         let failed = format!("/d/a?tried=se{number}.example&exacat.ses={number}");
         assert_eq!(source.open(&failed).await.error().0, error::NO_REPLICAS);
     }
-    // What is under the LFN there is opened there.
+    // A PFN whose path is the LFN is opened there.
     file(
         &world,
         "/d/b",

@@ -1,4 +1,4 @@
-//! Uploads whose outcome a client asks for or decides: it lists the directory, asks for the
+//! Uploads whose outcome a client requests or decides: it lists the directory, requests the
 //! checksum, or removes the name.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::root::{Root, world_with};
 use crate::world::lfn;
 use crate::writing::{NEW, Sent, WHOLE, bookings, deletions, elements, settings_of, visible, world, write};
 
-/// Files of the copy whose names must all be listed.
+/// Number of copied files that must all be listed.
 const COPIED: usize = 60;
 
 async fn listed(root: &mut Root, path: &str) -> Vec<String> {
@@ -37,7 +37,7 @@ async fn recursive_copy_that_is_whole_is_listed_whole() {
     for sent in &sent {
         all[0].put(&sent.path, WHOLE);
     }
-    // The directories are made by the first file that is committed in each.
+    // The first committed file in each directory makes it.
     assert_eq!(root.stat("/d/copy").await.status, status::OK);
     assert_eq!(listed(&mut root, "/d/copy").await, ["s0", "s1", "s2"]);
     for number in 0..3 {
@@ -96,7 +96,7 @@ async fn upload_that_is_whole_is_seen_by_clients_of_other_protocols() {
                     .call(Operation::Whereis { files: vec![FileRef::Lfn(name("/deep/f"))], site: None })
                     .await
             }
-            // The first file that is committed makes its directories.
+            // The first committed file makes its directories.
             "directory" => client.call(stat(name("/deep"))).await,
             _ => client.call(list(name(""))).await,
         };
@@ -145,7 +145,7 @@ async fn checksum_is_told_to_the_writer_before_the_commit() {
     let world = world().await;
     let all = elements(&world, 1).await;
     let mut root = Root::admin(&world).await;
-    // Refused because of it, the file was never there.
+    // Refused because of the checksum: the file was never visible.
     let sent = write(&mut root, NEW, "/d/refused?oss.asize=11").await;
     all[0].put(&sent.path, WHOLE);
     assert_eq!(root.checksum("/d/refused?cks.type=adler32").await.text(), "adler32 e222ea89");
@@ -153,7 +153,7 @@ async fn checksum_is_told_to_the_writer_before_the_commit() {
     root.done(request::RM, [0; 16], "/d/refused").await;
     assert_eq!(bookings(&world).await, 0);
     assert_eq!(world.figure("server", "xrootd_writes_committed").await, 0);
-    // Accepted, it is there at the next request, and without one after a while.
+    // Accepted: the file is visible at the next request, and without one after a while.
     let sent = write(&mut root, NEW, "/d/asked?oss.asize=11").await;
     all[0].put(&sent.path, WHOLE);
     assert_eq!(root.checksum("/d/asked").await.text(), "adler32 e222ea89");

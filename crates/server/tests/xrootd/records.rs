@@ -1,5 +1,5 @@
-//! TLS records as the client's socket delivers them: XrdCl reads one message per event of its
-//! socket, and nothing wakes it for a second message in a record that it has decrypted already.
+//! TLS records as the client's socket delivers them. XrdCl reads one message per event of its
+//! socket. No event reports a second message in a record that it has already decrypted.
 
 use std::io;
 use std::pin::Pin;
@@ -76,7 +76,7 @@ impl AsyncWrite for Tap {
     }
 }
 
-/// The administrator, over TLS, and the number of records received so far.
+/// Connects as the administrator over TLS; also returns the count of records received so far.
 async fn tapped(world: &crate::world::World) -> (Root, Arc<AtomicUsize>) {
     let (_, token) = world.token("admin", 3600).await;
     let mut root = Root::raw(world).await;

@@ -1,4 +1,4 @@
-//! A client of the face, for tests: it says exactly what a test wants said.
+//! Client of the XRootD face, for tests: sends exactly the given requests.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -15,12 +15,12 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::client::{Stream, localhost, soon, trusting};
 use crate::world::{World, lfn};
 
-/// A server that anybody may read from.
+/// Starts a server with anonymous reads.
 pub async fn world() -> World {
     world_with(|_| {}).await
 }
 
-/// The same, with other settings.
+/// Starts a server with other settings.
 pub async fn world_with(set: impl FnOnce(&mut ServerSettings)) -> World {
     World::with(|settings| {
         settings.catalogue.anonymous_reads = true;
@@ -36,12 +36,12 @@ pub struct Answer {
     pub stream: StreamId,
     pub status: u16,
     pub bytes: Vec<u8>,
-    /// Of how many parts it was.
+    /// Number of its parts.
     pub parts: usize,
 }
 
 impl Answer {
-    /// What it says, without the NUL at its end.
+    /// Returns its text, without the final NUL.
     pub fn text(&self) -> String {
         let bytes = self.bytes.strip_suffix(&[0]).unwrap_or(&self.bytes);
         String::from_utf8(bytes.to_vec()).unwrap()
@@ -51,14 +51,14 @@ impl Answer {
         u32::from_be_bytes(self.bytes[..4].try_into().unwrap())
     }
 
-    /// The number and the sentence of an error.
+    /// Returns the number and the text of an error.
     pub fn error(&self) -> (u32, String) {
         assert_eq!(self.status, status::ERROR, "{self:?}");
         let sentence = self.bytes[4..].strip_suffix(&[0]).expect("a NUL");
         (self.number(), String::from_utf8(sentence.to_vec()).unwrap())
     }
 
-    /// The port (negative: a URL) and the text of a redirection.
+    /// Returns the port (negative: a URL) and the text of a redirection.
     pub fn redirect(&self) -> (i32, String) {
         assert_eq!(self.status, status::REDIRECT, "{self:?} {:?}", String::from_utf8_lossy(&self.bytes));
         (self.number() as i32, String::from_utf8(self.bytes[4..].to_vec()).unwrap())
@@ -71,7 +71,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// A connection on which nothing was said.
+    /// Connects, and sends nothing.
     pub async fn raw(world: &World) -> Self {
         Root::connected(world.server.addresses.xrootd.unwrap()).await
     }
@@ -91,7 +91,7 @@ impl Root {
         Root { stream: Box::new(stream), next: 0 }.logged_in().await
     }
 
-    /// The greeting, and the protocol agreed on. Gives what the server says it is.
+    /// Sends the greeting, and negotiates the protocol. Returns the server's roles.
     pub async fn greet(&mut self, abilities: u8) -> u32 {
         self.stream.write_all(&HANDSHAKE).await.unwrap();
         let hello = self.answer().await.unwrap();
@@ -104,7 +104,7 @@ impl Root {
         u32::from_be_bytes(agreed.bytes[4..8].try_into().unwrap())
     }
 
-    /// Goes on in TLS.
+    /// Starts TLS.
     pub async fn secure(self, world: &World) -> Self {
         self.secured(&world.server.addresses.certificate).await
     }
@@ -115,26 +115,26 @@ impl Root {
         Root { stream: Box::new(stream), next: self.next }
     }
 
-    /// Logs in; gives the protocols by which it may show who it is.
+    /// Logs in; the answer has the accepted kinds of credentials.
     pub async fn login(&mut self) -> Answer {
         self.login_as("test").await
     }
 
-    /// The same, under another user name.
+    /// Logs in under another user name.
     pub async fn login_as(&mut self, user: &str) -> Answer {
         let mut body = [0; 16];
         body[4..4 + user.len()].copy_from_slice(user.as_bytes());
         self.call(request::LOGIN, body, b"xrd.appname=test&xrd.rn=v5.5.3").await
     }
 
-    /// The protocols in the answer to a login.
+    /// Returns the accepted kinds of credentials from the answer to a login.
     pub fn protocols(login: &Answer) -> String {
         assert_eq!(login.status, status::OK, "{login:?}");
         let rest = &login.bytes[16..];
         String::from_utf8(rest.strip_suffix(&[0]).unwrap_or(rest).to_vec()).unwrap()
     }
 
-    /// Somebody who shows nothing.
+    /// Connects without credentials.
     pub async fn anonymous(world: &World) -> Self {
         Root::raw(world).await.logged_in().await
     }
@@ -145,7 +145,7 @@ impl Root {
         self
     }
 
-    /// TLS up, greeted, not logged in.
+    /// Connects with TLS, greets, and does not log in.
     pub async fn private(world: &World) -> Self {
         let mut root = Root::raw(world).await;
         let roles = root.greet(ability::TLS | ability::WANT_TLS).await;
@@ -153,26 +153,26 @@ impl Root {
         root.secure(world).await
     }
 
-    /// Shows a token.
+    /// Sends credentials.
     pub async fn show(&mut self, kind: &[u8; 4], carried: &[u8]) -> Answer {
         let mut body = [0; 16];
         body[12..].copy_from_slice(kind);
         self.call(request::AUTH, body, carried).await
     }
 
-    /// A token as the protocol ztn shows it.
+    /// Encodes a token for the kind ztn.
     pub fn ztn(token: &str) -> Vec<u8> {
         let length = u16::try_from(token.len() + 1).unwrap().to_be_bytes();
         [b"ztn\0\0T\0\0".as_slice(), &length, token.as_bytes(), b"\0"].concat()
     }
 
-    /// Whoever this token is of.
+    /// Connects with a token.
     pub async fn token(world: &World, token: &str) -> Self {
         let addresses = &world.server.addresses;
         Root::at(addresses.xrootd.unwrap(), &addresses.certificate, token).await
     }
 
-    /// The same, at a server without a world.
+    /// Connects with a token to a server without a world.
     pub async fn at(address: SocketAddr, certificate: &Path, token: &str) -> Self {
         let mut root = Root::connected(address).await;
         assert_ne!(root.greet(ability::TLS | ability::WANT_TLS).await & role::GO_TO_TLS, 0);
@@ -182,13 +182,13 @@ impl Root {
         root
     }
 
-    /// The administrator.
+    /// Connects as the administrator.
     pub async fn admin(world: &World) -> Self {
         let (_, token) = world.token("admin", 3600).await;
         Root::token(world, &token).await
     }
 
-    /// Sends a request; gives its stream.
+    /// Sends a request; returns its stream.
     pub async fn send(&mut self, request: u16, body: [u8; 16], carried: &[u8]) -> StreamId {
         let stream = StreamId(self.next.to_be_bytes());
         self.next = self.next.wrapping_add(1);
@@ -199,7 +199,7 @@ impl Root {
         stream
     }
 
-    /// The next response; none if the connection is over.
+    /// Returns the next response; none if the connection is over.
     pub async fn answer(&mut self) -> Option<Answer> {
         let mut whole: Option<Answer> = None;
         loop {
@@ -226,19 +226,19 @@ impl Root {
         answer
     }
 
-    /// A request on a path, nothing in its body.
+    /// Sends a request for a path, with an empty body.
     pub async fn on(&mut self, request: u16, path: &str) -> Answer {
         self.call(request, [0; 16], path.as_bytes()).await
     }
 
-    /// One that is done.
+    /// Sends a request that must succeed.
     pub async fn done(&mut self, request: u16, body: [u8; 16], path: &str) -> Answer {
         let answer = self.call(request, body, path.as_bytes()).await;
         assert_eq!(answer.status, status::OK, "{path}: {:?}", String::from_utf8_lossy(&answer.bytes));
         answer
     }
 
-    /// The number of the error of one that is not.
+    /// Sends a request that must fail; returns the number of its error.
     pub async fn fails(&mut self, request: u16, body: [u8; 16], path: &str) -> u32 {
         let (number, sentence) = self.call(request, body, path.as_bytes()).await.error();
         assert!(!sentence.is_empty(), "{path}");
@@ -249,7 +249,7 @@ impl Root {
         self.on(request::STAT, path).await
     }
 
-    /// Opens for reading, as xrdcp does.
+    /// Opens for reading, like xrdcp.
     pub async fn open(&mut self, path: &str) -> Answer {
         self.call(request::OPEN, body_at(2, 0x0450), path.as_bytes()).await
     }
@@ -262,14 +262,14 @@ impl Root {
         self.query(query::CHECKSUM, path).await
     }
 
-    /// Is it over? Whatever still comes is read.
+    /// Reads to the end of the connection; true if it ended cleanly or without data.
     pub async fn is_over(&mut self) -> bool {
         let mut rest = Vec::new();
         soon("the end", self.stream.read_to_end(&mut rest)).await.is_ok() || rest.is_empty()
     }
 }
 
-/// A body with one number in it.
+/// Returns a body with one number in it.
 pub fn body_at(at: usize, number: u16) -> [u8; 16] {
     let mut body = [0; 16];
     body[at..at + 2].copy_from_slice(&number.to_be_bytes());
@@ -279,7 +279,8 @@ pub fn body_at(at: usize, number: u16) -> [u8; 16] {
 pub const GUID: &str = "5d9a8f1e-5607-11ee-90f9-6c02e09897e9";
 pub const ADLER: &str = "adler32:e222ea89";
 
-/// Storage elements `VO::SITE1::SE` and so on, each on a host of its own, near to the site of its number.
+/// Adds storage elements `VO::SITE1::SE` and so on, each on a host of its own, near the site of its
+/// number.
 pub async fn storage(world: &World, count: u16) {
     for number in 1..=count {
         let se = SeSettings {
@@ -299,7 +300,7 @@ pub fn se(number: u16) -> SeName {
     SeName::parse(&format!("VO::SITE{number}::SE")).unwrap()
 }
 
-/// A file on these storage elements; where, if not where it follows from its GUID.
+/// Adds a file on these storage elements; with a PFN, unless it follows from the GUID.
 pub async fn file(world: &World, path: &str, guid: &str, places: &[(u16, Option<&str>)]) {
     let replica = |(number, pfn): &(u16, Option<&str>)| NewReplica {
         se: se(*number),

@@ -1,4 +1,5 @@
-//! Files are written where the catalogue says, and are in it when the storage element says that they are whole.
+//! Uploads: written where the catalogue says, and visible once the storage element reports them
+//! complete.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -14,16 +15,16 @@ use crate::element::{Element, Manner, There};
 use crate::root::{Root, body_at, se, world_with};
 use crate::world::{World, account, lfn};
 
-/// As xrdcp opens: new, for reading and writing, with directories, and a stat.
+/// Options of `xrdcp`: new, for reading and writing, with directories, and a stat.
 pub const NEW: u16 = 0x0568;
-/// As `xrdcp -f` and gfal-copy do: written over.
+/// Options of `xrdcp -f` and gfal-copy: overwrite.
 const OVER: u16 = 0x0562;
 
 pub async fn world() -> World {
     world_with(|_| {}).await
 }
 
-/// Storage elements of a world, from 1 on.
+/// Adds storage elements to a world, from 1 on.
 pub async fn elements(world: &World, count: u16) -> Vec<Element> {
     let mut all = Vec::new();
     for number in 1..=count {
@@ -46,7 +47,7 @@ pub fn settings_of(number: u16, element: &Element) -> SeSettings {
     }
 }
 
-/// Where somebody was sent to write.
+/// A redirection of a client that writes.
 #[derive(Debug)]
 pub struct Sent {
     pub port: u16,
@@ -83,7 +84,7 @@ fn at<'a>(all: &'a [Element], sent: &Sent) -> &'a Element {
 
 pub const WHOLE: There = There { size: 11, modified: 5, open: false, checksum: Some("adler32 e222ea89") };
 
-/// Asks until a name is there.
+/// Polls until a name is visible.
 pub async fn visible(root: &mut Root, path: &str) {
     soon("the file to be visible", async {
         while root.stat(path).await.status != status::OK {
@@ -93,7 +94,7 @@ pub async fn visible(root: &mut Root, path: &str) {
     .await;
 }
 
-/// Looked at some more times it is not there.
+/// Checks that the file stays invisible for some more visits.
 async fn stays_invisible(root: &mut Root, element: &Element, path: &str) {
     let before = element.state.lock().shown.len();
     soon("some looks", async {
@@ -210,7 +211,7 @@ async fn a_file_that_is_another_than_was_booked_is_given_up() {
         assert_eq!(root.fails(request::STAT, [0; 16], name).await, error::NOT_FOUND);
         assert_eq!(deletions(&world, 1).await, before + 1, "what was written there goes");
     }
-    // A checksum that nobody can tell was not verified.
+    // A checksum that no server reports was not verified.
     let sent = write(&mut root, NEW, "/d/unverified?oss.asize=11&exacat.checksum=adler32:e222ea89").await;
     all[0].put(&sent.path, There { checksum: None, ..WHOLE });
     stays_invisible(&mut root, &all[0], "/d/unverified").await;
@@ -274,7 +275,7 @@ async fn a_client_that_comes_back_writes_elsewhere() {
     visible(&mut root, "/d/new").await;
     let back = "/d/x?oss.asize=11&exacat.lfn=/d/x&exacat.ses=1,2&tried=127.0.0.1";
     assert_eq!(not_written(&mut root, NEW, back).await.0, error::NO_SERVER);
-    // A further replica, of who says which file it is.
+    // A further replica, for a client that names the file.
     let more = format!("/d/new?oss.asize=11&exacat.guid={}&exacat.checksum=adler32:e222ea89", second.guid());
     let third = write(&mut root, NEW, &more).await;
     assert_eq!(third.port, first.port);
@@ -296,7 +297,7 @@ async fn storage_elements_that_answer_badly_do_no_harm() {
     let sent = write(&mut root, NEW, "/d/new?oss.asize=11").await;
     for manner in [Manner::Endless, Manner::Nonsense, Manner::Gone] {
         all[0].behave(manner);
-        // One that was begun before may still be under way.
+        // An earlier visit may still be running.
         let until = all[0].state.lock().visits + 2;
         soon("visits", async {
             while all[0].state.lock().visits < until {
@@ -327,7 +328,7 @@ async fn so_many_are_written_at_once_and_no_more() {
     all[0].put(&sent.path, WHOLE);
     visible(&mut root, "/d/a").await;
     write(&mut root, NEW, "/d/b?oss.asize=11").await;
-    // What never comes is over with its booking.
+    // A file that never arrives ends with its reservation.
     world.clock.turn(90 * 24 * 3_600_000);
     soon("it to be forgotten", async {
         while std::fs::read_dir(world.data().join("uploads")).unwrap().count() > 0 {

@@ -1,15 +1,18 @@
-//! The audit: everything in the tables is read, of one state, and what follows from the rest is worked out again and compared.
+//! Audit: reads all tables as of one state, derives what follows from the rest, and compares.
 //!
 //! ```text
-//!   tables, in ranges of the ring ──┐                       ┌─► partition by partition: what it says, and what must follow from that
-//!                                   ├─► set aside on disk ──┤
-//!   the log, from what was settled ─┘   (spill.rs)          └─► partition by partition: what follows, as it is kept, compared (wanted.rs)
-//!   when it began, up to its head
+//!   tables, in ranges of the ring ──┐                  ┌─► by partition: derive (wanted.rs)
+//!                                   ├─► spill to disk ─┤
+//!   the log, from the position ─────┘   (spill.rs)     └─► by partition: compare with the
+//!   flushed at the start to its head                        stored rows (wanted.rs)
 //! ```
 //!
-//! Changes go on meanwhile. A row that none of them touched is the same whenever it was read; of the others the log has the last image. So
-//! the tables as they were read, and after them the images since what was settled when the audit began, are exactly the state at the
-//! head. Memory is bounded by a partition, and by what is summed up of each directory; the disk has some hundred bytes of each row, for that long.
+//! Changes go on meanwhile. A row that no change touched is the same whenever it was read. For the
+//! others the log has the last after-image. The tables as read, and then the after-images since the
+//! position flushed at the start, are therefore exactly the state at the head.
+//!
+//! Memory is bounded by a partition and a sum for each directory. The disk holds some hundred bytes
+//! of each row while the audit runs.
 
 mod scan;
 mod spill;
@@ -26,18 +29,18 @@ use crate::limits::{AUDIT_BATCHES_WAITING, AUDIT_ROWS_PER_ENTRY};
 use crate::rows::Image;
 use crate::{log, reads};
 
-/// What is gathered for the comparison, in this order.
+/// Input of the comparison, in this order.
 enum Gathered {
-    /// Of a table.
+    /// Rows of a table.
     Rows(Vec<Image>),
-    /// Of a group of the log.
+    /// After-images of a group of the log.
     Images(Vec<Image>),
-    /// That is all of the state at this revision. These stand where nobody looks.
+    /// End: the state at this revision is complete. `misplaced` entries are where no read looks.
     All { revision: Revision, misplaced: Vec<Misplaced> },
 }
 
 async fn hand_on(to: &mpsc::Sender<Gathered>, what: Gathered) -> Result<()> {
-    // What ended says why.
+    // The comparison itself returns the reason for its end.
     to.send(what).await.map_err(|_| failed("be checked", "the comparison ended"))
 }
 
@@ -66,7 +69,7 @@ pub(crate) async fn audit(engine: &Engine) -> Result<Audit> {
 
 async fn gather(engine: &Engine, settled: Revision, rows: u64, to: &mpsc::Sender<Gathered>) -> Result<()> {
     let suspects = scan::scan(engine, rows, to).await?;
-    // Whatever was read above is of a group up to here.
+    // Any row read above is of a group up to this head.
     engine.check().await?;
     let (revision, misplaced) = engine.known(|known| {
         let level = |one: &Misplaced| known.level(one.parent);
@@ -91,7 +94,8 @@ async fn gather(engine: &Engine, settled: Revision, rows: u64, to: &mpsc::Sender
     hand_on(to, Gathered::All { revision, misplaced }).await
 }
 
-/// Hands on a stretch of the log, after one revision and up to another: the last change that it has of these.
+/// Passes on the groups of a log segment after one revision and up to another. Returns the last
+/// change that it passed on.
 async fn log_of(
     engine: &Engine,
     stretch: u64,

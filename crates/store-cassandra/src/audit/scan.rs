@@ -1,4 +1,4 @@
-//! Reading all tables: in ranges of the ring, some of them at once, no faster than the operator allows.
+//! Reads all tables in ranges of the ring, some at once, no faster than the operator allows.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ use crate::preparing::{Text, cql};
 use crate::rows::{Image, Key, Row};
 use crate::tables::{self, Bound, Columns};
 
-/// A row that was read, and the bucket that an entry stood in.
+/// A row that was read, and the bucket of an entry.
 type Found = (Key, Row, Option<u32>);
 
-/// How a range of a table is read, and its rows with their keys.
+/// Statement for a range of a table, and parser of its rows with their keys.
 type Whole = (Text, fn(Columns) -> Result<Found>);
 
 macro_rules! plain {
@@ -30,7 +30,8 @@ macro_rules! plain {
     };
 }
 
-/// What of the tables is compared. Outcomes of requests follow from nothing that is kept, and layouts are checked with the entries.
+/// Tables that are compared. Outcomes of requests follow from nothing that is stored, and layouts
+/// are checked with the entries.
 static TABLES: [Whole; 13] = [
     (
         cql!(
@@ -102,7 +103,7 @@ static TABLES: [Whole; 13] = [
     ),
 ];
 
-/// The ends of ranges that the ring is parted into: each begins after the one before.
+/// Splits the ring into `ranges` ranges: each begins after the one before.
 fn ends(ranges: u64) -> impl Iterator<Item = (i64, i64)> {
     let ranges = i128::from(ranges.max(1));
     let end = move |number: i128| (i128::from(i64::MIN) + (number << 64) / ranges) as i64;
@@ -110,10 +111,10 @@ fn ends(ranges: u64) -> impl Iterator<Item = (i64, i64)> {
         .map(move |number| (end(number), if number + 1 == ranges { i64::MAX } else { end(number + 1) }))
 }
 
-/// Sees to it that rows are read no faster than so many a second.
+/// Limits reading to a number of rows a second.
 struct Pace {
     each: Duration,
-    /// When what was read so far would have been read at that rate.
+    /// Time at which the rows read so far would be due at that rate.
     due: Mutex<Instant>,
 }
 
@@ -126,7 +127,7 @@ impl Pace {
     async fn read(&self, rows: usize) {
         let due = {
             let mut due = self.due.lock();
-            // What was not used is not made up for.
+            // Unused time is not saved up: an idle second must not allow a burst.
             *due = (*due).max(Instant::now())
                 + self.each.saturating_mul(u32::try_from(rows).unwrap_or(u32::MAX));
             *due
@@ -135,7 +136,7 @@ impl Pace {
     }
 }
 
-/// An entry in a partition that its directory may not have, as far as this server knows.
+/// Entry in a partition that its directory may not have, as far as this server knows.
 #[derive(Clone, Debug)]
 pub(super) struct Misplaced {
     pub parent: DirId,
@@ -143,7 +144,7 @@ pub(super) struct Misplaced {
     pub bucket: u32,
 }
 
-/// Reads everything, and hands it on. Gives what may be misplaced.
+/// Reads everything and passes it on. Returns the entries that may be misplaced.
 pub(super) async fn scan(engine: &Engine, rows: u64, to: &mpsc::Sender<Gathered>) -> Result<Vec<Misplaced>> {
     let settings = engine.settings();
     let ranges = (rows / AUDIT_RANGE_ROWS.max(1)).clamp(AUDIT_RANGES_AT_ONCE as u64, AUDIT_RANGES_MAX);
@@ -165,12 +166,12 @@ pub(super) async fn scan(engine: &Engine, rows: u64, to: &mpsc::Sender<Gathered>
     Ok(std::mem::take(&mut *reading.suspects.lock()))
 }
 
-/// What readings of ranges share.
+/// State shared by the reads of all ranges.
 struct Reading<'a> {
     engine: &'a Engine,
     pace: Pace,
     to: &'a mpsc::Sender<Gathered>,
-    /// As many as are told, at most.
+    /// At most as many as an audit reports.
     suspects: Mutex<Vec<Misplaced>>,
 }
 
@@ -197,7 +198,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Notes it, if as far as is known nobody looks for it there. The level of a directory may be seen later than what was written because of it.
+    /// Notes an entry that no read would find, as far as this server knows. The level of a
+    /// directory may become visible later than the entries written because of it.
     fn suspect(&self, one: Misplaced) {
         if one.is_so(self.engine.known(|known| known.level(one.parent))) {
             let mut suspects = self.suspects.lock();
@@ -209,7 +211,7 @@ impl Reading<'_> {
 }
 
 impl Misplaced {
-    /// Is it where nobody looks, in a directory of this level?
+    /// Says whether no read would look there, in a directory of this level.
     pub fn is_so(&self, level: u8) -> bool {
         !layout::buckets_of(level.min(LEVEL_MAX), &self.name).any(|bucket| bucket == self.bucket)
     }
@@ -250,7 +252,7 @@ mod tests {
         pace.read(100).await;
         pace.read(100).await;
         assert!(began.elapsed() >= Duration::from_millis(200), "{:?}", began.elapsed());
-        // Without a bound nothing is ever due later.
+        // Without a rate nothing is ever due later.
         let free = Pace::new(0);
         free.read(1_000_000).await;
         assert!(*free.due.lock() <= Instant::now());

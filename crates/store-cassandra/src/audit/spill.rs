@@ -1,7 +1,9 @@
-//! Rows set aside on the disk of this server, in partitions that fit into memory one at a time: a catalogue is larger than that.
+//! Rows on the disk of this server, in partitions that fit into memory one at a time. A catalogue
+//! is larger than memory.
 //!
-//! What is set aside of one key is in one partition, in the order in which it came. A partition is a list of chunks of one file, each packed on
-//! its own; the file has no name, so nothing of it is left, however the server ends.
+//! All images of one key are in one partition, in the order in which they came. A partition is a
+//! list of chunks of one file, each packed on its own. The file has no name, so nothing of it
+//! stays, however the server ends.
 
 use std::fs::File;
 use std::hash::BuildHasher;
@@ -16,10 +18,10 @@ use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 use crate::limits::{AUDIT_CHUNK_BYTES, AUDIT_PARTITIONS_MAX, GROUP_UNPACKED_MAX};
 use crate::rows::{Image, Key};
 
-/// Compression of chunks: speed counts.
+/// Compression level of chunks: speed counts.
 const LEVEL: i32 = 1;
 
-/// Where something that was set aside came from.
+/// Source of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     /// A table, at some moment while it was read.
@@ -32,18 +34,18 @@ pub(super) enum From {
 #[derive(Default)]
 struct Partition {
     waiting: Vec<u8>,
-    /// Where its chunks begin in the file, and their bytes.
+    /// Offset and length of each chunk in the file.
     chunks: Vec<(u64, usize)>,
 }
 
-/// What is set aside.
+/// Spilled rows.
 pub(super) struct Spill {
     file: File,
     end: u64,
     partitions: Vec<Partition>,
 }
 
-/// How many partitions so many rows need, if one should have so many.
+/// Number of partitions for `rows` rows at `each` rows a partition.
 pub(super) fn partitions_for(rows: u64, each: u64) -> usize {
     usize::try_from(rows.div_ceil(each.max(1))).unwrap_or(usize::MAX).clamp(1, AUDIT_PARTITIONS_MAX)
 }
@@ -56,7 +58,7 @@ fn disk(error: impl std::fmt::Display) -> Error {
 }
 
 impl Spill {
-    /// Sets aside in a file of this directory.
+    /// Makes a spill file in this directory.
     pub fn new(directory: &Path, partitions: usize) -> Result<Self> {
         let file = tempfile::tempfile_in(directory).map_err(disk)?;
         Ok(Spill { file, end: 0, partitions: (0..partitions.max(1)).map(|_| Partition::default()).collect() })
@@ -66,7 +68,8 @@ impl Spill {
         self.partitions.len()
     }
 
-    /// The partition of a key: 0 for what the check of everything else asks for, and that of its collection for a member.
+    /// Partition of a key. Records and totals are in 0, because all other checks need them. A
+    /// member is with its collection.
     fn place(&self, key: &Key) -> usize {
         let hash = match key {
             Key::Record(_) | Key::Totals => return 0,
@@ -78,7 +81,7 @@ impl Spill {
         (hash % self.partitions.len() as u64) as usize
     }
 
-    /// Sets aside what a row is, or that it is gone.
+    /// Appends a row, or the note that it is gone.
     pub fn put(&mut self, from: From, image: &Image) -> Result<()> {
         let place = self.place(&image.key);
         let Some(partition) = self.partitions.get_mut(place) else { return Ok(()) };
@@ -97,7 +100,7 @@ impl Spill {
         Ok(())
     }
 
-    /// What was set aside in one partition, in order.
+    /// Calls `then` for each image of one partition, in order.
     pub fn each(&self, partition: usize, mut then: impl FnMut(From, Image) -> Result<()>) -> Result<()> {
         let Some(partition) = self.partitions.get(partition) else { return Ok(()) };
         for (at, bytes) in &partition.chunks {

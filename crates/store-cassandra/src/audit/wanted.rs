@@ -1,4 +1,5 @@
-//! What must follow from what is: worked out again, partition by partition, and compared with what is kept.
+//! Derives indices and counters again, partition by partition, and compares them with the stored
+//! ones.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,7 +16,7 @@ use crate::limits::{AUDIT_DIRECTORIES_MAX, AUDIT_STEPS_UP_MAX};
 use crate::rows::{Counted, Image, Key, Row, Totals, Where, copy_of, usage_of_deletion};
 use crate::working::member_bounds;
 
-/// Sets aside what is gathered, and compares it once it is all there; none if it never was.
+/// Spills the input, and compares it once it is complete; none if it never was.
 pub(super) fn compare(
     mut gathered: mpsc::Receiver<Gathered>,
     mut state: Spill,
@@ -67,7 +68,7 @@ pub(super) fn compare(
 #[derive(Default)]
 struct Rows {
     rows: BTreeMap<Key, Row>,
-    /// What the tables have twice, and no change put right.
+    /// Keys that the tables have twice and no change corrected.
     twice: BTreeSet<Key>,
 }
 
@@ -107,21 +108,21 @@ fn rows_of(state: &Spill, partition: usize) -> Result<Rows> {
     Ok(rows)
 }
 
-/// What is summed up of a directory.
+/// Sums of one directory.
 #[derive(Default)]
 struct Directory {
-    /// Has it an entry?
+    /// True once its entry was seen.
     there: bool,
-    /// None of the root, and of an item of the trash.
+    /// None for the root and for items of the trash.
     parent: Option<DirId>,
     children: u64,
-    /// What is directly in it.
+    /// Usage of its direct children.
     direct: Usage,
-    /// And all that is below it.
+    /// Usage of everything below it.
     below: Usage,
 }
 
-/// What must be kept because of what is.
+/// Rows and sums that must follow from the stored entries.
 struct Wanted {
     audit: Audit,
     /// Rows that must be there.
@@ -131,7 +132,7 @@ struct Wanted {
     totals: Totals,
     accounts: BTreeMap<UsageOf, Counted>,
     directories: HashMap<DirId, Directory>,
-    /// Of collections: how many members they say they have, and how many they have.
+    /// For each collection: the number of members it states, and the number found.
     members: BTreeMap<Guid, (u64, u64)>,
     compared: u64,
 }
@@ -175,7 +176,7 @@ impl Wanted {
         self.records.contains_key(&RecordKey::Se(se))
     }
 
-    /// Takes in what a partition says. The first one has the records and totals.
+    /// Processes a partition. The first one has the records and totals.
     fn look_at(&mut self, partition: &Rows) -> Result<()> {
         self.records(&partition.rows);
         for key in &partition.twice {
@@ -322,7 +323,7 @@ impl Wanted {
         }
     }
 
-    /// Once every partition was looked at: what all of them add up to.
+    /// Adds up all partitions. Called once every partition was processed.
     fn sum_up(&mut self) -> Result<()> {
         self.add_up_directories();
         for (id, directory) in std::mem::take(&mut self.directories) {
@@ -365,7 +366,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// What is in each directory counts for all that it is below.
+    /// Adds the direct usage of each directory to all directories above it.
     fn add_up_directories(&mut self) {
         self.audit.checked.push(("directories".to_owned(), self.directories.len() as u64));
         let direct: Vec<(DirId, Usage)> = self
@@ -393,11 +394,11 @@ impl Wanted {
                 }
             }
         }
-        // A directory that is nowhere was found above, by what is in it.
+        // A missing directory was reported above, through its children.
         self.directories.retain(|_, directory| directory.there);
     }
 
-    /// Compares what a partition keeps with what it must.
+    /// Compares the stored rows of a partition with the derived ones.
     fn compare(&mut self, partition: usize, kept: BTreeMap<Key, Row>) -> Result<()> {
         let (follows, audit) = (&self.follows, &mut self.audit);
         let mut wanted: BTreeMap<Key, Row> = BTreeMap::new();
@@ -429,7 +430,7 @@ impl Wanted {
     }
 }
 
-/// Is it kept because of something else?
+/// Says whether such rows follow from other rows.
 fn is_derived(key: &Key) -> bool {
     matches!(
         key,
@@ -444,7 +445,7 @@ fn is_derived(key: &Key) -> bool {
 
 fn same(kept: &Row, wanted: &Row) -> bool {
     match (kept, wanted) {
-        // In whatever order they were queued.
+        // The order in which deletions were queued does not matter.
         (Row::Copies(kept), Row::Copies(wanted)) => {
             kept.iter().collect::<BTreeSet<_>>() == wanted.iter().collect::<BTreeSet<_>>()
         }
@@ -501,7 +502,7 @@ mod tests {
         })
     }
 
-    /// The root, a directory in it, files in that, a collection, the records; and the totals of all that.
+    /// The root, a directory in it, files in that, a collection, the records, and the totals.
     fn catalogue() -> Vec<Image> {
         let mut all = vec![
             image(Key::root(), Row::Entry(new_root())),
@@ -521,7 +522,7 @@ mod tests {
         all
     }
 
-    /// With all that follows from it.
+    /// The same, with all rows that follow from it.
     fn whole() -> Vec<Image> {
         let mut all = catalogue();
         let mut wanted = Wanted::new(Audit { revision: HEAD, ..Audit::default() }, spill(1));
@@ -547,23 +548,24 @@ mod tests {
         compare(gathered, spill(5), spill(5)).unwrap().unwrap()
     }
 
-    /// Goal: what agrees is found to agree; each row that is missing, too many, another or there twice is found; and what the log says of a row counts
-    /// more than what was read of it.
+    /// Goal: matching rows pass. Each row that is missing, superfluous, different or doubled is
+    /// found. An after-image in the log counts more than the row that was read.
     #[test]
     fn every_row_that_is_wrong_is_found() {
         let all = whole();
         let derived = all.iter().filter(|image| is_derived(&image.key)).count();
-        // Places and expiries of 22 entries and the root's place; two users' and groups' counters, two directories'.
+        // Places and expiries of 22 entries and the root's place; counters of two users and groups,
+        // and of two directories.
         assert!(derived > 45, "{derived}");
         assert_eq!(audited(all.clone(), Vec::new()).findings, []);
         for (number, image) in all.iter().enumerate() {
             let which = &image.key;
             let mut less = all.clone();
             let gone = less.remove(number);
-            // What refers to records is for the catalogue to check.
+            // References to records are for the catalogue to check.
             let matters = !matches!(which, Key::Record(RecordKey::User(_)));
             assert_eq!(audited(less.clone(), Vec::new()).findings_total > 0, matters, "{which:?} is missing");
-            // A change that was made meanwhile put it there; or took it away.
+            // A change put the row there meanwhile, or removed it.
             assert_eq!(audited(less, vec![gone.clone()]).findings, [], "{which:?} is in the log");
             let taken = Image { key: which.clone(), row: None };
             assert_eq!(audited(all.clone(), vec![taken]).findings_total > 0, matters, "{which:?} is gone");
@@ -611,7 +613,7 @@ mod tests {
         assert_eq!(reach, expected.into());
     }
 
-    /// Members go with their collection, and what the log says of them after that stays.
+    /// Goal: members are removed with their collection, and members that the log adds later stay.
     #[test]
     fn members_that_went_together_are_gone() {
         let collection = Guid([99; 16]);

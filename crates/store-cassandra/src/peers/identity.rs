@@ -1,5 +1,6 @@
-//! Who a server is to the others: a number, and a certificate that it made itself, of which it alone has the key. Both are in a table of the catalogue: who may
-//! write that may write the catalogue, so it is what servers trust each other by, and an operator has nothing to set up.
+//! Identity of a server towards the others: a number, and a self-made certificate whose key it
+//! alone has. Both are in a table of the catalogue. Anyone who may write that table may write the
+//! catalogue, so servers trust each other by it, and an operator configures nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use crate::log::FOREVER;
 use crate::preparing::cql;
 use crate::tables::{Bound, big, blob, int, text};
 
-/// The name certificates are made out to, all of them; which one is right is known to the byte.
+/// Subject name of all certificates. Servers compare certificates by their bytes.
 pub(super) const NAME: &str = "exacat";
 
-/// Bits of a server's number that are not its time.
+/// Random bits of a server's number; the other bits are its time.
 const RANDOM_BITS: u32 = 21;
 
 /// This server, with its key.
@@ -33,7 +34,7 @@ pub(super) struct Identity {
     key: PrivatePkcs8KeyDer<'static>,
 }
 
-/// What is said of a server in the table.
+/// Entry of a server in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Card {
     pub id: u64,
@@ -45,11 +46,12 @@ fn internal(what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Internal, format!("TLS between servers: {what}"))
 }
 
-/// A number for a server that is opened now: who opened earlier has the smaller one.
+/// Makes the number of a server that is opened now. A server opened earlier has a smaller one.
 pub(super) fn new_id(now: TimeMs) -> Result<u64> {
     let mut random = [0; 4];
     getrandom::fill(&mut random).map_err(|error| failed("be asked: no randomness", error))?;
-    // Until the year 2109; then whose number is smaller says nothing, and one is still.
+    // Until the year 2109. After that the order of numbers means nothing, and some number is still
+    // the smallest.
     let time = now.0 & (u64::MAX >> (RANDOM_BITS + 1));
     Ok(time << RANDOM_BITS | u64::from(u32::from_be_bytes(random) >> (32 - RANDOM_BITS)))
 }
@@ -61,7 +63,7 @@ impl Identity {
         Ok(Identity { id, certificate: made.cert.der().clone(), key })
     }
 
-    /// How this server lets others in.
+    /// TLS configuration for connections from other servers.
     pub fn accepting(&self) -> Result<Arc<ServerConfig>> {
         let provider = Arc::new(ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider.clone())
@@ -73,9 +75,9 @@ impl Identity {
         Ok(Arc::new(config))
     }
 
-    /// How this server asks that one, and no other.
+    /// TLS configuration for connections to that server, and to no other.
     pub fn asking(&self, card: &Card) -> Result<Arc<ClientConfig>> {
-        // It signed its certificate itself.
+        // The certificate is self-signed, so it is its own root.
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from(card.certificate.clone())).map_err(internal)?;
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -91,14 +93,15 @@ impl Identity {
         PrivateKeyDer::Pkcs8(self.key.clone_key())
     }
 
-    /// What others are told, if they reach it there.
+    /// This server's entry for the table, with the address where others reach it.
     pub fn card(&self, address: SocketAddr) -> Card {
         Card { id: self.id, address, certificate: self.certificate.to_vec() }
     }
 }
 
 impl Card {
-    /// Puts it into the table, for a while. Only its server writes its row: so the writes are numbered.
+    /// Puts it into the table, for `SERVER_LISTED_FOR` (2 days). Only its server writes its row, so
+    /// a counter orders the writes.
     pub async fn publish(&self, cluster: &Cluster, number: i64) -> Result<()> {
         let bound = Bound {
             text: cql!("INSERT INTO servers (id, address, certificate) VALUES (?, ?, ?) USING TTL ?"),
@@ -112,13 +115,13 @@ impl Card {
         cluster.write(&bound, number).await
     }
 
-    /// Takes it out of the table, after which it is not put there again.
+    /// Removes it from the table for good: `FOREVER` outranks any later entry.
     pub async fn withdraw(&self, cluster: &Cluster) -> Result<()> {
         let bound = Bound { text: cql!("DELETE FROM servers WHERE id = ?"), values: vec![big(self.id)] };
         cluster.write(&bound, FOREVER).await
     }
 
-    /// That of a server, if it serves.
+    /// Reads the entry of a server, if it serves.
     pub async fn find(cluster: &Cluster, id: u64) -> Result<Option<Card>> {
         let bound = Bound {
             text: cql!("SELECT address, certificate FROM servers WHERE id = ?"),
@@ -132,14 +135,14 @@ impl Card {
         Ok(Some(Card { id, address, certificate }))
     }
 
-    /// Is its certificate the one that the other side of a connection showed, and has the key of?
+    /// Says whether the other side of a connection showed this certificate, and has its key.
     pub fn is_shown(&self, connection: &CommonState) -> bool {
         let shown = connection.peer_certificates().and_then(<[_]>::first);
         shown.is_some_and(|shown| shown.as_ref() == self.certificate)
     }
 }
 
-/// Lets in who has the key of the certificate they show, whatever that is: whose it is is looked up then.
+/// Accepts any client that has the key of its certificate. `let_in` then looks up whose it is.
 #[derive(Debug)]
 struct Any(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! What servers say to each other: requests one way and answers back, over TLS, many under way at once.
+//! Protocol between servers: requests one way and answers back, over TLS, many in flight at once.
 //!
 //! ```text
 //!   asks                                   takes
@@ -7,8 +7,10 @@
 //!   length u32, number u64, request ─────►
 //!                                  ◄────── length u32, number u64, kind u8, outcomes or a message
 //! ```
-//! Both show their certificates, which are known: see `identity`. Numbers are little-endian; requests and outcomes are in canonical form. What is not understood ends the connection: whoever
-//! asked then carries out itself what is not answered, under the same operation ids.
+//! Both sides show certificates that the other one knows: see `identity`. Numbers are
+//! little-endian; requests and outcomes have their canonical form. Bytes that do not parse end the
+//! connection. The asking server then carries out the unanswered requests itself, under the same
+//! operation ids.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +36,7 @@ use crate::limits::{
     LINKS_MAX,
 };
 
-/// What either side begins with: the protocol and its version.
+/// First bytes of either side: the protocol and its version.
 const HELLO: [u8; 8] = *b"exacatP1";
 
 fn broken(what: impl std::fmt::Display) -> Error {
@@ -47,7 +49,7 @@ async fn read_frame(from: &mut (impl AsyncRead + Unpin)) -> Result<(u64, Vec<u8>
         return Err(broken(format!("{bytes} bytes at once, the limit is {LINK_FRAME_BYTES_MAX}")));
     }
     let number = from.read_u64_le().await.map_err(broken)?;
-    // Grows as bytes come, whatever was announced.
+    // Grows as bytes arrive, whatever length was announced.
     let mut frame = Vec::new();
     let read = from.take(bytes as u64).read_to_end(&mut frame).await.map_err(broken)?;
     if read < bytes { Err(broken("it was cut off")) } else { Ok((number, frame)) }
@@ -84,7 +86,7 @@ fn answer_of(frame: &[u8]) -> Result<Answer> {
     })
 }
 
-// ---- who asks ----
+// ---- asking side ----
 
 /// A request on its way.
 struct Ask {
@@ -92,18 +94,18 @@ struct Ask {
     answer: oneshot::Sender<Answer>,
 }
 
-/// A connection to a server that carries out requests for this one.
+/// Connection to a server that carries out requests for this one.
 pub(crate) struct Link {
     pub id: u64,
     asks: mpsc::Sender<Ask>,
-    /// Ends it when nobody has the link any more.
+    /// Ends with the last owner of the link.
     _task: AbortOnDrop,
 }
 
 type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
 impl Link {
-    /// Has the server let this one in.
+    /// Connects to a server that accepts this one.
     pub(super) async fn open(own: &Identity, card: &Card) -> Result<Link> {
         let opened = tokio::time::timeout(LINK_OPENED_WITHIN, hello(own, card)).await;
         let stream = opened.map_err(|_| broken("it does not let this one in in time"))??;
@@ -116,7 +118,7 @@ impl Link {
                 ended = send(questions, write, pending.clone()) => ended,
                 ended = receive(read, pending) => ended,
             };
-            // Who waits learns of it as what they wait for is dropped.
+            // Waiting requests end too, because their channels are dropped.
             if let Err(error) = ended {
                 tracing::debug!(id, %error, "a connection to another server ended");
             }
@@ -124,7 +126,7 @@ impl Link {
         Ok(Link { id, asks, _task: AbortOnDrop(task.abort_handle()) })
     }
 
-    /// What comes of a request there; none if nothing is known of that.
+    /// Sends a request and returns its answer; none if its outcome is unknown.
     pub async fn ask(&self, request: &Request) -> Option<Answer> {
         let (answer, answered) = oneshot::channel();
         let asked = async {
@@ -177,18 +179,19 @@ async fn receive(from: impl AsyncRead + Unpin, pending: Pending) -> Result<()> {
     }
 }
 
-// ---- who takes ----
+// ---- taking side ----
 
-/// Lets other servers in, until it is ended.
+/// Accepts other servers until it is dropped.
 pub(super) async fn take_in(listener: TcpListener, tls: Arc<ServerConfig>, intake: Intake) {
     let room = Arc::new(Semaphore::new(LINKS_MAX));
-    // Ended with this one.
+    // Dropped, and so ended, with this future.
     let mut links = tokio::task::JoinSet::new();
     loop {
         while links.try_join_next().is_some() {}
         let accepted = listener.accept().await;
         let (Ok((stream, from)), Ok(place)) = (accepted, room.clone().try_acquire_owned()) else {
-            // No more files, or no more places: whoever it was appends itself, and asks again.
+            // No file descriptor or no place left. The other server appends itself, and tries
+            // again.
             tokio::time::sleep(ATTEMPT_PAUSE).await;
             continue;
         };
@@ -203,7 +206,7 @@ pub(super) async fn take_in(listener: TcpListener, tls: Arc<ServerConfig>, intak
     }
 }
 
-/// Lets in the server that has the key of the certificate which is known as its own.
+/// Accepts the server that has the key of the certificate listed under its number.
 async fn let_in(
     stream: TcpStream,
     tls: TlsAcceptor,
@@ -250,13 +253,13 @@ async fn take_requests(
     loop {
         let (number, frame) = read_frame(&mut from).await?;
         let request = Request::from_bytes(&frame).map_err(broken)?;
-        // Waits while there is no room: then no more is read.
+        // Waits while the queue is full: then nothing more is read from the connection.
         let answer = intake.take(request).await;
         taken.send((number, answer)).await.map_err(broken)?;
     }
 }
 
-/// In the order they were asked: that is, nearly, the order in which they are done.
+/// Sends answers in the order of the requests, which is nearly the order of their completion.
 async fn give_answers(to: impl AsyncWrite + Unpin, mut waiting: mpsc::Receiver<Taken>) -> Result<()> {
     let mut to = BufWriter::new(to);
     while let Some((number, answer)) = waiting.recv().await {
@@ -287,7 +290,8 @@ mod tests {
 
     use super::*;
 
-    /// What both sides say when a server that is known there as it is at `known` asks another one, which it believes to be at `card`.
+    /// Connects `asks` to `taker`, which knows it as `known`. `asks` expects `believed` there.
+    /// Returns the results of both sides.
     async fn attempt(
         asks: &Identity,
         known: Option<&Identity>,
@@ -307,23 +311,23 @@ mod tests {
         (asked.map(drop), taken)
     }
 
-    /// Goal: a server is let in by who it wants to reach, if that knows it, and by nobody else; and lets in nobody else.
+    /// Goal: a server connects only to the intended server, and only if that one knows it.
     #[tokio::test]
     async fn servers_know_each_other() {
         let new = |id| Identity::new(id).unwrap();
         let (one, other, third) = (new(1), new(2), new(3));
         assert!(matches!(attempt(&one, Some(&one), &other, &other).await, (Ok(()), Ok(()))));
-        // It is not listed; another one is; one has its number, and not its key.
+        // Not listed; another server is listed; the number is right and the key is not.
         for known in [None, Some(&third), Some(&new(1))] {
             let (asked, taken) = attempt(&one, known, &other, &other).await;
             assert!(asked.is_err() && taken.unwrap_err().message.contains("it is not server 1"));
         }
-        // Somebody else is at the address.
+        // Another server is at the address.
         let (asked, taken) = attempt(&one, Some(&one), &third, &other).await;
         assert!(asked.is_err() && taken.is_err());
     }
 
-    /// Goal: who says nothing, or nonsense, is sent away.
+    /// Goal: a client that sends nothing, or nonsense, is refused.
     #[tokio::test]
     async fn strangers_are_sent_away() {
         let identity = Identity::new(1).unwrap();

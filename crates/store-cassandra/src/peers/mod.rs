@@ -1,9 +1,13 @@
-//! Of several servers that append, one does it for all: the others hand their requests to it.
+//! Forwarding: of several servers that append, one does it for all.
 //!
-//! The log has one end, so servers that append at the same time only get in each other's way; and who does it all the time knows most of what is needed
-//! for it. So a server that sees in the log that one which was opened before it appends too hands its requests to that one, from then on. Nothing rests on this: an append
-//! holds or not by the log alone, and a request that was handed over and not answered is carried out here, under its operation id, which makes one of it if it was done
-//! there as well. The one who is asked was always opened before: so requests that are handed on come to an end.
+//! The log has one end, so servers that append at the same time only disturb each other. A server
+//! that appends all the time has most of the needed rows cached. A server may see in the log that
+//! an earlier opened one appends too. From then on it forwards its requests to that one.
+//!
+//! Correctness does not depend on it: an append holds or not by the log alone. This server carries
+//! out a forwarded request without an answer itself, under the same operation id. If the other
+//! server did it as well, the id makes one change of both. The target was always opened earlier, so
+//! chains of forwarding end.
 
 mod identity;
 mod link;
@@ -27,21 +31,23 @@ pub(crate) use link::Link;
 
 /// This server among the others.
 pub(crate) struct Peers {
-    /// Its number, which each of its groups in the log has.
+    /// Its number, which is in each of its groups in the log.
     pub id: u64,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What it shows to others; none if it neither serves nor asks any.
+    /// Identity shown to others; none if this server neither serves nor forwards.
     identity: Option<Arc<Identity>>,
-    /// The one who is asked.
+    /// Connection to the server that carries out requests for this one.
     link: Option<Arc<Link>>,
-    /// One that was seen to append and could be asked; and one that is being asked to let this one in.
+    /// Number of a server that appends and could be the target; number of a server that is being
+    /// asked to accept this one.
     seen: Option<u64>,
     meeting: Option<u64>,
-    /// Those that did not let this one in, or did not answer.
+    /// Servers that did not accept this one or did not answer, and until when they are not asked
+    /// again.
     left: Vec<(u64, Instant)>,
 }
 
@@ -50,7 +56,7 @@ impl Peers {
         Ok(Peers { id: identity::new_id(now)?, state: Mutex::default() })
     }
 
-    /// That server was seen to have put a group into the log.
+    /// Notes that a server put a group into the log.
     pub fn saw(&self, id: u64) {
         let mut state = self.state.lock();
         let wanted = state.link.as_ref().map_or(self.id, |link| link.id);
@@ -59,7 +65,8 @@ impl Peers {
         }
     }
 
-    /// Who should be asked to let this one in now; whoever calls this does it, and says with [`Self::met`] what came of it.
+    /// Number of the server to connect to now. The caller connects, and reports the result with
+    /// [`Self::met`].
     pub fn to_meet(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         let seen = state.seen.take()?;
@@ -71,7 +78,7 @@ impl Peers {
         Some(seen)
     }
 
-    /// What came of asking it.
+    /// Records the result of connecting.
     fn met(&self, id: u64, link: Result<Option<Link>>) {
         let mut state = self.state.lock();
         state.meeting = None;
@@ -88,12 +95,12 @@ impl Peers {
         }
     }
 
-    /// Who carries out requests for this server.
+    /// Connection to the server that carries out requests for this one.
     pub fn link(&self) -> Option<Arc<Link>> {
         self.state.lock().link.clone()
     }
 
-    /// It does not answer.
+    /// Drops the connection to a server that does not answer.
     pub fn leave(&self, link: &Link) {
         let mut state = self.state.lock();
         if state.link.as_ref().is_some_and(|now| now.id == link.id) {
@@ -103,7 +110,7 @@ impl Peers {
         }
     }
 
-    /// Asks a server to let this one in.
+    /// Connects to a server.
     pub async fn meet(&self, cluster: &Cluster, id: u64) {
         let own = self.state.lock().identity.clone();
         let link = async {
@@ -116,7 +123,7 @@ impl Peers {
     }
 }
 
-/// Serves other servers, and asks them, from now on.
+/// Begins to serve other servers and to forward to them.
 pub(crate) async fn begin(engine: &Arc<Engine>, intake: &Intake) -> Result<Option<Serving>> {
     let settings = engine.settings();
     let listener = match &settings.peers {
@@ -156,7 +163,7 @@ impl State {
     }
 }
 
-/// The own address that the cluster's nodes see.
+/// Finds the own address that the cluster's nodes see.
 async fn towards(hosts: &[String]) -> Result<std::net::IpAddr> {
     let mut why = "no host is named".to_owned();
     for host in hosts {
@@ -168,7 +175,7 @@ async fn towards(hosts: &[String]) -> Result<std::net::IpAddr> {
             }
         };
         for node in nodes {
-            // Nothing is sent: it is asked which way it would go.
+            // UDP connect sends nothing: it only chooses the route.
             let own = |any: &str| -> std::io::Result<SocketAddr> {
                 let socket = UdpSocket::bind(any)?;
                 socket.connect(node)?;
@@ -183,7 +190,8 @@ async fn towards(hosts: &[String]) -> Result<std::net::IpAddr> {
     Err(failed("be reached", why))
 }
 
-/// Whoever appended last probably goes on to: it is asked before there is anything to hand over.
+/// Connects to the server that appended last, before there is anything to forward: it will probably
+/// go on.
 async fn meet_who_appends(engine: &Engine) {
     match log::last_by(&engine.cluster, engine.stretch()).await {
         Ok(last) => last.into_iter().for_each(|id| engine.peers.saw(id)),
@@ -194,7 +202,7 @@ async fn meet_who_appends(engine: &Engine) {
     }
 }
 
-/// Says again and again that a server is there.
+/// Renews this server's entry in the table.
 async fn stay_listed(card: &Card, cluster: &Cluster) {
     for number in 1.. {
         tokio::time::sleep(SERVER_LISTED_EVERY).await;
@@ -204,14 +212,14 @@ async fn stay_listed(card: &Card, cluster: &Cluster) {
     }
 }
 
-/// A server that others may ask.
+/// A server that others may forward to.
 pub(crate) struct Serving {
     card: Card,
     task: AbortOnDrop,
 }
 
 impl Serving {
-    /// Lets nobody in any more. Who is in finds out.
+    /// Accepts no server any more. Connected ones find out by themselves.
     pub async fn end(&self, engine: &Engine) {
         self.task.0.abort();
         if let Err(error) = self.card.withdraw(&engine.cluster).await {
@@ -220,7 +228,7 @@ impl Serving {
     }
 }
 
-/// A task that ends with who has this.
+/// A task that ends when this is dropped.
 struct AbortOnDrop(tokio::task::AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -244,7 +252,8 @@ mod tests {
         }
     }
 
-    /// Goal: only who was opened before is asked, the first of those, one at a time, and not again at once if that failed.
+    /// Goal: this server connects only to the first of the servers opened before it. It tries one
+    /// at a time, and none again at once after a failure.
     #[test]
     fn who_was_opened_first_is_asked() {
         let peers = peers(50);

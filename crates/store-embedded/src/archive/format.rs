@@ -1,4 +1,5 @@
-//! An archived segment's parts as bytes, and back: the header, the heads of blocks, the index and the footer. Pure.
+//! Encodes and decodes the parts of an archived segment: header, heads of blocks, index and footer.
+//! Pure functions.
 
 use exacat_model::{Error, Revision, TimeMs};
 
@@ -12,28 +13,28 @@ const MAGIC: [u8; 8] = *b"exacatLZ";
 const VERSION: u16 = 1;
 /// Bytes before the first block.
 pub(super) const HEADER_BYTES: usize = 128;
-/// Where the plain segment's own header stands in the header.
+/// Offset of the plain segment's own header in the header.
 const SEGMENT_AT: usize = 16;
-/// Bytes of a block before what is compressed.
+/// Bytes of a block before the compressed part.
 pub(super) const BLOCK_HEAD_BYTES: usize = 40;
-/// Of these, what the index says again.
+/// Bytes of a block's head that the index repeats.
 const FIELDS_BYTES: usize = BLOCK_HEAD_BYTES - 4;
-/// Bytes the index has for each block.
+/// Bytes of the index per block.
 pub(super) const ENTRY_BYTES: usize = 8 + FIELDS_BYTES;
 /// Bytes after the index.
 pub(super) const FOOTER_BYTES: usize = 40;
 const END_MAGIC: [u8; 8] = *b"exacatLE";
-/// Bytes of records in one block, at most: it ends with the record that fills it, and the mark
+/// Maximum bytes of records in one block: it ends with the record that fills it, and the end mark
 /// behind that.
 pub(super) const PLAIN_BYTES_MAX: usize =
     BLOCK_BYTES + FRAME_BYTES + RECORD_BYTES_MAX + ALIGNMENT + MARK_BYTES;
 
-/// Is this the start of an archived segment, and not of a plain one?
+/// Says whether this is the start of an archived segment, not of a plain one.
 pub(crate) fn is_archived(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// The header: what kind of file it is, and the plain segment's header as it was.
+/// Encodes the header: the magic number, the version, and the plain segment's header unchanged.
 pub(super) fn encode_header(segment: &[u8; segment::HEADER_BYTES]) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[0..8].copy_from_slice(&MAGIC);
@@ -45,7 +46,7 @@ pub(super) fn encode_header(segment: &[u8; segment::HEADER_BYTES]) -> [u8; HEADE
     bytes
 }
 
-/// The plain segment's header in the header.
+/// Decodes the plain segment's header in the header.
 pub(super) fn decode_header(file: &str, bytes: &[u8]) -> Result<Header, Error> {
     if bytes.len() < HEADER_BYTES || !is_archived(bytes) {
         return Err(corrupt(file, 0, "this is no archived log segment, or it is cut off"));
@@ -64,32 +65,32 @@ pub(super) fn decode_header(file: &str, bytes: &[u8]) -> Result<Header, Error> {
 /// A block: whole records, one after the other, compressed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub at: u64,
     /// Bytes of its zstd frame.
     pub packed_bytes: u32,
     /// Bytes of its records.
     pub plain_bytes: u32,
     pub records: u32,
-    /// Of the first change in it, and of the last.
+    /// Revision of its first change.
     pub first_revision: Revision,
     pub last_revision: Revision,
-    /// Where its records began in the plain segment.
+    /// Offset of its records in the plain segment.
     pub offset: u64,
 }
 
 impl Block {
-    /// Where the next one begins in the file.
+    /// Returns the offset of the next block in the file.
     pub fn end(&self) -> u64 {
         self.at + BLOCK_HEAD_BYTES as u64 + u64::from(self.packed_bytes)
     }
 
-    /// Where the records of the next one began in the plain segment.
+    /// Returns the offset of the next block's records in the plain segment.
     pub fn offset_end(&self) -> u64 {
         self.offset + u64::from(self.plain_bytes)
     }
 
-    /// Can this be the block after `before`, or the first one of the segment?
+    /// Says whether this can be the block after `before`, or the first one of the segment.
     pub fn follows(&self, before: Option<&Block>, header: &Header) -> bool {
         let (at, offset, first) = match before {
             Some(before) => (before.end(), before.offset_end(), before.last_revision.0.checked_add(1)),
@@ -126,20 +127,20 @@ impl Block {
         }
     }
 
-    /// Fills in the head before what is compressed. The checksum has the salt and the place in it: no block of another
-    /// segment, nor another one of this, passes for it.
+    /// Fills in the head before the compressed part. The checksum includes the salt and the offset,
+    /// so that no other block of this or another segment passes for it.
     pub fn encode_head(&self, salt: Salt, block: &mut [u8]) {
         block[4..BLOCK_HEAD_BYTES].copy_from_slice(&self.fields());
         let crc = checksum(salt, self.at, &block[4..]);
         block[..4].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// What a head at this place says, unchecked.
+    /// Decodes the head of a block at this offset, unchecked.
     pub fn decode_head(at: u64, head: &[u8; BLOCK_HEAD_BYTES]) -> Self {
         Self::of(at, &head[4..])
     }
 
-    /// Is this the block, whole?
+    /// Says whether these bytes are the whole block.
     pub fn is(&self, salt: Salt, block: &[u8]) -> bool {
         block.len() as u64 == self.end() - self.at
             && block[4..BLOCK_HEAD_BYTES] == self.fields()
@@ -155,19 +156,19 @@ fn checksum(salt: Salt, at: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Where the index is, and what is known of the whole segment.
+/// Position of the index, and facts about the whole segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
-    /// Where the index begins.
+    /// Offset of the index.
     pub index_at: u64,
     pub blocks: u32,
     index_checksum: u32,
-    /// Of the last record.
+    /// Time of the last record.
     pub last_time: TimeMs,
 }
 
 impl Footer {
-    /// Bytes of the index.
+    /// Returns the bytes of the index.
     pub fn index_bytes(&self) -> usize {
         self.blocks as usize * ENTRY_BYTES
     }
@@ -186,7 +187,7 @@ impl Footer {
     }
 }
 
-/// The index of these blocks, and the footer: the end of the file.
+/// Encodes the end of the file: the index of these blocks, and the footer.
 pub(super) fn encode_end(salt: Salt, blocks: &[Block], last_time: TimeMs, out: &mut Vec<u8>) {
     let index_at = blocks.last().map_or(HEADER_BYTES as u64, Block::end);
     let start = out.len();
@@ -207,7 +208,7 @@ pub(super) fn encode_end(salt: Salt, blocks: &[Block], last_time: TimeMs, out: &
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
-/// The blocks an index names; none if it is not whole, or contradicts itself.
+/// Decodes the blocks of an index; none if it is damaged, or contradicts itself.
 pub(super) fn decode_index(footer: &Footer, header: &Header, index: &[u8]) -> Option<Vec<Block>> {
     if index.len() != footer.index_bytes()
         || footer.index_checksum != checksum(header.salt, footer.index_at, index)

@@ -1,10 +1,15 @@
-//! The archive: segments of the log that are sealed, compressed in blocks, and kept as long as the operator says. Byte by
-//! byte in `docs/internals/log-format.md`.
+//! The archive: sealed log segments, compressed in blocks, and kept as long as the operator wants.
+//! `docs/internals/log-format.md` has every byte.
 //!
-//! A segment is sealed when the next is begun; nothing is written to it any more. A thread of its own (`worker`) then
-//! writes it again as an archived one beside it (`packer`), reads that back, and only then removes the plain one. What is
-//! too old or too much is removed, oldest first (`retention`). Readers (`reader`, `segment_reader.rs`) unpack one block, not
-//! the file.
+//! The begin of a segment seals the one before it, which is never written again. A separate thread
+//! (`worker`) then works in three steps:
+//!
+//! - It writes an archived copy beside the plain segment (`packer`).
+//! - It reads the copy back and compares.
+//! - Only then it removes the plain segment.
+//!
+//! Retention removes segments that are too old or too many, the oldest first (`retention`). Readers
+//! (`reader`, `segment_reader.rs`) unpack one block, not the file.
 
 mod format;
 mod packer;
@@ -21,7 +26,7 @@ pub(crate) use {
     worker::{Step, Work},
 };
 
-/// What comes after the revision in the name of an archived segment.
+/// Ending of the name of an archived segment, after the revision.
 pub(crate) const ENDING: &str = ".logz";
-/// Bytes of records after which a block ends: what reading one change unpacks.
+/// Bytes of records after which a block ends. Reading one change unpacks one block.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;

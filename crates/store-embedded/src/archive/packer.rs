@@ -1,5 +1,6 @@
-//! Archiving one segment, in small steps: written again in blocks beside the plain one, read back and compared with it byte
-//! for byte, and only then given its name. At any moment one of the two is whole and has its name, or both are.
+//! Archives one segment in small steps. It writes the blocks beside the plain segment, reads them
+//! back, and compares them byte for byte. Only then the file gets its name. At any moment at least
+//! one of the two is whole and has its name.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,23 +15,24 @@ use crate::log::{UNFINISHED, cannot_write};
 use crate::segment::{HEADER_BYTES, begun_seal_in, corrupt, seal_in};
 use crate::segment_reader::SegmentReader;
 
-/// Bytes written and synced at once, at least: the log's own sync never waits behind much more.
+/// Minimum bytes written and synced at once: the log's own sync never waits behind much more.
 const SLICE_BYTES: usize = 2 << 20;
-/// Bytes looked through at once for what should be zeros.
+/// Bytes searched at once for anything but zeros.
 const ZEROS_BYTES: usize = 256 << 10;
-/// How hard to compress. Measured on a million created files: harder took up to twice as long and gave files that were
-/// larger, if anything; most of what is left are GUIDs and checksums, which cannot be compressed.
+/// Compression level. Measured on a million created files: higher levels took up to twice as long,
+/// and the files were no smaller. The remaining bytes are mostly GUIDs and checksums, which cannot
+/// be compressed.
 const LEVEL: i32 = 1;
 
-/// What the next step does.
+/// Task of the next step.
 enum Stage {
-    /// A block of records.
+    /// Compress a block of records.
     Packing,
-    /// Behind the records there must be nothing but a seal.
+    /// Check that nothing but a seal follows the records.
     Zeros,
-    /// What was written is read back: this block next.
+    /// Read back what was written; next this block.
     Comparing(Box<Archive>, usize),
-    /// It gets its name, and the plain one goes.
+    /// Rename the archived file and remove the plain one.
     Swapping,
 }
 
@@ -39,23 +41,23 @@ pub(crate) struct Packer {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     segment: Arc<Segment>,
-    /// What the segment after it begins with.
+    /// First revision of the segment after it.
     next: Revision,
     block_bytes: usize,
     unfinished: PathBuf,
     file: Box<dyn DiskFile>,
     plain: SegmentReader,
-    /// How far the plain segment was read, and the change that must come there.
+    /// Offset up to which the plain segment was read; `expected` is the change that must follow.
     offset: u64,
-    /// Behind the records it was looked for a seal.
+    /// Set once the search for a seal behind the records is over.
     seal_passed: bool,
     expected: Revision,
     last_time: TimeMs,
     blocks: Vec<Block>,
-    /// Records of a block; its frame.
+    /// Records of a block, and its zstd frame.
     records: Vec<u8>,
     frame: Vec<u8>,
-    /// What is not written yet, and where it goes.
+    /// Bytes not written yet, and their offset in the file.
     out: Vec<u8>,
     out_at: u64,
     compressor: zstd::bulk::Compressor<'static>,
@@ -63,7 +65,7 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    /// Begins to archive a sealed segment; none if it is gone meanwhile.
+    /// Begins to archive a sealed segment; none if it is gone by now.
     pub fn begin(
         history: &History,
         directory: &Path,
@@ -109,8 +111,9 @@ impl Packer {
         &self.segment
     }
 
-    /// Does a little more; true once the segment is archived. After an error it is as it was, and this is of no more use.
-    /// [`ErrorKind::Corrupt`] says that the plain segment itself is damaged.
+    /// Does one step; true once the segment is archived. After an error the segment is unchanged,
+    /// and this packer is of no more use. [`ErrorKind::Corrupt`] means that the plain segment
+    /// itself is damaged.
     pub fn step(&mut self) -> Result<bool, Error> {
         match self.stage {
             Stage::Packing => self.pack()?,
@@ -142,7 +145,7 @@ impl Packer {
                 return Err(corrupt(self.plain.name(), self.offset, what));
             }
             if offset != self.offset {
-                // A mark stands behind a record, and was taken with it.
+                // A mark is behind a record, and was packed with it.
                 return Err(corrupt(self.plain.name(), self.offset, "a mark stands before all records"));
             }
             let record = self.plain.record(self.offset)?;
@@ -166,7 +169,7 @@ impl Packer {
         let at = self.out_at + self.out.len() as u64;
         let block = Block {
             at,
-            // Neither is beyond 32 bits: a block ends with the record that fills it.
+            // Both fit into 32 bits: a block ends with the record that fills it.
             packed_bytes: self.frame.len() as u32,
             plain_bytes: self.records.len() as u32,
             records,
@@ -243,7 +246,8 @@ impl Packer {
         Ok(())
     }
 
-    /// What was written is not what is read back: whoever is to blame, the plain segment stays.
+    /// Returns the error for bytes that differ when read back. The plain segment stays, whatever
+    /// the cause.
     fn not_the_same(&self, what: &str) -> Error {
         Error::new(
             ErrorKind::Unavailable,
@@ -261,13 +265,14 @@ impl Packer {
             .rename(&self.unfinished, &archived)
             .and_then(|()| self.disk.sync_directory(&self.directory));
         if let Err(error) = named {
-            // As long as the plain one is there it does no harm.
+            // A leftover archived file does no harm while the plain one is there.
             discard(&*self.disk, &archived);
             return Err(cannot_write(&archived, &error));
         }
         *self.segment.form_to_change() = Form::Archived;
         self.segment.forget_notes();
-        // From here on it is archived. A plain one that stays counts again when the store is opened, and is archived anew.
+        // The segment counts as archived now. A plain file that stays counts again at the next
+        // opening, and is archived anew.
         let removed =
             self.disk.remove(&self.segment.path).and_then(|()| self.disk.sync_directory(&self.directory));
         if let Err(error) = removed {
@@ -286,13 +291,13 @@ impl Drop for Packer {
     }
 }
 
-/// A plain segment's header as it is.
+/// Returns a plain segment's header, unchanged.
 fn header_of(plain: &mut SegmentReader) -> Result<[u8; HEADER_BYTES], Error> {
     let bytes = plain.bytes(0, HEADER_BYTES)?.first_chunk().copied();
     bytes.ok_or_else(|| corrupt(plain.name(), 0, "the segment's header is cut off"))
 }
 
-/// Removes what is of no use; what stays is removed at the next opening.
+/// Removes a useless file. The next opening removes it if this fails.
 fn discard(disk: &dyn Disk, path: &Path) {
     if let Err(error) = disk.remove(path)
         && error.kind() != std::io::ErrorKind::NotFound

@@ -1,7 +1,8 @@
-//! Reading an archived segment: its blocks, each checked and unpacked when it is asked for.
+//! Reads an archived segment: checks and unpacks each block when a reader needs it.
 //!
-//! The index at the end says where they are. If it is damaged the blocks are found by going from one to the next, for each
-//! says how long it is: what is whole stays readable, and the damage is told by an inspection.
+//! The index at the end has the positions of the blocks. If it is damaged the reader goes from
+//! block to block, because each has its length. Intact blocks stay readable, and an inspection
+//! reports the damage.
 
 use exacat_model::{Error, Revision, TimeMs};
 
@@ -13,16 +14,16 @@ use crate::history::cannot_read;
 use crate::record::read_head;
 use crate::segment::{self, Header, Records, corrupt};
 
-/// An archived segment that is open.
+/// An open archived segment.
 pub(crate) struct Archive {
     file: Box<dyn DiskFile>,
     name: String,
     header: Header,
     blocks: Vec<Block>,
-    /// Of the last record, if the footer tells.
+    /// Time of the last record, if the footer has it.
     last_time: Option<TimeMs>,
     index_damage: Option<Error>,
-    /// A block as it is in the file; its records.
+    /// A block as in the file, and its unpacked records.
     packed: Vec<u8>,
     plain: Vec<u8>,
     unpacker: zstd::bulk::Decompressor<'static>,
@@ -59,7 +60,7 @@ impl Archive {
         &self.name
     }
 
-    /// The plain segment's header.
+    /// Returns the plain segment's header.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -68,33 +69,34 @@ impl Archive {
         &self.blocks
     }
 
-    /// The time of the last record; none if it cannot be told without reading them.
+    /// Returns the time of the last record; none if only reading the records could tell.
     pub fn last_time(&self) -> Option<TimeMs> {
         self.last_time
     }
 
-    /// What is wrong with the index, if anything is.
+    /// Returns the damage of the index, if there is any.
     pub fn index_damage(&self) -> Option<&Error> {
         self.index_damage.as_ref()
     }
 
-    /// The block with the record that stood at this place of the plain segment, or the first one after; their number if
-    /// it is behind all.
+    /// Returns the block with the record at this offset of the plain segment, or the first one
+    /// after it. The number of blocks if the offset is behind all.
     pub fn block_at(&self, offset: u64) -> usize {
         self.blocks.partition_point(|block| block.offset_end() <= offset)
     }
 
-    /// The block with this change, or the first one after; their number if it is behind all.
+    /// Returns the block with this change, or the first one after it. The number of blocks if the
+    /// change is behind all.
     pub fn block_of(&self, revision: Revision) -> usize {
         self.blocks.partition_point(|block| block.last_revision < revision)
     }
 
-    /// Where the records ended in the plain segment.
+    /// Returns the end of the records in the plain segment.
     pub fn offset_end(&self) -> u64 {
         self.blocks.last().map_or(segment::HEADER_BYTES as u64, Block::offset_end)
     }
 
-    /// An error if blocks are missing at the end: the segment has all changes before `next`.
+    /// Checks that no blocks are missing at the end: the segment has all changes before `next`.
     pub fn check_reaches(&self, next: Revision) -> Result<(), Error> {
         if self.blocks.last().is_some_and(|last| last.last_revision.0.checked_add(1) == Some(next.0)) {
             return Ok(());
@@ -106,7 +108,7 @@ impl Archive {
         }))
     }
 
-    /// Something is wrong with a block.
+    /// Returns the error for a damaged block.
     pub fn damaged(&self, number: usize, what: impl std::fmt::Display) -> Error {
         let Some(block) = self.blocks.get(number) else {
             return corrupt(&self.name, 0, format!("block {number} is missing"));
@@ -132,7 +134,7 @@ impl Archive {
             return Err(self.damaged(number, "fails its checksum"));
         }
         let plain_bytes = block.plain_bytes as usize;
-        // Not more than is expected: what claims to unpack to more fails instead.
+        // The limit stops a block that claims to unpack to more.
         into.shrink_to(plain_bytes);
         into.reserve_exact(plain_bytes);
         let unpacked = self.unpacker.decompress_to_buffer(&self.packed[BLOCK_HEAD_BYTES..], into);
@@ -145,8 +147,8 @@ impl Archive {
 }
 
 impl Archive {
-    /// Gives the bodies of a block's records, each with where it stood in the plain segment, from the record on that stood
-    /// at `from`, or from the block's first.
+    /// Passes the bodies of a block's records to `give`, each with its offset in the plain segment.
+    /// Begins with the record at `from`, or with the block's first.
     pub fn records(
         &mut self,
         number: usize,
@@ -171,7 +173,8 @@ impl Archive {
     }
 }
 
-/// The blocks by the index, and the time of the last record; none if the end of the file is not whole.
+/// Reads the blocks from the index, and the time of the last record; none if the end of the file is
+/// damaged.
 fn read_index(
     file: &dyn DiskFile,
     header: &Header,
@@ -191,7 +194,8 @@ fn read_index(
     Ok(decode_index(&footer, header, &index[..read]).map(|blocks| (blocks, footer.last_time)))
 }
 
-/// The blocks from the first one on, as far as their heads lead. Whether each is whole is seen when it is unpacked.
+/// Reads the blocks from the first one on, as far as their heads lead. Unpacking finds out whether
+/// each is intact.
 fn walk(file: &dyn DiskFile, header: &Header, length: u64) -> std::io::Result<Vec<Block>> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut at = HEADER_BYTES as u64;

@@ -1,4 +1,4 @@
-//! How much of the history is kept: which segment goes next, and its going.
+//! Retention of the history: selects the segment to remove next, and removes it.
 
 use std::io;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::settings::HistoryKept;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// The oldest segment, if it is not to be kept and may go: another follows it, and opening needs none of its changes.
-/// Plain segments that wait to be archived do not count.
+/// Returns the oldest segment if it is beyond the retention and may go. Another must follow it, and
+/// opening must need none of its changes. Plain segments that wait to be archived do not count.
 pub(super) fn next_to_go(
     history: &History,
     kept: HistoryKept,
@@ -38,10 +38,11 @@ pub(super) fn next_to_go(
     Ok(goes.then_some(oldest))
 }
 
-/// The time of the last change in a segment, or a later one: that of the next segment's beginning, if only that is known.
+/// Returns the time of the last change in a segment, or a later one: the begin of the next segment,
+/// if only that is known.
 fn last_time(history: &History, segment: &Segment, next: &Segment) -> Result<TimeMs, Error> {
     let open = |segment: &Segment| SegmentReader::open(&**history.disk(), segment, history.catalogue());
-    // If it cannot be read, its successor can tell.
+    // If the segment is unreadable, the next one's begin is used.
     let reader = open(segment).ok().flatten();
     if let Some(time) = reader.as_ref().and_then(|reader| reader.archive()?.last_time()) {
         return Ok(time);
@@ -49,10 +50,10 @@ fn last_time(history: &History, segment: &Segment, next: &Segment) -> Result<Tim
     Ok(open(next)?.map_or(TimeMs(u64::MAX), |next| next.header().created))
 }
 
-/// Removes the oldest segment. The directory must be synced before the next is removed, so that no later one is ever
-/// gone with an earlier one still there.
+/// Removes the oldest segment. The caller must sync the directory before it removes the next, so
+/// that no later segment is ever gone with an earlier one still there.
 pub(super) fn remove(history: &History, segment: &Segment) -> Result<(), Error> {
-    // Whoever reads it has it open; whoever comes later finds it gone from the history too.
+    // Present readers have the file open; later ones find the segment gone from the history too.
     let mut form = segment.form_to_change();
     for path in [&segment.path, &segment.archived_path()] {
         match history.disk().remove(path) {

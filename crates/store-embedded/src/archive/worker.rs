@@ -1,5 +1,5 @@
-//! The thread that archives sealed segments and removes those that are not to be kept: one small step after the other, behind
-//! everybody else, until the store closes.
+//! The thread that archives sealed segments and removes those beyond the retention. It works in
+//! small steps with low priority, until the store closes.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,15 +19,16 @@ use crate::log::cannot_write;
 use crate::settings::{EmbeddedSettings, HistoryKept};
 use crate::store::Shared;
 
-/// Without being called it looks this often: what was not too old may be, what failed may succeed.
+/// Period of checks without a wake-up: a segment may be too old by now, and a failed step may
+/// succeed.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
-/// The thread's niceness: a tenth of a busy processor, all of an idle one.
+/// Niceness of the thread: a tenth of a busy processor, all of an idle one.
 const NICENESS: i32 = 10;
 
 const ARCHIVE: &str = "log archive";
 const RETENTION: &str = "log retention";
 
-/// Calls the thread, or ends it.
+/// Wakes the thread, or ends it.
 #[derive(Default)]
 pub(crate) struct Bell {
     state: Mutex<Called>,
@@ -38,18 +39,18 @@ pub(crate) struct Bell {
 struct Called {
     rung: bool,
     ended: bool,
-    /// The thread has nothing to do.
+    /// Set while the thread has nothing to do.
     resting: bool,
 }
 
 impl Bell {
-    /// There may be something to do.
+    /// Wakes the thread, because there may be work.
     pub fn ring(&self) {
         self.state.lock().rung = true;
         self.changed.notify_all();
     }
 
-    /// Nothing more is to be done.
+    /// Ends the thread.
     pub fn end(&self) {
         self.state.lock().ended = true;
         self.changed.notify_all();
@@ -59,7 +60,7 @@ impl Bell {
         self.state.lock().ended
     }
 
-    /// Waits until it is rung, or for so long; true if it was rung or ended.
+    /// Waits for a wake-up for up to `time`; true if the thread was woken or ended.
     fn wait(&self, time: Duration) -> bool {
         let mut called = self.state.lock();
         called.resting = true;
@@ -79,16 +80,16 @@ impl Bell {
     }
 }
 
-/// Did a step do something?
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// There may be more to do.
+    /// The step did something, and there may be more to do.
     More,
-    /// There was nothing.
+    /// There was nothing to do.
     Idle,
 }
 
-/// The work, step by step.
+/// State of the archive's work.
 pub(crate) struct Work {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
@@ -97,11 +98,11 @@ pub(crate) struct Work {
     /// Bytes of records after which a block ends.
     pub block_bytes: usize,
     packer: Option<Packer>,
-    /// Segments that are damaged: they stay as they are.
+    /// Damaged segments, which stay as they are.
     damaged: BTreeSet<Revision>,
-    /// Segments that could not be archived now.
+    /// Segments whose archiving failed for now.
     failed: BTreeSet<Revision>,
-    /// A segment was removed, and may come back after a power cut.
+    /// Set if a removal is not synced, so that the segment may come back after a power cut.
     unsynced: bool,
 }
 
@@ -120,10 +121,10 @@ impl Work {
         }
     }
 
-    /// Does one small thing, if there is one to do.
+    /// Does one small step, if there is one to do.
     pub fn step(&mut self) -> Step {
         if self.shared.durability.ended().is_some() {
-            // Nothing is written any more.
+            // After a failure of the log nothing is written any more.
             self.packer = None;
             return Step::Idle;
         }
@@ -161,7 +162,7 @@ impl Work {
         Step::More
     }
 
-    /// What could not be done may be possible by now.
+    /// Makes failed segments candidates again: the cause may be gone.
     pub fn try_again(&mut self) {
         self.failed.clear();
     }
@@ -178,13 +179,13 @@ impl Work {
         }
     }
 
-    /// Will this plain segment be archived?
+    /// Says whether this plain segment will be archived.
     fn waits(&self, segment: &Segment) -> bool {
         let first_revision = segment.first_revision;
         !self.damaged.contains(&first_revision) && !self.failed.contains(&first_revision)
     }
 
-    /// The oldest sealed segment that is plain, and what the one after it begins with.
+    /// Returns the oldest sealed plain segment, and the first revision of the one after it.
     fn next_to_pack(&self) -> Option<(Arc<Segment>, Revision)> {
         let segments = self.shared.history.list();
         let sealed = segments.iter().zip(segments.iter().skip(1));
@@ -192,7 +193,7 @@ impl Work {
         plain.next().map(|(segment, next)| (Arc::clone(segment), next.first_revision))
     }
 
-    /// Removes one segment that is not to be kept any longer, if there is one.
+    /// Removes one segment beyond the retention, if there is one.
     fn remove(&mut self) -> Result<bool, Error> {
         self.sync_removed()?;
         let history = &self.shared.history;
@@ -206,7 +207,7 @@ impl Work {
         Ok(true)
     }
 
-    /// Makes the last removal durable, if it is not.
+    /// Makes the last removal durable, if it is not yet.
     fn sync_removed(&mut self) -> Result<(), Error> {
         if self.unsynced {
             let synced = self.shared.disk.sync_directory(&self.directory);
@@ -217,14 +218,14 @@ impl Work {
     }
 }
 
-/// The thread, seen by who ends it.
+/// Handle of the thread.
 pub(crate) struct Archivist {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Archivist {
-    /// Starts it; none if the settings do not want one.
+    /// Starts the thread; none if the settings disable it.
     pub fn start(
         shared: &Arc<Shared>,
         clock: &Arc<dyn Clock>,
@@ -246,7 +247,8 @@ impl Archivist {
 }
 
 impl Drop for Archivist {
-    /// Ends it after the step it is at. What it had begun is begun again another time.
+    /// Ends the thread after its current step. An unfinished segment is archived from the start
+    /// another time.
     fn drop(&mut self) {
         self.shared.history.bell.end();
         if let Some(thread) = self.thread.take()
@@ -263,7 +265,7 @@ fn run(mut work: Work, bell: &Bell) {
     if let Err(error) = rustix::process::setpriority_process(Some(thread), NICENESS) {
         tracing::debug!(%error, "the archive cannot be made to wait for others");
     }
-    // The files' sizes are looked at here once, so that nobody who asks for figures waits for it.
+    // Reads the lengths of the files here once, so that no request for metrics waits for it.
     work.shared.history.figures();
     while !bell.is_ended() {
         if work.step() == Step::Idle && !bell.wait(LOOK_EVERY) {

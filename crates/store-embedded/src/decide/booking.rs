@@ -1,4 +1,4 @@
-//! The rows `Book`, `Commit` and `Release` of the contract's table: uploads in flight.
+//! Decides `Book`, `Commit` and `Release` of the contract's table: upload reservations.
 
 use exacat_model::limits::{BOOKINGS_PER_USER_MAX, REPLICAS_PER_BOOKING_MAX, REPLICAS_PER_FILE_MAX};
 use exacat_model::{
@@ -63,7 +63,7 @@ fn check_well_formed(booking: &Booking) -> Result<(), Refusal> {
     check_size(Some(booking.size))
 }
 
-/// Does the file exist? If so, it must be what is to be uploaded.
+/// Says whether the file exists; fails if it differs from the upload.
 fn check_file(state: &State, booking: &Booking) -> Result<bool, Declined> {
     let look = state.look();
     let Some(found) = look.find_guid(booking.guid)? else { return Ok(false) };
@@ -84,7 +84,7 @@ fn check_file(state: &State, booking: &Booking) -> Result<bool, Declined> {
     Ok(true)
 }
 
-/// What a commit says was written.
+/// Written data, as a commit describes it.
 pub(super) struct Written {
     pub guid: Guid,
     pub se: SeNumber,
@@ -147,7 +147,7 @@ pub(super) fn commit(state: &State, context: Context, written: Written) -> Decis
     }
 }
 
-/// May the file that is there get this replica? Gives the checksums it gets with it.
+/// Checks that the existing file may get this replica. Returns the checksums that it gets with it.
 fn check_present(
     entry: &Entry,
     in_tree: bool,

@@ -1,4 +1,4 @@
-//! The row `Create` of the contract's table.
+//! Decides `Create` of the contract's table.
 
 use exacat_model::limits::{FILE_BYTES_MAX, REPLICAS_PER_FILE_MAX, TAGS_PER_ENTRY_MAX};
 use exacat_model::{Body, DirId, Effect, Entry, File, NewBody, NewEntry, Replica, SeNumber, Tag, Usage};
@@ -50,7 +50,7 @@ pub(super) fn create(state: &State, context: Context, new: NewEntry) -> Decision
     Ok(Effect::Created { entry: Box::new(entry) })
 }
 
-/// Refuses what could be in no state.
+/// Refuses an entry that is valid in no state.
 pub(crate) fn check_well_formed(new: &NewEntry) -> Result<(), Refusal> {
     check_not_root(&new.at.name)?;
     check_tags(&new.tags)?;

@@ -1,6 +1,7 @@
-//! The rows `Update` and its edits of the contract's table.
+//! Decides `Update` and its edits of the contract's table.
 //!
-//! Edits are decided on a working copy, each on what the ones before it left. Nothing is done unless all can be.
+//! Edits are decided on a working copy, each on the result of the ones before it. Nothing is done
+//! unless all are possible.
 
 use std::collections::HashMap;
 
@@ -38,21 +39,21 @@ fn counted(entry: &Entry) -> Counted {
     Counted { owner: entry.owner, group: entry.group, usage: Usage::of(entry) }
 }
 
-/// An update under way.
+/// An update in progress.
 struct Work<'a> {
     state: &'a State,
     context: Context,
-    /// What the accounts have counted for the entry.
+    /// Usage that the accounts have counted for the entry.
     start: Counted,
-    /// As the edits so far left it.
+    /// Entry after the edits so far.
     entry: Entry,
-    /// Members that edits added or took out.
+    /// Members that edits added or removed.
     members: HashMap<Guid, bool>,
     deletions: u32,
 }
 
 impl Work<'_> {
-    /// Decides one edit and does it to the working copy; none if it changes nothing.
+    /// Decides one edit and applies it to the working copy; none if it changes nothing.
     fn edit(&mut self, edit: Edit) -> Result<Option<FieldChange>, Declined> {
         match edit {
             Edit::Owner(after) => {
@@ -97,7 +98,7 @@ impl Work<'_> {
         }
     }
 
-    /// Does a change that may move usage, if the quotas of who owns the entry afterwards have room.
+    /// Makes a change that may move usage, if the quotas of the entry's owner afterwards have room.
     fn change(&mut self, changes: bool, change: impl FnOnce(&mut Entry)) -> Result<(), Declined> {
         if !changes {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Whether a request would be judged as it was (clause A11 of the contract).
+//! Checks whether the permission of a request is still the same (clause A11 of the contract).
 
 use exacat_model::{At, EntryId, Mutation, RecordKey, Revision};
 use exacat_store::{Judged, JudgedEntry};
@@ -6,15 +6,15 @@ use exacat_store::{Judged, JudgedEntry};
 use crate::defect::Defect;
 use crate::state::{State, Top};
 
-/// Would the caller be judged the same for these mutations now? `own` are the revisions that the same
-/// request made when it was sent before.
+/// Says whether the caller has the same permission for these mutations now. `own` are the revisions
+/// that an earlier attempt of the same request made.
 pub(crate) fn judged_the_same(
     state: &State,
     judged: &Judged,
     mutations: &[Mutation],
     own: &[Revision],
 ) -> Result<bool, Defect> {
-    // The one comparison that most requests take.
+    // Most requests end at this one comparison.
     if state.rights_changed() <= judged.since {
         return Ok(true);
     }
@@ -30,7 +30,7 @@ pub(crate) fn judged_the_same(
     let mut passed = None;
     for at in mutations.iter().flat_map(exacat_store::rules::places) {
         if passed != Some(at.parent) {
-            // Nothing is there to need rights for; the mutation is refused for that.
+            // Permission at a missing place does not matter: the mutation is refused for the place.
             if state.top(at.parent) != Some(Top::Root) {
                 continue;
             }

@@ -1,7 +1,8 @@
-//! Deciding a mutation: a pure function of state and mutation to an effect, a refusal, or nothing to do.
+//! Decides a mutation: a pure function of state and mutation to an effect, a refusal, or nothing to
+//! do.
 //!
-//! Nothing is changed here, and nothing enters but the state, the mutation, and the revision and time the change will
-//! have. The preconditions are checked in the order of the contract's table, one function per row.
+//! Nothing is changed here. The input is the state, the mutation, and the revision and time of the
+//! change. Preconditions are checked in the order of the contract's table, one function per row.
 
 mod booking;
 mod create;
@@ -24,22 +25,22 @@ use crate::keyspace;
 use crate::page::Row;
 use crate::state::State;
 
-/// What the change will be stamped with, if there is one.
+/// Stamp of the change, if there will be one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     pub revision: Revision,
-    /// The commit's time.
+    /// Time of the commit.
     pub time: TimeMs,
 }
 
-/// Why there is no effect.
+/// Reasons why there is no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Declined {
-    /// All it asks for is so already.
+    /// Everything requested is true already.
     Unchanged,
     /// A precondition does not hold.
     Refused(Refusal),
-    /// The state contradicts itself, or cannot be read.
+    /// The state contradicts itself, or is unreadable.
     Defect(Defect),
 }
 
@@ -84,10 +85,10 @@ pub(crate) fn decide(state: &State, context: Context, mutation: Mutation) -> Dec
     }
 }
 
-/// Bytes that log and memory may need for what a mutation does, at most, about: its own bytes twice (a value can
-/// come back as a before), and those of the entries it names.
+/// Returns the approximate maximum of bytes that log and memory may need for a mutation. These are
+/// its own bytes twice (a value can return as a before), and those of the entries in it.
 pub(crate) fn bytes_at_most(state: &State, mutation: &Mutation) -> Result<usize, Defect> {
-    /// An effect's numbers, and the bytes around it.
+    /// Bytes for an effect's numbers, and around it.
     const AROUND: usize = 256;
     let look = state.look();
     let bytes = |row: Option<&Row<'_>>| row.map_or(0, Row::bytes);
@@ -117,9 +118,9 @@ pub(crate) fn bytes_at_most(state: &State, mutation: &Mutation) -> Result<usize,
     Ok(AROUND + edits + 2 * named + kept.map_or(0, |bytes| bytes.len()))
 }
 
-// ---- what several rows ask ----
+// ---- shared checks ----
 
-/// The refusal that a failed check of the vocabulary stands for.
+/// Returns the refusal for a failed check of the vocabulary.
 fn invalid(error: Error) -> Refusal {
     match error.kind {
         ErrorKind::Limit => Refusal::Limit(error.message),
@@ -131,7 +132,7 @@ fn limit(what: &str, got: usize, max: usize) -> Refusal {
     invalid(Error::limit(what, got, max))
 }
 
-/// No entry but the root has the root's name.
+/// Checks that no entry but the root gets the root's name.
 fn check_not_root(name: &Name) -> Result<(), Refusal> {
     if *name == Name::root() {
         return Err(Refusal::Invalid("'/' is the root's name, no other entry can have it".to_owned()));
@@ -143,7 +144,7 @@ fn check_parent(state: &State, parent: DirId) -> Result<(), Refusal> {
     if state.is_alive(parent) { Ok(()) } else { Err(Refusal::ParentGone) }
 }
 
-/// An entry in this directory would not be too deep.
+/// Checks that an entry in this directory would not be too deep.
 fn check_depth(state: &State, parent: DirId) -> Result<(), Refusal> {
     let depth = state.depth(parent) + 1;
     if depth > DEPTH_MAX {
@@ -159,7 +160,8 @@ fn check_free(state: &State, at: &At) -> Result<(), Declined> {
     }
 }
 
-/// The name is another's to take: the directory is in the tree, the path not too deep, the name free.
+/// Checks that a name can be taken: the directory is in the tree, the path not too deep, the name
+/// free.
 fn check_target(state: &State, at: &At) -> Result<(), Declined> {
     check_not_root(&at.name)?;
     check_parent(state, at.parent)?;
@@ -175,7 +177,7 @@ fn check_expected(entry: &Entry, expect: Expect) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The entry in the tree at this place, as expected.
+/// Returns the entry in the tree at this place, if it is the expected one.
 fn found_in_tree(state: &State, at: &At, expect: Expect) -> Result<Entry, Declined> {
     check_parent(state, at.parent)?;
     let entry = state.look().find(at)?.ok_or(Refusal::NotFound)?;

@@ -1,4 +1,5 @@
-//! The rows `Move`, `Remove`, `Restore` and `Purge` of the contract's table: where entries stand, and how they end.
+//! Decides `Move`, `Remove`, `Restore` and `Purge` of the contract's table: the places of entries,
+//! and their end.
 
 use exacat_model::{At, DirId, Effect, Entry, Expect, Lfn, PurgeTarget, TrashId};
 use exacat_store::Refusal;
@@ -53,7 +54,7 @@ pub(super) fn restore_below(state: &State, from: At, expect: Expect, to: At) -> 
     Ok(Effect::Moved { id: entry.id(), from, to, previous: Some(entry.revision) })
 }
 
-/// What stands there, below an item of the trash.
+/// Returns the entry at this place below an item of the trash.
 fn below_item(state: &State, at: &At, expect: Expect) -> Result<Entry, Declined> {
     if !matches!(state.top(at.parent), Some(Top::Trash(_))) {
         return Err(Refusal::ParentGone.into());

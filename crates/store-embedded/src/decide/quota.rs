@@ -1,19 +1,19 @@
-//! Quotas: may this user or group come to use that much?
+//! Quotas: check whether a user or group may use that much.
 
 use exacat_model::{GroupId, Quota, QuotaOf, Record, RecordKey, Usage, UserId};
 use exacat_store::{Account, Refusal};
 
 use crate::state::State;
 
-/// What an account has, used and reserved.
+/// Returns the sum of an account's usage and reservation.
 fn total(account: &Account) -> Usage {
     let mut total = account.usage;
     total.add(&account.reserved);
     total
 }
 
-/// Refuses a change of an account from having `before` to having `after` if that makes any limited figure larger than
-/// its limit. A figure that does not grow is not refused, even if it is too large already.
+/// Refuses a change of an account from `before` to `after` if that makes any limited metric larger
+/// than its limit. A metric that does not grow is never refused, even above its limit.
 fn check(state: &State, of: QuotaOf, before: &Usage, after: &Usage) -> Result<(), Refusal> {
     let Some((Record::Quota(Quota { files, bytes, replica_bytes, .. }), _)) =
         state.record(RecordKey::Quota(of))
@@ -37,7 +37,7 @@ fn check(state: &State, of: QuotaOf, before: &Usage, after: &Usage) -> Result<()
     Ok(())
 }
 
-/// Would an account that has a quota exceed it, if `more` came?
+/// Says whether an account with a quota would exceed it by `more`.
 pub(crate) fn would_exceed(state: &State, of: QuotaOf, more: impl FnOnce() -> Usage) -> bool {
     if state.record(RecordKey::Quota(of)).is_none() {
         return false;
@@ -55,20 +55,21 @@ fn account(state: &State, of: QuotaOf) -> Account {
     }
 }
 
-/// `left` without `taken`, as far as it goes; counters are right, so it goes all the way.
+/// Returns `left` without `taken`. The counters are right, so the result never goes below zero.
 fn less(left: Usage, taken: &Usage) -> Usage {
     left.minus(taken).unwrap_or_default()
 }
 
-/// May what is counted for `was` (none: nothing) be counted for `is` instead? Who owns what is the first part of
-/// each. `start` is what the accounts have counted for it already, by whom: during an update the edits before have
-/// moved on from it.
+/// Usage counted for an entry, with its owner and group.
 pub(super) struct Counted {
     pub owner: UserId,
     pub group: GroupId,
     pub usage: Usage,
 }
 
+/// Checks that the usage `was` (none: nothing) may become `is` under the quotas of its owner and
+/// group. `start` is the usage that the accounts have counted already: earlier edits of an update
+/// have moved on from it.
 pub(super) fn check_change(
     state: &State,
     start: Option<&Counted>,

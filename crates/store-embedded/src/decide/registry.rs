@@ -1,4 +1,4 @@
-//! The rows `Dequeue`, `SetRecord` and `DropRecord` of the contract's table.
+//! Decides `Dequeue`, `SetRecord` and `DropRecord` of the contract's table.
 
 use std::collections::HashSet;
 

@@ -1,9 +1,11 @@
-//! The writer's part of a load: decides the sorted files one after the other, puts them into the log, and gives their rows
-//! to the merger, which makes a run of them meanwhile.
+//! The writer's part of a bulk load. It decides the sorted files one after the other, puts them
+//! into the log, and passes their rows to the compactor, which makes a run of them meanwhile.
 //!
 //! ```text
-//!   record by record:  decide · encode · add up        group full ─► committer      block full ─► merger
-//!   run by run:        all of it durable in the log ─► what is in memory only, as rows ─► merger: the run counts
+//!   record by record:  decide · encode · add up     group full ─► committer
+//!                                                   block full ─► compactor
+//!   run by run:        all of it durable in the log ─► memory-only state, as rows
+//!                      ─► compactor: the run counts
 //! ```
 
 use std::collections::HashSet;
@@ -36,7 +38,7 @@ use crate::state::{Frozen, Gathered, Item, State};
 use crate::table::{Version, View};
 use crate::writer::Writer;
 
-/// A load that the writer is asked for.
+/// A bulk load that the writer carries out.
 pub(crate) struct LoadWork {
     pub loader: Loader,
     pub who: UserId,
@@ -44,15 +46,16 @@ pub(crate) struct LoadWork {
     pub reply: oneshot::Sender<Result<u64>>,
 }
 
-/// What the merger is given.
+/// Message to the compactor.
 pub(crate) enum Piece {
-    /// Rows in the order of their keys; of each the revision u64, the time u64, and the file as it was packed.
+    /// Rows in the order of their keys; each has the revision u64, the time u64, and the packed
+    /// file.
     Rows(Vec<u8>),
-    /// All that is in memory only; then the run is whole.
+    /// Memory-only state that completes the run.
     End(Box<Frozen>),
 }
 
-/// The rows of a piece.
+/// Iterates over the rows of a piece.
 pub(crate) fn rows_of(
     mut block: &[u8],
 ) -> impl Iterator<Item = (Revision, exacat_model::TimeMs, Placed<'_>)> {
@@ -68,30 +71,30 @@ pub(crate) fn rows_of(
 
 /// Decides whether a file is plain.
 struct Judge {
-    /// The runs as they were when the load began: what it puts beside them it has no need to look for.
+    /// Runs at the begin of the load. Runs of the load itself need no search.
     version: Arc<Version>,
     cache: Arc<Cache>,
-    /// Files of these would come to exceed a quota, so it matters which come first.
+    /// Owners and groups whose files would exceed a quota, so that the order of the files matters.
     owners: HashSet<UserId>,
     groups: HashSet<GroupId>,
     repeated: Repeated,
-    /// By number: may a replica just be put there?
+    /// Says, by SE number, whether replicas may be put there without further checks.
     ses: Vec<bool>,
-    /// Is anything booked?
+    /// True if there are upload reservations.
     bookings: bool,
     here: Here,
 }
 
-/// The directory whose files come now.
+/// Directory of the present files.
 struct Here {
     directory: DirId,
-    /// Files may be made in it.
+    /// True if files may be created in it.
     open: bool,
-    /// Nothing was in it when the load began.
+    /// True if it was empty at the begin of the load.
     empty: bool,
-    /// The file before.
+    /// Name of the file before.
     name: Vec<u8>,
-    /// What came into it and is not counted yet.
+    /// Sum of files in it that are not counted yet.
     gathered: Gathered,
 }
 
@@ -100,7 +103,7 @@ impl Judge {
         let mut ses = vec![false; usize::from(u16::MAX) + 1];
         for record in state.records_of(RecordKind::Se) {
             if let exacat_model::Record::Se(se) = record {
-                // What waits there to be deleted may be what a file comes to have.
+                // A queued deletion there may be for a copy that a file gets.
                 let plain =
                     state.accounts.ses.get(&se.number).is_none_or(|account| account.has_no_deletions());
                 ses[usize::from(se.number.0)] = plain;
@@ -109,7 +112,8 @@ impl Judge {
         ses[usize::from(SeNumber::NONE.0)] = false;
         let (mut owners, mut groups) = (HashSet::new(), HashSet::new());
         for total in totals {
-            // All files of an owner, whatever their group, and of a group, whoever owns them.
+            // A quota of a user covers all groups, and one of a group all owners, so totals are
+            // summed over the other.
             let sum = |same: &dyn Fn(&Total) -> bool| {
                 let mut usage = exacat_model::Usage::default();
                 totals.iter().filter(|other| same(other)).for_each(|other| usage.add(&other.usage));
@@ -136,7 +140,7 @@ impl Judge {
         Judge { version, cache, owners, groups, repeated, ses, bookings, here }
     }
 
-    /// Is it to be made? Each file is asked about once.
+    /// Says whether to create this file. Called once for each file.
     fn takes(&mut self, state: &mut State, file: &Placed<'_>) -> std::result::Result<bool, Defect> {
         let parent = file.parent();
         if parent != self.here.directory {
@@ -145,7 +149,7 @@ impl Judge {
             self.here.open = state.is_alive(parent) && state.depth(parent) < DEPTH_MAX;
             self.here.empty = state.is_empty_directory(parent);
         } else if file.name == self.here.name {
-            // What becomes of it depends on what becomes of the one before.
+            // The outcome depends on that of the file before.
             return Ok(false);
         }
         self.here.name.clear();
@@ -165,38 +169,38 @@ impl Judge {
         Ok((self.here.empty || !view.has(parent, file.name)?) && !view.has_guid(guid)?)
     }
 
-    /// Counts what came into the directory so far.
+    /// Counts the files that came into the directory so far.
     fn count(&mut self, state: &mut State) -> std::result::Result<(), Defect> {
         state.count_files(self.here.directory, &mut self.here.gathered)
     }
 }
 
-/// What a load is in the middle of.
+/// State of a load in progress.
 struct Feed<'f> {
     sorted: Sorted,
     judge: Judge,
     who: UserId,
     left: &'f mut (dyn FnMut(u64) + Send),
-    /// Of this load; records count on from it.
+    /// First operation id of the load; records count on from it.
     operation: u128,
-    /// Rows of one run.
+    /// Maximum rows of one run.
     run_rows: u64,
-    /// Files not looked at yet.
+    /// Number of files not decided yet.
     to_come: u64,
-    /// Rows on their way to the merger.
+    /// Rows on their way to the compactor.
     block: Vec<u8>,
     run: Option<Loading>,
     /// Rows of the run so far.
     rows: u64,
 }
 
-/// Why a record ended.
+/// Reasons why a record ended.
 enum Pause {
-    /// It has as many changes as it is to have.
+    /// The record has its maximum number of changes.
     Record,
-    /// So many bytes do not fit into what is reserved.
+    /// The reserved space is too short for these bytes.
     NeedsSpace(usize),
-    /// The run is full, or nothing more comes.
+    /// The run is full, or there are no more files.
     Run,
 }
 
@@ -209,7 +213,7 @@ impl Writer {
     pub fn load(&mut self, work: LoadWork) {
         let LoadWork { loader, who, mut left, reply } = work;
         let loaded = self.try_load(&loader, who, &mut *left);
-        // Its files go before the answer comes.
+        // The temporary files go before the answer is sent.
         drop(loader);
         let _gone = reply.send(loaded);
     }
@@ -236,7 +240,7 @@ impl Writer {
             state.switched_off = Some(LOAD_SWITCHED_OFF);
             Judge::new(&state, repeated, &totals)
         };
-        // The next records' ids differ in their random part.
+        // The next records' ids differ only in their random part.
         let mut random = [0; 10];
         random[..8].copy_from_slice(&random_u64()?.to_le_bytes());
         let operation = u128::from_be_bytes(OperationId::new(self.clock.trusted(), random).0);
@@ -247,7 +251,8 @@ impl Writer {
         match &loaded {
             Ok(_) => self.shared.state.write().switched_off = None,
             Err(error) => {
-                // What is in the log by now is not in this state: who opens the store again has it.
+                // The log may have changes that this state lacks. Only a new opening has all of
+                // them.
                 let why = format!("a load ended in its middle: {error}");
                 self.shared.fail(&why);
                 self.shared.close(&why);
@@ -292,7 +297,7 @@ impl Writer {
             if count >= LOAD_CHANGES_PER_RECORD {
                 break Pause::Record;
             }
-            // There is room for the longest file before it is decided.
+            // Space for the file is checked before it is decided.
             let bytes = RecordWriter::EMPTY_BYTES + RecordWriter::bytes_of(file.bytes.len() + 32);
             let long =
                 record.as_ref().is_some_and(|one| one.bytes(&self.group.bytes) + bytes >= RECORD_SPLIT_BYTES);
@@ -359,7 +364,7 @@ impl Writer {
         run.give(Piece::Rows(std::mem::replace(&mut feed.block, next)))
     }
 
-    /// Has the run completed, once all of it is durable in the log.
+    /// Completes the run, once all of it is durable in the log.
     fn end_run(&mut self, feed: &mut Feed<'_>) -> Result<()> {
         if feed.rows == 0 {
             return Ok(());

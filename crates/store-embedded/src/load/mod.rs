@@ -1,18 +1,20 @@
-//! Bulk load: many new files at once, sorted outside, put into the log and straight into runs, past the memtables.
+//! Bulk load: sorts many new files outside, and puts them into the log and straight into runs, past
+//! the memtables.
 //!
 //! ```text
 //!  files in any order ─► packed ─► sorted by key (in parts on disk, if they are many) ─┐
 //!                                                                                      ▼
-//!            writer: decides, encodes ─► committer: log ─ synced        each of them once, in the order of keys
-//!               └─► rows ─► merger: pages of one run for every few million rows, named by the manifest when
-//!                                   the log has them
+//!            writer: decides, encodes ─► committer: log ─ synced   each once, in the order of keys
+//!               └─► rows ─► compactor: pages of one run for every few million rows, named by the
+//!                           manifest when the log has them
 //! ```
-//! Nothing is special about what comes out: the log has the changes as if they had come one by one, and a run is a run.
-//! So a power cut at any moment leaves a whole number of records, and opening applies those that no run has yet.
+//! The result is ordinary: the log has the changes as if they had come one by one, and the runs are
+//! plain runs. A power cut at any moment leaves a whole number of records, and opening applies
+//! those that no run has yet.
 //!
-//! A load decides what is plain: a new file, in a directory that is there, under a name and a GUID that are free, within
-//! any quota. Whatever is not is left, untouched, to whoever asked, for the ordinary way: so refusals are told, and policies
-//! for what exists already are kept, in one place.
+//! A load accepts only plain files: a new file, in an existing directory, under a free name and
+//! GUID, within any quota. The caller gets the others back, untouched, for the ordinary path. So
+//! one place reports refusals, and applies policies for existing entries.
 
 mod feed;
 mod row;
@@ -39,12 +41,12 @@ use row::pack;
 use sorter::Sorter;
 use twice::Twice;
 
-/// What a load is bounded by.
+/// Bounds of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadSettings {
-    /// Memory for files that are being sorted; further ones wait on disk.
+    /// Memory in bytes for files that are being sorted; further ones wait on disk.
     pub sort_bytes: usize,
-    /// Rows of one run, at most.
+    /// Maximum rows of one run.
     pub run_rows: u64,
 }
 
@@ -54,14 +56,14 @@ impl Default for LoadSettings {
     }
 }
 
-/// Removes what a load that was interrupted left behind. Nothing that counts is ever there.
+/// Removes the leftovers of an interrupted load, which never count.
 pub(crate) fn sweep(disk: &dyn Disk, layout: &Layout) {
     if let Err(error) = remove_tree(disk, &layout.load()) {
         tracing::warn!(%error, "cannot remove the temporary files of a load that was interrupted");
     }
 }
 
-/// Files that are to be loaded at once. Dropped, nothing of them is.
+/// Files to be loaded together. If it is dropped, none of them is loaded.
 pub struct Loader {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
@@ -69,14 +71,14 @@ pub struct Loader {
     taken: Mutex<Taken>,
 }
 
-/// What was taken so far.
+/// Files taken so far.
 struct Taken {
     sorter: Sorter,
     twice: Twice,
     totals: Vec<Total>,
 }
 
-/// What all files of an owner and a group add up to.
+/// Sum of all files of an owner and a group.
 #[derive(Clone, Copy, Debug)]
 struct Total {
     owner: UserId,
@@ -86,7 +88,7 @@ struct Total {
 
 fn add_total(totals: &mut Vec<Total>, more: Total) {
     let same = |total: &&mut Total| (total.owner, total.group) == (more.owner, more.group);
-    // Files come by owner more often than not: the last is looked at first.
+    // Files usually come grouped by owner, so the last total is tried first.
     match totals.iter_mut().rev().find(same) {
         Some(total) => total.usage.add(&more.usage),
         None => totals.push(more),
@@ -99,15 +101,16 @@ impl Loader {
         Loader { disk, directory, settings, taken }
     }
 
-    /// Nothing taken yet.
+    /// Returns an empty collection.
     fn taken_of(disk: &Arc<dyn Disk>, directory: &Path, settings: LoadSettings) -> Taken {
         let sorter = Sorter::new(Arc::clone(disk), directory, settings.sort_bytes);
         let twice = Twice::new(Arc::clone(disk), directory, settings.sort_bytes);
         Taken { sorter, twice, totals: Vec::new() }
     }
 
-    /// Takes files, each with a number that stands for it; of several of one name that of the smallest number counts. Gives
-    /// for each whether it is taken: what is no plain file, or can be in no catalogue, is not.
+    /// Takes files, each with a number that identifies it. Of several files with one name the
+    /// smallest number counts. Returns for each whether it was taken: a file is refused if it is
+    /// not plain, or valid in no catalogue.
     pub fn take(&self, files: impl IntoIterator<Item = (u64, NewEntry)>) -> Result<Vec<bool>> {
         let (mut rows, mut guids, mut totals) = (sorter::Rows::default(), Vec::new(), Vec::new());
         let mut room = RowRoom::default();
@@ -131,12 +134,12 @@ impl Loader {
         Ok(took)
     }
 
-    /// How many files were taken.
+    /// Returns the number of files taken.
     pub fn len(&self) -> u64 {
         self.taken.lock().sorter.len()
     }
 
-    /// None?
+    /// Says whether no file was taken.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -151,7 +154,7 @@ impl Drop for Loader {
 }
 
 impl EmbeddedStore {
-    /// Begins to gather files for a load. There is one at a time.
+    /// Begins to gather files for a load. There can be only one at a time.
     pub fn loader(&self, settings: LoadSettings) -> Result<Loader> {
         if settings.run_rows == 0 {
             return Err(Error::invalid("a run of a load has no room for a row"));
@@ -166,11 +169,12 @@ impl EmbeddedStore {
         Ok(Loader::new(disk, directory, settings))
     }
 
-    /// Loads what was taken, as changes of `who`, and gives how many files that are now in the catalogue. The numbers of the
-    /// others are given to `left`: nothing was done about them, and the ordinary way tells why, or does it.
+    /// Loads the taken files as changes of `who`, and returns how many are now in the catalogue.
+    /// `left` gets the numbers of the others. Nothing was done about those: the ordinary path loads
+    /// or refuses them.
     ///
-    /// Nothing else is answered while it lasts. After an error a part may be done; it is in the log then, whole files only,
-    /// and the same load again leaves it to the ordinary way.
+    /// Meanwhile the store answers no other request. After an error a part may be done: the log has
+    /// only whole files of it. Repeating the load leaves that part to the ordinary path.
     pub async fn load(
         &self,
         loader: Loader,

@@ -1,13 +1,15 @@
-//! Files on their way into the catalogue: packed once, with everything that log, page and counters will need of them, so
-//! that what comes after sorting only puts bytes together.
+//! Files of a bulk load, packed once with everything that log, page and counters need. After the
+//! sorting, bytes are only copied together.
 //!
 //! ```text
-//! 0 bytes of the row u32 · 4 shape u32 · 8 rest u32 · 12 after u32 · 16 directory u64 · 24 number u64 · 32 GUID 16
-//! 48 size u64 · 56 job u64 · 64 created u64 · 72 modified u64 · 80 owner u32 · 84 group u32 · 88 flags u8 · 89 name u8
-//! 90 before u8 · 91 digest u8 · 92 places u8 · 93 zeros · 96 name · before · after · shape · rest · digest · places
+//! 0 bytes of the row u32 · 4 shape u32 · 8 rest u32 · 12 after u32 · 16 directory u64
+//! 24 number u64 · 32 GUID 16 · 48 size u64 · 56 job u64 · 64 created u64 · 72 modified u64
+//! 80 owner u32 · 84 group u32 · 88 flags u8 · 89 name u8 · 90 before u8 · 91 digest u8
+//! 92 places u8 · 93 zeros · 96 name · before · after · shape · rest · digest · places
 //! ```
-//! *Before* are an entry's canonical bytes between its name and its times, *after* those behind its revision. A place is an
-//! SE's number u16 and whether the replica takes space u8. Never kept beyond a load, so of no version.
+//! *Before* are an entry's canonical bytes between its name and its times, *after* those behind its
+//! revision. A place is an SE's number u16 and whether the replica takes space u8. The format lives
+//! only as long as a load, so it has no version.
 
 use exacat_model::codec::{Encode, put_bytes, put_varint};
 use exacat_model::{
@@ -24,10 +26,10 @@ const PLACE_BYTES: usize = 3;
 const SIZE_KNOWN: u8 = 1;
 const CREATED_GIVEN: u8 = 2;
 const MODIFIED_GIVEN: u8 = 4;
-/// The number of the effect, before the entry's canonical bytes.
+/// Number of the effect, before the entry's canonical bytes.
 const CREATED_EFFECT: u8 = 1;
 
-/// What the totals of a load need of a packed file.
+/// Facts about a packed file for the totals of a load.
 pub(super) struct Packed {
     pub guid: Guid,
     pub owner: UserId,
@@ -35,7 +37,7 @@ pub(super) struct Packed {
     pub usage: Usage,
 }
 
-/// Packs a file behind the others; none if it is not for a load.
+/// Packs a file behind the others; none if a load cannot take it.
 pub(super) fn pack(number: u64, new: NewEntry, room: &mut RowRoom, rows: &mut Rows) -> Option<Packed> {
     if new.expires.is_some() || check_well_formed(&new).is_err() {
         return None;
@@ -84,7 +86,7 @@ pub(super) fn pack(number: u64, new: NewEntry, room: &mut RowRoom, rows: &mut Ro
     }
     let bytes = out.len() - start;
     let head = &mut out[start..start + HEAD_BYTES];
-    // All of them are far below 32 bits: a file has some hundred KiB at most.
+    // All of them are far below 2^32: a file has some hundred KiB at most.
     for (at, count) in [(0, bytes), (4, row.shape.len()), (8, row.rest.len()), (12, end - after)] {
         head[at..at + 4].copy_from_slice(&(count as u32).to_le_bytes());
     }
@@ -103,10 +105,10 @@ pub(super) fn pack(number: u64, new: NewEntry, room: &mut RowRoom, rows: &mut Ro
     Some(packed)
 }
 
-/// A packed file, its parts lying elsewhere.
+/// A packed file with borrowed parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'a> {
-    /// All of it.
+    /// Bytes of the whole.
     pub bytes: &'a [u8],
     pub name: &'a [u8],
     before: &'a [u8],
@@ -124,14 +126,15 @@ fn cut<'a>(left: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(head)
 }
 
-/// The name and the number of the packed file at the start of `bytes`, and nothing else of it: what sorting looks at.
+/// Returns the name and the number of the packed file at the start of `bytes`, the only parts that
+/// sorting reads.
 pub(super) fn name_and_number(bytes: &[u8]) -> Option<(&[u8], u64)> {
     let length = usize::from(*bytes.get(89)?);
     Some((bytes.get(HEAD_BYTES..HEAD_BYTES + length)?, u64_at(bytes, 24)))
 }
 
 impl<'a> Placed<'a> {
-    /// The packed file at the start of `bytes`; none if there is no whole one.
+    /// Reads the packed file at the start of `bytes`; none if it is incomplete.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
         let bytes = bytes.get(..length)?;
@@ -152,7 +155,7 @@ impl<'a> Placed<'a> {
         DirId(u64_at(self.bytes, 16))
     }
 
-    /// What stands for it.
+    /// Returns the number that identifies it.
     pub fn number(&self) -> u64 {
         u64_at(self.bytes, 24)
     }
@@ -173,13 +176,13 @@ impl<'a> Placed<'a> {
         self.bytes[88] & flag != 0
     }
 
-    /// The SEs it is on, each with whether it takes space there.
+    /// Returns its SEs, each with whether the replica takes space there.
     pub fn places(&self) -> impl Iterator<Item = (SeNumber, bool)> + use<'a> {
         let places = self.places.chunks_exact(PLACE_BYTES);
         places.map(|place| (SeNumber(u16::from_le_bytes([place[0], place[1]])), place[2] != 0))
     }
 
-    /// What it counts.
+    /// Returns its usage.
     pub fn usage(&self) -> Usage {
         let bytes = u128::from(self.size());
         let replicas = self.places().filter(|(_, takes_space)| *takes_space).count() as u64;
@@ -187,7 +190,7 @@ impl<'a> Placed<'a> {
         Usage { files: 1, bytes, replicas, replica_bytes, ..Usage::default() }
     }
 
-    /// Its bytes; 0 if they are not known.
+    /// Returns its size in bytes; 0 if unknown.
     pub fn size(&self) -> u64 {
         if self.flag(SIZE_KNOWN) { u64_at(self.bytes, 48) } else { 0 }
     }
@@ -197,8 +200,8 @@ impl<'a> Placed<'a> {
         (given(CREATED_GIVEN, 64), given(MODIFIED_GIVEN, 72))
     }
 
-    /// Puts the canonical bytes of the effect that makes it in place of what `out` has; behind the first of them are those of
-    /// the entry.
+    /// Writes the canonical bytes of the effect that creates it into `out`, which is cleared first.
+    /// The first byte is the effect's number, the others are the entry's.
     pub fn effect(&self, revision: Revision, now: TimeMs, out: &mut Vec<u8>) {
         let (created, modified) = self.times(now);
         out.clear();
@@ -212,7 +215,7 @@ impl<'a> Placed<'a> {
         out.extend_from_slice(self.after);
     }
 
-    /// Its row.
+    /// Returns its row.
     pub fn row(&self, revision: Revision, now: TimeMs) -> Row<'a> {
         let (created, modified) = self.times(now);
         Row {
@@ -280,8 +283,8 @@ mod tests {
         }
     }
 
-    /// Goal: what a load logs, keeps and counts is what one create does. Method: files of every shape, packed and unpacked,
-    /// beside the entry that deciding makes of them.
+    /// Goal: a load logs, stores and counts the same as one create does. Method: files of every
+    /// shape, packed and unpacked, compared with the entry that deciding makes of them.
     #[test]
     fn a_packed_file_says_what_its_entry_says() {
         let mut random = Random(1);
@@ -322,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Goal: what a load has no short way for is left.
+    /// Goal: files that are not plain are left.
     #[test]
     fn what_is_no_plain_file_is_not_taken() {
         let mut random = Random(2);

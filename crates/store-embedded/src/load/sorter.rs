@@ -1,4 +1,5 @@
-//! Sorting packed files by their keys: in memory as far as there is room, in sorted parts on disk beyond that.
+//! Sorts packed files by their keys: in memory as far as there is room, in sorted parts on disk
+//! beyond that.
 
 use std::cmp::Ordering;
 use std::io;
@@ -8,20 +9,20 @@ use std::sync::Arc;
 use super::row::{Placed, name_and_number};
 use crate::disk::{Disk, DiskFile};
 
-/// Bytes of a block of a part on disk, about: written and read at once.
+/// Approximate bytes of a block of a part on disk, written and read at once.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes before a block: its length u32, its checksum u32.
 const BLOCK_HEAD_BYTES: usize = 8;
-/// So few rows are not worth a further thread.
+/// Number of rows below which a second thread does not pay.
 const SORT_ALONE_ROWS: usize = 1 << 14;
 
-/// Where a row lies, and as much of its key as most comparisons need.
+/// Place of a row, and as much of its key as most comparisons need.
 #[derive(Clone, Copy, Debug)]
 struct Ref {
     directory: u64,
-    /// The first eight bytes of the name, big-endian.
+    /// First eight bytes of the name, big-endian.
     prefix: u64,
-    /// Which of the chunks, and where in it.
+    /// Index of the chunk; `at` is the offset in it.
     chunk: u32,
     at: u32,
 }
@@ -41,12 +42,12 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Where the next is appended.
+    /// Returns the buffer to which the next file is appended.
     pub fn begin(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// A whole one was appended there.
+    /// Notes that a whole file was appended at `start`.
     pub fn end(&mut self, start: usize) {
         if let Some(placed) = self.bytes.get(start..).and_then(Placed::read) {
             let (directory, prefix) = (placed.parent().0, prefix_of(placed.name));
@@ -66,7 +67,7 @@ impl Rows {
     }
 }
 
-/// Packed files in memory, as they came, and their order.
+/// Packed files in memory, in their original order, and their sorted order.
 #[derive(Default)]
 struct Gathered {
     chunks: Vec<Vec<u8>>,
@@ -78,7 +79,7 @@ fn row_of<'a>(chunks: &'a [Vec<u8>], row: &Ref) -> &'a [u8] {
     chunks.get(row.chunk as usize).and_then(|chunk| chunk.get(row.at as usize..)).unwrap_or_default()
 }
 
-/// Of one name the smallest number comes first.
+/// Compares by key; of one name the smallest number comes first.
 fn compare(chunks: &[Vec<u8>], one: &Ref, other: &Ref) -> Ordering {
     let more = |row: &Ref| name_and_number(row_of(chunks, row));
     (one.directory, one.prefix)
@@ -92,7 +93,7 @@ impl Gathered {
     }
 
     fn add(&mut self, more: Rows) {
-        // Each has a file at least, and there are no more of them than fit into memory.
+        // Each chunk has at least one file, and all fit into memory.
         let chunk = self.chunks.len() as u32;
         self.bytes += more.bytes.len();
         self.refs.extend(more.refs.iter().map(|row| Ref { chunk, ..*row }));
@@ -103,7 +104,8 @@ impl Gathered {
         Placed::read(row_of(&self.chunks, self.refs.get(index)?))
     }
 
-    /// Sorts, on two threads if it pays: then the halves are sorted, each for itself. Gives where the second begins.
+    /// Sorts, on two threads if it pays: then each half is sorted by itself. Returns the begin of
+    /// the second half.
     fn sort(&mut self) -> usize {
         let Gathered { chunks, refs, .. } = self;
         let chunks = &*chunks;
@@ -125,7 +127,7 @@ impl Gathered {
     }
 }
 
-/// Sorts packed files.
+/// Sorter of packed files.
 pub(super) struct Sorter {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
@@ -157,7 +159,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Puts what is in memory into a sorted part on disk.
+    /// Moves the files in memory into a sorted part on disk.
     fn spill(&mut self) -> io::Result<()> {
         let middle = self.rows.sort();
         let rows = std::mem::take(&mut self.rows);
@@ -173,7 +175,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// All of them, in order.
+    /// Returns all files in order.
     pub fn finish(mut self) -> io::Result<Sorted> {
         let middle = self.rows.sort();
         let mut sorted = Sorted::of_memory(std::mem::take(&mut self.rows), middle)?;
@@ -214,11 +216,11 @@ impl Part {
     }
 }
 
-/// Packed files in order. It stands on one, unless it is at its end.
+/// Packed files in order, positioned on one, unless it is at the end.
 enum Source {
-    /// Those of the refs from `next` to `end`.
+    /// Files of the refs from `next` to `end`.
     Memory { next: usize, end: usize },
-    /// Those of a part from `next` in its block on.
+    /// Files of a part, from `next` in its block on.
     Part { file: Arc<dyn DiskFile>, at: u64, length: u64, block: Vec<u8>, next: usize },
 }
 
@@ -231,7 +233,7 @@ impl Source {
         }
     }
 
-    /// Reads the block it is to stand in, if it is not read yet.
+    /// Reads the next block if the position is at the end of this one.
     fn settle(&mut self) -> io::Result<()> {
         let Source::Part { file, at, length, block, next } = self else { return Ok(()) };
         if *next < block.len() || *at >= *length {
@@ -272,11 +274,12 @@ impl Source {
     }
 }
 
-/// All files of a load in the order of their keys, those of one name in that of their numbers. It stands on one.
+/// All files of a load in the order of their keys, those of one name in the order of their numbers;
+/// positioned on one.
 pub(super) struct Sorted {
     rows: Gathered,
     sources: Vec<Source>,
-    /// Sources that stand on a row, in the order of these.
+    /// Sources that are on a row, in the order of these rows.
     order: Vec<usize>,
 }
 
@@ -308,7 +311,7 @@ impl Sorted {
         Some((placed.parent().0, placed.name, placed.number()))
     }
 
-    /// The first of the order moves to its place; the others are in order.
+    /// Moves the first source to its place in the order; the others are in order.
     fn place_first(&mut self) {
         let Some((first, others)) = self.order.split_first() else { return };
         let Some(key) = self.key(*first) else {
@@ -316,19 +319,19 @@ impl Sorted {
             return;
         };
         let before = |other: &usize| self.key(*other) < Some(key);
-        // Most often it stays where it is.
+        // In most cases the source stays in place.
         if others.first().is_some_and(before) {
             let passed = others.partition_point(before);
             self.order[..=passed].rotate_left(1);
         }
     }
 
-    /// The file it stands on.
+    /// Returns the current file.
     pub fn current(&self) -> Option<Placed<'_>> {
         self.sources[*self.order.first()?].current(&self.rows)
     }
 
-    /// Goes to the next.
+    /// Moves to the next file.
     pub fn advance(&mut self) -> io::Result<()> {
         let Some(first) = self.order.first().copied() else { return Ok(()) };
         let bytes = self.sources[first].current(&self.rows).map_or(0, |placed| placed.bytes.len());
@@ -354,7 +357,8 @@ mod tests {
         }
     }
 
-    /// Goal: the order is that of keys and numbers, however little memory there is, and nothing is lost or doubled.
+    /// Goal: files come in the order of keys and numbers, however little memory there is, and none
+    /// is lost or doubled.
     #[test]
     fn files_come_sorted_whatever_the_memory() {
         for (memory, parts_min) in [(usize::MAX, 0), (150_000, 4), (1, 30)] {
@@ -388,7 +392,7 @@ mod tests {
         }
     }
 
-    /// Goal: what a disk changed is not loaded.
+    /// Goal: a part that the disk changed is not loaded.
     #[test]
     fn a_damaged_part_is_refused() {
         let disk = SimulatedDisk::new();

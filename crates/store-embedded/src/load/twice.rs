@@ -1,7 +1,7 @@
-//! GUIDs that several files of a load have: which of them may get it is not for a load to say.
+//! Finds GUIDs that several files of a load have: a load cannot decide which file gets the GUID.
 //!
-//! Kept are hashes of eight bytes, sorted in parts on disk if they are many. That two files have one hash by chance does no
-//! harm: both are left to the ordinary way.
+//! It stores hashes of eight bytes, sorted in parts on disk if they are many. Two GUIDs with one
+//! hash by chance do no harm: the ordinary path takes both files.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -14,22 +14,22 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::disk::{Disk, DiskFile};
 
-/// Of the memory for sorting, the part that is for GUIDs.
+/// Share of the memory for sorting that GUIDs get, as a divisor.
 const SHARE: usize = 4;
-/// Hashes read at once of a part.
+/// Hashes per read from a part.
 const READ_HASHES: usize = 8192;
 
 fn hash(guid: Guid) -> u64 {
     xxh3_64(&guid.0)
 }
 
-/// Finds them.
+/// Finder of repeated GUIDs.
 pub(super) struct Twice {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     hashes: Vec<u64>,
     hashes_max: usize,
-    /// Each with how many hashes it has.
+    /// Parts on disk, each with its number of hashes.
     parts: Vec<(Arc<dyn DiskFile>, u64)>,
 }
 
@@ -64,7 +64,7 @@ impl Twice {
         Ok(())
     }
 
-    /// Those that are there more than once.
+    /// Returns the GUIDs that occur more than once.
     pub fn finish(mut self) -> io::Result<Repeated> {
         self.hashes.sort_unstable();
         let mut found = HashSet::new();
@@ -91,7 +91,7 @@ impl Twice {
     }
 }
 
-/// The hashes of a part, being read.
+/// Hashes of a part, being read.
 struct Hashes {
     file: Arc<dyn DiskFile>,
     count: u64,
@@ -117,7 +117,7 @@ impl Hashes {
     }
 }
 
-/// GUIDs that are there more than once, and perhaps a few others.
+/// GUIDs that occur more than once, and perhaps a few others.
 pub(super) struct Repeated(HashSet<u64>);
 
 impl Repeated {

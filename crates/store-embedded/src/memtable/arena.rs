@@ -1,26 +1,26 @@
-//! The arena: where a memtable's rows lie, addressed by 32 bits.
+//! The arena: memory for a memtable's rows, addressed by 32 bits.
 //!
-//! Why not a box per entry: an allocation's own cost (8 to 16 bytes) and a 64-bit pointer in each of three indices
-//! would be a quarter of an entry. Here a record costs its bytes, one or two for its length, and up to seven to
-//! the next multiple of eight.
+//! A box per entry would cost a quarter of the entry: 8 to 16 bytes for the allocation, and a
+//! 64-bit pointer in each of three indices. Here a record costs its bytes, one or two for its
+//! length, and up to seven to the next multiple of eight.
 
 use std::collections::BTreeMap;
 
 /// Records begin at multiples of this.
 const UNIT_BYTES: usize = 8;
-/// Memory is taken in blocks; a record lies in one block. The largest entry (64 replicas with PFNs of 4 KiB, 128
-/// tags of 8 KiB) has 1.4 MiB.
+/// Units of a block of memory; a record lies in one block. The largest entry (64 replicas with PFNs
+/// of 4 KiB, 128 tags of 8 KiB) has 1.4 MiB.
 const BLOCK_UNITS: usize = 1 << 18;
 const BLOCK_BYTES: usize = BLOCK_UNITS * UNIT_BYTES;
-/// Blocks that 32 bits can address: 32 GiB.
+/// Number of blocks that 32 bits can address: 32 GiB.
 const BLOCKS_MAX: usize = (1 << 32) / BLOCK_UNITS;
-/// Freed places of up to so many units are kept by exact size.
+/// Maximum units of freed places that are listed by exact size.
 const SMALL_UNITS_MAX: usize = 128;
-/// A freed place is cut for a smaller record only if this much is left over, and only before a new block is taken:
-/// crumbs are never used again.
+/// Minimum units left over when a freed place is cut for a smaller record, because tiny rests are
+/// never used again. A cut happens only before a new block would be taken.
 const CUT_UNITS_MIN: usize = 8;
 
-/// The place of a record.
+/// Place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Handle(u32);
 
@@ -28,14 +28,14 @@ pub(crate) struct Handle(u32);
 #[derive(Default)]
 pub(crate) struct Arena {
     blocks: Vec<Box<[u8]>>,
-    /// The first unit of the last block that was never used.
+    /// First unit of the last block that was never used.
     next_unit: usize,
     free_small: Vec<Vec<u32>>,
     free_large: BTreeMap<usize, Vec<u32>>,
     free_units: usize,
 }
 
-/// Bytes of the length before a record.
+/// Returns the bytes of the length before a record.
 fn prefix_bytes(length: usize) -> usize {
     match length {
         0..0x80 => 1,
@@ -65,7 +65,7 @@ impl Arena {
         Some(Handle(unit))
     }
 
-    /// Stores a record in the place of another if it takes as much; did it?
+    /// Stores a record in the place of another of the same size. False if the sizes differ.
     pub fn overwrite(&mut self, old: Handle, record: &[u8]) -> bool {
         if units(record.len()) != units(self.get(old).len()) {
             return false;
@@ -74,7 +74,7 @@ impl Arena {
         true
     }
 
-    /// The record at this place.
+    /// Returns the record at this place.
     pub fn get(&self, handle: Handle) -> &[u8] {
         let unit = handle.0 as usize;
         let block = &self.blocks[unit / BLOCK_UNITS];
@@ -92,7 +92,8 @@ impl Arena {
         }
     }
 
-    /// Brings the first two cache lines of a record in; what it gives means nothing.
+    /// Loads the first two cache lines of a record into the processor's cache; the result has no
+    /// meaning.
     pub fn touch(&self, handle: Handle) -> u8 {
         let unit = handle.0 as usize;
         let block = &self.blocks[unit / BLOCK_UNITS];
@@ -106,7 +107,7 @@ impl Arena {
         self.give_back(handle.0, units);
     }
 
-    /// Bytes taken from the machine, and bytes of them that are free to use again.
+    /// Returns the bytes taken from the system, and those of them that are free for reuse.
     pub fn bytes(&self) -> (u64, u64) {
         let lists = self.free_small.iter().chain(self.free_large.values());
         let lists: usize = lists.map(|list| list.capacity() * size_of::<u32>()).sum();
@@ -150,7 +151,7 @@ impl Arena {
         u32::try_from(unit).ok()
     }
 
-    /// Takes a larger freed place apart.
+    /// Cuts a larger freed place.
     fn cut(&mut self, wanted: usize) -> Option<u32> {
         let enough = wanted + CUT_UNITS_MIN;
         let small = (enough..self.free_small.len()).find(|units| !self.free_small[*units].is_empty());
@@ -197,8 +198,8 @@ impl Arena {
 mod tests {
     use super::*;
 
-    /// Goal: every record reads back as stored while others come, go and change length; freed places are used
-    /// again. Method: a few thousand steps against a map.
+    /// Goal: every record reads back as stored while others come, go and change length; freed
+    /// places are used again. Method: a few thousand steps against a map.
     #[test]
     fn records_read_back_whatever_comes_and_goes() {
         let mut arena = Arena::default();

@@ -1,13 +1,14 @@
-//! The children of one directory in a memtable, in the order of their names' bytes: four bytes each and some slack.
+//! Children of one directory in a memtable, in the order of their names' bytes: four bytes each and
+//! some slack.
 //!
-//! A few are one sorted list. Many are a list of sorted chunks, so that an insertion moves a chunk at most, and names
-//! that come in order (as run and file numbers do) fill chunks to the brim.
+//! A few children are one sorted list. Many are a list of sorted chunks, so that an insertion moves
+//! a chunk at most. Names that come in order, as run and file numbers do, fill chunks completely.
 
 use super::arena::Handle;
 
 const CHUNK_MAX: usize = 512;
 
-/// Handles of entries, sorted by name. It does not know the names: the caller gives them.
+/// Handles of entries, sorted by name. It does not know the names: the caller passes them.
 pub(crate) enum Children {
     Few(Vec<Handle>),
     Many(Vec<Vec<Handle>>),
@@ -19,7 +20,7 @@ impl Default for Children {
     }
 }
 
-/// Where in a sorted list a name belongs: the number of names before it.
+/// Returns the place of a name in a sorted list: the number of names before it.
 fn rank<'a>(list: &[Handle], name: &[u8], name_of: &impl Fn(Handle) -> &'a [u8]) -> usize {
     match list.last() {
         Some(last) if name_of(*last) < name => list.len(),
@@ -27,7 +28,7 @@ fn rank<'a>(list: &[Handle], name: &[u8], name_of: &impl Fn(Handle) -> &'a [u8])
     }
 }
 
-/// The chunk a name belongs to: the last that begins at or before it.
+/// Returns the chunk of a name: the last that begins at or before it.
 fn chunk_of<'a>(chunks: &[Vec<Handle>], name: &[u8], name_of: &impl Fn(Handle) -> &'a [u8]) -> usize {
     let begins_at_or_before =
         |chunk: &Vec<Handle>| chunk.first().is_some_and(|first| name_of(*first) <= name);
@@ -38,7 +39,7 @@ fn chunk_of<'a>(chunks: &[Vec<Handle>], name: &[u8], name_of: &impl Fn(Handle) -
 }
 
 impl Children {
-    /// Adds a child that is not there.
+    /// Adds a new child.
     pub fn insert<'a>(&mut self, handle: Handle, name: &[u8], name_of: impl Fn(Handle) -> &'a [u8]) {
         if let Children::Few(list) = self {
             let at = rank(list, name, &name_of);
@@ -60,7 +61,7 @@ impl Children {
         }
     }
 
-    /// Puts one handle in the place of another of the same name; was it there?
+    /// Replaces one handle by another of the same name. True if it was there.
     pub fn replace<'a>(
         &mut self,
         old: Handle,
@@ -85,7 +86,7 @@ impl Children {
         }
     }
 
-    /// The children whose names come after `after`, in order; all if none.
+    /// Returns the children whose names come after `after`, in order; all if it is none.
     pub fn after<'s, 'a, F: Fn(Handle) -> &'a [u8]>(
         &'s self,
         after: Option<&[u8]>,
@@ -103,7 +104,8 @@ impl Children {
     }
 }
 
-/// Two chunks of one that is too long. If its end was what came last, more will come there: the first stays full.
+/// Splits a chunk that is too long. If the last insertion was at its end, more will come there, so
+/// the first half stays full.
 fn split(mut chunk: Vec<Handle>, inserted_at: usize) -> Vec<Vec<Handle>> {
     let at = if inserted_at == chunk.len() - 1 { chunk.len() - 1 } else { chunk.len() / 2 };
     let tail = chunk[at..].to_vec();
@@ -118,8 +120,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Goal: order, presence and paging hold through any inserts and replacements, across the change from few to many.
-    /// Method: against a map, names in order, in reverse and mixed.
+    /// Goal: order, presence and paging hold through any inserts and replacements, across the
+    /// change from few to many. Method: against a map, names in order, in reverse and mixed.
     #[test]
     fn children_stay_sorted_whatever_comes() {
         for pattern in 0..3u64 {

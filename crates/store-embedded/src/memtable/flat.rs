@@ -1,10 +1,11 @@
-//! Rows in memory: one after the other, no part known elsewhere, read without being taken apart.
+//! Rows in memory: one sequence of bytes per row, self-contained, read without decoding a copy.
 //!
 //! ```text
 //! directory · name length u8, name · which fields follow u8 · shape length, shape
-//! [identity 16] · [size] · [job] · [created] · [modified - created] · revision · [digest length u8, digest] · [rest]
+//! [identity 16] · [size] · [job] · [created] · [modified - created] · revision
+//! [digest length u8, digest] · [rest]
 //! ```
-//! Integers without a width are varints; the rest goes to the end. What is compared comes first.
+//! Integers without a width are varints; the rest goes to the end. Compared fields come first.
 
 use exacat_model::DirId;
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_bytes, put_varint};
@@ -19,7 +20,7 @@ const MODIFIED: u8 = 16;
 const DIGEST: u8 = 32;
 const REST: u8 = 64;
 
-/// Puts a row into `out`, which is emptied first.
+/// Encodes a row into `out`, which is cleared first.
 pub(crate) fn put(row: &Row<'_>, out: &mut Vec<u8>) {
     out.clear();
     put_varint(out, row.parent.0);
@@ -83,7 +84,7 @@ pub(crate) fn row(bytes: &[u8]) -> Result<Row<'_>, DecodeError> {
     Ok(Row { parent, name, shape, id, size, job, created, modified, revision, checksum, rest: reader.rest() })
 }
 
-/// The directory's number, as its varint, and the name; nothing if the bytes are none of a row.
+/// Returns the varint of the directory's number, and the name; none if the bytes are no row.
 fn place_of(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut at = 0;
     while *bytes.get(at)? & 0x80 != 0 {
@@ -93,12 +94,12 @@ fn place_of(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..=at], bytes.get(at + 2..at + 2 + length)?))
 }
 
-/// The name of a row.
+/// Returns the name of a row.
 pub(crate) fn name_of(bytes: &[u8]) -> &[u8] {
     place_of(bytes).map_or(&[], |(_, name)| name)
 }
 
-/// Has a row this key?
+/// Says whether a row has this key.
 pub(crate) fn stands_at(bytes: &[u8], parent: DirId, name: &[u8]) -> bool {
     place_of(bytes).is_some_and(|(varint, other)| {
         let number = varint.iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f));

@@ -1,7 +1,7 @@
 //! The memtable: rows newer than every run, found by name, by GUID, and in order.
 //!
-//! It takes rows until it has as many as a run shall begin with; then it is frozen, written to a run, and forgotten. So
-//! it is small, and what is found in it is found without waiting for a disk.
+//! It takes rows until it has as many as a new run should have. Then it is frozen, written to a
+//! run, and dropped. So it is small, and a look-up in it never waits for a disk.
 
 mod arena;
 mod children;
@@ -34,12 +34,13 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// An empty one. `seed` is random, so that nobody can choose names that fall together.
+    /// Creates an empty memtable. `seed` is random, so that no client can choose names that
+    /// collide.
     pub fn new(seed: u64) -> Self {
         Memtable { seed, ..Memtable::default() }
     }
 
-    /// The hash of a name in this one.
+    /// Returns the hash of a name in this memtable.
     pub fn name_hash(&self, directory: DirId, name: &[u8]) -> u64 {
         xxh3_64_with_seed(name, self.seed ^ directory.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -48,15 +49,16 @@ impl Memtable {
         xxh3_64_with_seed(&guid.0, self.seed)
     }
 
-    /// How many rows it has, those of what is gone among them.
+    /// Returns the number of rows, with notes of removals.
     pub fn rows(&self) -> usize {
         self.names.len()
     }
 
-    /// Memory it takes.
+    /// Returns the memory taken.
     pub fn bytes(&self) -> u64 {
         let (arena, _) = self.arena.bytes();
-        // Four bytes a child, and a third more where lists have room to grow; a directory's own some 80.
+        // A child has four bytes, and a third more where lists have room to grow; a directory has
+        // some 80 of its own.
         let children = self.rows() as u64 * 16 / 3 + self.directories.len() as u64 * 80;
         arena + self.names.bytes() + self.guids.bytes() + children
     }
@@ -73,27 +75,28 @@ impl Memtable {
         self.names.find(hash, |handle| flat::stands_at(self.arena.get(*handle), directory, name))
     }
 
-    /// The row of a name: also if it says that what was there is gone.
+    /// Returns the row of a name, which may note a removal.
     pub fn find(&self, directory: DirId, name: &[u8]) -> Result<Option<Row<'_>>, Defect> {
         self.find_hashed(self.name_hash(directory, name), directory, name)
     }
 
-    /// The same; `hash` is the name's.
+    /// Returns the row of a name; `hash` is that of the name.
     pub fn find_hashed(&self, hash: u64, directory: DirId, name: &[u8]) -> Result<Option<Row<'_>>, Defect> {
         self.handle_of(hash, directory, name).map(|handle| self.read(handle)).transpose()
     }
 
-    /// Brings in what is read to find a name of this hash, the index first, then the row. What it gives means nothing.
+    /// Loads the index entry for a name of this hash into the processor's cache. The result has no
+    /// meaning.
     pub fn touch_index(&self, hash: u64) -> u8 {
         self.names.touch(hash)
     }
 
-    /// The same: then the row.
+    /// Loads the row for a name of this hash, as the next step.
     pub fn touch_row(&self, hash: u64) -> u8 {
         self.names.likely(hash).map_or(0, |handle| self.arena.touch(handle))
     }
 
-    /// The row of a GUID. If the GUID was purged, and then something has it again, that counts.
+    /// Returns the row of a GUID. If the GUID was purged and then used again, the later use counts.
     pub fn find_guid(&self, guid: Guid) -> Result<Option<Row<'_>>, Defect> {
         let hash = self.guid_hash(guid);
         let row_of = |handle: &Handle| self.read(*handle).ok().filter(|row| row.guid() == Some(guid));
@@ -104,7 +107,7 @@ impl Memtable {
         found.map(|handle| self.read(handle)).transpose()
     }
 
-    /// Puts a row, in place of the one of its key if there is one.
+    /// Puts a row, and replaces the one of its key.
     pub fn put(&mut self, row: &Row<'_>) -> Result<(), Defect> {
         let mut bytes = std::mem::take(&mut self.scratch);
         flat::put(row, &mut bytes);
@@ -164,7 +167,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Rows of one directory, from this name on - `after`: only after it - in order.
+    /// Returns the rows of one directory from this name on, in order; with `after`, only behind it.
     pub fn within<'m>(
         &'m self,
         directory: DirId,
@@ -178,12 +181,12 @@ impl Memtable {
         children.into_iter().flatten().map(|handle| self.read(handle))
     }
 
-    /// Has it any row of this directory?
+    /// Says whether it has any row of this directory.
     pub fn has_any(&self, directory: DirId) -> bool {
         self.directories.contains_key(&directory.0)
     }
 
-    /// Rows from this key on - `after`: only after it - in order.
+    /// Returns the rows from this key on, in order; with `after`, only behind it.
     pub fn from<'m>(
         &'m self,
         directory: DirId,

@@ -1,4 +1,4 @@
-//! Memtables against a map.
+//! Compares memtables with a map.
 
 use exacat_model::{DirId, Entry, Guid, Revision};
 
@@ -6,7 +6,7 @@ use super::Memtable;
 use crate::page::tests::{Model, Random, check_row, entry};
 use crate::page::{Row, RowRoom};
 
-/// Goal: what was put last under a name is found by it, by its GUID and in its order, whatever was there before.
+/// Goal: the last row of a name is found by name, by GUID and in order, whatever was there before.
 #[test]
 fn what_was_put_last_is_found() {
     for seed in 0..8 {
@@ -22,7 +22,7 @@ fn what_was_put_last_is_found() {
                 model.insert(key, None);
             } else {
                 let mut new = entry(random, parent, &name);
-                // Half of them are the same file, changed.
+                // Half of them are a changed version of the same file.
                 if let (Some(Entry { body, .. }), true) = (old, step % 2 == 0) {
                     new.body = body;
                 }

@@ -1,4 +1,4 @@
-//! Building pages: rows go in, in the order of their keys, and a page comes out.
+//! Builds pages from rows that arrive in the order of their keys.
 
 use super::row::Row;
 use super::{
@@ -8,13 +8,13 @@ use super::{
 use exacat_model::DirId;
 use exacat_model::codec::put_varint;
 
-/// What a row takes beside its texts, roughly.
+/// Approximate bytes of a row beside its texts.
 const ROW_BYTES_ABOUT: usize = 64;
 
 /// A page in the making.
 #[derive(Default)]
 pub(crate) struct PageBuilder {
-    /// The directories, with how many rows are in each.
+    /// Directories, each with its number of rows.
     directories: Vec<(u64, usize)>,
     names: Vec<u8>,
     name_ends: Vec<usize>,
@@ -34,18 +34,18 @@ fn range(ends: &[usize], index: usize) -> std::ops::Range<usize> {
     index.checked_sub(1).map_or(0, |before| ends[before])..ends[index]
 }
 
-/// Bytes that numbers up to `span` take.
+/// Returns the bytes that numbers up to `span` take.
 fn width_of(span: u64) -> u8 {
     (8 - span.leading_zeros() / 8) as u8
 }
 
 impl PageBuilder {
-    /// How many rows are in it.
+    /// Returns the number of rows so far.
     pub fn rows(&self) -> usize {
         self.name_ends.len()
     }
 
-    /// Should it be finished before a row like this goes in?
+    /// Says whether the page should be finished before this row is added.
     pub fn is_full(&self, next: &Row<'_>) -> bool {
         let bytes = self.names.len()
             + self.shapes.len()
@@ -53,10 +53,11 @@ impl PageBuilder {
             + self.rests.len()
             + self.rows() * ROW_BYTES_ABOUT;
         let more = next.name.len() + next.shape.len() + next.rest.len() + ROW_BYTES_ABOUT;
+        // A page takes at least one row, however long.
         self.rows() >= ROWS_MAX || (self.rows() > 0 && bytes + more > FULL_BYTES)
     }
 
-    /// Adds a row. Its key comes after those of all rows before it, and has this hash.
+    /// Adds a row. Its key must follow the keys of all rows before it; `hash` is that of the key.
     pub fn push(&mut self, row: &Row<'_>, hash: u64) {
         self.marks.push(mark(hash));
         match self.directories.last_mut() {
@@ -76,7 +77,8 @@ impl PageBuilder {
         self.rest_ends.push(self.rests.len());
     }
 
-    /// The number of a shape, which is kept if it is new. Most rows have the one of the row before.
+    /// Returns the number of a shape, and stores a new one. Most rows have the shape of the row
+    /// before.
     fn shape(&mut self, shape: &[u8]) -> u16 {
         let known = |index: usize| &self.shapes[range(&self.shape_ends, index)] == shape;
         if let Some(last) = self.shape_of.last().map(|last| usize::from(*last))
@@ -96,19 +98,21 @@ impl PageBuilder {
         &self.names[range(&self.name_ends, row)]
     }
 
-    /// Bytes that all names end with.
+    /// Returns the number of bytes in the common end of all names.
     fn common_suffix(&self) -> usize {
         let first = self.name(0);
         let mut common = first.len().min(usize::from(u8::MAX));
         for row in 1..self.rows() {
             let name = self.name(row);
+            // Many names share an ending, which the page stores once.
             let same = first.iter().rev().zip(name.iter().rev()).take(common).take_while(|(a, b)| a == b);
             common = same.count();
         }
         common
     }
 
-    /// Appends the page to `out`, with its length a multiple of 8, and is empty again. Of no rows there is no page.
+    /// Appends the page to `out`, padded to a multiple of 8 bytes, and clears the builder. Without
+    /// rows it appends nothing.
     pub fn finish(&mut self, salt: u64, place: u64, out: &mut Vec<u8>) {
         let rows = self.rows();
         if rows == 0 {
@@ -126,6 +130,7 @@ impl PageBuilder {
             shape_end_width: if self.shapes.len() <= usize::from(u16::MAX) { 2 } else { 4 },
             digest_width: (0..rows).map(|row| range(&self.digest_ends, row).len()).max().unwrap_or(0) as u8,
             has_rest: !self.rests.is_empty(),
+            // Rows beside the tree have no identity: a page of them saves 16 bytes per row.
             id_width: if self.ids.iter().all(|id| *id == [0; 16]) { 0 } else { 16 },
             first_directory: self.directories[0].0,
             ..Head::default()
@@ -152,6 +157,7 @@ impl PageBuilder {
             self.rest_ends.iter().for_each(|end| out.extend_from_slice(&(*end as u32).to_le_bytes()));
             out.extend_from_slice(&self.rests);
         }
+        // Zeros behind the end let a reader fetch any number as eight bytes.
         let length = (out.len() - start + TAIL_BYTES).next_multiple_of(8);
         out.resize(start + length, 0);
         head.length = length as u32;
@@ -162,7 +168,7 @@ impl PageBuilder {
         self.clear();
     }
 
-    /// Appends the names; gives where those stand that are whole.
+    /// Appends the names; returns the offsets of the whole ones.
     fn put_names(&self, suffix: usize, out: &mut Vec<u8>) -> Vec<u16> {
         let start = out.len();
         let first = self.name(0);
@@ -172,6 +178,7 @@ impl PageBuilder {
         for row in 0..self.rows() {
             let name = self.name(row);
             let stem = &name[..name.len() - suffix];
+            // Whole names bound the number of names that a look-up decodes.
             if row % WHOLE_EVERY == 0 {
                 whole.push((out.len() - start) as u16);
                 before = &[];
@@ -185,20 +192,22 @@ impl PageBuilder {
         whole
     }
 
-    /// What is kept of a number.
+    /// Returns the form of a number that the page stores.
     fn kept(&self, number: usize, row: usize) -> u64 {
         let value = self.numbers[number][row];
-        // When a file was made and when it was registered are near each other more often than either is near those of
-        // its neighbours.
+        // The times of creation and registration of one file are usually closer to each other than
+        // to those of neighbouring files. Storing the difference takes fewer bytes.
         if number == MODIFIED { value.wrapping_sub(self.numbers[CREATED][row]) } else { value }
     }
 
     fn put_records(&self, head: &mut Head, out: &mut Vec<u8>) {
         let rows = self.rows();
         for number in 0..NUMBERS {
+            // Numbers of one page are close to each other. Only the distance from the smallest is
+            // stored, in as few bytes as the largest distance needs.
             let kept = (0..rows).map(|row| self.kept(number, row));
             let base = if number == MODIFIED {
-                // Differences may be negative: the smallest is.
+                // Differences may be negative, so the smallest is searched as a signed number.
                 kept.map(|value| value as i64).min().unwrap_or(0) as u64
             } else {
                 kept.min().unwrap_or(0)
@@ -217,6 +226,7 @@ impl PageBuilder {
             }
             let digest = &self.digests[range(&self.digest_ends, row)];
             out.extend_from_slice(digest);
+            // Padding gives all records one length, so that the row number alone locates a record.
             out.resize(out.len() + digest_width - digest.len(), 0);
         }
     }
@@ -237,12 +247,12 @@ impl PageBuilder {
         self.marks.clear();
     }
 
-    /// The key of the first row.
+    /// Returns the key of the first row.
     pub fn first_key(&self) -> Option<(DirId, &[u8])> {
         Some((DirId(self.directories.first()?.0), self.name(0)))
     }
 
-    /// The key of the last row.
+    /// Returns the key of the last row.
     pub fn last_key(&self) -> Option<(DirId, &[u8])> {
         Some((DirId(self.directories.last()?.0), self.name(self.rows().checked_sub(1)?)))
     }

@@ -1,19 +1,21 @@
-//! Pages: some 128 rows of one or a few directories, packed together, found and read without unpacking the others.
+//! Pages: some 128 rows of one or a few directories, packed together. A reader finds one row
+//! without unpacking the others.
 //!
-//! A page stands for itself: it says what it holds, and its checksum that it is whole. Byte by byte in
-//! `docs/internals/engine-format.md`.
+//! A page is self-contained: it describes its content, and its checksum proves that it is whole.
+//! `docs/internals/engine-format.md` has every byte.
 //!
 //! ```text
 //! head 104 bytes · marks · shapes · directories · names · records · rest · 8 zeros
 //!
-//! marks:        one byte per row, of the hash of its key: most rows that are not looked for are passed over by it
-//! shapes:       where each ends, then each shape once
-//! directories:  each: its number less the one before it, how many rows
-//! names:        front-coded: bytes shared with the name before, length of what follows, what follows; whole every 16th.
-//!               What all names of the page end with is in the head's count and stands once, before them.
-//! records:      one per row, all of one length: shape, identity, size, job, created, modified, revision, digest, each of
-//!               one width in the page; numbers less the smallest of the page
-//! rest:         where each row's ends, and the bytes; nothing if no row has any
+//! marks:        one byte per row, of the hash of its key: a look-up passes most other rows over by it
+//! shapes:       the end of each, then each shape once
+//! directories:  each: its number less the one before it, its number of rows
+//! names:        front-coded: bytes shared with the name before, length of the rest, the rest;
+//!               whole every 16th. The common end of all names of the page has its length in
+//!               the head and stands once, before them.
+//! records:      one per row, all of one length: shape, identity, size, job, created, modified,
+//!               revision, digest, each of one width in the page; numbers less the smallest
+//! rest:         the end of each row's bytes, then the bytes; absent if no row has any
 //! ```
 
 mod build;
@@ -28,20 +30,21 @@ pub(crate) use row::{Row, RowRoom, Trashed};
 
 use crate::record::{part, u32_at, u64_at};
 
-/// Rows of a page, at most. More make pages smaller and look-ups slower.
+/// Maximum rows of a page. More rows make pages smaller and look-ups slower.
 pub(crate) const ROWS_MAX: usize = 128;
-/// A page that has so many bytes is full, if rows are long; one row alone may have more.
+/// Bytes at which a page is full, if its rows are long. One row alone may have more.
 pub(crate) const FULL_BYTES: usize = 32 << 10;
-/// Bytes of a page, at most: the longest row has 1.4 MiB.
+/// Maximum bytes of a page: the longest row has 1.4 MiB.
 pub(crate) const PAGE_BYTES_MAX: usize = 2 << 20;
-/// Names from one that is whole to the next.
+/// Distance in rows from one whole name to the next.
 const WHOLE_EVERY: usize = 16;
 /// Bytes before the marks.
 pub(crate) const HEAD_BYTES: usize = 104;
 /// Zeros at the end, so that a number at the very end can be read as eight bytes.
 const TAIL_BYTES: usize = 8;
 
-/// A page is not what was written: its bytes fail their checksum, or contradict each other.
+/// Error of a page that is not what was written: its checksum fails, or its bytes contradict each
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged(pub &'static str);
 
@@ -51,21 +54,22 @@ impl std::fmt::Display for Damaged {
     }
 }
 
-/// The numbers of a record: size, job, created, modified, revision.
+/// Number of numeric fields of a record: size, job, created, modified, revision.
 const NUMBERS: usize = 5;
 const CREATED: usize = 2;
 const MODIFIED: usize = 3;
 
-/// The head of a page, as numbers.
+/// Head of a page, as numbers.
 ///
 /// ```text
-/// 0 checksum u32 · 4 length u32 · 8 rows u16 · 10 shapes u16 · 12 directories u16 · 14 suffix u8 · 15 width of shape u8
-/// 16 widths of the five numbers u8 · 21 width of digest u8 · 22 1 if any row has a rest u8 · 23 width of identity u8
+/// 0 checksum u32 · 4 length u32 · 8 rows u16 · 10 shapes u16 · 12 directories u16
+/// 14 suffix u8 · 15 width of shape u8 · 16 widths of the five numbers u8 · 21 width of digest u8
+/// 22 1 if any row has a rest u8 · 23 width of identity u8
 /// 24 directories at u32 · 28 names at u32 · 32 whole names at u32 · 36 records at u32 · 40 rest at u32
 /// 44 width of where a shape ends u8 · 45 zeros
 /// 48 smallest of the five numbers u64 · 88 first directory u64 · 96 zeros u64
 /// ```
-/// Whole names: where each stands after the start of the names, u16.
+/// Whole names: the offset of each from the start of the names, u16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Head {
     length: u32,
@@ -74,12 +78,12 @@ struct Head {
     directories: u16,
     suffix: u8,
     shape_width: u8,
-    /// 2 or 4: of where a shape ends.
+    /// Width of the end of a shape: 2 or 4.
     shape_end_width: u8,
     widths: [u8; NUMBERS],
     digest_width: u8,
     has_rest: bool,
-    /// 16, or 0 if no row has an identity.
+    /// Width of an identity: 16, or 0 if no row has one.
     id_width: u8,
     directories_at: u32,
     names_at: u32,
@@ -138,20 +142,20 @@ impl Head {
         }
     }
 
-    /// Bytes of a record.
+    /// Returns the bytes of one record.
     fn record_bytes(&self) -> usize {
         let numbers: usize = self.widths.iter().map(|width| usize::from(*width)).sum();
         usize::from(self.shape_width) + usize::from(self.id_width) + numbers + usize::from(self.digest_width)
     }
 }
 
-/// The mark of a row, by the hash of its key.
+/// Returns the mark of a row, one byte of the hash of its key.
 fn mark(hash: u64) -> u8 {
     (hash >> 24) as u8
 }
 
-/// The checksum of a page's bytes, which stands in its first four. `salt` is the run's, and mixes in where in it
-/// the page stands: no page passes for another.
+/// Returns the checksum of a page's bytes, which its first four bytes hold. It includes the run's
+/// `salt` and the place in the run, so that no page passes for another.
 fn checksum(salt: u64, place: u64, page: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&salt.to_le_bytes());

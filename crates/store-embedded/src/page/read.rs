@@ -1,7 +1,7 @@
-//! Reading pages: one row found by its key, or rows one after the other.
+//! Reads pages: one row by its key, or rows one after the other.
 //!
-//! Nothing is unpacked that is not asked for. What a page says of itself is believed only as far as it fits into the
-//! page: bytes that were never a page give an error, not a panic.
+//! Only the requested part is unpacked. The reader checks every offset of a page against the page's
+//! length: bytes that were never a page give an error, not a panic.
 
 use exacat_model::DirId;
 use exacat_model::codec::Reader;
@@ -11,12 +11,12 @@ use super::row::{Row, is_gone};
 use super::{Damaged, HEAD_BYTES, Head, NUMBERS, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum, mark};
 use crate::record::u64_at;
 
-/// Bytes that the processor brings in together.
+/// Bytes of a processor's cache line.
 const LINE_BYTES: usize = 64;
-/// Lines from a whole name on that are read to find one behind it, about.
+/// Cache lines read from a whole name on to find a name behind it, approximately.
 const NAME_LINES: usize = 4;
 
-/// A page's bytes, with its head read.
+/// Bytes of a page with the decoded head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page<'a> {
     bytes: &'a [u8],
@@ -27,29 +27,30 @@ const SHORT: Damaged = Damaged("the page ends too early");
 const NO_ROW: Damaged = Damaged("a walk that went to no row");
 const NAMES: Damaged = Damaged("the names of the page contradict each other");
 
-/// A front-coded name: how much it shares with the one before it, and the rest.
+/// A front-coded name: the number of bytes shared with the name before it, and the rest.
 struct Coded<'a> {
     shared: usize,
     more: &'a [u8],
     next: usize,
 }
 
-/// The head of a page, read before.
+/// Head of a page that was decoded before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageHead(Head);
 
-/// The rows of one directory in a page.
+/// Rows of one directory in a page.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     directory: DirId,
     first: usize,
     end: usize,
-    /// Where the next one stands in the page.
+    /// Offset of the next group in the page.
     next: u32,
 }
 
 impl<'a> Page<'a> {
-    /// A page as it came from a file, checked as a whole. `salt` and `place` are those it was built with.
+    /// Opens a page from a file, and checks all of it. `salt` and `place` are those of its
+    /// building.
     pub fn open(bytes: &'a [u8], salt: u64, place: u64) -> Result<Self, Damaged> {
         let page = Self::view(bytes)?;
         let mut sum = [0; 4];
@@ -61,7 +62,7 @@ impl<'a> Page<'a> {
         Ok(page)
     }
 
-    /// A page that was checked before.
+    /// Opens a page that was checked before.
     pub fn view(bytes: &'a [u8]) -> Result<Self, Damaged> {
         let head = Head::read(bytes.first_chunk::<HEAD_BYTES>().ok_or(SHORT)?);
         if head.length as usize != bytes.len() {
@@ -70,7 +71,7 @@ impl<'a> Page<'a> {
         Ok(Page { bytes, head })
     }
 
-    /// Does it all fit together?
+    /// Checks that the head's numbers fit together and into the page.
     fn check(&self) -> Result<(), Damaged> {
         let head = &self.head;
         let rows = self.rows();
@@ -90,22 +91,23 @@ impl<'a> Page<'a> {
         if !in_order {
             return Err(Damaged("the parts of the page do not lie one behind the other"));
         }
+        // One walk proves that the front-coded names and the groups can be decoded.
         let mut all = self.all();
         while all.advance(self)? {}
         Ok(())
     }
 
-    /// Its head, to view its bytes again by without reading that again.
+    /// Returns the head, so that a later `with` need not decode it again.
     pub fn head(&self) -> PageHead {
         PageHead(self.head)
     }
 
-    /// A page whose head was read before.
+    /// Opens a page whose head was decoded before.
     pub fn with(bytes: &'a [u8], head: PageHead) -> Self {
         Page { bytes, head: head.0 }
     }
 
-    /// How many rows it has.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         usize::from(self.head.rows)
     }
@@ -116,7 +118,7 @@ impl<'a> Page<'a> {
 
     // ---- names ----
 
-    /// The part with the names: first what they all end with.
+    /// Returns the part with the names, and the common end of all names, which it begins with.
     fn names(&self) -> Result<(&'a [u8], &'a [u8]), Damaged> {
         let names = self.part(self.head.names_at, self.head.whole_at)?;
         let suffix = names.get(..usize::from(self.head.suffix)).ok_or(SHORT)?;
@@ -136,7 +138,7 @@ impl<'a> Page<'a> {
         Ok(Coded { shared: usize::from(shared), more, next })
     }
 
-    /// The group after this one, or the first; none at the end.
+    /// Returns the group after this one, or the first; none at the end.
     fn next_group(&self, after: Option<Group>) -> Result<Option<Group>, Damaged> {
         let before = after.unwrap_or(Group {
             directory: DirId(self.head.first_directory),
@@ -171,8 +173,8 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// The last whole name among rows `first..end` that is not after `name`; if there is none, the one at or before
-    /// `first`. It is where to begin to look for `name`.
+    /// Returns where to begin the search for `name`: the last whole name among rows `first..end`
+    /// that is not after it. Without one, returns the whole name at or before `first`.
     fn whole_before(&self, group: Group, name: &[u8]) -> Result<usize, Damaged> {
         let (names, suffix) = self.names()?;
         let (mut low, mut high) = (group.first / WHOLE_EVERY, (group.end - 1) / WHOLE_EVERY);
@@ -188,12 +190,12 @@ impl<'a> Page<'a> {
         Ok(low)
     }
 
-    /// The row with this key, which has this hash.
+    /// Returns the row with this key; `hash` is that of the key.
     pub fn find(&self, directory: DirId, name: &[u8], hash: u64) -> Result<Option<usize>, Damaged> {
         self.find_from(0, directory, name, hash)
     }
 
-    /// The same, if it is at this row or after it.
+    /// Returns the row with this key, if it is at row `from` or after it.
     pub fn find_from(
         &self,
         mut from: usize,
@@ -210,13 +212,13 @@ impl<'a> Page<'a> {
         Ok(None)
     }
 
-    /// The first row from `from` on that has the mark of this hash.
+    /// Returns the first row at or after `from` with the mark of this hash.
     pub fn likely(&self, hash: u64, from: usize) -> Result<Option<usize>, Damaged> {
         let marks = self.bytes.get(HEAD_BYTES + from..self.shapes_at()).ok_or(SHORT)?;
         Ok(memchr::memchr(mark(hash), marks).map(|row| from + row))
     }
 
-    /// Has this row this key?
+    /// Says whether this row has this key.
     pub fn stands_at(&self, row: usize, directory: DirId, name: &[u8]) -> Result<bool, Damaged> {
         let its = if self.head.directories == 1 {
             self.head.first_directory
@@ -227,10 +229,11 @@ impl<'a> Page<'a> {
             return Ok(false);
         }
         let (names, suffix) = self.names()?;
+        // Stored names lack the common end, so the compared name must lack it too.
         let Some(stem) = name.strip_suffix(suffix) else { return Ok(false) };
         let mut at = self.whole(row / WHOLE_EVERY)?;
-        // How many bytes of what is looked for the last name had at its start: the next is compared only where it can
-        // have more or less of them.
+        // Number of bytes that the name and the last name read have in common at the start. The
+        // next name is compared only where it can have more or fewer of them.
         let mut common = 0;
         for _ in 0..row % WHOLE_EVERY {
             let coded = Self::coded(names, at)?;
@@ -244,7 +247,8 @@ impl<'a> Page<'a> {
         Ok(coded.shared <= common && stem.get(coded.shared..) == Some(coded.more))
     }
 
-    /// Brings in what is read of a page first: head and marks. What it gives means nothing.
+    /// Loads the part of a page that is read first into the processor's cache: head and marks. The
+    /// result has no meaning.
     #[inline]
     pub fn touch_head(bytes: &[u8]) -> u8 {
         let end = HEAD_BYTES + ROWS_MAX;
@@ -256,8 +260,8 @@ impl<'a> Page<'a> {
         self.bytes.get(at).copied().unwrap_or(0)
     }
 
-    /// Brings in what is read of a row then: its record, and where its name and its shape stand. What it gives means
-    /// nothing.
+    /// Loads the next part of a row: its record, and the offsets of its name and its shape. The
+    /// result has no meaning.
     #[inline]
     pub fn touch(&self, row: usize) -> u8 {
         let (record, length) = (self.record_at(row), self.head.record_bytes());
@@ -268,7 +272,7 @@ impl<'a> Page<'a> {
             ^ self.touch_at(self.shapes_at())
     }
 
-    /// Brings in what is read of a row last: its name and its shape. What it gives means nothing.
+    /// Loads the last part of a row: its name and its shape. The result has no meaning.
     #[inline]
     pub fn touch_name(&self, row: usize) -> u8 {
         let begin = self.head.names_at as usize + self.whole(row / WHOLE_EVERY).unwrap_or(0);
@@ -278,7 +282,7 @@ impl<'a> Page<'a> {
         names ^ shape.first().copied().unwrap_or(0)
     }
 
-    /// A walk over all rows.
+    /// Returns a walk over all rows.
     pub fn all(&self) -> Walk {
         Walk::at(0, usize::from(self.head.suffix))
     }
@@ -293,7 +297,7 @@ impl<'a> Page<'a> {
         Err(Damaged("the directories of the page have fewer rows than the page"))
     }
 
-    /// The key of a row: its directory, and its name put into `name`.
+    /// Returns the directory of a row, and puts its name into `name`.
     pub fn key(&self, row: usize, name: &mut Vec<u8>) -> Result<DirId, Damaged> {
         let group = self.group_of(row)?;
         let whole = row / WHOLE_EVERY;
@@ -306,7 +310,7 @@ impl<'a> Page<'a> {
         Ok(group.directory)
     }
 
-    /// A walk over the rows from this key on, or after it.
+    /// Returns a walk over the rows from this key on, or after it.
     pub fn from(&self, directory: DirId, name: &[u8], after: bool) -> Result<Walk, Damaged> {
         let mut start = None;
         for group in self.groups() {
@@ -325,7 +329,8 @@ impl<'a> Page<'a> {
         let whole = if is_its { self.whole_before(group, name)? } else { group.first / WHOLE_EVERY };
         let row = whole * WHOLE_EVERY;
         let mut rows = Walk::at(row, self.whole(whole)?);
-        // Rows before it are passed over; their names are what the next one's is told by.
+        // Rows before the key are passed over; only their names matter, because the next name is
+        // coded by them.
         while rows.row < self.rows() {
             let row = rows.row;
             rows.step(self)?;
@@ -355,14 +360,14 @@ impl<'a> Page<'a> {
         self.head.records_at as usize + row * self.head.record_bytes()
     }
 
-    /// The number of this width at `at`, and where the next one stands.
+    /// Returns the number of this width at `at`, and the offset behind it.
     fn little(&self, at: usize, width: u8) -> Result<(u64, usize), Damaged> {
         let bytes = *self.bytes.get(at..).and_then(<[u8]>::first_chunk::<8>).ok_or(SHORT)?;
         let mask = u64::MAX.checked_shr(64 - 8 * u32::from(width)).unwrap_or(0);
         Ok((u64::from_le_bytes(bytes) & mask, at + usize::from(width)))
     }
 
-    /// The shape of this number.
+    /// Returns the shape with this number.
     fn shape(&self, index: u64) -> Result<&'a [u8], Damaged> {
         let bad = Damaged("the shapes of the page cannot be read");
         let (head, at) = (&self.head, self.shapes_at());
@@ -391,7 +396,7 @@ impl<'a> Page<'a> {
         bytes.get(begin..end_of(row)?).ok_or(Damaged("a row's rest lies outside of the page"))
     }
 
-    /// The row of this number, whose key is known.
+    /// Returns the row with this number; the caller has its key.
     pub fn row<'n>(&self, row: usize, parent: DirId, name: &'n [u8]) -> Result<Row<'n>, Damaged>
     where
         'a: 'n,
@@ -429,7 +434,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// The identity of this row.
+    /// Returns the identity of this row.
     pub fn id(&self, row: usize) -> Result<[u8; 16], Damaged> {
         if row >= self.rows() {
             return Err(Damaged("the page has no such row"));
@@ -442,7 +447,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Bytes that both begin with.
+/// Returns the number of leading bytes that both share.
 fn same_at_start(one: &[u8], other: &[u8]) -> usize {
     let (words, others) = (one.chunks_exact(8), other.chunks_exact(8));
     let mut same = 0;
@@ -456,22 +461,23 @@ fn same_at_start(one: &[u8], other: &[u8]) -> usize {
     same + one[same..].iter().zip(&other[same..]).take_while(|(a, b)| a == b).count()
 }
 
-/// A name in two pieces against one in one.
+/// Compares a name in two pieces with a name in one.
 fn compare(stem: &[u8], suffix: &[u8], name: &[u8]) -> Ordering {
     let head = name.len().min(stem.len());
     stem.cmp(&name[..head]).then_with(|| suffix.cmp(&name[head..]))
 }
 
-/// Where a walk over a page's rows is. It goes on in the same page, whoever holds its bytes meanwhile.
+/// Position of a walk over a page's rows. The walk continues in the same page, even if other memory
+/// holds the page's bytes by then.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
-    /// The next row, and where its name stands.
+    /// Next row, and the offset of its name.
     row: usize,
     at: usize,
-    /// The last name: up to `stem` without what all names of the page end with.
+    /// Last name read. Up to `stem` it lacks the common end of all names of the page.
     name: Vec<u8>,
     stem: usize,
-    /// The row whose name was read last is to be given next.
+    /// Set if the row of the last name is still to be returned.
     held: bool,
     group: Option<Group>,
 }
@@ -481,15 +487,15 @@ impl Walk {
         Walk { row, at, ..Walk::default() }
     }
 
-    /// Goes before the first row of this page.
+    /// Moves before the first row of this page.
     pub fn go_to_start(&mut self, page: &Page<'_>) {
-        // The room of the name is kept.
+        // Reuses the allocation of the name.
         let name = std::mem::take(&mut self.name);
         *self = Walk { at: usize::from(page.head.suffix), name, ..Walk::default() };
         self.name.clear();
     }
 
-    /// Reads the next name, without its end.
+    /// Reads the next name, without the common end.
     fn step(&mut self, page: &Page<'_>) -> Result<(), Damaged> {
         let (names, _) = page.names()?;
         let coded = Page::coded(names, self.at)?;
@@ -504,7 +510,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes to the next row of the page; false at its end.
+    /// Moves to the next row of the page; false at its end.
     pub fn advance(&mut self, page: &Page<'_>) -> Result<bool, Damaged> {
         if !std::mem::take(&mut self.held) {
             if self.row >= page.rows() {
@@ -524,26 +530,26 @@ impl Walk {
         Ok(true)
     }
 
-    /// The key of the row it went to.
+    /// Returns the key of the current row.
     pub fn key(&self) -> (DirId, &[u8]) {
         (self.group.map_or(DirId(0), |group| group.directory), &self.name)
     }
 
-    /// The row it went to.
+    /// Returns the current row.
     pub fn row<'r>(&'r self, page: &Page<'r>) -> Result<Row<'r>, Damaged> {
         let (directory, name) = self.key();
         let row = self.row.checked_sub(1).ok_or(NO_ROW)?;
         page.row(row, directory, name)
     }
 
-    /// Is the row it went to one of what is gone?
+    /// Says whether the current row notes that something is gone.
     pub fn is_gone(&self, page: &Page<'_>) -> Result<bool, Damaged> {
         let row = self.row.checked_sub(1).ok_or(NO_ROW)?;
         let (shape, _) = page.little(page.record_at(row), page.head.shape_width)?;
         Ok(is_gone(page.shape(shape)?))
     }
 
-    /// The next row of the page.
+    /// Returns the next row of the page.
     pub fn next<'r>(&'r mut self, page: &Page<'r>) -> Result<Option<Row<'r>>, Damaged> {
         if self.advance(page)? { self.row(page).map(Some) } else { Ok(None) }
     }

@@ -1,16 +1,17 @@
-//! Rows: one entry, or the word that there is none any more, in the parts that a page keeps apart.
+//! Rows: one entry, or the note that it is gone, in the parts that a page stores separately.
 //!
-//! Entries of one directory are much alike: they have one owner, one mode, replicas on the same storage elements. What
-//! is alike is the *shape*, bytes that a page keeps once; the rest are numbers and digests of a known width, and seldom
-//! something more.
+//! Entries of one directory are much alike: they have one owner, one mode, replicas on the same
+//! storage elements. The common part is the *shape*, bytes that a page stores once. The rest are
+//! numbers and digests of a known width, and rarely more.
 //!
 //! ```text
 //! shape:  kind u8 · flags u8 · owner · group · mode · [algorithm u8 of the one checksum]
 //!         · places: their number, each: SE · 0 (derived) or 1 and the PFN before the name
-//! rest:   [item of the trash: where it stood, its LFN, who removed it, when] · [expires] · [tags] · [checksums] · [replicas] · collection: members · link: target
+//! rest:   [item of the trash: its former place, LFN, remover and time] · [expires] · [tags] · [checksums]
+//!         · [replicas] · collection: members · link: target
 //! ```
-//! A PFN that ends with the entry's own name, as most do that do not follow from the GUID, costs nothing but its
-//! part of the shape.
+//! A PFN that ends with the entry's own name costs only its part of the shape. Most explicit PFNs
+//! do.
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_bytes, put_varint};
 use exacat_model::{
@@ -21,19 +22,19 @@ use exacat_store::FoundFile;
 
 use crate::keyspace;
 
-/// What kind of row it is.
+/// Kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RowKind {
-    /// There was an entry; there is none any more.
+    /// Note that the entry is gone.
     Gone = 0,
     Directory = 1,
     File = 2,
     Collection = 3,
     Link = 4,
-    /// No entry: what is kept beside the tree, its bytes in the rest.
+    /// Bytes kept beside the tree, in the rest; no entry.
     Side = 5,
-    /// There was something of this GUID; there is no more, whatever older rows say.
+    /// Note that the GUID was purged, whatever older rows have.
     Purged = 6,
 }
 
@@ -41,21 +42,21 @@ const SIZE: u8 = 1;
 const JOB: u8 = 2;
 const EXPIRES: u8 = 4;
 const TAGS: u8 = 8;
-/// Exactly one checksum; its digest stands by itself.
+/// Flag: exactly one checksum, whose digest is a separate part.
 const ONE_CHECKSUM: u8 = 16;
-/// Checksums of another number, in the rest.
+/// Flag: no checksum or several, in the rest.
 const CHECKSUMS: u8 = 32;
-/// Replicas that no place in the shape can tell, in the rest.
+/// Flag: replicas that no place in the shape can express, in the rest.
 const REPLICAS: u8 = 64;
-/// An item of the trash: what it was is in the rest.
+/// Flag: an item of the trash, whose former place is in the rest.
 const TRASHED: u8 = 128;
 
-/// What an item of the trash has beside its entry.
+/// Facts about an item of the trash beside its entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trashed {
-    /// Where it stood.
+    /// Former place.
     pub at: At,
-    /// What that was called.
+    /// Former name of that place.
     pub lfn: Lfn,
     pub removed_by: UserId,
     pub removed: TimeMs,
@@ -81,25 +82,25 @@ impl Decode for Trashed {
     }
 }
 
-/// A row, its parts lying elsewhere.
+/// A row whose parts are borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row<'a> {
     pub parent: DirId,
     pub name: &'a [u8],
     pub shape: &'a [u8],
-    /// The GUID, or a directory's number.
+    /// GUID, or number of a directory.
     pub id: [u8; 16],
     pub size: u64,
     pub job: u64,
     pub created: u64,
     pub modified: u64,
     pub revision: u64,
-    /// The digest of the one checksum.
+    /// Digest of the one checksum.
     pub checksum: &'a [u8],
     pub rest: &'a [u8],
 }
 
-/// Room for the parts of a row that are made.
+/// Buffers for the encoded parts of a row.
 #[derive(Default)]
 pub(crate) struct RowRoom {
     shape: Vec<u8>,
@@ -113,7 +114,7 @@ fn number_of(id: &[u8; 16]) -> DirId {
     DirId(u64::from_le_bytes(number))
 }
 
-/// What a PFN has before this name, if it ends with it.
+/// Returns the part of a PFN before this name, if the PFN ends with it.
 fn before_name<'p>(location: &'p Location, name: &str) -> Option<&'p str> {
     match location {
         Location::Explicit(pfn) => pfn.as_str().strip_suffix(name),
@@ -122,13 +123,13 @@ fn before_name<'p>(location: &'p Location, name: &str) -> Option<&'p str> {
 }
 
 impl RowRoom {
-    /// The row of an entry in the tree, or below an item of the trash.
+    /// Returns the row of an entry in the tree, or below an item of the trash.
     pub fn row<'a>(&'a mut self, entry: &'a Entry) -> Row<'a> {
         let key = (keyspace::directory_of(&entry.at), entry.at.name.as_str().as_bytes());
         self.any(entry, key, None)
     }
 
-    /// The row of an item of the trash, of this key.
+    /// Returns the row of an item of the trash under this key.
     pub fn trashed<'a>(&'a mut self, entry: &'a Entry, key: &'a [u8; 8], item: &Trashed) -> Row<'a> {
         self.any(entry, (keyspace::TRASH, key), Some(item))
     }
@@ -222,6 +223,8 @@ fn put_replicas(replicas: &[Replica], name: &str, shape: &mut Vec<u8>, rest: &mu
         replica.state == ReplicaState::Available
             && (replica.location == Location::Derived || before_name(&replica.location, name).is_some())
     };
+    // A shape is common to many rows, so replicas with a state or a PFN of their own go to the
+    // rest.
     if !replicas.iter().all(plain) {
         replicas.encode(rest);
         return REPLICAS;
@@ -240,7 +243,7 @@ fn put_replicas(replicas: &[Replica], name: &str, shape: &mut Vec<u8>, rest: &mu
     0
 }
 
-/// What a shape says before its places.
+/// Part of a shape before its places.
 struct Shape<'a> {
     kind: RowKind,
     flags: u8,
@@ -275,16 +278,16 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Is it the shape of something that is there no more?
+/// Says whether this is the shape of something gone.
 pub(super) fn is_gone(shape: &[u8]) -> bool {
     shape == Row::GONE || shape == Row::PURGED
 }
 
 impl<'a> Row<'a> {
-    /// The shape of what is gone.
+    /// Shape of a row that notes a removal.
     pub const GONE: [u8; 1] = [RowKind::Gone as u8];
 
-    /// The word that what stood there is gone, by this change.
+    /// Returns the note that this change removed what had the key.
     pub fn gone(parent: DirId, name: &'a [u8], revision: Revision) -> Row<'a> {
         Row {
             parent,
@@ -301,29 +304,30 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The shape of what is no entry.
+    /// Shape of bytes beside the tree.
     pub const SIDE: [u8; 1] = [RowKind::Side as u8];
 
-    /// Bytes kept beside the tree.
+    /// Returns the row of bytes kept beside the tree.
     pub fn side(table: DirId, key: &'a [u8], value: &'a [u8], revision: Revision) -> Row<'a> {
         Row { shape: &Row::SIDE, rest: value, ..Row::gone(table, key, revision) }
     }
 
-    /// The shape of a GUID that was purged.
+    /// Shape of a purged GUID.
     pub const PURGED: [u8; 1] = [RowKind::Purged as u8];
 
-    /// The word that nothing of this GUID is there any more. It stands under the GUID itself, where nothing else comes,
-    /// for a GUID is looked for in the newest rows first.
+    /// Returns the note that a GUID was purged. Its key is the GUID itself, and no other row has
+    /// that key. Newer notes are found first, because a look-up of a GUID begins with the newest
+    /// rows.
     pub fn purged(guid: &'a Guid, revision: Revision) -> Row<'a> {
         Row { shape: &Row::PURGED, id: guid.0, ..Row::gone(keyspace::PURGED, &guid.0, revision) }
     }
 
-    /// Is nothing there any more?
+    /// Says whether the row notes that something is gone.
     pub fn is_gone(&self) -> bool {
         is_gone(self.shape)
     }
 
-    /// The GUID, if it is of something that has one, or had.
+    /// Returns the GUID, if the row is of something that has or had one.
     pub fn guid(&self) -> Option<Guid> {
         match self.shape.first() {
             Some(2..=4 | 6) => Some(Guid(self.id)),
@@ -331,17 +335,17 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Is it a file?
+    /// Says whether the row is a file.
     pub fn is_file(&self) -> bool {
         self.shape.first() == Some(&(RowKind::File as u8))
     }
 
-    /// Bytes of it, about.
+    /// Returns the approximate size in bytes.
     pub fn bytes(&self) -> usize {
         self.name.len() + self.shape.len() + self.rest.len() + self.checksum.len() + 64
     }
 
-    /// What an item of the trash has beside its entry; none if it is no item.
+    /// Returns the facts about an item of the trash; none if the row is no item.
     pub fn trashed(&self) -> Result<Option<Trashed>, DecodeError> {
         match self.shape.get(..2) {
             Some([1..=4, flags]) if flags & TRASHED != 0 => {
@@ -351,7 +355,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The whole entry; none if it is gone, or no entry.
+    /// Returns the whole entry; none if it is gone, or the row is no entry.
     pub fn entry(&self) -> Result<Option<Entry>, DecodeError> {
         if self.is_gone() || self.shape == Row::SIDE {
             return Ok(None);
@@ -387,7 +391,7 @@ impl<'a> Row<'a> {
         }))
     }
 
-    /// Where it stands, if its key says that.
+    /// Returns the place of the entry, if its key has it.
     fn at(&self) -> Result<At, DecodeError> {
         let name = self.text()?;
         if self.parent == keyspace::ROOT_IN {
@@ -401,7 +405,7 @@ impl<'a> Row<'a> {
         std::str::from_utf8(self.name).map_err(|_| Reader::new(&[]).error("a name is not UTF-8"))
     }
 
-    /// What a look-up needs of it, if it is a file in the tree. `way` is the caller's.
+    /// Returns what a look-up needs, if the row is a file in the tree. `way` is the caller's.
     pub fn found_file(&self, way: usize) -> Result<Option<FoundFile>, DecodeError> {
         if !self.is_file() {
             return Ok(None);
@@ -443,7 +447,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Replicas whose places a shape has; `name` is the file's.
+/// Reads the replicas whose places are in the shape; `name` is that of the file.
 fn places(name: &str, reader: &mut Reader<'_>) -> Result<Vec<Replica>, DecodeError> {
     let count = reader.length()?;
     let mut replicas = Vec::with_capacity(count);

@@ -1,4 +1,4 @@
-//! Pages against what went into them, and against bytes that are none.
+//! Compares pages with the rows in them, and tries bytes that are no page.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{Damaged, FULL_BYTES, PAGE_BYTES_MAX, Page, PageBuilder, ROWS_MAX, Ro
 const SALT: u64 = 7;
 const PLACE: u64 = 4096;
 
-/// A hash of a key: of few values, so that many rows of a page have one mark.
+/// Returns a hash with few values, so that many rows of a page have one mark.
 fn hash(directory: u64, name: &[u8]) -> u64 {
     let sum: u64 = name.iter().map(|byte| u64::from(*byte)).sum();
     ((sum ^ directory) % 23) << 24
@@ -92,7 +92,8 @@ pub(crate) fn entry(random: &mut Random, parent: u64, name: &str) -> Entry {
 
 pub(crate) type Model = BTreeMap<(u64, Vec<u8>), Option<Entry>>;
 
-/// Rows of a few directories, some of what is gone, with names that share starts and ends as real ones do.
+/// Returns rows of a few directories, some of them removals. Names share starts and ends as real
+/// ones do.
 fn some_rows(random: &mut Random) -> Model {
     let mut rows = Model::new();
     let count = 1 + random.next(ROWS_MAX as u64) as usize;
@@ -110,7 +111,7 @@ fn some_rows(random: &mut Random) -> Model {
     rows
 }
 
-/// The pages of rows, and which rows are in each.
+/// Builds the pages of rows; returns each with its rows.
 fn pages_of(rows: &Model) -> Vec<(Vec<u8>, Model)> {
     let (mut builder, mut room, mut pages, mut within) =
         (PageBuilder::default(), RowRoom::default(), Vec::new(), Model::new());
@@ -160,8 +161,8 @@ pub(crate) fn check_row(row: &Row<'_>, key: &(u64, Vec<u8>), entry: &Option<Entr
     }
 }
 
-/// Goal: every row comes back as it went in, by its key, in order, and from any key on; what is not there is not found.
-/// Method: random pages of every kind of row against the map they were made of.
+/// Goal: every row is read unchanged, by its key, in order, and from any key on; other keys are not
+/// found. Method: random pages of every kind of row, compared with the map that they were made of.
 #[test]
 fn rows_come_back_as_they_went_in() {
     for seed in 0..300 {
@@ -209,7 +210,7 @@ fn rows_come_back_as_they_went_in() {
     }
 }
 
-/// Goal: bytes beside the tree come back, are no entry, and need no room for an identity.
+/// Goal: bytes beside the tree are read unchanged, are no entry, and need no room for an identity.
 #[test]
 fn what_is_beside_the_tree_is_no_entry() {
     let (mut builder, mut page) = (PageBuilder::default(), Vec::new());
@@ -231,7 +232,7 @@ fn what_is_beside_the_tree_is_no_entry() {
     }
 }
 
-/// Goal: what most files of a real catalogue take, which the size of the whole rests on.
+/// Goal: the size of a typical file in a real catalogue, on which the size of the whole rests.
 #[test]
 fn a_typical_file_takes_less_than_70_bytes() {
     let random = &mut Random(1);
@@ -299,7 +300,8 @@ fn a_page_is_full_at_its_limits_and_holds_the_longest_row() {
     assert!(builder.is_full(&other.row(&next)));
 }
 
-/// Goal: no bit of a page may be another without that being seen, and no page passes for one of another place or file.
+/// Goal: every changed bit of a page is detected, and no page passes for one of another place or
+/// file.
 #[test]
 fn every_flipped_bit_is_seen() {
     let rows = some_rows(&mut Random(9));
@@ -314,8 +316,8 @@ fn every_flipped_bit_is_seen() {
     }
 }
 
-/// Goal: bytes that were never a page are an error or rows, never a panic or a loop without end. Method: pages with
-/// bytes changed and the checksum made right again.
+/// Goal: bytes that were never a page give an error or rows, never a panic or an endless loop.
+/// Method: pages with changed bytes and a corrected checksum.
 #[test]
 fn what_only_looks_like_a_page_does_no_harm() {
     let (mut refused, mut read) = (0, 0);

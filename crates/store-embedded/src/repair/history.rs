@@ -1,8 +1,11 @@
-//! The log of a damaged catalogue, put together from what is good: each segment as it is, or a copy of it, or its own bytes
-//! with those of a copy where the copy has any.
+//! Recovers the log of a damaged catalogue. It uses three sources for each segment:
 //!
-//! A copy of a segment is of the same line if it has the same first revision and salt; then it has the same bytes as far as
-//! it goes.
+//! - the segment as it is;
+//! - a copy of it;
+//! - its own bytes, overwritten by those of a copy where the copy has any.
+//!
+//! A copy of a segment is of the same timeline if it has the same first revision and salt. Then it
+//! has the same bytes as far as it goes.
 
 use std::path::{Path, PathBuf};
 
@@ -19,36 +22,36 @@ use crate::record::{read_changes, read_head};
 use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, VERSION};
 use crate::table::newest_unnamed;
 
-/// Where the bytes of a segment are.
+/// Bytes of a recovered segment.
 #[derive(Clone, Debug)]
 pub(super) enum Bytes {
-    /// In this file, all of them; it is somebody else's if it is not in its place.
+    /// All bytes of this file, which is foreign (`own` is false) if it is not in its place.
     File { path: PathBuf, own: bool },
-    /// Put together.
+    /// Bytes assembled in memory.
     Made(Vec<u8>),
 }
 
-/// A segment that can be had, from its first change to its last.
+/// A recovered segment, from its first change to its last.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub first: Revision,
-    /// The last change; the one before the first, if there is none.
+    /// Last change; the one before the first, if there is none.
     pub last: Revision,
     pub salt: u64,
     pub archived: bool,
     pub bytes: Bytes,
 }
 
-/// Changes that nobody has.
+/// Changes that no source has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hole {
     pub from: Revision,
-    /// None: to the end of the log, which nobody knows.
+    /// Last missing change. None: up to the end of the log, which is unknown.
     pub to: Option<Revision>,
     pub why: String,
 }
 
-/// The log, as far as it can be had.
+/// The log as far as it can be recovered.
 #[derive(Debug, Default)]
 pub(super) struct MendedLog {
     pub problems: Vec<String>,
@@ -57,26 +60,26 @@ pub(super) struct MendedLog {
     pub holes: Vec<Hole>,
 }
 
-/// What one reading of a segment's bytes found.
+/// Result of reading a segment's bytes once.
 struct Seen {
     header: Header,
     archived: bool,
     last: Revision,
-    /// It is damaged from there on.
+    /// Damage that ends the readable part.
     damage: Option<String>,
-    /// Another was begun after it.
+    /// True if another segment was begun after it.
     is_sealed: bool,
 }
 
 impl MendedLog {
-    /// Reads every segment, and finds copies of what is damaged.
+    /// Reads every segment, and finds copies of the damaged ones.
     pub fn put_together(ground: &Ground<'_>, sources: &Sources, tell: &mut Tell<'_>) -> Result<Self> {
         let disk = &**ground.disk;
         let directory = ground.data.log();
         let mut own: Vec<(Revision, PathBuf)> = Vec::new();
         for name in names_in(disk, &directory)? {
             if let Some(first) = segment_of(&name) {
-                // Of one that is there in both forms the plain one counts, and comes first.
+                // A segment in both forms counts as plain, and the plain file comes first.
                 if own.last().is_none_or(|(other, _)| *other != first) {
                     own.push((first, directory.join(name)));
                 }
@@ -115,17 +118,18 @@ impl MendedLog {
         Ok(work.log)
     }
 
-    /// The oldest change of the last stretch without a hole.
+    /// Returns the oldest change after the last hole.
     pub fn oldest(&self) -> Revision {
         self.stretch().first().map_or(Revision(1), |part| part.first)
     }
 
-    /// The parts after the last hole.
+    /// Returns the parts after the last hole.
     pub fn stretch(&self) -> &[Part] {
         stretch_up_to(&self.parts)
     }
 
-    /// The stretch that goes on from a state at this revision, from the part with the change after it; and up to where.
+    /// Returns the parts without a hole that continue a state at this revision, and their last
+    /// change. They begin with the part that has the next change, or with its history.
     pub fn after(&self, revision: Revision) -> Option<(&[Part], Revision)> {
         let next = revision.0.saturating_add(1);
         let begin = self.parts.partition_point(|part| part.first.0 <= next).checked_sub(1)?;
@@ -136,7 +140,7 @@ impl MendedLog {
         while end < self.parts.len() && self.parts[end].first.0 == self.parts[end - 1].last.0 + 1 {
             end += 1;
         }
-        // What comes before it without a hole is its history.
+        // Earlier parts without a hole are its history.
         let mut first = begin;
         while first > 0 && self.parts[first].first.0 == self.parts[first - 1].last.0 + 1 {
             first -= 1;
@@ -144,7 +148,8 @@ impl MendedLog {
         Some((&self.parts[first..end], self.parts[end - 1].last))
     }
 
-    /// Does it lead from a state at a revision to the last change that there was, of which runs have those up to `in_runs`?
+    /// Says whether the log leads from a state at `revision` to the last change that ever existed.
+    /// `in_runs` is the last change in the runs.
     pub fn is_whole_after(&self, revision: Revision, in_runs: Revision) -> bool {
         if !self.holes.iter().all(|hole| hole.to.is_some_and(|to| to <= revision)) {
             return false;
@@ -154,7 +159,7 @@ impl MendedLog {
     }
 }
 
-/// Of parts in order, those after the last hole.
+/// Returns the parts after the last hole, of parts in order.
 fn stretch_up_to(parts: &[Part]) -> &[Part] {
     let mut first = parts.len().saturating_sub(1);
     while first > 0 && parts[first].first.0 == parts[first - 1].last.0 + 1 {
@@ -163,8 +168,8 @@ fn stretch_up_to(parts: &[Part]) -> &[Part] {
     parts.get(first..).unwrap_or_default()
 }
 
-/// Up to which first revision the copies are known to be of this line: that of the last segment that has the same salt in
-/// both; and where they are known to be of another.
+/// Returns how far the copies are known to be of this timeline: up to the last segment with the
+/// same salt in both. Also returns from where they are known to be of another timeline.
 fn same_line(disk: &dyn Disk, own: &[(Revision, PathBuf)], sources: &Sources) -> (Revision, Revision) {
     let (mut same, mut other) = (Revision(0), Revision(u64::MAX));
     for (first, path) in own {
@@ -180,7 +185,7 @@ fn same_line(disk: &dyn Disk, own: &[(Revision, PathBuf)], sources: &Sources) ->
     (same, other)
 }
 
-/// Putting a log together.
+/// Context of the recovery.
 struct Work<'w> {
     disk: &'w dyn Disk,
     catalogue: CatalogueId,
@@ -190,8 +195,8 @@ struct Work<'w> {
 }
 
 impl Work<'_> {
-    /// Names what the log lacks at its end, as far as the file END and runs that the manifest does not
-    /// name know; `next` is the change that would come next.
+    /// Names the changes that the log lacks at its end. Evidence is the file END, and runs outside
+    /// of the manifest; `next` is the change after the log's last.
     fn compare_with_end(&mut self, ground: &Ground<'_>, next: Revision) -> Result<()> {
         let (directory, runs) = (ground.data.log(), ground.data.runs());
         let witness = match log_end::read(self.disk, &directory, self.catalogue) {
@@ -202,7 +207,7 @@ impl Work<'_> {
         // Without a manifest all runs are unnamed.
         let manifest = Manifest::load(self.disk, &runs, self.catalogue).ok().flatten().unwrap_or_default();
         let of_run = newest_unnamed(self.disk, &runs, &ground.identity, &manifest)
-            // What the named runs have is not lost.
+            // Changes in the named runs are not lost.
             .filter(|(_, known)| *known > manifest.revision)
             .map(|(name, known)| (runs.join(name), known));
         let latest = of_end.into_iter().chain(of_run).max_by_key(|(_, known)| *known);
@@ -220,12 +225,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Takes copies of what is missing from a change on, up to another; gives what comes next.
+    /// Takes copies of missing changes from one on, up to another; returns the next missing change.
     fn fill(&mut self, from: Revision, to: Option<Revision>) -> Result<Revision> {
         let mut next = from;
         while to.is_none_or(|to| next < to) {
             let reaches = |part: &Part| part.last >= next && to.is_none_or(|to| part.last < to);
-            // Only what goes on to a segment that is here is certain to be of this line.
+            // Only a copy that leads to an existing segment is certain to be of this timeline.
             let best = self.copies(next, None)?.into_iter().filter(reaches).max_by_key(|part| part.last);
             let Some(part) = best else { break };
             self.log.mended.push(format!(
@@ -244,7 +249,7 @@ impl Work<'_> {
         Ok(to.unwrap_or(next))
     }
 
-    /// The copies of a segment that are of this line, as far as they are good.
+    /// Returns the intact parts of a segment's copies on this timeline.
     fn copies(&self, first: Revision, salt: Option<u64>) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
         for copy in self.sources.segments.iter().filter(|copy| copy.first == first) {
@@ -257,7 +262,7 @@ impl Work<'_> {
                 salt == seen.header.salt
             });
             if is_of_line {
-                // What is behind the last record that is good is not taken.
+                // Bytes behind the last intact record are not taken.
                 let whole = seen.damage.is_none();
                 let bytes = match whole {
                     true => Bytes::File { path: copy.path.clone(), own: false },
@@ -275,7 +280,8 @@ impl Work<'_> {
         read_whole(&*file).ok()
     }
 
-    /// Takes a segment; `after` is the first revision of the next. Gives what comes next.
+    /// Takes a segment; `after` is the first revision of the next one. Returns the change after the
+    /// taken part.
     fn segment(&mut self, first: Revision, path: &Path, after: Option<Revision>) -> Result<Revision> {
         let name = path.display().to_string();
         let file = self.disk.open_to_read(path).map_err(|error| cannot_read(&name, &error))?;
@@ -300,7 +306,7 @@ impl Work<'_> {
             && seen.damage.is_none()
             && !reaches(seen.last)
         {
-            // What comes after it may have been in it, or in a segment that is missing.
+            // The changes after it may have been in it, or in a missing segment.
             let copies = self.copies(first, Some(seen.header.salt))?;
             if !copies.iter().any(|part| part.last > seen.last) {
                 let part = part_of(seen, Bytes::File { path: path.to_owned(), own: true });
@@ -354,7 +360,7 @@ impl Work<'_> {
                 self.log.parts.push(best.part);
             }
         }
-        // How far the last one went nobody knows, unless all that was damaged of it was had again.
+        // The length of the last segment is unknown, unless everything damaged in it was recovered.
         if !after.map_or(is_all, |after| next == after) {
             let to = after.map(|after| Revision(after.0 - 1));
             self.log.holes.push(Hole { from: next, to, why: problem });
@@ -362,7 +368,8 @@ impl Work<'_> {
         Ok(after.unwrap_or(next))
     }
 
-    /// The segment's own bytes with those of copies over them: where they are damaged, a copy of the beginning may be good.
+    /// Returns the segment's own bytes overwritten by those of copies: where they are damaged, a
+    /// copy of the beginning may be intact.
     fn overlaid(&self, name: &str, own: &[u8], first: Revision, is_last: bool) -> Vec<Mended> {
         let mut ways = Vec::new();
         for copy in self.sources.segments.iter().filter(|copy| copy.first == first) {
@@ -388,15 +395,16 @@ impl Work<'_> {
     }
 }
 
-/// A way to have a damaged segment.
+/// A candidate to replace a damaged segment.
 struct Mended {
     how: String,
     part: Part,
-    /// It goes as far as the segment did.
+    /// True if it reaches as far as the segment did.
     is_all: bool,
 }
 
-/// Of those that reach furthest one that has all, if there is one, or the first: a copy is the simplest.
+/// Returns the candidate that reaches furthest. Of several, a complete one wins, then the first: a
+/// copy is the simplest.
 fn furthest(ways: impl Iterator<Item = Mended>) -> Option<Mended> {
     ways.fold(None, |best: Option<Mended>, way| match best {
         Some(best) if (best.part.last, best.is_all) >= (way.part.last, way.is_all) => Some(best),
@@ -416,14 +424,14 @@ fn part_of(seen: &Seen, bytes: Bytes) -> Part {
     Part { first: header.first_revision, last: *last, salt: header.salt, archived: *archived, bytes }
 }
 
-/// The bytes of a plain segment up to the end of the last record before whatever is damaged.
+/// Returns the bytes of a plain segment up to the end of the last record before any damage.
 fn up_to(bytes: &[u8], salt: u64) -> Vec<u8> {
     let mut records = Records::new(bytes, salt, HEADER_BYTES);
     while records.next_record().is_some() {}
     bytes[..records.offset()].to_vec()
 }
 
-/// Reads all of a segment. An error says that nothing of it can be told.
+/// Reads a whole segment. An error means that nothing of it is usable.
 fn look(name: &str, bytes: &[u8], catalogue: CatalogueId, first: Revision, is_last: bool) -> Result<Seen> {
     let other =
         || crate::segment::corrupt(name, 16, "the segment is another catalogue's, or has another's name");
@@ -484,7 +492,7 @@ fn look(name: &str, bytes: &[u8], catalogue: CatalogueId, first: Revision, is_la
     Ok(seen)
 }
 
-/// The header, also if nothing but its version is damaged.
+/// Decodes the header, even if its version is damaged and nothing else.
 fn header_in(name: &str, bytes: &[u8]) -> Result<Header> {
     Header::decode(name, bytes).or_else(|newer| {
         if newer.kind != ErrorKind::Invalid {
@@ -499,7 +507,7 @@ fn header_in(name: &str, bytes: &[u8]) -> Result<Header> {
     })
 }
 
-/// A record must follow the last one, and hold changes that can be decoded.
+/// Checks that a record follows the last one, and that its changes can be decoded.
 fn take_record(name: &str, at: u64, body: &[u8], last: &mut Revision) -> Result<()> {
     let bad = |what: String| crate::segment::corrupt(name, at, what);
     let head = read_head(body).map_err(|error| bad(error.to_string()))?;

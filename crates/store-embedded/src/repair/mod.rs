@@ -1,20 +1,21 @@
-//! Repair: a damaged catalogue made whole again, offline, by what there is.
+//! Repair: makes a damaged catalogue whole again, offline, from everything available.
 //!
 //! ```text
-//!   survey:   every file is read: which runs, which segments, the manifest, CATALOGUE are good
-//!   runs:     a good copy elsewhere ► else written anew, if all its rows can be read ► else …
+//!   survey:   reads every file: which runs, which segments, the manifest, CATALOGUE are intact
+//!   runs:     an intact copy elsewhere ► else written anew, if all rows are readable ► else …
 //!   rebuild:  … an older state (older runs, a snapshot, a backup, nothing) and the log after it ► else …
-//!   salvage:  … what can be read, every counter and index made anew; what is lost is listed
+//!   salvage:  … the readable rows, every counter and index recomputed; losses are listed
 //! ```
-//! The first way that gives the whole state is taken. What comes of it is prepared beside, audited, and takes the place of
-//! what was there as a restore does (`snapshot::switch`): at once, whatever is interrupted; what was there is set aside
-//! whole. Nothing that would lose anything is done unless that was accepted; what is lost is listed then, and before.
+//! The first way that gives the whole state is taken. Its result is prepared beside the catalogue
+//! and audited. It replaces the catalogue as a restore does (`snapshot::switch`): atomically, even
+//! if it is interrupted. The old files stay in the replaced copy. A repair that loses anything runs
+//! only if the operator accepts the loss; the losses are listed before and after.
 //!
-//! * `sources`: where good copies and older states may be
-//! * `runs`: the runs of the manifest, and how each can be had again
-//! * `history`: the log, put together from what is good
-//! * `prepare`: what is to take the place, made beside and audited
-//! * `salvage`: a state from the rows that can be read
+//! * `sources`: places of good copies and older states
+//! * `runs`: the runs of the manifest, and ways to recover each
+//! * `history`: the log, recovered from all sources
+//! * `prepare`: the replacement, made beside and audited
+//! * `salvage`: a state from the readable rows
 
 mod history;
 mod prepare;
@@ -40,66 +41,67 @@ use crate::settings::{EmbeddedSettings, LOSSES_LISTED_MAX};
 use crate::snapshot::switch;
 use crate::store::EmbeddedStore;
 
-/// How to repair.
+/// Options of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairOptions {
-    /// A directory of backups, or another data directory, that may have what is damaged.
+    /// Directory of backups, or another data directory, that may have intact copies.
     pub from: Option<PathBuf>,
-    /// What cannot be had again may be lost.
+    /// Accepts the loss of entries that cannot be recovered.
     pub accept_loss: bool,
 }
 
-/// How far a repair is.
+/// Progress of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepairProgress {
-    /// Files are read and checked: this one now.
+    /// The repair reads and checks this file.
     Checking {
-        /// Its name.
+        /// Name of the file.
         file: String,
     },
-    /// A state is made of an older one and the log.
+    /// The repair builds a state from an older one and the log.
     Reading {
-        /// Up to this change so far.
+        /// Last change read so far.
         revision: Revision,
     },
-    /// What can be read is gathered.
+    /// The repair gathers the readable rows.
     Gathering {
-        /// So many rows so far.
+        /// Rows gathered so far.
         rows: u64,
     },
 }
 
-/// What a repair is told by.
+/// Progress callback of a repair.
 pub(crate) type Tell<'t> = dyn FnMut(&RepairProgress) + 't;
 
-/// What a repair found and did.
+/// Result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// What is wrong, each with file and place; empty if nothing is.
+    /// Problems found, each with file and place; empty if there are none.
     pub problems: Vec<String>,
-    /// How each was mended, or would be.
+    /// Ways in which the problems were repaired, or would be.
     pub mended: Vec<String>,
-    /// What is lost by that, as far as it is listed.
+    /// Losses, as far as they are listed.
     pub losses: Vec<Finding>,
-    /// How many losses there are.
+    /// Number of all losses.
     pub losses_total: u64,
-    /// It was done; otherwise nothing was changed: for nothing is wrong, or because something would be lost.
+    /// True if the repair was done. Otherwise nothing was changed: there is no problem, or the
+    /// repair would lose something.
     pub done: bool,
-    /// The last change of the state as it is, or would be, afterwards.
+    /// Last change of the state after the repair.
     pub revision: Revision,
-    /// When that was.
+    /// Time of that change.
     pub time: TimeMs,
-    /// Entries in it.
+    /// Entries in the state.
     pub entries: u64,
-    /// Its digest.
+    /// Digest of the state.
     pub digest: u128,
-    /// The oldest change that the history has then.
+    /// Oldest change in the history after the repair.
     pub oldest: Revision,
-    /// Where what was there before is now.
+    /// Replaced copy: the files before the repair.
     pub set_aside: Option<PathBuf>,
 }
 
-/// What is lost, listed up to a bound.
+/// Losses, listed up to a bound.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     listed: Vec<Finding>,
@@ -128,7 +130,7 @@ impl EmbeddedStore {
     }
 }
 
-/// What a repair works on.
+/// Context of a repair.
 pub(crate) struct Ground<'g> {
     pub disk: &'g Arc<dyn Disk>,
     pub settings: &'g EmbeddedSettings,
@@ -182,7 +184,7 @@ pub(crate) fn repair(
     let runs = Runs::survey(&ground, &sources, tell)?;
     problems.extend(runs.problems.iter().cloned());
     if problems.is_empty() {
-        // Every file is whole; is what they say?
+        // Every file is intact. The inspection checks whether the state in them is consistent.
         let inspected = crate::inspect::state_of(&ground)?;
         problems.extend(inspected.problems);
         if problems.is_empty() {
@@ -233,23 +235,24 @@ pub(crate) fn repair(
     Ok(repaired)
 }
 
-/// Completes a restore that was interrupted, and removes what one left that was not done.
+/// Completes an interrupted restore, or removes the leftovers of one that was not done.
 fn clear(disk: &dyn Disk, data: &Layout) -> Result<()> {
     if switch::check_settled(disk, data).is_err() || data.read_identity(disk).is_ok_and(|one| one.is_some()) {
         return switch::settle(disk, data);
     }
-    // Whose it is nobody knows yet; what was being prepared is no part of it.
+    // The catalogue's identity is unknown, but the prepared files are certainly no part of it.
     remove_tree(disk, &data.prepared()).map_err(|error| cannot_write(data.root(), &error))
 }
 
-/// Removes what was prepared and is not to be.
+/// Removes prepared files that will not be used.
 fn discard(disk: &dyn Disk, data: &Layout) {
     if let Err(error) = remove_tree(disk, &data.prepared()) {
         tracing::warn!(%error, "cannot remove what a repair prepared; the next opening does");
     }
 }
 
-/// What is wrong with a data directory's files that opening it would not say in full: for an inspection.
+/// Returns the problems of a data directory's files in full, for an inspection. Opening would
+/// report only the first.
 pub(crate) fn problems_of(
     disk: &Arc<dyn Disk>,
     settings: &EmbeddedSettings,
@@ -261,7 +264,7 @@ pub(crate) fn problems_of(
     Ok(Runs::survey(&ground, &sources, &mut |_| ())?.problems)
 }
 
-/// The file names in a directory, in order.
+/// Returns the file names in a directory, in order.
 fn names_in(disk: &dyn Disk, directory: &Path) -> Result<Vec<String>> {
     let names = list_if_there(disk, directory);
     let mut names =
@@ -270,7 +273,7 @@ fn names_in(disk: &dyn Disk, directory: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The segments of a log's directory; none if there is no such directory.
+/// Returns the segments in a log's directory; none if the directory does not exist.
 fn segments_in(disk: &dyn Disk, directory: &Path) -> Result<Vec<Arc<crate::history::Segment>>> {
     if names_in(disk, directory)?.is_empty() { Ok(Vec::new()) } else { list_segments(disk, directory, false) }
 }

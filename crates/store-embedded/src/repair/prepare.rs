@@ -1,6 +1,8 @@
-//! What is to take the place of a damaged catalogue's log and runs: made beside, audited, and only then to be had.
+//! Prepares the replacement of a damaged catalogue's log and runs: made beside it, audited, and
+//! only then used.
 //!
-//! Several ways may lead to it; the first that gives the whole state counts. Ways that lose something come last.
+//! Several ways may lead to it; the first that gives the whole state counts. Ways that lose
+//! something come last.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,10 +30,10 @@ use crate::snapshot::view::{End, build, flush_built};
 use crate::state::State;
 use crate::table::{Shelf, begin_run, next_number, run_file_name, scratch_name};
 
-/// Bytes copied at once.
+/// Bytes per read while copying.
 const COPY_BYTES: usize = 1 << 20;
 
-/// What a state is told by.
+/// Key facts of a state.
 pub(super) struct Described {
     pub revision: Revision,
     pub time: TimeMs,
@@ -50,26 +52,26 @@ impl Described {
     }
 }
 
-/// What was made.
+/// A prepared replacement.
 pub(super) struct Made {
     pub state: Described,
-    /// The catalogue as it is afterwards: on a new timeline if something is lost.
+    /// Identity of the catalogue after the repair: on a new timeline if something is lost.
     pub identity: Identity,
-    /// The oldest change in its history.
+    /// Oldest change in its history.
     pub oldest: Revision,
     pub how: Vec<String>,
     pub losses: Losses,
 }
 
-/// A state to go on from.
+/// A state to continue from.
 enum Base<'b> {
-    /// So many of the oldest of the runs that count.
+    /// This many of the oldest runs of the manifest.
     Oldest(usize),
     Older(&'b OlderState),
     Nothing,
 }
 
-/// All that is known of how to repair.
+/// All findings about the damaged catalogue and its sources.
 pub(super) struct Plan<'p> {
     pub ground: &'p Ground<'p>,
     pub sources: &'p Sources,
@@ -79,10 +81,10 @@ pub(super) struct Plan<'p> {
 }
 
 impl Plan<'_> {
-    /// Makes what is to be, by the way that loses least.
+    /// Makes the replacement in the way that loses least.
     pub fn make(&self, tell: &mut Tell<'_>) -> Result<Made> {
         let mut why_not = Vec::new();
-        // Whole: nothing is missing of the state, nor of the history that was kept.
+        // First choice: the whole state and the whole kept history.
         for base in self.bases()? {
             let revision = self.revision_of(&base)?;
             if !self.log.is_whole_after(revision, self.runs.manifest.revision) {
@@ -98,20 +100,22 @@ impl Plan<'_> {
             }
         }
         why_not.iter().for_each(|why| tracing::info!(why, "a way to repair is none"));
-        // Changes after what can be had are lost, but what is there is a state that once was.
+        // Second choice: intact runs. Changes after them are lost, but the state once existed.
         if self.runs.runs.iter().all(super::runs::RunSeen::is_whole) {
             match self.made_from(&Base::Oldest(self.runs.runs.len()), tell) {
                 Err(error) if is_about_files(&error) => why_not.push(error.message),
                 made => return made,
             }
         }
+        // Third choice: the readable rows.
         if self.runs.runs.iter().any(|run| !matches!(run.way, Way::Not)) {
             match self.salvaged(tell) {
                 Err(error) if is_about_files(&error) => why_not.push(error.message),
                 made => return made,
             }
         }
-        // Nothing of the runs can be read: the newest state that there is, with what follows it. None at all is no state.
+        // Last choice: nothing of the runs is readable. The newest other state is taken, with the
+        // changes after it. An empty base counts only if the log begins with the first change.
         let is_state = |base: &Base<'_>| {
             let begins = self.log.parts.first().is_some_and(|part| part.first == Revision(1));
             !matches!(base, Base::Oldest(0) | Base::Nothing) || begins
@@ -129,7 +133,7 @@ impl Plan<'_> {
         Err(Error::new(ErrorKind::Corrupt, what))
     }
 
-    /// The states to go on from, the newest first.
+    /// Returns the states to continue from, the newest first.
     fn bases(&self) -> Result<Vec<Base<'_>>> {
         let mut bases = Vec::new();
         let whole = self.runs.whole_from_the_oldest();
@@ -140,7 +144,7 @@ impl Plan<'_> {
         older.extend((1..=whole.min(self.runs.runs.len().saturating_sub(1))).map(Base::Oldest));
         let mut dated = Vec::new();
         for base in older {
-            // What cannot even say of when it is, is none.
+            // A state without a readable revision is unusable.
             if let Ok(revision) = self.revision_of(&base) {
                 dated.push((std::cmp::Reverse(revision), base));
             }
@@ -160,7 +164,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The last change in a state.
+    /// Returns the last change in a state.
     fn revision_of(&self, base: &Base<'_>) -> Result<Revision> {
         match base {
             Base::Oldest(count) if *count == self.runs.runs.len() => Ok(self.runs.manifest.revision),
@@ -179,7 +183,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Prepares a state and the log after it. What of the log is missing is lost.
+    /// Prepares a state and the log after it. Missing parts of the log are lost.
     fn made_from(&self, base: &Base<'_>, tell: &mut Tell<'_>) -> Result<Made> {
         let disk = &**self.ground.disk;
         self.begin()?;
@@ -194,7 +198,7 @@ impl Plan<'_> {
         };
         let is_all = matches!(base, Base::Oldest(count) if *count == self.runs.runs.len());
         if !is_all {
-            // What is said of the runs that are not taken does not matter.
+            // Notes about runs that are not used do not matter.
             how.clear();
             how.push(format!("the runs: made anew of {} and the log after it", self.name(base)));
         }
@@ -234,7 +238,7 @@ impl Plan<'_> {
         Ok(Made { state: Described::of(&built.state), identity, oldest, how, losses })
     }
 
-    /// Begins a timeline if something is lost: what follows `kept` of the history before is replaced.
+    /// Begins a timeline if something is lost: the history after `kept` is replaced.
     fn repaired_identity(&self, losses: &Losses, kept: Revision) -> Result<Identity> {
         let mut identity = self.ground.identity.clone();
         if losses.total > 0 {
@@ -243,22 +247,22 @@ impl Plan<'_> {
         Ok(identity)
     }
 
-    /// Prepares what can be read of the runs, and the log after it.
+    /// Prepares the readable rows of the runs, and the log after them.
     fn salvaged(&self, tell: &mut Tell<'_>) -> Result<Made> {
         self.begin()?;
         let mut losses = Losses::default();
         let built = salvage::salvage(self, &mut losses, tell)?;
         self.audit(&built)?;
         self.lost_changes(built.state.revision, &[], &mut losses);
-        // The state does not follow from any history: so that whoever follows the changes notices, none leads up to it.
-        // No revision of the old timelines tells of this state.
+        // The state follows from no history. So none leads up to it, and readers of the changes
+        // notice that. No revision of the old timelines describes this state.
         let identity = self.repaired_identity(&losses, Revision(0))?;
         let oldest = self.end_log(&built.state, &[], &identity)?;
         let how = vec!["the runs: what can be read of them, every counter and index made anew".to_owned()];
         Ok(Made { state: Described::of(&built.state), identity, oldest, how, losses })
     }
 
-    /// Names the changes that are lost: of the history up to the state, and after it.
+    /// Lists the lost changes: those of the history before the state, and those after it.
     fn lost_changes(&self, revision: Revision, kept: &[Part], losses: &mut Losses) {
         for hole in &self.log.holes {
             match hole.to {
@@ -302,7 +306,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Nothing in what was prepared may contradict anything else.
+    /// Checks that nothing in the prepared files contradicts anything else.
     fn audit(&self, built: &Builder) -> Result<()> {
         for run in &built.state.table.version().runs {
             if let Some(problem) = run.check().into_iter().next() {
@@ -330,7 +334,7 @@ impl Plan<'_> {
         self.ground.data.prepared().join("log")
     }
 
-    /// Begins with nothing.
+    /// Empties the directory of prepared files.
     fn begin(&self) -> Result<()> {
         let disk = &**self.ground.disk;
         let prepared = self.ground.data.prepared();
@@ -340,7 +344,7 @@ impl Plan<'_> {
         begun.map_err(|error| cannot_write(&prepared, &error))
     }
 
-    /// A number that no run has, here or in any snapshot.
+    /// Returns a run number that no run has, here or in any snapshot.
     pub fn next_run(&self) -> Result<u64> {
         let of_copies = self.sources.runs.iter().map(|copy| copy.number + 1).max().unwrap_or(0);
         let of_states = self.sources.states.iter().map(|state| state.manifest.next_run).max().unwrap_or(0);
@@ -348,7 +352,7 @@ impl Plan<'_> {
         Ok(of_copies.max(of_states).max(of_files).max(self.runs.manifest.next_run))
     }
 
-    /// Puts some of the oldest runs that count in their new place.
+    /// Puts some of the oldest runs of the manifest into their new place.
     fn put_runs(&self, count: usize) -> Result<Manifest> {
         let skipped = self.runs.runs.len() - count;
         let mut manifest =
@@ -396,7 +400,7 @@ impl Plan<'_> {
         Ok(count)
     }
 
-    /// Says of when the runs in their new place are.
+    /// Sets the revision and time of the manifest to those of the runs in their new place.
     fn date(&self, manifest: &mut Manifest) -> Result<()> {
         let mut runs = Vec::new();
         for named in &manifest.runs {
@@ -411,7 +415,8 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Puts the runs of an older state in their new place. One that is damaged there may be whole here.
+    /// Puts the runs of an older state into their new place. A run that is damaged there may be
+    /// intact here.
     fn put_older(&self, state: &OlderState) -> Result<Manifest> {
         let disk = &**self.ground.disk;
         for (named, path) in state.manifest.runs.iter().zip(&state.runs) {
@@ -429,7 +434,7 @@ impl Plan<'_> {
         Ok(Manifest { next_run: self.next_run()?.max(state.manifest.next_run), ..state.manifest.clone() })
     }
 
-    /// Gives a file a further name, or copies it if it is somebody else's.
+    /// Links a file, or copies it if it is foreign (`far`).
     fn put_file(&self, from: &Path, to: &Path, far: bool) -> Result<()> {
         let disk = &**self.ground.disk;
         if !far {
@@ -455,7 +460,7 @@ impl Plan<'_> {
         file.sync().map_err(unwritable)
     }
 
-    /// Puts a segment in its new place.
+    /// Puts a segment into its new place.
     pub fn put_part(&self, part: &Part, log: &Path) -> Result<()> {
         let disk = &**self.ground.disk;
         let mut to = log.join(segment::file_name(part.first));
@@ -468,8 +473,9 @@ impl Plan<'_> {
         }
     }
 
-    /// Ends the log that was prepared: what was written last is cut behind its last change, in a file of its own, for the old
-    /// one stays as it was; and a segment begins with the next change. Gives the oldest change.
+    /// Ends the prepared log, and begins a segment with the next change. The last segment is cut
+    /// behind the last change, in a new file, because the old file stays unchanged. Returns the
+    /// oldest change.
     fn end_log(&self, state: &State, parts: &[Part], identity: &Identity) -> Result<Revision> {
         let disk = &**self.ground.disk;
         let (log, id) = (self.log_place(), self.ground.catalogue());
@@ -477,7 +483,7 @@ impl Plan<'_> {
         if let Some(last) = parts.last() {
             let path = log.join(segment::file_name(last.first));
             if last.last < last.first {
-                // Nothing is in it; it is begun anew.
+                // The segment is empty; a new one replaces it.
                 disk.remove(&path).map_err(|error| cannot_write(&path, &error))?;
             } else if !last.archived {
                 let segments = segments_in(disk, &log)?;
@@ -499,7 +505,8 @@ impl Plan<'_> {
     }
 }
 
-/// Does the log go on from this state? Otherwise it is on another line: the catalogue was restored since.
+/// Checks that the log continues this state. If not, it is on another timeline: the catalogue was
+/// restored since.
 fn check_line(state: &OlderState, parts: &[Part]) -> Result<()> {
     let Some((first, salt)) = state.goes_on else {
         return Err(Error::new(ErrorKind::Corrupt, "nobody can say where the log goes on from it"));
@@ -510,7 +517,7 @@ fn check_line(state: &OlderState, parts: &[Part]) -> Result<()> {
     }
 }
 
-/// Is it the files that are to blame, and not the machine?
+/// Says whether the files caused the error, not the machine.
 fn is_about_files(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Internal)
 }

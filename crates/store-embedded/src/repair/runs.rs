@@ -1,4 +1,4 @@
-//! The runs of a damaged catalogue: which of them count, and how each can be had again.
+//! The runs of a damaged catalogue: which of them count, and ways to recover each.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,45 +15,45 @@ use crate::run::{Run, Scanned};
 use crate::state::State;
 use crate::table::{number_of, run_file_name};
 
-/// How a run can be had.
+/// Way to recover a run.
 pub(super) enum Way {
-    /// As this file is; it is somebody else's, and to be copied, if it is `far`.
+    /// Take this file. If `far`, it is foreign and must be copied.
     File { path: PathBuf, far: bool },
-    /// By writing its rows anew, all of which can be read.
+    /// Write its rows anew; all of them are readable.
     Anew(Scanned),
-    /// Some of its rows can be read.
+    /// Only some of its rows are readable.
     InPart(Scanned),
-    /// Nothing of it can.
+    /// Nothing of it is readable.
     Not,
 }
 
-/// A run that counts.
+/// A run of the manifest.
 pub(super) struct RunSeen {
     pub named: RunNamed,
     pub way: Way,
 }
 
 impl RunSeen {
-    /// Can all of it be had?
+    /// Says whether all of its rows can be recovered.
     pub fn is_whole(&self) -> bool {
         matches!(self.way, Way::File { .. } | Way::Anew(_))
     }
 }
 
-/// The runs that count.
+/// The runs of the manifest.
 pub(super) struct Runs {
     pub problems: Vec<String>,
-    /// How what is damaged is mended, if the runs are taken.
+    /// Ways in which the damage is repaired, if the runs are used.
     pub mended: Vec<String>,
     pub manifest: Manifest,
-    /// The manifest is made anew: whether it is right, only an audit of what it gives tells.
+    /// True if the manifest was guessed: only an audit of its state shows whether it is right.
     pub is_guessed: bool,
     /// In the order of the manifest.
     pub runs: Vec<RunSeen>,
 }
 
 impl Runs {
-    /// Reads everything of every run that the manifest names.
+    /// Reads every byte of every run in the manifest.
     pub fn survey(ground: &Ground<'_>, sources: &Sources, tell: &mut Tell<'_>) -> Result<Self> {
         let disk = &**ground.disk;
         let directory = ground.data.runs();
@@ -106,13 +106,13 @@ impl Runs {
         Ok(runs)
     }
 
-    /// How many of the oldest runs are whole, one behind the other.
+    /// Returns how many of the oldest runs, one after the other, are whole.
     pub fn whole_from_the_oldest(&self) -> usize {
         self.runs.iter().rev().take_while(|run| run.is_whole()).count()
     }
 }
 
-/// Is a directory with no manifest one with runs?
+/// Says whether a directory without a manifest has runs.
 fn any_run(disk: &dyn Disk, directory: &Path) -> Result<bool> {
     Ok(names_in(disk, directory)?.iter().any(|name| number_of(name).is_some()))
 }
@@ -128,7 +128,8 @@ fn is_version_flipped(disk: &dyn Disk, directory: &Path, ground: &Ground<'_>) ->
     Ok(Manifest::is_of_this_version_but_for_its_number(&bytes, ground.catalogue()))
 }
 
-/// Reads all of a run; what is wrong with it, if anything is. One of another `salt` is another run.
+/// Reads a whole run, and returns its damage, if there is any. A run with another `salt` is another
+/// run.
 pub(super) fn check(
     disk: &dyn Disk,
     path: &Path,
@@ -158,7 +159,8 @@ pub(super) fn check(
     Ok(if problems.is_empty() { Ok(()) } else { Err(problems) })
 }
 
-/// Finds out how a damaged run can be had; and which snapshots have the same damage, if no copy is good.
+/// Finds a way to recover a damaged run. Without an intact copy it also finds the snapshots with
+/// the same damage.
 fn mend(
     disk: &dyn Disk,
     path: &Path,
@@ -170,7 +172,7 @@ fn mend(
     let scanned = match disk.open_to_read(path) {
         Ok(file) => match Scanned::read(&path.display().to_string(), Arc::from(file)) {
             Ok(scanned) => scanned,
-            // Of a later release.
+            // A later release wrote this run.
             Err(error) if error.kind == ErrorKind::Invalid => return Err(error),
             Err(error) => {
                 tracing::warn!(%error, "a damaged run cannot be read page by page");
@@ -179,7 +181,7 @@ fn mend(
         },
         Err(_) => None,
     };
-    // A name or a number of another run than is named says nothing.
+    // A file with another number or catalogue is not the named run, and is ignored.
     let scanned = scanned.filter(|scanned| {
         scanned.head.number == named.number && ground.identity.has_runs_of(scanned.head.catalogue)
     });
@@ -207,8 +209,8 @@ fn mend(
     Ok((way, how, also))
 }
 
-/// A manifest of the runs that are there. Each says up to which change its state is; one that has another's last change and
-/// a higher number was merged of it.
+/// Guesses a manifest from the runs in the directory. Each run has the last change of its state. A
+/// run with another's last change and a higher number is a compaction of it.
 fn guess(disk: &dyn Disk, directory: &Path, identity: &Identity, tell: &mut Tell<'_>) -> Result<Manifest> {
     struct Found {
         named: RunNamed,
@@ -224,7 +226,7 @@ fn guess(disk: &dyn Disk, directory: &Path, identity: &Identity, tell: &mut Tell
         tell(&RepairProgress::Checking { file: path.display().to_string() });
         let file = disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
         let run = Run::open_of(&name, Arc::from(file), |catalogue| identity.has_runs_of(catalogue));
-        // One that was being written is none.
+        // A run that was being written does not count.
         let Ok(run) = run else { continue };
         let named = RunNamed { number, rows: run.rows().0 };
         let said = State::moment_in(&[Arc::new(run)]);

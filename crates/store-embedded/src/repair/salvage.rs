@@ -1,10 +1,10 @@
-//! A state from the rows that can be read, when no older state and no log lead to the whole one.
+//! Builds a state from the readable rows, when no older state and no log lead to the whole one.
 //!
-//! Entries are what counts: every counter, every index, and what a directory is known by, are made anew of them. What was
-//! lost with a page is listed by the names that can have stood there. Where only an older run tells of such a name, that is
-//! kept, as it was, and listed too: it may have changed or gone since. Of an entry that is told of twice the newest word
-//! counts. A directory of which nothing is left but what is in it stands in `/lost+found`, for the admin only, under its
-//! number.
+//! The entries count: every counter, every index, and the facts about each directory are recomputed
+//! from them. Losses of a page are listed by the names that it may have had. If only an older run
+//! has a row of such a name, that row is kept, and listed too: the entry may have changed or gone
+//! since. If two rows have the same entry, the newest counts. A directory of which only the
+//! content is left goes to `/lost+found`, for the admin only, under its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,36 +32,36 @@ use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::state::{Above, Directory, Operations, State, decoded, deletion_of};
 use crate::table::{From, Shelf, Version, View, run_file_name};
 
-/// What directories are called in `/`, of which nothing else is known.
+/// Name of the directory in `/` for directories of unknown name.
 const LOST_AND_FOUND: &str = "lost+found";
-/// Rows between two words on how far it is.
+/// Rows between two progress reports.
 const TELL_EVERY: u64 = 1 << 16;
 
-/// A run that counted: what can be read of it, and where something is missing.
+/// A run of the manifest: its readable part, and its gaps.
 struct Source {
     gaps: Vec<Gap>,
-    /// Its place among those that can be read.
+    /// Index among the readable runs.
     place: Option<usize>,
 }
 
-/// A directory, as far as it is known.
+/// A directory, as far as its facts are known.
 struct Found {
     entry: Entry,
     trashed: Option<Trashed>,
 }
 
-/// What was found in a first walk.
+/// Result of the first pass.
 #[derive(Default)]
 struct Directories {
     found: BTreeMap<DirId, Found>,
-    /// What was kept of them beside their entries.
+    /// Facts about directories beside their entries.
     kept: BTreeMap<DirId, Directory>,
-    /// Those with something in them.
+    /// Directories with content.
     used: BTreeSet<DirId>,
     newest: Revision,
 }
 
-/// The work.
+/// State of the salvage.
 struct Gatherer<'g, 't> {
     plan: &'g Plan<'g>,
     sources: Vec<Source>,
@@ -71,11 +71,12 @@ struct Gatherer<'g, 't> {
     losses: &'g mut Losses,
     tell: &'g mut Tell<'t>,
     rows: u64,
-    /// When it is, for what has no time any more.
+    /// Time for entries that have lost theirs.
     time: TimeMs,
 }
 
-/// Makes a state of what can be read, with the log after it as far as that can be had; all of it in runs.
+/// Builds a state from the readable rows and the recoverable log after them, with all of it in
+/// runs.
 pub(super) fn salvage(plan: &Plan<'_>, losses: &mut Losses, tell: &mut Tell<'_>) -> Result<Builder> {
     let disk = plan.ground.disk;
     let (sources, version, mut next_run) = read_what_is_left(plan)?;
@@ -101,7 +102,7 @@ pub(super) fn salvage(plan: &Plan<'_>, losses: &mut Losses, tell: &mut Tell<'_>)
     let numbers = directories.found.keys().chain(directories.kept.keys()).chain(&directories.used);
     let highest = numbers.max().map_or(DirId::ROOT.0, |id| id.0);
     let next = (highest + 1).max(said.map_or(0, |said| said.next_directory));
-    // What the log makes has its number already.
+    // The log's own new directories have their numbers already.
     let lost_and_found = DirId(next.max(changes.next_directory));
     work.into.state.next_directory = lost_and_found.0 + 1;
     work.put_directories(&mut directories, lost_and_found)?;
@@ -111,9 +112,9 @@ pub(super) fn salvage(plan: &Plan<'_>, losses: &mut Losses, tell: &mut Tell<'_>)
     work.replay(revision)?;
     let state = &mut work.into.state;
     state.next_directory = state.next_directory.max(if used { lost_and_found.0 + 1 } else { 0 });
-    // The repair itself, which no history tells.
+    // This revision is the repair itself, which no history has.
     state.revision = Revision(state.revision.0 + 1);
-    // Changes that were passed over left no traces, and traces of damaged runs are not gathered.
+    // Changes that were skipped left no traces, and traces in damaged runs are not gathered.
     state.traces_since = state.revision;
     let mut into = work.into;
     flush(&mut into.state, &into.operations, &mut into.shelf)?;
@@ -127,7 +128,7 @@ fn gathered_place(plan: &Plan<'_>) -> std::path::PathBuf {
     plan.ground.data.prepared().join("gathered")
 }
 
-/// Opens what is whole, and puts what can be read of the others into runs of their own, beside.
+/// Opens intact runs, and writes the readable rows of the others into new runs, beside them.
 fn read_what_is_left(plan: &Plan<'_>) -> Result<(Vec<Source>, Version, u64)> {
     let disk = &**plan.ground.disk;
     let (mut sources, mut runs) = (Vec::new(), Vec::new());
@@ -159,20 +160,20 @@ fn read_what_is_left(plan: &Plan<'_>) -> Result<(Vec<Source>, Version, u64)> {
     Ok((sources, Version { runs }, next_run))
 }
 
-/// Do newer sources lack something where this key is, which stands in the readable run at `place`?
+/// Says whether newer sources have a gap at this key, which the readable run at `place` has.
 fn is_doubtful(sources: &[Source], place: Option<usize>, key: (DirId, &[u8])) -> bool {
     let newer = sources.iter().take_while(|source| source.place.is_none() || source.place != place);
     newer.flat_map(|source| &source.gaps).any(|gap| gap.may_have_had(key))
 }
 
 impl Gatherer<'_, '_> {
-    /// Goes through all rows, the newest of each key; `take` is told whether it is doubtful.
+    /// Walks over all rows, the newest of each key; `take` learns whether a row is doubtful.
     fn walk(&mut self, mut take: impl FnMut(&mut Self, &Row<'_>, bool) -> Result<()>) -> Result<()> {
         let version = self.version.clone();
         let view = View { active: None, frozen: &[], version: &version, reading: Reading::in_passing() };
         let mut rows = view.from(From::START).map_err(Error::from)?;
         loop {
-            // What is borrowed of the walk is copied: taking may go to the same runs.
+            // Borrowed parts of the row are copied, because `take` may read the same runs.
             let (row, place) = match rows.next_there().map_err(Error::from)? {
                 Some(row) => (OwnRow::of(&row), None::<usize>),
                 None => return Ok(()),
@@ -187,7 +188,7 @@ impl Gatherer<'_, '_> {
         }
     }
 
-    /// All directories there are, few beside files.
+    /// Collects all directories; they are few compared with files.
     fn find_directories(&mut self) -> Result<Directories> {
         let mut all = Directories::default();
         self.walk(|work, row, doubtful| {
@@ -230,7 +231,7 @@ impl Gatherer<'_, '_> {
         Ok(all)
     }
 
-    /// Lists what can have stood where nothing can be read.
+    /// Lists the names that the gaps may have had.
     fn name_gaps(&mut self, directories: &Directories) {
         for (run, source) in self.plan.runs.runs.iter().zip(&self.sources) {
             let file = run_file_name(run.named.number);
@@ -285,19 +286,19 @@ impl Gatherer<'_, '_> {
             while let Some(id) = next.pop() {
                 let Some(Found { entry, trashed }) = all.found.remove(&id) else { continue };
                 if self.put(&entry, trashed.as_ref()).is_err() {
-                    // Something else has its name.
+                    // Another entry has its name.
                     self.put_in_lost_and_found(&entry, lost_and_found)?;
                 }
                 next.extend(below.remove(&id).unwrap_or_default());
             }
-            // What is left leads nowhere: up to a directory that is not there, or round in a ring.
+            // The remaining directories lead to a missing directory, or form a ring.
             let Some((id, found)) = all.found.pop_first() else { return Ok(()) };
             self.put_in_lost_and_found(&found.entry, lost_and_found)?;
             next.extend(below.remove(&id).unwrap_or_default());
         }
     }
 
-    /// Makes up, as far as that can be, for entries of directories that are lost.
+    /// Invents entries for lost directories, as far as possible.
     fn complete(&mut self, all: &mut Directories) {
         for (id, kept) in std::mem::take(&mut all.kept) {
             if id == DirId::ROOT || all.found.contains_key(&id) {
@@ -314,7 +315,7 @@ impl Gatherer<'_, '_> {
         }
         for id in std::mem::take(&mut all.used) {
             if id != DirId::ROOT && !all.found.contains_key(&id) {
-                // Its place is where nothing is: it goes to /lost+found.
+                // Its parent is itself, so its place does not exist: it goes to /lost+found.
                 let at = At { parent: id, name: nameless(id) };
                 let entry = self.directory(at, id, UserId::ADMIN, GroupId::ADMIN, private());
                 all.found.insert(id, Found { entry, trashed: None });
@@ -347,7 +348,7 @@ impl Gatherer<'_, '_> {
                     format!("{LOST_AND_FOUND}-{further}")
                 };
                 let at = At { parent: DirId::ROOT, name: Name::parse(&name)? };
-                // A file may have this name that is put later.
+                // A file that is put later may have this name.
                 if self.has(&at)? {
                     continue;
                 }
@@ -365,7 +366,7 @@ impl Gatherer<'_, '_> {
         self.put(&Entry { at, revision: self.into.state.revision, ..entry.clone() }, None)
     }
 
-    /// Does anything stand there, in what was put and in what is left?
+    /// Says whether an entry has this place, among those put and those left.
     fn has(&self, at: &At) -> Result<bool> {
         let reading = Reading::waiting(&self.cache);
         let view = View { active: None, frozen: &[], version: &self.version, reading };
@@ -381,7 +382,7 @@ impl Gatherer<'_, '_> {
         state.insert_entry(entry, trashed, None).map_err(Error::from)
     }
 
-    /// Puts everything that is no directory.
+    /// Puts everything except directories.
     fn put_rest(&mut self, operations_from: Option<Revision>) -> Result<()> {
         self.walk(|work, row, doubtful| {
             if work.into.state.table.active().rows() >= work.into.rows_max {
@@ -408,7 +409,7 @@ impl Gatherer<'_, '_> {
                 }
                 keyspace::BOOKINGS => decoded::<Booking>(row.rest)
                     .and_then(|booking| work.into.state.set_booking(booking.guid, Some(booking))),
-                // What may have been taken off the queue since is in use perhaps.
+                // The copy may have been taken off the queue since, so it may be in use.
                 keyspace::DELETIONS if doubtful => {
                     work.losses.add(
                         "deletion",
@@ -434,7 +435,7 @@ impl Gatherer<'_, '_> {
                 parent if keyspace::is_directory(parent) || parent == keyspace::TRASH => {
                     return work.put_object(row, doubtful);
                 }
-                // Members come after all collections; the rest follows from what is put.
+                // Members follow after all collections; other rows follow from those that are put.
                 _ => Ok(()),
             };
             if let Err(defect) = put {
@@ -452,7 +453,7 @@ impl Gatherer<'_, '_> {
         Ok(())
     }
 
-    /// Puts a file, a collection or a link, unless a newer word tells of it elsewhere.
+    /// Puts a file, a collection or a link, unless a newer row has it elsewhere.
     fn put_object(&mut self, row: &Row<'_>, doubtful: bool) -> Result<()> {
         let (entry, trashed) = match (row.entry(), row.trashed()) {
             (Ok(Some(entry)), Ok(trashed)) => (entry, trashed),
@@ -470,7 +471,7 @@ impl Gatherer<'_, '_> {
                 found.is_some_and(|found| (found.parent, found.name) == (row.parent, row.name))
             };
             if !view.find_guid(guid, here).map_err(Error::from)? {
-                // It is told of elsewhere, or was purged, since.
+                // A newer row has the entry elsewhere, or it was purged since.
                 return Ok(());
             }
             self.losses.add("entry as it was", which(), older(&entry));
@@ -518,7 +519,8 @@ impl Gatherer<'_, '_> {
 
     // ---- the log ----
 
-    /// What the log after a revision makes, without doing it. Its segments are put beside.
+    /// Collects what the log after a revision creates, without applying it. Puts its segments
+    /// beside.
     fn changes_after(&mut self, revision: Revision) -> Result<Made> {
         let disk = &**self.plan.ground.disk;
         let place = gathered_place(self.plan);
@@ -539,7 +541,7 @@ impl Gatherer<'_, '_> {
         Ok(made)
     }
 
-    /// Applies the log after a revision, but for what is about something that is lost.
+    /// Applies the log after a revision, except changes that need something lost.
     fn replay(&mut self, revision: Revision) -> Result<()> {
         let disk = &**self.plan.ground.disk;
         let segments = segments_in(disk, &gathered_place(self.plan))?;
@@ -548,7 +550,7 @@ impl Gatherer<'_, '_> {
     }
 }
 
-/// What a log makes.
+/// Objects that a log creates.
 #[derive(Default)]
 struct Made {
     next_directory: u64,
@@ -578,14 +580,14 @@ fn made_directory(change: &Change) -> Option<DirId> {
     }
 }
 
-/// Applies what can be applied.
+/// Receiver that applies as many changes as possible.
 struct Lenient<'l> {
     into: &'l mut Builder,
     losses: &'l mut Losses,
 }
 
 impl Lenient<'_> {
-    /// Is what the change needs there? Then nothing of it can go wrong half way.
+    /// Says whether everything that the change needs exists. Then the change cannot fail halfway.
     fn can_be(&self, change: &Change) -> bool {
         let there = |at: &At| self.into.state.directory(at.parent).is_some();
         match &change.effect {
@@ -614,7 +616,7 @@ impl Replay for Lenient<'_> {
     fn change(&mut self, _: &str, _: u64, change: Change) -> Result<()> {
         let can_be = self.can_be(&change);
         let state = &mut self.into.state;
-        // Those that were passed over count as well.
+        // Skipped changes count as well.
         state.revision = Revision(change.revision.0 - 1);
         if let Some(id) = made_directory(&change) {
             state.next_directory = id.0;
@@ -635,7 +637,7 @@ impl Replay for Lenient<'_> {
     }
 }
 
-/// A row, its parts its own.
+/// A row that owns its parts.
 struct OwnRow {
     parent: DirId,
     name: Vec<u8>,
@@ -677,7 +679,7 @@ impl OwnRow {
     }
 }
 
-/// Members of a collection that are left.
+/// Counts the remaining members of a collection.
 fn count_members(version: &Version, cache: &Cache, collection: exacat_model::Guid) -> Result<u64> {
     let view = View { active: None, frozen: &[], version, reading: Reading::waiting(cache) };
     let from = From { directory: keyspace::MEMBERS, name: &collection.0, after: false };
@@ -701,7 +703,7 @@ fn older(entry: &Entry) -> String {
 }
 
 fn nameless(id: DirId) -> Name {
-    // Digits are a name.
+    // A name of digits is always valid.
     Name::parse(&format!("directory-{}", id.0)).unwrap_or_else(|_| Name::root())
 }
 
@@ -709,7 +711,7 @@ fn private() -> Mode {
     Mode::new(0o700).unwrap_or(Mode::DIRECTORY)
 }
 
-/// A key, for an operator.
+/// Describes a key for an operator.
 fn in_words(directory: DirId, name: &[u8], all: &Directories) -> String {
     let what = match directory {
         keyspace::ROOT_IN => return "the root".to_owned(),

@@ -1,7 +1,7 @@
-//! Where good copies of damaged files, and older states, may be: the catalogue's snapshots, a directory of backups, another
-//! data directory.
+//! Sources of intact copies and older states: the catalogue's snapshots, a directory of backups,
+//! another data directory.
 //!
-//! Nothing is believed of a copy but what reading it whole shows.
+//! A copy is trusted only after it was read completely.
 
 use std::path::{Path, PathBuf};
 
@@ -16,16 +16,16 @@ use crate::segment::{CatalogueId, ENDING, Header, parse_file_name};
 use crate::snapshot::header_of_file;
 use crate::table::{number_of, run_file_name};
 
-/// A file that may be a good copy of a run.
+/// A file that may be an intact copy of a run.
 #[derive(Clone, Debug)]
 pub(super) struct RunCopy {
     pub number: u64,
     pub path: PathBuf,
-    /// It is somebody else's: it is copied, not linked.
+    /// True if the file is foreign: then it is copied, not linked.
     pub far: bool,
 }
 
-/// A file that may be a good copy of a segment, or of its beginning.
+/// A file that may be an intact copy of a segment, or of its beginning.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentCopy {
     pub first: Revision,
@@ -35,18 +35,18 @@ pub(super) struct SegmentCopy {
 /// A state that may be whole, at some revision.
 #[derive(Clone, Debug)]
 pub(super) struct OlderState {
-    /// What it is, for an operator.
+    /// Description for an operator.
     pub what: String,
     pub identity: Identity,
     pub manifest: Manifest,
-    /// The files of the manifest's runs, in its order.
+    /// Files of the manifest's runs, in its order.
     pub runs: Vec<PathBuf>,
     pub far: bool,
-    /// The segment in which the log goes on from it: its first revision and salt.
+    /// Segment that continues the state: its first revision and salt.
     pub goes_on: Option<(Revision, u64)>,
 }
 
-/// All of them.
+/// All sources.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     pub runs: Vec<RunCopy>,
@@ -56,12 +56,12 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// None: only what is in its place counts.
+    /// Returns no sources: only the catalogue's own files count.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// What there is. What is damaged of it is passed over; that the directory given is none is an error.
+    /// Finds all sources and skips damaged ones. Fails if the given directory is none.
     pub fn find(disk: &dyn Disk, data: &Layout, from: Option<&Path>) -> Result<Self> {
         let mut sources = Sources::default();
         for name in names_in(disk, &data.snapshots())?.iter().filter(|name| !name.starts_with('.')) {
@@ -171,14 +171,14 @@ impl Sources {
         self.states.push(OlderState { what, identity, manifest, runs, far, goes_on });
     }
 
-    /// Keeps of the older states those of this catalogue, the newest first.
+    /// Keeps the older states of this catalogue, the newest first.
     pub fn keep_of(&mut self, identity: &Identity) {
         self.states.retain(|state| state.identity.id == identity.id);
         self.states.sort_by_key(|state| std::cmp::Reverse(state.manifest.revision));
     }
 
-    /// Which catalogue the directory holds, when its own file does not say: what its log says, and of a clone whose runs it
-    /// has; and how that was found out.
+    /// Finds out which catalogue the directory has, when its own file is unreadable: from its log,
+    /// and for a clone from the catalogue of its runs. Also returns the reasoning.
     pub fn identity(&self, disk: &dyn Disk, data: &Layout) -> Result<(Identity, String)> {
         let mut ids: Vec<CatalogueId> = Vec::new();
         let mut headers: Vec<Header> = Vec::new();
@@ -220,7 +220,7 @@ impl Sources {
             }
         }
         if origins.len() > 1 {
-            // A clone writes all its runs as those of the first catalogue it goes back to.
+            // A clone writes all its runs under the first catalogue of its ancestry.
             return Err(unclear("its runs are of several"));
         }
         let how = "made anew from what its log and its runs say".to_owned();
@@ -233,7 +233,7 @@ impl Sources {
     }
 }
 
-/// Adds the timelines that the headers of a log's segments, in order, tell of.
+/// Adds the timelines in the headers of a log's segments, which are in order.
 fn add_timelines(timelines: &mut Timelines, headers: &[Header]) {
     for header in headers {
         if timelines.all().iter().all(|known| known.id != header.timeline) {
@@ -243,18 +243,19 @@ fn add_timelines(timelines: &mut Timelines, headers: &[Header]) {
     }
 }
 
-/// The first revision of the segment whose file is called so, plain or archived.
+/// Returns the first revision in the name of a segment's file, plain or archived.
 pub(super) fn segment_of(name: &str) -> Option<Revision> {
     parse_file_name(name, ENDING).or_else(|| parse_file_name(name, crate::archive::ENDING))
 }
 
-/// Is CATALOGUE of this release, but for its version, which is damaged? One of a later release has other lines as well.
+/// Says whether only the version of CATALOGUE is damaged. A file of a later release has other lines
+/// as well.
 pub(super) fn is_version_flipped(disk: &dyn Disk, data: &Layout) -> bool {
     let text = crate::disk::read_text(disk, &data.root().join(CATALOGUE)).ok().flatten();
     text.is_some_and(|text| crate::identity::is_of_a_known_version_but_for_its_number(&text))
 }
 
-/// Is there a manifest in this directory of runs?
+/// Says whether this directory of runs has a manifest.
 pub(super) fn has_manifest(disk: &dyn Disk, runs: &Path) -> bool {
     exists(disk, &runs.join(MANIFEST)).unwrap_or(false)
 }

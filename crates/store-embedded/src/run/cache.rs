@@ -1,10 +1,12 @@
-//! The cache: pages and blocks that were read and checked, up to a number of bytes; of all runs together.
+//! The page cache: pages and blocks of all runs that were read and checked, up to a number of
+//! bytes.
 //!
-//! Each run has a slot for each of its parts, so that what is there is found without looking for it: a page's number is
-//! its place. What is in the slots is known to the cache in a ring. When there is too much, a hand goes round: what was
-//! used since it came by last stays, the more often the longer, what was not is given up.
+//! Each run has a slot for each of its parts, so that a part is found without a search: its number
+//! is its slot. The cache keeps the filled slots in a ring. Beyond its size, a hand goes round the
+//! ring. A part that was used since the last round stays, up to `USES_MAX` rounds; an unused part
+//! is evicted.
 //!
-//! A slot is a lock that nobody waits for: who finds it taken by another who fills or empties it reads from the disk.
+//! A slot is a lock on which no thread waits: a reader that finds it locked reads from the disk.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -13,11 +15,11 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-/// What a part weighs beside its bytes.
+/// Weight of a part in addition to its bytes.
 const OVERHEAD_BYTES: u64 = 64;
-/// Rounds of the hand that a part stays for, at most, without being used.
+/// Maximum number of rounds that a part stays without being used.
 const USES_MAX: u8 = 3;
-/// Entries of the ring whose runs are gone, beside as many as there are parts.
+/// Entries of the ring whose runs are gone, in addition to the number of parts.
 const GONE_MAX: usize = 1024;
 
 /// Bytes of a part.
@@ -29,7 +31,7 @@ pub(crate) struct Cache(Arc<Shared>);
 struct Shared {
     bytes_max: u64,
     bytes: AtomicU64,
-    /// Parts that are there.
+    /// Number of parts in the cache.
     parts: AtomicUsize,
     ring: Mutex<VecDeque<(Weak<Slots>, u32)>>,
 }
@@ -53,11 +55,11 @@ fn weight(bytes: &Bytes) -> u64 {
 #[derive(Default)]
 struct Slot {
     part: RwLock<Option<Bytes>>,
-    /// How often it was used since the hand came by, up to a few times.
+    /// Number of uses since the hand's last round, up to `USES_MAX`.
     uses: AtomicU8,
 }
 
-/// The slots of one run in one cache.
+/// Slots of one run in one cache.
 pub(super) struct Slots {
     cache: Arc<Shared>,
     slots: Box<[Slot]>,
@@ -73,7 +75,7 @@ impl Drop for Slots {
     }
 }
 
-/// The bytes of a part, for as long as this is held.
+/// Bytes of a part, for as long as this is held.
 pub(super) enum Found<'s> {
     InSlot(RwLockReadGuard<'s, Option<Bytes>>),
     Own(Bytes),
@@ -92,7 +94,7 @@ impl Deref for Found<'_> {
 }
 
 impl Found<'_> {
-    /// To be kept for long.
+    /// Returns bytes that may be kept for long.
     pub fn keep(&self) -> Bytes {
         match self {
             Found::InSlot(guard) => guard.as_ref().map_or_else(|| Arc::from([]), Arc::clone),
@@ -102,7 +104,7 @@ impl Found<'_> {
 }
 
 impl Cache {
-    /// One for so many bytes.
+    /// Creates a cache for so many bytes.
     pub fn new(bytes_max: u64) -> Self {
         Cache(Arc::new(Shared {
             bytes_max,
@@ -112,28 +114,28 @@ impl Cache {
         }))
     }
 
-    /// Bytes that there may be in it.
+    /// Returns the maximum number of bytes.
     pub fn bytes_max(&self) -> u64 {
         self.0.bytes_max
     }
 
-    /// Bytes in it.
+    /// Returns the bytes in the cache.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// Slots in it for so many parts.
+    /// Creates slots for so many parts.
     pub(super) fn slots(&self, parts: usize) -> Arc<Slots> {
         let slots = std::iter::repeat_with(Slot::default).take(parts).collect();
         Arc::new(Slots { cache: Arc::clone(&self.0), slots })
     }
 
-    /// Are these slots in it?
+    /// Says whether these slots are in this cache.
     pub(super) fn has(&self, slots: &Slots) -> bool {
         Arc::ptr_eq(&self.0, &slots.cache)
     }
 
-    /// Puts a part into its slot, unless someone else is at it, and gives others up for it.
+    /// Puts a part into its slot, unless that is locked, and evicts others for it.
     pub(super) fn put(&self, slots: &Arc<Slots>, index: usize, bytes: &Bytes) {
         let Some(slot) = slots.slots.get(index) else { return };
         if weight(bytes) > self.0.bytes_max {
@@ -155,7 +157,8 @@ impl Cache {
         if ring.len() > 2 * parts + GONE_MAX {
             ring.retain(|(slots, _)| slots.strong_count() > 0);
         }
-        // However often they were used, it is their turn then; but for those that are being read.
+        // After so many turns every part is evicted, however often it was used, unless it is being
+        // read.
         let mut turns = ring.len() * (usize::from(USES_MAX) + 1);
         while self.bytes() > self.0.bytes_max && turns > 0 {
             turns -= 1;
@@ -180,11 +183,12 @@ impl Cache {
 }
 
 impl Slots {
-    /// What is in this slot.
+    /// Returns the content of this slot.
     #[inline]
     pub fn get(&self, index: usize) -> Option<Found<'_>> {
         let slot = self.slots.get(index)?;
-        // Nobody waits to write, so who reads is never held up by others that do, however often it reads the same.
+        // Nobody waits to write, so this never blocks, however often one reader reads the same
+        // slot.
         let guard = slot.part.try_read_recursive()?;
         guard.as_ref()?;
         let uses = slot.uses.load(Ordering::Relaxed);
@@ -194,13 +198,13 @@ impl Slots {
         Some(Found::InSlot(guard))
     }
 
-    /// Brings a slot in; what it gives means nothing.
+    /// Loads a slot into the processor's cache; the result has no meaning.
     #[inline]
     pub fn touch(&self, index: usize) -> u8 {
         self.slots.get(index).map_or(0, |slot| slot.uses.load(Ordering::Relaxed))
     }
 
-    /// Memory taken, without the parts.
+    /// Returns the memory taken, without the parts.
     pub fn bytes(&self) -> usize {
         self.slots.len() * size_of::<Slot>()
     }
@@ -214,8 +218,8 @@ mod tests {
         Arc::from(vec![number as u8; 1000])
     }
 
-    /// Goal: there is never more than was said, what is used again and again stays, and what is gone with its run is
-    /// counted no more, nor kept in the ring for ever.
+    /// Goal: the cache never exceeds its size, and parts in frequent use stay. Parts of a dropped
+    /// run are not counted, and leave the ring.
     #[test]
     fn what_is_used_stays_and_there_is_never_more_than_was_said() {
         let cache = Cache::new(20_000);
@@ -250,7 +254,8 @@ mod tests {
         assert!(cache.0.ring.lock().len() <= GONE_MAX + 2);
     }
 
-    /// Goal: what is being read is not taken away, and what is larger than all of the cache does not come in.
+    /// Goal: a part that is being read is not evicted, and one larger than the cache does not come
+    /// in.
     #[test]
     fn what_is_being_read_is_not_taken_away() {
         let cache = Cache::new(3000);

@@ -1,30 +1,31 @@
-//! Filters: whether a run can have a key at all, asked before anything is read.
+//! Filters: say whether a run can have a key at all, before anything is read.
 //!
-//! A Bloom filter whose bits for one key all lie in one cache line: a look-up waits for memory once. It never holds a key
-//! back that is there. Of those that are not there it lets pass, with ten bits a key, one in about 80; with twenty, one in
-//! some 2000. Small runs are many and take little room, large ones are few: so a key has more bits in a small run.
+//! A Bloom filter whose bits for one key all lie in one cache line: a look-up waits for memory
+//! once. It never rejects an existing key. Of missing keys it lets one in about 80 pass with ten
+//! bits per key, and one in some 2000 with twenty. Small runs are many and take little room, large
+//! ones are few: so a key has more bits in a small run.
 
-/// Bits for each key of a run that has up to so many.
+/// Bits per key, by the maximum number of keys in the run.
 const BITS_PER_KEY: [(u64, u64); 3] = [(1 << 20, 20), (1 << 23, 14), (u64::MAX, 10)];
-/// Bits set by one key.
+/// Number of bits that one key sets.
 const PROBES: u32 = 6;
 const LINE_WORDS: usize = 8;
-/// Bytes of a cache line; a filter is a number of them.
+/// Bytes of a cache line; a filter has a whole number of them.
 pub(crate) const LINE_BYTES: usize = LINE_WORDS * 8;
 
-/// A filter, being filled or whole.
+/// A filter, being filled or complete.
 #[derive(Debug)]
 pub(crate) struct Filter {
     lines: Vec<[u64; LINE_WORDS]>,
 }
 
-/// The line of a hash among `lines`, and the bits in it, nine of this number for each probe.
+/// Returns the line of a hash among `lines`, and a number with nine bits for each probe.
 fn place(hash: u64, lines: usize) -> (usize, u64) {
     let line = ((hash >> 32) * lines as u64) >> 32;
     (line as usize, hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (hash << 32))
 }
 
-/// The word of a probe, and the bit in it.
+/// Returns the word of a probe, and the bit in it.
 #[inline]
 fn bit_of(bits: u64, probe: u32) -> (usize, u64) {
     let bit = (bits >> (9 * probe)) as usize % (64 * LINE_WORDS);
@@ -32,7 +33,7 @@ fn bit_of(bits: u64, probe: u32) -> (usize, u64) {
 }
 
 impl Filter {
-    /// An empty one for up to so many keys; with more of them it lets more pass.
+    /// Creates an empty filter for up to `keys` keys; more keys let more missing ones pass.
     pub fn for_keys(keys: u64) -> Self {
         let bits = BITS_PER_KEY.iter().find(|(up_to, _)| keys <= *up_to).map_or(10, |(_, bits)| *bits);
         let lines = keys.saturating_mul(bits).div_ceil(8 * LINE_BYTES as u64).max(1);
@@ -48,8 +49,9 @@ impl Filter {
         }
     }
 
-    /// Can the key of this hash be there? Bits are looked at by threes: most keys are held back by the first three, nearly
-    /// always, so the processor guesses right and goes on to the next filter while it waits for this one's line.
+    /// Says whether the key of this hash may exist. It checks bits in groups of three, because the
+    /// first three reject most keys. So the processor predicts the branch well, and continues with
+    /// the next filter while it waits for this one's line.
     #[inline]
     pub fn may_have(&self, hash: u64) -> bool {
         let (line, bits) = place(hash, self.lines.len());
@@ -59,23 +61,23 @@ impl Filter {
         all(bits) && all(bits >> (9 * 3))
     }
 
-    /// Brings in the line of a hash; what it gives means nothing.
+    /// Loads the line of a hash into the processor's cache; the result has no meaning.
     #[inline]
     pub fn touch(&self, hash: u64) -> u8 {
         self.lines[place(hash, self.lines.len()).0][0] as u8
     }
 
-    /// Bytes it takes, in memory and in a file.
+    /// Returns the bytes of the filter, in memory and in a file.
     pub fn bytes(&self) -> usize {
         self.lines.len() * LINE_BYTES
     }
 
-    /// As bytes of a file.
+    /// Encodes the filter.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.lines.iter().flatten().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
     }
 
-    /// From bytes of a file; none if they are none of a filter.
+    /// Decodes a filter; none if the length is wrong.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.is_empty() || !bytes.len().is_multiple_of(LINE_BYTES) {
             return None;
@@ -102,7 +104,7 @@ mod tests {
         xxh3_64(&number.to_le_bytes())
     }
 
-    /// Goal: none that is there is held back, few that are not there pass, and the bytes are the filter.
+    /// Goal: every existing key passes, few missing ones do, and the bytes are the filter.
     #[test]
     fn what_is_there_passes_and_little_else() {
         for (keys, passed_max) in

@@ -1,14 +1,15 @@
-//! The GUID index of a run: at which row a GUID stands.
+//! The GUID index of a run, which leads from a GUID to its row.
 //!
-//! Hashes of GUIDs fall into buckets, some twelve in each; a group of 64 buckets is one block, read at once and checked.
-//! An entry is 16 bits more of the hash and the row's place: six bytes. So one block is read for a GUID, and one in five
-//! thousand look-ups meets an entry of another GUID, which its row tells.
+//! Hashes of GUIDs fall into buckets of some twelve entries; 64 buckets are one block, which is
+//! read at once and checked. An entry has six bytes: 16 further bits of the hash, and the row's
+//! place. A look-up therefore reads one block. One in five thousand look-ups meets an entry of
+//! another GUID, which its row reveals.
 //!
 //! ```text
 //! block:  checksum u32 · entries u16 of each of 64 buckets · entries: place u32 · part of the hash u16
 //! ```
-//! Rows come in the order of their names, entries are needed in that of their hashes: they are sorted in memory in parts
-//! of bounded size, and the parts merged from a scratch file.
+//! Rows come in the order of their names, and the index needs the order of the hashes. Entries are
+//! sorted in memory in parts of bounded size, and the parts are merged from a scratch file.
 
 use std::io;
 use std::sync::Arc;
@@ -19,26 +20,26 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::disk::DiskFile;
 use crate::page::Damaged;
 
-/// Buckets of a block.
+/// Buckets per block.
 const BUCKETS: usize = 64;
-/// Entries of a bucket, about.
+/// Entries per bucket, approximately.
 const ENTRIES_PER_BUCKET: u64 = 12;
 const ENTRY_BYTES: usize = 6;
 const BLOCK_HEAD_BYTES: usize = 4 + 2 * BUCKETS;
-/// Bytes of a block, at most: many times what chance can bring about.
+/// Maximum bytes of a block: many times what chance can produce.
 pub(crate) const BLOCK_BYTES_MAX: usize = 256 << 10;
 /// Bytes of an entry in the scratch file.
 const SORTED_BYTES: usize = 12;
-/// Entries read at once from each sorted part.
+/// Entries per read from each sorted part.
 const READ_ENTRIES: usize = 4096;
 
-/// Where a row stands in its run: the number of its page, and its number there.
+/// Place of a row in its run: the number of its page, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowPlace(pub u32);
 
 impl RowPlace {
     const ROW_BITS: u32 = 7;
-    /// Pages of a run, at most: 4 G rows.
+    /// Maximum pages of a run: 4 G rows.
     pub const PAGES_MAX: u32 = 1 << (32 - Self::ROW_BITS);
 
     pub fn new(page: u32, row: usize) -> Self {
@@ -56,18 +57,19 @@ impl RowPlace {
 
 const _: () = assert!(crate::page::ROWS_MAX == 1 << RowPlace::ROW_BITS);
 
-/// The hash of a GUID in a run of this salt: nobody who chooses GUIDs can make them fall together.
+/// Returns the hash of a GUID in a run of this salt: a client that chooses GUIDs cannot make them
+/// collide.
 pub(crate) fn hash(salt: u64, guid: Guid) -> u64 {
     xxh3_64_with_seed(&guid.0, salt)
 }
 
-/// Blocks of an index of so many entries: a power of two.
+/// Returns the number of blocks for so many entries: a power of two.
 pub(crate) fn blocks_for(entries: u64) -> u32 {
     let blocks = entries.div_ceil(ENTRIES_PER_BUCKET * BUCKETS as u64).next_power_of_two();
     u32::try_from(blocks).unwrap_or(1 << 31)
 }
 
-/// Of `blocks`: the block of a hash, its bucket there, and what more of it is kept.
+/// Returns the block of a hash among `blocks`, its bucket there, and the stored bits of the hash.
 fn place(hash: u64, blocks: u32) -> (u32, usize, u16) {
     let rotated = hash.rotate_left(blocks.trailing_zeros());
     let block = (rotated & u64::from(blocks - 1)) as u32;
@@ -79,12 +81,13 @@ pub(crate) struct Sorter {
     scratch: Arc<dyn DiskFile>,
     part: Vec<(u64, RowPlace)>,
     part_max: usize,
-    /// Bytes of the scratch file up to the end of each part.
+    /// End of each part in the scratch file, in bytes.
     ends: Vec<u64>,
 }
 
 impl Sorter {
-    /// Keeps up to so many entries in memory, and further ones sorted in `scratch`.
+    /// Creates a sorter that keeps up to `part_max` entries in memory, and further ones sorted in
+    /// `scratch`.
     pub fn new(scratch: Arc<dyn DiskFile>, part_max: usize) -> Self {
         Sorter { scratch, part: Vec::new(), part_max: part_max.max(1), ends: Vec::new() }
     }
@@ -116,7 +119,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Gives all entries in the order of their hashes.
+    /// Passes all entries to `each` in the order of their hashes.
     pub fn sorted(mut self, mut each: impl FnMut(u64, RowPlace) -> io::Result<()>) -> io::Result<()> {
         self.part.sort_unstable();
         let mut begin = 0;
@@ -176,7 +179,7 @@ impl Part {
     }
 }
 
-/// Makes blocks of sorted entries.
+/// Builder of blocks from sorted entries.
 pub(crate) struct Blocks {
     blocks: u32,
     next: u32,
@@ -185,12 +188,12 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// For an index of so many entries.
+    /// Creates a builder for an index of so many entries.
     pub fn new(entries: u64) -> Self {
         Blocks { blocks: blocks_for(entries), next: 0, counts: [0; BUCKETS], entries: Vec::new() }
     }
 
-    /// Adds the next entry; gives to `out` each block that is whole by that.
+    /// Adds the next entry; passes each block that this completes to `out`.
     pub fn push(
         &mut self,
         hash: u64,
@@ -222,7 +225,7 @@ impl Blocks {
         bytes
     }
 
-    /// Gives the blocks that are left.
+    /// Passes the remaining blocks to `out`.
     pub fn finish(mut self, out: &mut impl FnMut(Vec<u8>) -> io::Result<()>, salt: u64) -> io::Result<()> {
         while self.next < self.blocks {
             out(self.block(salt))?;
@@ -239,12 +242,12 @@ fn checksum(salt: u64, block: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The block of a hash in an index of so many.
+/// Returns the block of a hash in an index of so many.
 pub(crate) fn block_of(hash: u64, blocks: u32) -> u32 {
     place(hash, blocks).0
 }
 
-/// Checks a block as it came from a file.
+/// Checks a block that was read from a file.
 pub(crate) fn check(bytes: &[u8], block: u32, salt: u64) -> Result<(), Damaged> {
     let entries: usize = counts(bytes).map(usize::from).sum();
     let mut sum = [0; 4];
@@ -263,7 +266,7 @@ fn counts(bytes: &[u8]) -> impl Iterator<Item = u16> {
     counts.chunks_exact(2).map(|count| u16::from_le_bytes([count[0], count[1]]))
 }
 
-/// The rows in this block that may have the GUID of this hash.
+/// Returns the rows in this block that may have the GUID of this hash.
 pub(crate) fn find(bytes: &[u8], hash: u64, blocks: u32) -> impl Iterator<Item = RowPlace> {
     let (_, bucket, part) = place(hash, blocks);
     let before: usize = counts(bytes).take(bucket).map(usize::from).sum();
@@ -287,8 +290,8 @@ mod tests {
         Guid(guid)
     }
 
-    /// Goal: every GUID is found at its row, hardly any other is, and no damaged block passes, however many parts were
-    /// sorted.
+    /// Goal: every GUID is found at its row, hardly any other is, and no damaged block passes,
+    /// however many parts were sorted.
     #[test]
     fn each_guid_is_found_at_its_row() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The index of a run's pages: which page can have a key. It is small - one short key a page - and held in memory.
+//! The index of a run's pages, which leads from a key to the page that can have it. It is small,
+//! one short key per page, and in memory.
 
 use std::ops::Range;
 
@@ -10,34 +11,35 @@ use super::guids::RowPlace;
 use crate::keyspace;
 use crate::page::{Damaged, PAGE_BYTES_MAX};
 
-/// Where each page of a run begins, and the least key it can have.
+/// Offset of each page of a run, and the least key that it can have.
 #[derive(Debug, Default)]
 pub(crate) struct PageIndex {
     directories: Vec<u64>,
     names: Vec<u8>,
     name_ends: Vec<u32>,
-    /// Where each page begins in the file, in eighths; and where the last ends.
+    /// Offset of each page in the file, in eighths; and the end of the last.
     places: Vec<u32>,
     guide: Guide,
 }
 
-/// Where to begin to look for a directory's page: for each stretch of numbers of directories, the first page that begins
-/// in it or after it. Numbers are given in sequence, so stretches have about as many pages each.
+/// Start of the search for a directory's page. Directory numbers are divided into equal intervals;
+/// for each it has the first page that begins in it or after it. Numbers are assigned in sequence,
+/// so intervals have about as many pages each.
 #[derive(Debug, Default)]
 struct Guide {
     first: u64,
-    /// Numbers of a stretch, as a power.
+    /// Size of an interval, as a power of two.
     shift: u32,
     starts: Vec<u32>,
 }
 
-/// Pages of a stretch, about.
+/// Pages per interval, approximately.
 const STRETCH_PAGES: usize = 4;
 
 impl Guide {
-    /// For pages that begin in these directories.
+    /// Builds the guide for pages that begin in these directories.
     fn new(directories: &[u64]) -> Self {
-        // Beyond come the tables, far from each other.
+        // Tables have numbers far beyond, and far from each other.
         let pages = directories
             .partition_point(|directory| keyspace::is_directory(DirId(*directory)) || *directory == 0);
         let (Some(first), Some(last)) = (directories.first(), pages.checked_sub(1)) else {
@@ -56,7 +58,8 @@ impl Guide {
         Guide { first: *first, shift, starts }
     }
 
-    /// The pages to look among: those before begin before this directory, those behind begin after it.
+    /// Returns the pages to search: those before begin before this directory, those behind begin
+    /// after it.
     fn among(&self, directory: u64, pages: usize) -> Range<usize> {
         let known = self.starts.len().saturating_sub(1);
         let Some(offset) = directory.checked_sub(self.first) else { return 0..0 };
@@ -69,14 +72,14 @@ impl Guide {
     }
 }
 
-/// Bytes between places: pages begin at multiples.
+/// Unit of offsets in bytes: pages begin at multiples of it.
 const UNIT: u64 = 8;
 
-/// Bytes that pages may take, and that names may take here: what 32 bits can tell of their places.
+/// Maximum bytes of pages, and of names in the index: their offsets have 32 bits.
 const PAGES_BYTES_MAX: u64 = (u32::MAX as u64) * UNIT;
 const NAMES_BYTES_MAX: usize = u32::MAX as usize;
 
-/// The shortest name that comes after `before` and not after `first`.
+/// Returns the shortest name after `before` that is not after `first`.
 fn separator<'a>(before: Option<&[u8]>, first: &'a [u8]) -> &'a [u8] {
     let Some(before) = before else { return &[] };
     let shared = before.iter().zip(first).take_while(|(a, b)| a == b).count();
@@ -88,14 +91,15 @@ impl PageIndex {
         self.directories.len()
     }
 
-    /// Is there no place for a page that begins at `at`, of whatever length and name?
+    /// Says whether there is no room for a page at `at`, of whatever length and name.
     pub fn is_full(&self, at: u64) -> bool {
         self.pages() >= RowPlace::PAGES_MAX as usize
             || at + PAGE_BYTES_MAX as u64 > PAGES_BYTES_MAX
             || self.names.len() + NAME_BYTES_MAX > NAMES_BYTES_MAX
     }
 
-    /// Adds a page that begins at `at` with key `first`. `before` is the last key of the page before.
+    /// Adds a page that begins at `at` with key `first`. `before` is the last key of the page
+    /// before.
     pub fn push(&mut self, at: u64, first: (DirId, &[u8]), before: Option<(DirId, &[u8])>) {
         let (directory, name) = first;
         let in_same = before.filter(|(before, _)| *before == directory).map(|(_, name)| name);
@@ -105,7 +109,7 @@ impl PageIndex {
         self.places.push((at / UNIT) as u32);
     }
 
-    /// Says where the last page ends; nothing is found before.
+    /// Sets the end of the last page; before that no key is found.
     pub fn end(&mut self, at: u64) {
         self.places.push((at / UNIT) as u32);
         self.guide = Guide::new(&self.directories);
@@ -116,12 +120,12 @@ impl PageIndex {
         &self.names[begin..self.name_ends[page] as usize]
     }
 
-    /// The least key a page can have.
+    /// Returns the least key that a page can have.
     pub fn first(&self, page: usize) -> Option<(DirId, &[u8])> {
         Some((DirId(*self.directories.get(page)?), self.name(page)))
     }
 
-    /// The one page that can have this key; none if the key comes before all of them.
+    /// Returns the one page that can have this key; none if the key comes before all of them.
     pub fn page_of(&self, directory: DirId, name: &[u8]) -> Option<usize> {
         let among = self.guide.among(directory.0, self.pages());
         let (begin, directories) = (among.start, &self.directories[among]);
@@ -144,33 +148,33 @@ impl PageIndex {
         (begin + low).checked_sub(1)
     }
 
-    /// Is this the page that can have this key?
+    /// Says whether this page can have this key.
     pub fn is_page_of(&self, page: usize, directory: DirId, name: &[u8]) -> bool {
         let key = (directory, name);
         self.first(page).is_some_and(|first| first <= key)
             && self.first(page + 1).is_none_or(|next| key < next)
     }
 
-    /// Can pages from this one on have anything of a directory that comes up to here?
+    /// Says whether all pages from this one on begin after a directory.
     pub fn begins_after(&self, page: usize, directory: DirId) -> bool {
         self.directories.get(page).is_none_or(|first| *first > directory.0)
     }
 
-    /// Where a page lies in the file: its first byte, and how many it has.
+    /// Returns a page's offset and length in the file.
     pub fn extent(&self, page: usize) -> Option<(u64, usize)> {
         let (begin, end) = (*self.places.get(page)?, *self.places.get(page + 1)?);
         Some((u64::from(begin) * UNIT, usize::try_from(u64::from(end.checked_sub(begin)?) * UNIT).ok()?))
     }
 
-    /// Memory taken.
+    /// Returns the memory taken.
     pub fn bytes(&self) -> usize {
         self.directories.capacity() * 8
             + self.names.capacity()
             + (self.name_ends.capacity() + self.places.capacity() + self.guide.starts.capacity()) * 4
     }
 
-    /// As bytes of a file: for each page the directory's number less the one before it, the name, the page's length in
-    /// eighths.
+    /// Encodes the index. A page has three fields: the directory's number less the one before it,
+    /// the name, the length in eighths.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.pages() as u64);
         put_varint(out, u64::from(self.places.first().copied().unwrap_or(0)));
@@ -183,7 +187,7 @@ impl PageIndex {
         }
     }
 
-    /// From bytes of a file.
+    /// Decodes the index.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let bad = |_| Damaged("the index of the pages cannot be read");
         let out_of_range = Damaged("the index of the pages has a place beyond the file's");
@@ -213,7 +217,8 @@ mod tests {
     use super::*;
     use crate::page::tests::Random;
 
-    /// Goal: whatever directories the pages begin in, the page that is found is that which a search of all finds.
+    /// Goal: the guide leads to the page that a search of all pages finds, whatever directories
+    /// they begin in.
     #[test]
     fn the_guide_leads_where_a_search_of_all_pages_does() {
         let random = &mut Random(3);
@@ -236,7 +241,7 @@ mod tests {
                 for _ in 0..500 {
                     let table = if random.next(3) == 0 { 1 << 63 } else { 0 };
                     let key = (table + random.next(bound + 2), format!("{:04}", random.next(9000)));
-                    // Names are cut short, so that a page may begin before its first key.
+                    // Names in the index are shortened, so a page may begin before its first key.
                     let wanted = (0..index.pages())
                         .rev()
                         .find(|page| index.first(*page).unwrap() <= (DirId(key.0), key.1.as_bytes()));
@@ -250,7 +255,8 @@ mod tests {
         }
     }
 
-    /// Goal: a key is looked for in the one page that may have it, whatever was cut off the keys of the index.
+    /// Goal: a key leads to the one page that may have it, whatever was cut off the keys of the
+    /// index.
     #[test]
     fn a_key_leads_to_its_page() {
         let mut index = PageIndex::default();

@@ -1,12 +1,12 @@
 //! Runs: sorted files of pages that never change once they are whole, each with its own indices.
 //!
 //! ```text
-//! header 64 bytes · pages · name filter · GUID filter · blocks of the GUID index · their ends · index of the pages
-//!                 · footer 192 bytes
+//! header 64 bytes · pages · name filter · GUID filter · blocks of the GUID index · their ends
+//!                 · index of the pages · footer 192 bytes
 //! ```
-//! The indices lie in the run they are of: there is nothing to keep in step, and a run is whole or is no run. In memory
-//! are the filters, the index of the pages and the ends of the GUID index's blocks; pages and blocks are read when they
-//! are asked for, through a cache, and checked then.
+//! A run contains its own indices. They cannot get out of step with its pages, and a run is either
+//! whole or no run. Filters, the index of the pages and the ends of the GUID index's blocks are in
+//! memory. Pages and blocks are read on demand, through a cache, and checked then.
 
 mod cache;
 mod filter;
@@ -37,12 +37,12 @@ const HEADER_BYTES: usize = 64;
 const FOOTER_BYTES: usize = 192;
 const MAGIC: [u8; 8] = *b"exacatRN";
 const FOOTER_MAGIC: [u8; 8] = *b"exacatRE";
-/// The version of the format this release writes.
+/// Version of the format that this release writes.
 const VERSION: u16 = 1;
 
-/// The hashes of keys in the filters and pages of all runs of a catalogue: so a key is hashed once, however many runs there
-/// are. Who knew the seed could make keys of his own that take long to be told from others, and nothing else: what can
-/// fill up - a block of the GUID index - is chosen by a hash of the run's own.
+/// Hash function of keys in the filters and pages of all runs of a catalogue, so that one hash
+/// serves any number of runs. A client that knew the seed could only make keys of its own slow to
+/// distinguish. Blocks of the GUID index can fill up, so they use a hash with the run's own salt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hashes {
     seed: u64,
@@ -53,26 +53,27 @@ impl Hashes {
         Hashes { seed: xxh3_64(&catalogue) }
     }
 
-    /// Of a name.
+    /// Returns the hash of a name.
     #[inline]
     pub fn name(self, directory: DirId, name: &[u8]) -> u64 {
         xxh3_64_with_seed(name, self.seed ^ directory.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Of a directory that a run has anything of: as of a name that hardly anything has.
+    /// Returns the hash by which filters note that a run has rows of a directory. It is that of a
+    /// name which almost no entry has.
     #[inline]
     pub fn directory(self, directory: DirId) -> u64 {
         self.name(directory, b"")
     }
 
-    /// Of a GUID.
+    /// Returns the hash of a GUID.
     #[inline]
     pub fn guid(self, guid: Guid) -> u64 {
         xxh3_64_with_seed(&guid.0, self.seed)
     }
 }
 
-/// A part of the file that is read whole, with its checksum.
+/// A part of the file that is read as a whole, with its checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Section {
     at: u64,
@@ -80,14 +81,16 @@ struct Section {
     checksum: u64,
 }
 
-/// The end of a run, from which it is opened.
+/// End of a run, from which it is opened.
 ///
 /// ```text
-/// 0 magic · 8 rows u64 · 16 rows of what is gone u64 · 24 GUIDs u64 · 32 newest revision u64 · 40 pages end u64
-/// 48 four sections of 24 bytes (at, bytes, checksum): name filter, GUID filter, ends of blocks, index of the pages
+/// 0 magic · 8 rows u64 · 16 rows of what is gone u64 · 24 GUIDs u64 · 32 newest revision u64
+/// 40 pages end u64 · 48 four sections of 24 bytes (at, bytes, checksum): name filter, GUID filter,
+/// ends of blocks, index of the pages
 /// 144 blocks at u64 · 152 blocks u32 · 156 catalogue 16 · 172 number u64 · 180 salt u64 · 188 checksum u32
 /// ```
-/// It has all that the header says, so that a run with a damaged header can still be told apart and read page by page.
+/// The footer repeats the header's fields. So a run with a damaged header can still be
+/// identified, and read page by page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Footer {
     head: RunHead,
@@ -102,7 +105,7 @@ struct Footer {
 }
 
 impl Footer {
-    /// That of a run in which nothing is yet.
+    /// Returns the footer of an empty run.
     fn of(head: RunHead) -> Self {
         Footer {
             head,
@@ -137,7 +140,7 @@ impl Footer {
         bytes
     }
 
-    /// None if the bytes fail their checksum.
+    /// Decodes a footer; none if the bytes fail their checksum.
     fn decode(bytes: &[u8; FOOTER_BYTES]) -> Option<Self> {
         let word = |at: usize| u64_at(bytes, at);
         let salt = word(180);

@@ -1,4 +1,4 @@
-//! Reading a run: rows by name, by GUID, and in order.
+//! Reads a run: rows by name, by GUID, and in order.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,31 +19,32 @@ use crate::history::cannot_read;
 use crate::page::{Damaged, Page, PageHead, Row, Walk};
 use crate::record::u64_at;
 
-/// Pages after one that is not in memory that are read with it by who goes through them in order.
+/// Number of pages that a sequential reader reads ahead after a missing one.
 const PAGES_AHEAD: usize = 4;
 
-/// A whole run.
+/// A complete run.
 pub(crate) struct Run {
-    /// For errors.
+    /// Name for errors.
     name: String,
     file: Arc<dyn DiskFile>,
     head: RunHead,
     footer: Footer,
     names: Filter,
     guids: Filter,
-    /// Of the file.
+    /// Length of the file.
     bytes: u64,
-    /// Where each block of the GUID index ends, five bytes each.
+    /// End of each block of the GUID index, five bytes each.
     block_ends: Vec<u8>,
     index: PageIndex,
     hashes: Hashes,
-    /// What of it is in memory, pages first: in the cache that was used first. There is one, but in tests.
+    /// Slots of its parts, pages first, in the cache that was used first. Only tests have more than
+    /// one cache.
     slots: OnceLock<Arc<Slots>>,
-    /// The last of its fields: when it goes, the file is closed.
+    /// Last field, because dropping it frees the file's space: the file is closed by then.
     removed: Removed,
 }
 
-/// The file of a run that was removed while it was in use, to be given back when nobody reads it any more.
+/// File of a run that was removed while in use; its space is freed once nobody reads it any more.
 #[derive(Default)]
 struct Removed(OnceLock<Box<dyn DiskFile>>);
 
@@ -55,29 +56,30 @@ impl Drop for Removed {
     }
 }
 
-/// A row where it lies.
+/// A row in its page.
 pub(crate) struct RowAt<'p> {
     page: PageAt<'p>,
     row: usize,
 }
 
-/// The bytes of a page.
+/// Bytes of a page.
 pub(crate) struct PageAt<'p>(Found<'p>);
 
 impl PageAt<'_> {
-    /// The page, which was checked when it was read.
+    /// Returns the page, which was checked when it was read.
     pub fn view(&self) -> Result<Page<'_>, Damaged> {
         Page::view(&self.0)
     }
 
-    /// Brings in what is read of it first. What it gives means nothing.
+    /// Loads the part of the page that is read first into the processor's cache. The result has no
+    /// meaning.
     pub fn touch(&self) -> u8 {
         Page::touch_head(&self.0)
     }
 }
 
 impl RowAt<'_> {
-    /// The row, whose key is known.
+    /// Returns the row; the caller has its key.
     pub fn row<'r>(&'r self, parent: DirId, name: &'r [u8]) -> Result<Row<'r>, Damaged> {
         self.page.view()?.row(self.row, parent, name)
     }
@@ -107,12 +109,12 @@ impl RunHead {
     }
 }
 
-/// What a run was made with, from its file.
+/// Reads the header of a run's file.
 pub(crate) fn head_of(name: &str, file: &dyn DiskFile) -> Result<RunHead, Error> {
     RunHead::decode(name, &read_exactly(name, file, 0, HEADER_BYTES)?)
 }
 
-/// The newest change in a run whose file is complete; none if it is not, or cannot be read.
+/// Returns the newest change in a complete run; none if the file is incomplete or unreadable.
 pub(crate) fn newest_in(name: &str, file: &dyn DiskFile) -> Option<(RunHead, Revision)> {
     let head = head_of(name, file).ok()?;
     let at = file.length().ok()?.checked_sub(FOOTER_BYTES as u64)?;
@@ -122,12 +124,12 @@ pub(crate) fn newest_in(name: &str, file: &dyn DiskFile) -> Option<(RunHead, Rev
 }
 
 impl Run {
-    /// Opens a run of this catalogue: reads all of it but pages and blocks.
+    /// Opens a run of this catalogue: reads all of it except pages and blocks.
     pub fn open(name: &str, file: Arc<dyn DiskFile>, catalogue: [u8; 16]) -> Result<Self, Error> {
         Self::open_of(name, file, |of| of == catalogue)
     }
 
-    /// The same, of any catalogue whose runs are to be had.
+    /// Opens a run of any catalogue that passes the check.
     pub fn open_of(
         name: &str,
         file: Arc<dyn DiskFile>,
@@ -182,44 +184,44 @@ impl Run {
         })
     }
 
-    /// Rows, those among them of what is gone, and the newest revision.
+    /// Returns the number of rows, of removals among them, and the newest revision.
     pub fn rows(&self) -> (u64, u64, u64) {
         (self.footer.rows, self.footer.gone, self.footer.revision)
     }
 
-    /// Its name is about to go; `file` is the same once more, writable.
+    /// Notes that its name is about to go; `file` is the same file, writable.
     pub fn remove(&self, file: Box<dyn DiskFile>) {
-        // Only the first time counts.
+        // Only the first call counts.
         let _twice = self.removed.0.set(file);
     }
 
-    /// Bytes of its file.
+    /// Returns the length of its file.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn number(&self) -> u64 {
         self.head.number
     }
 
-    /// How keys are hashed in it, and in all runs of its catalogue.
+    /// Returns the hash function of its keys, which all runs of its catalogue share.
     pub fn hashes(&self) -> Hashes {
         self.hashes
     }
 
-    /// What tells it from every other run there ever was.
+    /// Returns the salt that distinguishes it from every other run.
     pub fn salt(&self) -> u64 {
         self.head.salt
     }
 
-    /// Memory it takes, without what of it is in the cache.
+    /// Returns the memory taken, without the cache.
     pub fn memory_bytes(&self) -> usize {
         let slots = self.slots.get().map_or(0, |slots| slots.bytes());
         self.names.bytes() + self.guids.bytes() + self.block_ends.capacity() + self.index.bytes() + slots
     }
 
-    /// What is wrong with a page, and which names are at risk.
+    /// Returns the error for a damaged page, with the names at risk.
     pub fn damaged(&self, page: usize, damaged: Damaged) -> Error {
         let at = self.index.extent(page).map_or(0, |(at, _)| at);
         let from = self.index.first(page).map_or_else(String::new, |(directory, name)| {
@@ -247,7 +249,7 @@ impl Run {
         }
     }
 
-    /// By what a part is known among those of all runs.
+    /// Returns the key of a part among those of all runs.
     pub(super) fn key(&self, part: Part) -> Result<Key, Error> {
         Ok((self.head.number, self.extent(part)?.0))
     }
@@ -279,13 +281,13 @@ impl Run {
         }
     }
 
-    /// The slots of this run, if they are in this cache.
+    /// Returns the slots of this run, if they are in this cache.
     #[inline]
     fn slots(&self, cache: &Cache) -> Option<&Arc<Slots>> {
         self.slots.get().filter(|slots| cache.has(slots))
     }
 
-    /// A part, if it is in the cache.
+    /// Returns a part, if it is in the cache.
     #[inline]
     pub(super) fn cached(&self, cache: &Cache, part: Part) -> Option<Found<'_>> {
         self.slots(cache)?.get(self.slot(part))
@@ -305,17 +307,17 @@ impl Run {
         Ok(read)
     }
 
-    /// The bytes of a page.
+    /// Returns the bytes of a page.
     pub fn page<'p>(self: &'p Arc<Self>, reading: Reading<'_>, page: usize) -> Result<PageAt<'p>, Defect> {
         reading.get(self, Part::Page(page)).map(PageAt)
     }
 
-    /// Pages and blocks.
+    /// Returns the number of pages and blocks.
     pub fn parts(&self) -> usize {
         self.index.pages() + self.footer.blocks as usize
     }
 
-    /// Reads and checks a page or block, by its place among them; gives how many bytes it has.
+    /// Reads and checks a page or block by its index among both; returns its length.
     pub fn check_part(&self, part: usize) -> Result<u64, Error> {
         let part = match part.checked_sub(self.index.pages()) {
             None => Part::Page(part),
@@ -324,45 +326,45 @@ impl Run {
         Ok(self.read(part)?.len() as u64)
     }
 
-    /// Reads and checks every part of it; gives what is wrong.
+    /// Reads and checks every part; returns the problems.
     pub fn check(&self) -> Vec<String> {
         (0..self.parts()).filter_map(|part| self.check_part(part).err()).map(|error| error.message).collect()
     }
 
-    /// Can it have the name of this hash? If not, nothing needs to be read.
+    /// Says whether it may have the name of this hash. If not, nothing needs to be read.
     #[inline]
     pub fn may_have(&self, hash: u64) -> bool {
         self.names.may_have(hash)
     }
 
-    /// Brings in what tells that; what it gives means nothing.
+    /// Loads the filter's line into the processor's cache; the result has no meaning.
     #[inline]
     pub fn touch_filter(&self, hash: u64) -> u8 {
         self.names.touch(hash)
     }
 
-    /// Can it have anything of this directory?
+    /// Says whether it may have rows of this directory.
     pub fn may_have_any(&self, directory: DirId) -> bool {
         self.names.may_have(self.hashes.directory(directory))
     }
 
-    /// Can it have the GUID of this hash?
+    /// Says whether it may have the GUID of this hash.
     #[inline]
     pub fn may_have_guid(&self, hash: u64) -> bool {
         self.guids.may_have(hash)
     }
 
-    /// The page that has this name, if any has.
+    /// Returns the page that may have this name.
     pub fn page_of(&self, directory: DirId, name: &[u8]) -> Option<usize> {
         self.index.page_of(directory, name)
     }
 
-    /// Is this the page that has this name, if any has?
+    /// Says whether this page may have this name.
     pub fn is_page_of(&self, page: usize, directory: DirId, name: &[u8]) -> bool {
         self.index.is_page_of(page, directory, name)
     }
 
-    /// The row of a name that may be there; `hash` is its.
+    /// Returns the row of a name; `hash` is that of the name.
     pub fn find<'p>(
         self: &'p Arc<Self>,
         reading: Reading<'_>,
@@ -377,8 +379,8 @@ impl Run {
         Ok(found.map(|row| RowAt { page, row }))
     }
 
-    /// The row of a GUID that may be there, the number of its page, and whether it says that nothing of the GUID is there
-    /// any more. If the GUID was purged here, and then something has it again, that counts.
+    /// Returns the row of a GUID, the number of its page, and whether the row says that the GUID is
+    /// gone. If the GUID was purged in this run and then used again, the later use counts.
     fn row_of_guid<'p>(
         self: &'p Arc<Self>,
         reading: Reading<'_>,
@@ -406,12 +408,12 @@ impl Run {
         Ok(purged)
     }
 
-    /// Has it the GUID, which may be there? Then: has anything, up to this run, the GUID still?
+    /// Says whether the GUID exists up to this run; none if this run does not have it.
     pub fn has_guid(self: &Arc<Self>, reading: Reading<'_>, guid: Guid) -> Result<Option<bool>, Defect> {
         Ok(self.row_of_guid(reading, guid)?.map(|(_, _, gone)| !gone))
     }
 
-    /// The row of a GUID that may be there, and its key.
+    /// Returns the row of a GUID, and its key.
     pub fn find_guid<'p>(
         self: &'p Arc<Self>,
         reading: Reading<'_>,
@@ -430,7 +432,7 @@ impl Run {
         u64::from_le_bytes(end)
     }
 
-    /// A walk from the first row at this key or after it - `after`: only after it.
+    /// Returns a walk from the first row at this key; with `after`, behind it.
     pub fn from(
         self: &Arc<Self>,
         reading: Reading<'_>,
@@ -441,7 +443,7 @@ impl Run {
         self.walk(reading, (directory, name), after, DirId(u64::MAX))
     }
 
-    /// The same, in this directory only.
+    /// Returns a walk within this directory only.
     pub fn within(
         self: &Arc<Self>,
         reading: Reading<'_>,
@@ -474,17 +476,17 @@ impl Run {
     }
 }
 
-/// A walk over the rows of a run: first on its first row, unless there is none.
+/// A walk over the rows of a run, positioned on its first row, unless there is none.
 pub(crate) struct Cursor {
     next_page: usize,
     page: Option<(Bytes, PageHead)>,
     walk: Walk,
-    /// The last directory it goes through.
+    /// Last directory of the walk.
     last: DirId,
 }
 
 impl Cursor {
-    /// Goes to the next row; false at the end.
+    /// Moves to the next row; false at the end.
     #[inline]
     pub fn advance(&mut self, run: &Arc<Run>, reading: Reading<'_>) -> Result<bool, Defect> {
         loop {
@@ -504,7 +506,7 @@ impl Cursor {
         }
     }
 
-    /// Goes before the first row of the next page; false at the end.
+    /// Moves before the first row of the next page; false at the end.
     #[cold]
     fn next_page(&mut self, run: &Arc<Run>, reading: Reading<'_>) -> Result<bool, Defect> {
         if run.index.begins_after(self.next_page, self.last) {
@@ -524,20 +526,20 @@ impl Cursor {
         Ok(true)
     }
 
-    /// The key of the row it is on; none at the end.
+    /// Returns the key of the current row; none at the end.
     #[inline]
     pub fn key(&self) -> Option<(DirId, &[u8])> {
         self.page.as_ref().map(|_| self.walk.key())
     }
 
-    /// Is the row it is on one of what is gone?
+    /// Says whether the current row notes a removal.
     pub fn is_gone(&self, run: &Run) -> Result<bool, Defect> {
         let Some((bytes, head)) = &self.page else { return Ok(false) };
         let gone = self.walk.is_gone(&Page::with(bytes, *head));
         gone.map_err(|damaged| run.damaged(self.next_page - 1, damaged).into())
     }
 
-    /// The row it is on.
+    /// Returns the current row.
     pub fn row(&self, run: &Run) -> Result<Option<Row<'_>>, Defect> {
         let Some((bytes, head)) = &self.page else { return Ok(None) };
         let row = self.walk.row(&Page::with(bytes, *head));

@@ -1,13 +1,13 @@
-//! How pages and blocks of runs are come by: from memory, from the disk, or - for who holds a lock that others wait for -
-//! only from memory, with a note of what is to be read before asking again.
+//! Ways to read pages and blocks of runs: from memory, from the disk, or only from memory. A reader
+//! that holds a contended lock uses the last way, which notes the missing parts.
 //!
 //! ```text
-//!   under the lock:   ask ─ not in memory? ─► noted, no answer
-//!   without it:       what was noted is read, and held until there is an answer
-//!   under the lock:   ask again, of the state as it is then
+//!   under the lock:   look up ─ not in memory? ─► noted, no answer
+//!   without it:       noted parts are read, and held until there is an answer
+//!   under the lock:   look up again, in the state of that moment
 //! ```
-//! So nobody waits for a disk behind a lock, and each answer is of one state. Each asking holds what those before it
-//! read, so it comes to an end.
+//! So no thread waits for a disk behind a lock, and each answer is of one state. Each attempt holds
+//! the parts that earlier ones read, so the loop ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::cache::{Bytes, Cache, Found};
 use super::reader::Run;
 use crate::defect::Defect;
 
-/// A run's number, and where in it something begins.
+/// Number of a run, and an offset in it.
 pub(super) type Key = (u64, u64);
 
 /// A part of a run that is read at once.
@@ -29,7 +29,7 @@ pub(super) enum Part {
     Block(u32),
 }
 
-/// What one who does not wait for the disk holds, and wants read.
+/// Parts held by a reader that never waits for the disk, and parts that it lacks.
 #[derive(Default)]
 pub(crate) struct Held {
     parts: Mutex<HashMap<Key, Bytes>>,
@@ -37,7 +37,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Reads what was noted. An error if a part cannot be read or is damaged.
+    /// Reads the noted parts. Fails if a part is unreadable or damaged.
     pub fn read(&self, cache: &Cache) -> Result<(), Error> {
         let wanted = std::mem::take(&mut *self.wanted.lock());
         for (run, part) in wanted {
@@ -55,33 +55,33 @@ impl Held {
         Ok(())
     }
 
-    /// Is nothing noted?
+    /// Says whether nothing is noted.
     pub fn is_content(&self) -> bool {
         self.wanted.lock().is_empty()
     }
 }
 
-/// How someone reads.
+/// Way of reading.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading<'r> {
-    /// None: what is read is not kept, as it is not soon asked for again.
+    /// None: parts are not cached, because they are not needed again soon.
     cache: Option<&'r Cache>,
-    /// What is not waited for. None: the disk is waited for.
+    /// Held parts of a reader that never waits for the disk. None: it waits.
     held: Option<&'r Held>,
 }
 
 impl<'r> Reading<'r> {
-    /// Waits for the disk.
+    /// Reads and waits for the disk.
     pub fn waiting(cache: &'r Cache) -> Self {
         Reading { cache: Some(cache), held: None }
     }
 
-    /// Waits for the disk, and keeps nothing: for who reads everything once.
+    /// Reads and waits for the disk, but caches nothing: for readers that read everything once.
     pub fn in_passing() -> Self {
         Reading { cache: None, held: None }
     }
 
-    /// Does not wait for the disk, but notes what is to be read.
+    /// Reads without waiting for the disk, and notes missing parts.
     pub fn hurried(cache: &'r Cache, held: &'r Held) -> Self {
         Reading { cache: Some(cache), held: Some(held) }
     }
@@ -101,7 +101,7 @@ impl<'r> Reading<'r> {
         Ok(Found::Own(run.read_into(cache, part)?))
     }
 
-    /// Notes that these pages are wanted too, if they are not in memory.
+    /// Notes that these pages are needed too, if they are not in memory.
     pub(super) fn note_pages(&self, run: &Arc<Run>, pages: impl Iterator<Item = usize>) {
         let (Some(cache), Some(held)) = (self.cache, self.held) else { return };
         for page in pages {
@@ -113,7 +113,7 @@ impl<'r> Reading<'r> {
         }
     }
 
-    /// Brings in where a page would be in memory; what it gives means nothing.
+    /// Loads the slot of a page into the processor's cache; the result has no meaning.
     #[inline]
     pub fn touch(&self, run: &Run, page: usize) -> u8 {
         self.cache.map_or(0, |cache| run.touch_slot(cache, page))

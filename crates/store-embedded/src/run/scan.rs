@@ -1,7 +1,8 @@
-//! Reading a run's file without its indices: page by page from the start, whatever else of it is damaged.
+//! Reads a run's file without its indices: page by page from the start, whatever else is damaged.
 //!
-//! A page's checksum has the run's salt and the page's place in it, so nothing else passes for a page. What lies between two
-//! pages that are whole is a gap; the keys beside it say which rows can have been in it.
+//! A page's checksum includes the run's salt and the page's offset, so nothing else passes for a
+//! page. Bytes between two intact pages are a gap. The keys on both sides limit the rows that it
+//! may have had.
 
 use std::sync::Arc;
 
@@ -17,25 +18,25 @@ use crate::record::u32_at;
 
 /// Pages begin at multiples of this.
 const ALIGNMENT: u64 = 8;
-/// Bytes read at once where a page is looked for.
+/// Bytes per read in the search for a page.
 const READ_BYTES: usize = 1 << 20;
 
-/// The key of a row.
+/// Key of a row.
 pub(crate) type Key = (DirId, Vec<u8>);
 
-/// Bytes that hold no page that is whole, where pages should be.
+/// Bytes without an intact page, where pages should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub at: u64,
     pub bytes: u64,
-    /// The last key before it; none if it is at the start.
+    /// Last key before the gap; none if it is at the start.
     pub after: Option<Key>,
-    /// The first key behind it; none if it is at the end.
+    /// First key behind the gap; none if it is at the end.
     pub before: Option<Key>,
 }
 
 impl Gap {
-    /// Can a row of this key have been in it?
+    /// Says whether a row of this key may have been in the gap.
     pub fn may_have_had(&self, key: (DirId, &[u8])) -> bool {
         let after = self.after.as_ref().is_none_or(|(directory, name)| (*directory, name.as_slice()) < key);
         let before = self.before.as_ref().is_none_or(|(directory, name)| key < (*directory, name.as_slice()));
@@ -43,12 +44,12 @@ impl Gap {
     }
 }
 
-/// What a run's file has, as far as it can be read.
+/// Readable part of a run's file.
 pub(crate) struct Scanned {
     name: String,
     file: Arc<dyn DiskFile>,
     pub head: RunHead,
-    /// Where each whole page begins, and its bytes.
+    /// Offset and length of each intact page.
     pages: Vec<(u64, u32)>,
     pub gaps: Vec<Gap>,
     /// Rows in these pages.
@@ -56,8 +57,8 @@ pub(crate) struct Scanned {
 }
 
 impl Scanned {
-    /// Looks for the pages of a run; none if neither its start nor its end says whose it is, for then no page can be
-    /// told to be one.
+    /// Searches the pages of a run. None if both its start and its end are damaged: then no page
+    /// can be recognised.
     pub fn read(name: &str, file: Arc<dyn DiskFile>) -> Result<Option<Self>, Error> {
         let length = file.length().map_err(|error| cannot_read(name, &error))?;
         let footer_at = length.checked_sub(FOOTER_BYTES as u64);
@@ -67,7 +68,7 @@ impl Scanned {
             true => head_in(name, read_exactly(name, &*file, 0, HEADER_BYTES)?)?,
             false => None,
         };
-        // Both are checked; should they contradict each other, the pages fit to one of them.
+        // Both are checked. If they contradict each other, the pages fit only one of them.
         let Some(head) = head.or(footer.map(|footer| footer.head)) else { return Ok(None) };
         let footer = footer.filter(|footer| footer.head == head);
         let pages_end = footer.map_or(length, |footer| footer.pages_end.min(length));
@@ -87,7 +88,7 @@ impl Scanned {
                 at += ALIGNMENT;
                 continue;
             };
-            // Keys go up; what does not follow is no page of here.
+            // Keys ascend, so a page that does not follow belongs elsewhere.
             if last.as_ref().is_some_and(|last| *last >= first) {
                 gap.get_or_insert(at);
                 at += ALIGNMENT;
@@ -107,7 +108,7 @@ impl Scanned {
         Ok(())
     }
 
-    /// The page that begins there, if one does: its first and last key, its rows, its bytes.
+    /// Reads the page at this offset, if there is one: its first and last key, its rows, its bytes.
     fn page_at(
         &self,
         window: &mut Window,
@@ -135,12 +136,12 @@ impl Scanned {
         Ok(Some((first, (to, key), page.rows() as u64, bytes)))
     }
 
-    /// Has it all rows of a run of so many?
+    /// Says whether it has all rows of a run of so many.
     pub fn has_all_of(&self, rows: u64) -> bool {
         self.rows == rows
     }
 
-    /// Puts all rows that can be read into another run.
+    /// Copies all readable rows into another run.
     pub fn copy_into(&self, writer: &mut RunWriter) -> Result<(), Error> {
         for (at, bytes) in &self.pages {
             let read = read_exactly(&self.name, &*self.file, *at, *bytes as usize)?;
@@ -155,12 +156,13 @@ impl Scanned {
     }
 }
 
-/// The header in these bytes; none if it is damaged.
+/// Decodes the header in these bytes; none if it is damaged.
 fn head_in(name: &str, mut bytes: Vec<u8>) -> Result<Option<RunHead>, Error> {
     match RunHead::decode(name, &bytes) {
         Ok(head) => Ok(Some(head)),
         Err(newer) if newer.kind == ErrorKind::Invalid => {
-            // Only the version may be damaged: then all is well with this release's in its place.
+            // Only the version may be damaged: then the header is valid with this release's
+            // version.
             bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
             RunHead::decode(name, &bytes).map(Some).map_err(|_| newer)
         }
@@ -175,7 +177,7 @@ struct Window {
 }
 
 impl Window {
-    /// So many bytes of the file; fewer at its end.
+    /// Returns so many bytes of the file; fewer at its end.
     fn get(&mut self, name: &str, file: &dyn DiskFile, at: u64, count: usize) -> Result<&[u8], Error> {
         let inside = at.checked_sub(self.at).and_then(|skip| usize::try_from(skip).ok());
         let skip = match inside {

@@ -1,4 +1,4 @@
-//! Runs against what went into them, on a disk, and damaged.
+//! Compares runs with the rows in them, on a disk, intact and damaged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn some_rows(random: &mut Random, count: usize) -> Model {
 
 fn write(directory: &Path, rows: &Model) -> u64 {
     let scratch = file(&directory.join("scratch"));
-    // Few in memory, so that the scratch file is used.
+    // Few GUIDs in memory, so that the scratch file is used.
     let mut writer =
         RunWriter::new(file(&directory.join("run")), scratch, HEAD, rows.len() as u64, 700).unwrap();
     let mut room = RowRoom::default();
@@ -54,7 +54,7 @@ fn open(directory: &Path) -> exacat_model::Result<Arc<Run>> {
     Run::open("run 17", file, HEAD.catalogue).map(Arc::new)
 }
 
-/// As a table looks a name up.
+/// Looks a name up like a table does.
 fn find<'p>(
     run: &'p Arc<Run>,
     reading: Reading<'_>,
@@ -89,7 +89,8 @@ fn check_all(run: &Arc<Run>, cache: &Cache, rows: &Model) {
     assert!(all.key().is_none() && all.row(run).unwrap().is_none());
 }
 
-/// Goal: every row is found by name, by GUID and in its order, whatever the size of run and cache; nothing else is.
+/// Goal: every row is found by name, by GUID and in order, whatever the size of run and cache;
+/// nothing else is found.
 #[test]
 fn a_run_gives_back_what_went_into_it() {
     for (count, cache_bytes) in [(0, 1 << 20), (1, 1 << 20), (1000, 1 << 30), (6000, 64 << 10)] {
@@ -130,8 +131,8 @@ fn a_run_gives_back_what_went_into_it() {
     }
 }
 
-/// The format is final: a run written once must be read for ever. If this fails, the format changed: that takes a new
-/// version, and a reader of this one that stays.
+/// The format is final: a run written once must be read for ever. If this fails, the format
+/// changed: that needs a new version, and a lasting reader of this one.
 #[test]
 fn a_run_of_version_1_is_read_as_it_was_written() {
     const GOLDEN: &[u8] = include_bytes!("../tests/golden/run-v1.run");
@@ -149,7 +150,7 @@ fn a_run_of_version_1_is_read_as_it_was_written() {
     assert!(all.next().is_none());
 }
 
-/// Goal: a damaged byte, wherever it is, is an error that names the run, and never another answer.
+/// Goal: a damaged byte anywhere gives an error that names the run, and never another answer.
 #[test]
 fn every_damage_is_seen_and_named() {
     let directory = tempfile::tempdir().unwrap();
@@ -193,7 +194,7 @@ fn every_damage_is_seen_and_named() {
     check_all(&open(directory.path()).unwrap(), &Cache::new(1 << 20), &rows);
 }
 
-/// Goal: an error about a page says which names are at risk, and the other pages are still read.
+/// Goal: the error of a damaged page lists the names at risk, and the other pages are still read.
 #[test]
 fn a_damaged_page_leaves_the_others_readable() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Writing a run: rows in the order of their keys go in, a file comes out.
+//! Writes a run: takes rows in the order of their keys, and makes a file.
 //!
-//! What is written is synced in slices, so that the log's own sync never waits behind much of it.
+//! Writes are synced in slices, so that the log's own sync never waits behind much of them.
 
 use std::io;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use super::{FOOTER_BYTES, Footer, HEADER_BYTES, Hashes, MAGIC, Section, VERSION}
 use crate::disk::DiskFile;
 use crate::page::{PageBuilder, Row};
 
-/// Bytes written at once, and synced.
+/// Bytes written and synced at once.
 const SLICE_BYTES: usize = 2 << 20;
 
-/// What a run is made with.
+/// Identity of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunHead {
-    /// The catalogue it is of.
+    /// Catalogue of the run.
     pub catalogue: [u8; 16],
-    /// Its number among the catalogue's runs.
+    /// Number among the catalogue's runs.
     pub number: u64,
-    /// Random: what makes its pages its own.
+    /// Random salt that distinguishes its pages from others.
     pub salt: u64,
 }
 
@@ -43,11 +43,11 @@ impl RunHead {
     }
 }
 
-/// A file being written from its start to its end.
+/// A file written from start to end.
 struct Out {
     file: Arc<dyn DiskFile>,
     buffer: Vec<u8>,
-    /// Where the buffer goes.
+    /// Offset of the buffer in the file.
     at: u64,
 }
 
@@ -88,11 +88,11 @@ pub(crate) struct RunWriter {
     out: Out,
     page: PageBuilder,
     index: PageIndex,
-    /// The last key of the page before.
+    /// Last key of the page before.
     last: Option<(DirId, Vec<u8>)>,
     hashes: Hashes,
     names: Filter,
-    /// The directory of the row before.
+    /// Directory of the row before.
     directory: Option<DirId>,
     guids: Filter,
     sorter: Sorter,
@@ -100,8 +100,8 @@ pub(crate) struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins a run of at most `rows_max` rows in an empty file. Of GUIDs at most `sorted_in_memory` are sorted in
-    /// memory at once, the others in `scratch`.
+    /// Begins a run of at most `rows_max` rows in an empty file. Sorts at most `sorted_in_memory`
+    /// GUIDs in memory at once, the others in `scratch`.
     pub fn new(
         file: Arc<dyn DiskFile>,
         scratch: Arc<dyn DiskFile>,
@@ -126,7 +126,7 @@ impl RunWriter {
         })
     }
 
-    /// Adds a row, whose key comes after those of all before it.
+    /// Adds a row, whose key must follow all earlier ones.
     pub fn push(&mut self, row: &Row<'_>) -> io::Result<()> {
         if self.page.is_full(row) {
             self.end_page()?;
@@ -149,7 +149,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     pub fn rows(&self) -> u64 {
         self.footer.rows
     }
@@ -167,7 +167,7 @@ impl RunWriter {
         if self.out.buffer.len() >= SLICE_BYTES { self.out.flush() } else { Ok(()) }
     }
 
-    /// Ends the run; it is durable then. Its name in the directory is the caller's matter.
+    /// Completes the run and makes its bytes durable. The caller makes its name durable.
     pub fn finish(mut self) -> io::Result<u64> {
         self.end_page()?;
         let (salt, out, footer) = (self.head.salt, &mut self.out, &mut self.footer);
@@ -183,7 +183,7 @@ impl RunWriter {
         drop(self.guids);
         footer.sections[1] = out.section(salt, &bytes)?;
 
-        // The GUIDs, in the order of their hashes.
+        // GUIDs are written in the order of their hashes.
         footer.blocks_at = out.position();
         let mut ends = Vec::new();
         let mut blocks = Blocks::new(footer.guids);

@@ -1,7 +1,8 @@
 //! Clones: a catalogue of its own on the runs of a snapshot.
 //!
-//! The clone has hard links of the snapshot's runs, an identity of its own, and a log of its own: that begins with a copy of
-//! what the snapshot has in the log only, and goes on after it. They share nothing that is ever written to.
+//! The clone has hard links of the snapshot's runs, its own identity, and its own log. The log
+//! begins with a copy of the snapshot's part of the log, and continues after it. The two catalogues
+//! share no file that is ever written to.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,25 +24,26 @@ use crate::segment::{self, CatalogueId, HEADER_BYTES, Header};
 use crate::settings::EmbeddedSettings;
 use crate::store::EmbeddedStore;
 
-/// In a directory in which a clone is being made: what is there is nobody's yet.
+/// Marker file in a directory in which a clone is being made, and which belongs to no catalogue
+/// yet.
 const UNFINISHED: &str = "UNFINISHED";
 const UNFINISHED_TEXT: &[u8] =
     b"a clone was being made here; it is whole if there is a CATALOGUE beside this file\n";
 
-/// A clone that was made.
+/// Result of making a clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cloned {
-    /// The last change of the snapshot: the clone's own begin after it.
+    /// Last change of the snapshot; the clone's own changes follow it.
     pub revision: Revision,
-    /// Entries in the tree and the trash, the root not counted.
+    /// Entries in the tree and the trash, without the root.
     pub entries: u64,
-    /// Runs it shares with the snapshot.
+    /// Runs that the clone shares with the snapshot.
     pub runs: u64,
 }
 
 impl EmbeddedStore {
-    /// Makes a catalogue of its own in `into`, which must be empty or not there, from a snapshot of the one in the settings'
-    /// directory. That may be in use. Both must be on one file system.
+    /// Makes a catalogue in `into` from a snapshot of the one in the settings' directory, which may
+    /// be in use. `into` must be empty or missing. Both must be on one file system.
     pub fn clone_snapshot(
         settings: &EmbeddedSettings,
         name: &SnapshotName,
@@ -52,7 +54,7 @@ impl EmbeddedStore {
     }
 }
 
-/// The directory in which a clone is made, beside its place.
+/// Returns the directory in which a clone is made, beside its final place.
 fn unfinished(into: &Path) -> Result<PathBuf> {
     let name = into.file_name().ok_or_else(|| Error::invalid("a clone needs a directory of its own"))?;
     let mut name: OsString = name.to_owned();
@@ -60,7 +62,7 @@ fn unfinished(into: &Path) -> Result<PathBuf> {
     Ok(into.with_file_name(name))
 }
 
-/// Empties what an interrupted clone left; what is somebody's is left alone.
+/// Empties the leftovers of an interrupted clone; refuses a directory with other content.
 fn clear(disk: &dyn Disk, path: &Path) -> Result<()> {
     let names =
         list_if_there(disk, path).map_err(|error| cannot_read(&path.display().to_string(), &error))?;
@@ -113,7 +115,7 @@ pub(crate) fn clone_snapshot(
     cloned
 }
 
-/// Copies what a snapshot has of the log, as that of the clone.
+/// Copies a snapshot's part of the log as the log of the clone.
 fn copy_log(disk: &dyn Disk, from: &Layout, clone: &Layout, label: &Label, id: CatalogueId) -> Result<()> {
     let segments = log::list_segments(disk, &from.log(), false)?;
     for (at, segment) in segments.iter().enumerate() {
@@ -147,7 +149,7 @@ fn make(
     let mut origins = vec![origin.id];
     origins.extend_from_slice(&origin.origins);
     let mut identity = Identity::new(origins)?;
-    // Requests that name a timeline of the origin are answered as far as the clone has it.
+    // The clone inherits the timelines, because requests may name a timeline of the origin.
     identity.timelines = origin.timelines.clone();
     identity.begin_timeline(label.timeline, label.revision)?;
     let clone = Layout::new(making);
@@ -166,7 +168,7 @@ fn make(
     if manifest.revision < label.revision {
         copy_log(&**disk, from, &clone, &label, identity.id)?;
     }
-    // Whoever opens the clone replays that, and compares the state with the digest here.
+    // The first opening of the clone replays that part, and compares the state with this digest.
     let next = Revision(label.revision.0 + 1);
     let (bytes, created) = (settings.segment_bytes, clock.trusted().max(label.time));
     Log::create(Arc::clone(disk), &clone.log(), identity.begun_for(), bytes, next, created, label.digest)?;

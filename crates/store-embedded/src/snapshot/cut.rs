@@ -1,6 +1,7 @@
-//! A segment's bytes up to one of its changes: what a restore keeps of it, and a clone begins with.
+//! Cuts a segment behind one of its changes: a restore keeps that part, and a clone begins with it.
 //!
-//! Records stay as they are, salt and all; one that goes beyond the change is written again without what comes after.
+//! Records stay unchanged, with their salt. A record that goes beyond the change is written again
+//! without the later changes.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::log::{self, Replay};
 use crate::record::{self, Head, RecordWriter, encode_effect};
 use crate::segment::{CatalogueId, HEADER_BYTES, Header, Records, corrupt};
 
-/// The bytes of the first of these segments, plain, up to a change in it that is there.
+/// Returns the bytes of the first of these segments, plain, up to a change that it has.
 pub(crate) fn cut(
     disk: &dyn Disk,
     log_of: CatalogueId,
@@ -48,7 +49,7 @@ pub(crate) fn cut(
     Ok(bytes)
 }
 
-/// A record without the changes after one of its own.
+/// Writes a record again without the changes after one of its own.
 fn shortened(
     name: &str,
     offset: usize,
@@ -71,7 +72,7 @@ fn shortened(
     Ok(group)
 }
 
-/// The same, of one that is archived.
+/// Returns the bytes of an archived segment up to a change, plain.
 fn from_changes(
     disk: &dyn Disk,
     log_of: CatalogueId,
@@ -88,7 +89,7 @@ fn from_changes(
     Ok(cut.bytes)
 }
 
-/// A segment being put together from its changes.
+/// A segment that is assembled from its changes.
 struct Cut {
     up_to: Revision,
     bytes: Vec<u8>,

@@ -1,9 +1,11 @@
-//! How two states differ: the entries created, changed, moved and removed between them.
+//! Differences of two states: the entries created, changed, moved and removed between them.
 //!
-//! Rows that lie in runs which both states have, and in nothing newer or older that only one has, are the same in both. So
-//! only what they do not share is gone through: memtables, and runs of the one and not of the other, both sides at once in the
-//! order of the keys. Where both have the same newest row - a merge wrote it to another run - there is nothing to tell. Where
-//! not, the key is looked up in both states as a whole.
+//! A row in a run that both states share is the same in both, unless one state has a newer row
+//! elsewhere. The comparison therefore reads only the rest: memtables, and runs of only one state.
+//! It reads both sides at once in the order of the keys.
+//!
+//! Compaction may have moved a row to another run: if both sides have the same newest row, nothing
+//! differs. Otherwise the key is looked up in both whole states.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,15 +29,15 @@ pub(super) struct Diff {
     after: View,
 }
 
-/// Where a comparison goes on: after this key.
+/// Position of a comparison: it continues after this key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place(Option<(DirId, Vec<u8>)>);
 
-/// Bytes of a place, at most.
+/// Maximum bytes of an encoded position.
 const PLACE_BYTES_MAX: usize = 10 + NAME_BYTES_MAX;
 
 impl Place {
-    /// Whence the place, as bytes; empty for the start.
+    /// Decodes a position; empty bytes are the start.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let bad = || Error::invalid("this is no cursor of a comparison");
         if bytes.is_empty() {
@@ -49,7 +51,7 @@ impl Place {
         Ok(Place(Some((directory, reader.rest().to_vec()))))
     }
 
-    /// As bytes.
+    /// Encodes the position.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Some((directory, name)) = &self.0 {
@@ -73,13 +75,13 @@ impl Diff {
         Diff { before, after }
     }
 
-    /// Of which revisions the states are.
+    /// Returns the revisions of both states.
     pub fn revisions(&self) -> (Revision, Revision) {
         (self.before.label.revision, self.after.label.revision)
     }
 
-    /// The next differences, in the order of where they are kept, `limit` or one more; and where to go on, if there may
-    /// be more.
+    /// Returns the next differences in the order of their keys, `limit` or one more, and the
+    /// position to continue from, if there may be more.
     pub fn page(&self, from: &Place, limit: usize) -> Result<(Vec<Difference>, Option<Place>)> {
         let (before, after) = (&self.before.state, &self.after.state);
         let mut told = Vec::new();
@@ -93,7 +95,7 @@ impl Diff {
                 (Some(was_at), Some(is_at)) => was_at.min(is_at),
             };
             if !keyspace::is_directory(at.0) && at.0 != keyspace::ROOT_IN {
-                // Tables come last.
+                // The keys of tables come last.
                 return Ok((told, None));
             }
             let (was_here, is_here) = (was.filter(|row| key(*row) == at), is.filter(|row| key(*row) == at));
@@ -115,7 +117,7 @@ impl Diff {
     }
 }
 
-/// The rows of a state that do not lie in runs of the other.
+/// Returns the rows of a state that are not in runs of the other.
 fn unshared<'s>(state: &'s State, other: &State, from: &Place) -> Result<Merged<'s>> {
     let others: HashSet<(u64, u64)> = other.table.version().runs.iter().map(|run| identity(run)).collect();
     let runs = state.table.version().runs.iter().filter(|run| !others.contains(&identity(run)));
@@ -126,7 +128,7 @@ fn unshared<'s>(state: &'s State, other: &State, from: &Place) -> Result<Merged<
     Ok(Merged::from([state.table.active()], runs.map(Arc::clone), from, Reading::in_passing())?)
 }
 
-/// What stands under a key, in the tree or below the trash.
+/// Returns the entry under a key, in the tree or below the trash.
 fn at_key(state: &State, (directory, name): (DirId, &[u8])) -> std::result::Result<Option<Entry>, Defect> {
     state.look().view.find(directory, name, |row| match row {
         Some(row) => Ok(row.entry()?),
@@ -134,7 +136,7 @@ fn at_key(state: &State, (directory, name): (DirId, &[u8])) -> std::result::Resu
     })?
 }
 
-/// Is this directory, and so what stands in it, in the tree?
+/// Says whether this directory, and so its content, is in the tree.
 fn is_in_tree(state: &State, directory: DirId) -> bool {
     directory == keyspace::ROOT_IN || state.is_alive(directory)
 }
@@ -147,14 +149,14 @@ fn placed(state: &State, entry: Entry) -> EntryAt {
     EntryAt { lfn: Lfn::from_names(names), entry }
 }
 
-/// Where this entry is in the tree of a state; none if it is not.
+/// Returns the place of this entry in a state's tree; none if it is not there.
 fn elsewhere(state: &State, id: EntryId) -> std::result::Result<Option<EntryAt>, Defect> {
     let look = state.look();
     let found = look.find_id(id)?.filter(|found| look.is_in_tree(found));
     Ok(found.map(|found| placed(state, found.entry)))
 }
 
-/// Tells how what stands under one key differs.
+/// Reports the difference of the entries under one key.
 fn between(
     before: &State,
     after: &State,
@@ -163,7 +165,7 @@ fn between(
 ) -> std::result::Result<(), Defect> {
     let (was, is) = (at_key(before, key)?, at_key(after, key)?);
     if was == is {
-        // One of them may be in the trash: then that is told of the directory that went there.
+        // The directory may have gone to the trash: then its own difference covers its content.
         return Ok(());
     }
     let was = was.filter(|_| is_in_tree(before, key.0));
@@ -174,7 +176,8 @@ fn between(
         }
         (was, is) => {
             if let Some(was) = was
-                // If it moved, it is told where it is now; if its directory went, that stands for it.
+                // A moved entry is reported at its present place. If its directory went, that
+                // difference covers it.
                 && is_in_tree(after, key.0)
                 && elsewhere(after, was.id())?.is_none()
             {

@@ -1,5 +1,5 @@
-//! The file SNAPSHOT: what a snapshot, or a backup, is. Text, for a person who wonders what is in the directory, and read
-//! back only as it was written.
+//! The file SNAPSHOT: the label of a snapshot or a backup. It is text for a person who looks into
+//! the directory. Only the exact text that was written is accepted.
 //!
 //! ```text
 //! exacat snapshot
@@ -13,8 +13,8 @@
 //! timeline 3f9a1c00112233445566778899aabbcc
 //! checksum 01234567
 //! ```
-//! Version 1 has no timeline: it follows from the catalogue.
-//! The time is when it was taken, in ms since 1970; the checksum is CRC-32 of the lines before it.
+//! Version 1 has no timeline: it follows from the catalogue. The time is that of the snapshot, in
+//! ms since 1970. The checksum is CRC-32 of the lines before it.
 
 use std::path::Path;
 
@@ -27,27 +27,27 @@ use crate::identity::{hex, parse_hex};
 use crate::log::cannot_write;
 use crate::segment::CatalogueId;
 
-/// The version of the format this release writes.
+/// Version of the format that this release writes.
 const VERSION: u32 = 2;
-/// The first version with a timeline.
+/// First version with a timeline.
 const VERSION_WITH_TIMELINE: u32 = 2;
-/// Its name in a snapshot's directory.
+/// Name of the file in a snapshot's directory.
 pub(super) const FILE: &str = "SNAPSHOT";
 
-/// What a snapshot is.
+/// Label of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Label {
     pub name: SnapshotName,
-    /// The last change in it.
+    /// Last change in it.
     pub revision: Revision,
-    /// When it was taken.
+    /// Time at which it was taken.
     pub time: TimeMs,
-    /// Entries, the root not counted.
+    /// Entries, without the root.
     pub entries: u64,
-    /// Of the state.
+    /// Digest of the state.
     pub digest: u128,
     pub catalogue: CatalogueId,
-    /// The timeline of the last change.
+    /// Timeline of the last change.
     pub timeline: TimelineId,
 }
 
@@ -72,7 +72,7 @@ impl Label {
         with_checksum(text)
     }
 
-    /// Text that a parsed text prints as.
+    /// Parses a text, and returns what it prints as.
     pub fn read_again(text: &str) -> Result<String> {
         Self::decode(text).map(|_| text.to_owned())
     }
@@ -110,11 +110,11 @@ impl Label {
             digest: u128::from_be_bytes(digest),
             catalogue,
         };
-        // Nothing passes but what is written so.
+        // Encoding again rejects every text that was not written exactly so.
         if label.encode_as(version) == text { Ok(label) } else { Err(corrupt("a line")) }
     }
 
-    /// The label in this directory.
+    /// Loads the label in this directory.
     pub fn load(disk: &dyn Disk, directory: &Path) -> Result<Self> {
         let path = directory.join(FILE);
         let shown = path.display().to_string();
@@ -123,7 +123,7 @@ impl Label {
         Self::decode(&text).map_err(|error| Error::new(error.kind, format!("{shown}: {error}")))
     }
 
-    /// Writes it; its name is durable once the directory is synced.
+    /// Writes the label; its name is durable once the caller has synced the directory.
     pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<()> {
         let path = directory.join(FILE);
         write_small(disk, &path, self.encode().as_bytes()).map_err(|error| cannot_write(&path, &error))
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(Label::decode(GOLDEN_V1).unwrap(), Label { timeline, ..label() });
     }
 
-    /// Goal: a label is read as written or not at all.
+    /// Goal: a label is read exactly as written, or not at all.
     #[test]
     fn a_changed_byte_is_found() {
         let text = label().encode();

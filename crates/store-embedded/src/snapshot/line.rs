@@ -1,8 +1,9 @@
-//! Which segments of a log go on from a snapshot.
+//! Finds the segments of a log that continue a snapshot.
 //!
-//! A snapshot has its own part of the log; what came after it is in the catalogue's. But a catalogue that was restored to
-//! an earlier point goes on from there, on another line: then what its log has after that point never followed what the
-//! snapshot has. A segment is the same on two lines if its first revision and its salt are; it may be cut on one.
+//! A snapshot has its own part of the log; the catalogue's log has the changes after it. A
+//! catalogue that was restored to an earlier point continues from there on another timeline.
+//! Changes in its log after that point never followed the snapshot. A segment is the same on two
+//! timelines if its first revision and its salt are equal; it may be cut on one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,19 +17,19 @@ use crate::log::{self, Replay, cannot_write};
 use crate::record::Head;
 use crate::segment::{CatalogueId, HEADER_BYTES, Header};
 
-/// The file that a segment is in, plain or archived.
+/// Returns the path of a segment's file, plain or archived.
 pub(super) fn file_of(disk: &dyn Disk, segment: &Segment) -> Result<PathBuf> {
     let plain = exists(disk, &segment.path);
     let plain = plain.map_err(|error| cannot_read(&segment.path.display().to_string(), &error))?;
     Ok(if plain { segment.path.clone() } else { segment.archived_path() })
 }
 
-/// The header that a segment was begun with.
+/// Returns the header with which a segment was begun.
 pub(super) fn header_of(disk: &dyn Disk, segment: &Segment) -> Result<Header> {
     header_of_file(disk, &file_of(disk, segment)?)
 }
 
-/// The header of the segment in this file, plain or archived.
+/// Returns the header of the segment in this file, plain or archived.
 pub(crate) fn header_of_file(disk: &dyn Disk, path: &Path) -> Result<Header> {
     let name = path.display().to_string();
     let file = disk.open_to_read(path).map_err(|error| cannot_read(&name, &error))?;
@@ -40,7 +41,7 @@ pub(crate) fn header_of_file(disk: &dyn Disk, path: &Path) -> Result<Header> {
     Header::decode(&name, &bytes[..read])
 }
 
-/// The last change of some segments.
+/// Receiver that notes the last change of some segments.
 struct Last(Revision);
 
 impl Replay for Last {
@@ -71,16 +72,16 @@ fn is_same(disk: &dyn Disk, one: &Segment, other: &Segment) -> Result<bool> {
         && header_of(disk, one)?.salt == header_of(disk, other)?.salt)
 }
 
-/// The segments of one line: those before a snapshot that are kept, its own, and those after it.
+/// Segments of one timeline: the kept ones before a snapshot, its own, and those after it.
 pub(super) struct Line {
     pub segments: Vec<Arc<Segment>>,
-    /// The catalogue's log goes on from the snapshot.
+    /// True if the catalogue's log continues the snapshot.
     pub goes_on: bool,
-    /// After this change there is a gap: what followed it is not kept any more, or is lost.
+    /// Last change before a gap: the changes after it are no longer kept, or are lost.
     pub gap_after: Option<Revision>,
 }
 
-/// Puts together the line that a snapshot at `revision`, with its `own` segments, is on.
+/// Assembles the timeline of a snapshot at `revision` with its `own` segments.
 pub(super) fn line(
     disk: &dyn Disk,
     log_of: CatalogueId,
@@ -98,7 +99,8 @@ pub(super) fn line(
     {
         segments.extend_from_slice(&on[..at]);
     }
-    // The segment of the catalogue's log that has the snapshot's last change, or was begun after it.
+    // The covering segment of the catalogue's log has the snapshot's last change, or was begun
+    // after it.
     let up_to = revision.max(last.first_revision);
     let covering = on.partition_point(|segment| segment.first_revision <= up_to).checked_sub(1);
     let mut gap_after = None;
@@ -112,7 +114,7 @@ pub(super) fn line(
             segments.extend_from_slice(own);
             false
         }
-        // What is kept of the log begins later.
+        // The kept log begins later.
         None => {
             segments.extend_from_slice(own);
             let last = last_change(disk, log_of, last)?;
@@ -126,7 +128,7 @@ pub(super) fn line(
     Ok(Line { segments, goes_on, gap_after })
 }
 
-/// Gives a segment's file a further name in another directory.
+/// Links a segment's file into another directory.
 pub(super) fn link_segment(disk: &dyn Disk, segment: &Segment, into: &Path) -> Result<()> {
     let path = file_of(disk, segment)?;
     let name = path.file_name().unwrap_or_default();

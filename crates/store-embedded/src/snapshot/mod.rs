@@ -1,29 +1,30 @@
-//! Snapshots: the whole catalogue as it was at one revision, by hard links; and what is made of them.
+//! Snapshots: the whole catalogue as it was at one revision, kept by hard links; and everything
+//! made from them.
 //!
 //! ```text
-//!   DATA/runs, DATA/log ── hard links ──► DATA/snapshots/NAME/      laid out as a data directory:
-//!                                           CATALOGUE               whose it is
-//!                                           runs/                   a manifest of its own, and the runs it names
-//!                                           log/                    the segments with what came after those runs
-//!                                           SNAPSHOT                what it is: name, revision, digest …
+//!   DATA/runs, DATA/log ── hard links ──► DATA/snapshots/NAME/  laid out as a data directory:
+//!                                           CATALOGUE   identity of the catalogue
+//!                                           runs/       its own manifest, and the runs in it
+//!                                           log/        the segments with the changes after those runs
+//!                                           SNAPSHOT    label: name, revision, digest …
 //! ```
-//! Runs and sealed segments never change, and taking a snapshot begins a segment. So a snapshot is a
-//! list of names for files that are there already, the header of the segment that was begun, and a
-//! revision at which reading the log ends. Taking one costs as many links as there are runs, whatever
-//! is in them; and whatever merging, archiving and keeping less history do to the names in DATA, the
-//! files stay as long as it has them.
+//! Runs and sealed segments never change, and taking a snapshot begins a segment. A snapshot is
+//! therefore three things: names for existing files, the header of the new segment, and the
+//! revision at which reading the log ends. Taking one costs as many links as there are runs,
+//! whatever their size. Compaction, archiving and retention may remove names in DATA; the files
+//! stay as long as the snapshot has them.
 //!
 //! * `label`: the text file SNAPSHOT
 //! * `take`: taking snapshots, listing and dropping them
-//! * `view`: a snapshot as a store that cannot be changed, and checking one
-//! * `diff`: how two states differ, by what they do not share
+//! * `view`: a snapshot as a read-only store, and checking one
+//! * `diff`: the differences of two states, from the files that they do not share
 //! * `clone`: a catalogue of its own on the same runs
 //! * `cut`: a segment up to one of its changes
-//! * `line`: which segments of a log go on from a snapshot
+//! * `line`: the segments of a log that continue a snapshot
 //! * `restore`: the catalogue as it was at a snapshot, or at a point after it
-//! * `switch`: the moment a restore counts from, whatever is interrupted
-//! * `witness`: snapshots as witnesses of how far the log went
-//! * `backup`: copies on another file system, and back from there
+//! * `switch`: the moment at which a restore takes effect, even if it is interrupted
+//! * `witness`: snapshots as evidence of how far the log went
+//! * `backup`: copies on another file system, and restores from there
 
 mod backup;
 mod clone;
@@ -52,12 +53,12 @@ use exacat_model::{Error, ErrorKind, Result, SnapshotName};
 use crate::disk::Disk;
 use crate::identity::Layout;
 
-/// The snapshot of this name.
+/// Returns the layout of the snapshot with this name.
 fn layout_of(data: &Layout, name: &SnapshotName) -> Layout {
     Layout::new(&data.snapshots().join(name.as_str()))
 }
 
-/// The snapshot of this name, if there is one.
+/// Returns the layout of the snapshot with this name; fails if there is none.
 fn existing(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<Layout> {
     let layout = layout_of(data, name);
     if take::is_there(disk, layout.root())? {
@@ -74,7 +75,7 @@ fn existing(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<Layou
     Err(Error::new(ErrorKind::NotFound, format!("there is no snapshot {name}: {there}")))
 }
 
-/// What one of the texts here says, written again; none if nothing here is called so.
+/// Parses one of this module's text files and prints it again; none if no file has this name.
 pub(crate) fn read_again(name: &str, text: &str) -> Option<Result<String>> {
     match name {
         label::FILE => Some(label::Label::read_again(text)),
@@ -83,7 +84,7 @@ pub(crate) fn read_again(name: &str, text: &str) -> Option<Result<String>> {
     }
 }
 
-/// For tests, which have a disk of their own.
+/// Entry points for tests, which have a disk of their own.
 #[cfg(test)]
 pub(crate) use for_tests::*;
 

@@ -1,9 +1,15 @@
-//! Restoring: the catalogue as it was at a snapshot, or at a point of its log after it.
+//! Restores the catalogue as it was at a snapshot, or at a point of its log after it.
 //!
-//! Offline: nobody else may have the directory. What the catalogue is to be is made beside what it is (`switch` says how
-//! that comes to count): hard links of the snapshot's runs, further runs with what the log has up to the point, a log that
-//! has all that is kept up to the point - the segment that the point lies in written anew, up to it, for the old one may
-//! be a snapshot's too - and an empty segment for what comes next. What came after the point is set aside, with all else.
+//! The restore is offline: no process may have the directory open. It makes the new state beside
+//! the old one; `switch` makes it count. The new state has:
+//!
+//! - hard links of the snapshot's runs;
+//! - further runs with the changes of the log up to the point;
+//! - a log with everything that is kept up to the point. The segment of the point is written anew,
+//!   up to the point, because a snapshot may share the old one;
+//! - an empty segment for the next changes.
+//!
+//! Changes after the point stay in the replaced copy, with everything else.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,54 +34,56 @@ use crate::settings::{EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::store::EmbeddedStore;
 use crate::table::Shelf;
 
-/// Up to which point to restore.
+/// Point to which a catalogue is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestorePoint {
-    /// The snapshot's, or the backup's, own.
+    /// The snapshot's, or the backup's, own last change.
     AsTaken,
-    /// Up to this change.
+    /// The state after this change.
     Revision(Revision),
-    /// Up to the last change at or before this time.
+    /// The last change at or before this time.
     Time(TimeMs),
 }
 
-/// How far a restore is.
+/// Progress of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestoreProgress {
-    /// Files of a backup are being copied.
+    /// The restore copies files of a backup.
     Copying {
-        /// Bytes that are there.
+        /// Bytes copied so far.
         bytes_done: u64,
-        /// Bytes of all.
+        /// Total bytes.
         bytes: u64,
     },
-    /// The log is being read.
+    /// The restore reads the log.
     Reading {
-        /// Up to this change so far.
+        /// Last change read so far.
         revision: Revision,
     },
 }
 
-/// A restore that was done.
+/// Result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The last change there is now, and when it was.
+    /// Last change of the restored state.
     pub revision: Revision,
-    /// When that was.
+    /// Time of that change.
     pub time: TimeMs,
-    /// Entries in the tree and the trash, the root not counted.
+    /// Entries in the tree and the trash, without the root.
     pub entries: u64,
-    /// Of the state.
+    /// Digest of the state.
     pub digest: u128,
-    /// The oldest change that the history has now.
+    /// Oldest change in the history now.
     pub oldest: Revision,
-    /// Where what was there before is now, laid out as a data directory; none if nothing was.
+    /// Replaced copy: the catalogue before the restore, laid out as a data directory; none if there
+    /// was no catalogue.
     pub set_aside: Option<PathBuf>,
 }
 
 impl EmbeddedStore {
-    /// Restores the catalogue in the settings' directory, which no process may have open, from one of its snapshots. The
-    /// changes after the snapshot are taken from its log, or from that in another directory, as one that was set aside.
+    /// Restores the catalogue in the settings' directory from one of its snapshots. No process may
+    /// have it open. The changes after the snapshot come from its log, or from the log in another
+    /// directory, such as a replaced copy.
     pub fn restore(
         settings: &EmbeddedSettings,
         name: &SnapshotName,
@@ -119,21 +127,21 @@ pub(crate) fn restore(
     Ok(Restored { set_aside: Some(switch::aside(&data, number)), ..restored })
 }
 
-/// What a restore works with.
+/// Context of a restore.
 pub(super) struct Work<'w> {
     pub disk: &'w Arc<dyn Disk>,
     pub settings: &'w EmbeddedSettings,
     pub data: &'w Layout,
     pub identity: &'w Identity,
-    /// The snapshot.
+    /// Layout of the snapshot.
     pub from: &'w Layout,
     pub label: &'w Label,
-    /// Holder of the log that may go on from it.
+    /// Layout whose log may continue the snapshot.
     pub on: &'w Layout,
 }
 
 impl Work<'_> {
-    /// Makes what is to be in the place of log and runs, wholly and durably.
+    /// Prepares the new log and runs, completely and durably.
     pub fn prepare(
         &self,
         point: RestorePoint,
@@ -152,7 +160,7 @@ impl Work<'_> {
         };
         let line = line(disk, self.identity.id, &own, self.label.revision, &on);
         let Line { segments, goes_on, gap_after } = match line {
-            // The snapshot has all that is needed, whatever is wrong with the catalogue's log.
+            // The snapshot has everything needed, whatever is wrong with the catalogue's log.
             Err(error) if point == RestorePoint::AsTaken && !own.is_empty() => {
                 tracing::warn!(%error, "the history before the snapshot is not kept, for it cannot be read");
                 Line { segments: own.clone(), goes_on: false, gap_after: None }
@@ -165,7 +173,7 @@ impl Work<'_> {
         if !linked.map_err(|error| cannot_link(&runs, &error))? {
             return Err(self.damaged("a run is missing"));
         }
-        // No run that any snapshot has may have the number of another.
+        // No two runs may ever have one number, in any snapshot.
         let next_run = self.next_run(&manifest);
         Manifest { next_run, ..manifest }.save(disk, &runs, self.identity.id)?;
         let shelf = Shelf::open(Arc::clone(self.disk), &runs, self.identity.clone())?;
@@ -176,7 +184,7 @@ impl Work<'_> {
         if let (End::Time(time), Some(last)) = (end, gap_after)
             && built.state.revision >= last
         {
-            // What came between is not known.
+            // The changes in the gap are unknown.
             return Err(Error::invalid(format!(
                 "what followed revision {}, of {}, is not in the log any more, so nobody can say what was at {time}: \
                  restore up to a revision, --until {} at most",
@@ -207,7 +215,8 @@ impl Work<'_> {
         })
     }
 
-    /// Begins a timeline after the point that is restored: revisions after it are given a second time.
+    /// Begins a timeline after the restored point, because revisions after it will be given a
+    /// second time.
     fn restored_identity(&self, revision: Revision, goes_on: bool) -> Result<Identity> {
         let disk = &**self.disk;
         let of = |layout: &Layout| {
@@ -229,7 +238,7 @@ impl Work<'_> {
         Error::new(ErrorKind::Corrupt, format!("the snapshot {} is damaged: {what}", self.label.name))
     }
 
-    /// Where reading the log ends.
+    /// Returns the point at which reading the log ends.
     fn end(&self, point: RestorePoint, goes_on: bool) -> Result<End> {
         let (name, taken) = (&self.label.name, self.label.revision);
         let end = match point {
@@ -253,7 +262,7 @@ impl Work<'_> {
         Ok(end)
     }
 
-    /// Did the log lead where it should?
+    /// Checks that the log led to the requested point.
     fn check_reached(&self, state: &crate::state::State, end: End) -> Result<()> {
         let (name, taken) = (&self.label.name, self.label.revision);
         if state.revision < taken {
@@ -278,13 +287,13 @@ impl Work<'_> {
         }
     }
 
-    /// A number that no run has, here or in any snapshot.
+    /// Returns a run number that no run has, here or in any snapshot.
     fn next_run(&self, manifest: &Manifest) -> u64 {
         let disk = &**self.disk;
         let snapshots = take::names(disk, self.data).unwrap_or_default();
         let directories = snapshots.iter().map(|name| super::layout_of(self.data, name).runs());
         let manifests = directories.chain([self.data.runs()]).filter_map(|directory| {
-            // One that is damaged says nothing; then it is the files that do, below.
+            // A damaged manifest has no number; the names of the files below make up for it.
             Manifest::load(disk, &directory, self.identity.id).ok().flatten()
         });
         let of_manifests = manifests.map(|manifest| manifest.next_run).max().unwrap_or(0);
@@ -294,7 +303,8 @@ impl Work<'_> {
         manifest.next_run.max(of_manifests).max(of_files)
     }
 
-    /// Puts what the line has up to a change into a log; gives its oldest change, if there is any.
+    /// Writes the timeline's segments up to a change into a log; returns its oldest change, if
+    /// there is any.
     fn keep_log(&self, segments: &[Arc<Segment>], up_to: Revision, into: &Path) -> Result<Option<Revision>> {
         let disk = &**self.disk;
         let kept = segments.partition_point(|segment| segment.first_revision <= up_to);

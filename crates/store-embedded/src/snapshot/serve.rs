@@ -1,7 +1,7 @@
-//! What an open store does with snapshots: takes and drops them, compares them, backs them up.
+//! Snapshot service of an open store: takes and drops snapshots, compares them, backs them up.
 //!
-//! Only the links are made by the writer thread, between two groups of changes; everything else, and all that is read or
-//! synced, is done elsewhere.
+//! The writer thread only makes the links, between two commit groups. Everything else, and every
+//! read or sync, runs elsewhere.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -31,18 +31,18 @@ use crate::settings::{BACKUP_IDLE_MS, DIFFS_OPEN_MAX, SNAPSHOT_CACHE_BYTES, SNAP
 use crate::store::{EmbeddedStore, Shared};
 use crate::writer::Command;
 
-/// What snapshots of an open store need.
+/// Context of the snapshots of an open store.
 pub(crate) struct Keeper {
     data: Layout,
     identity: Identity,
     clock: Arc<dyn Clock>,
-    /// Tells apart what is made at one time.
+    /// Counter that distinguishes directories made at the same time.
     number: AtomicU64,
-    /// One snapshot at a time is taken or dropped.
+    /// Lock: one snapshot at a time is taken or dropped.
     gate: tokio::sync::Mutex<()>,
-    /// What was done lately by which request, the oldest first.
+    /// Recent requests and their snapshots, the oldest first.
     done: Mutex<VecDeque<(OperationId, SnapshotName)>>,
-    /// Comparisons that may go on, the oldest first.
+    /// Comparisons that may continue, the oldest first.
     diffs: Mutex<Vec<OpenDiff>>,
     backup: tokio::sync::Mutex<Option<Running>>,
 }
@@ -52,22 +52,22 @@ struct OpenDiff {
     diff: Arc<Diff>,
 }
 
-/// A backup under way.
+/// A backup in progress.
 struct Running {
     token: u64,
     directory: PathBuf,
     backing: Backing,
-    /// When it last went on.
+    /// Time of its last step.
     last: TimeMs,
 }
 
 impl Keeper {
-    /// The timelines of the catalogue.
+    /// Returns the timelines of the catalogue.
     pub(crate) fn timelines(&self) -> &Timelines {
         &self.identity.timelines
     }
 
-    /// Where the catalogue's files lie.
+    /// Returns the layout of the catalogue's files.
     pub(crate) fn layout(&self) -> &Layout {
         &self.data
     }
@@ -89,7 +89,7 @@ impl Keeper {
         self.number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Was this done by this request?
+    /// Says whether this request took or dropped this snapshot before.
     fn was_done(&self, id: OperationId, name: &SnapshotName) -> bool {
         self.done.lock().iter().any(|(done, of)| (*done, of) == (id, name))
     }
@@ -102,7 +102,8 @@ impl Keeper {
         done.push_back((id, name.clone()));
     }
 
-    /// On the writer thread, while everything is durable and nothing changes.
+    /// Links the files of the state. Runs on the writer thread, while everything is durable and
+    /// nothing changes.
     fn pin(
         &self,
         shared: &Shared,
@@ -116,7 +117,7 @@ impl Keeper {
             (state.revision, state.time, state.entries, state.digest())
         };
         let manifest = take::link(&*shared.disk, &self.data, into, &self.identity, revision, part)?;
-        // No snapshot is older than its last change, whatever became of the clock.
+        // A snapshot is never older than its last change, whatever happened to the clock.
         let (name, time, catalogue) = (name.clone(), self.clock.trusted().max(last), self.identity.id);
         let timeline = self.identity.timelines.at(revision);
         let label = Label { name, revision, time, entries, digest, catalogue, timeline };
@@ -124,7 +125,7 @@ impl Keeper {
     }
 }
 
-/// Does what waits for the disk where nobody else waits for it, if there is a choice.
+/// Runs work that waits for the disk on a blocking thread. Without a runtime it runs here.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => runtime
@@ -135,7 +136,8 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'sta
     }
 }
 
-/// The directory of a snapshot that is being made; removed with this, unless it got another name or owner.
+/// Directory of a snapshot in the making. Dropping this removes it, unless it got another name or
+/// owner.
 struct Making {
     disk: Arc<dyn Disk>,
     layout: Layout,
@@ -143,7 +145,7 @@ struct Making {
 }
 
 impl Making {
-    /// Somebody else removes it.
+    /// Leaves the removal to another owner.
     fn hand_over(mut self) {
         self.handed_over = true;
     }
@@ -157,7 +159,7 @@ impl Drop for Making {
     }
 }
 
-/// Where a comparison goes on: which, between which revisions, after which key.
+/// Cursor of a comparison: its token, its revisions, and the key to continue after.
 struct DiffCursor {
     token: u64,
     revisions: (Revision, Revision),
@@ -191,8 +193,8 @@ impl EmbeddedStore {
         Arc::clone(&self.shared().disk)
     }
 
-    /// Fixes the files of the state as it is, in a directory that nobody knows.
-    /// A snapshot that stays begins a segment: so it shares none that is still written to.
+    /// Fixes the files of the present state in a hidden directory. A lasting snapshot begins a
+    /// segment first, so it shares no file that is still written to.
     async fn pin(
         &self,
         name: &SnapshotName,
@@ -210,21 +212,21 @@ impl EmbeddedStore {
             seal,
             work: Box::new(move |settled| {
                 let pinned = settled.and_then(|end| keeper.pin(&shared, &layout, &name, part, end));
-                // Whoever asked may have gone; then what was linked is swept later.
+                // The caller may have given up; then a later sweep removes the links.
                 let _gone = reply.send(pinned);
             }),
         });
         Ok((making, pinned.await??))
     }
 
-    /// Opens the state as it is now, to be read as long as one likes.
+    /// Opens the present state for reading of any length.
     async fn view_now(&self) -> Result<View> {
         let name = SnapshotName::parse("now")?;
         let (making, pinned) = self.pin(&name, LogPart::AfterRuns, "pinned", false).await?;
         aside(move || {
             let disk = Arc::clone(&making.disk);
             take::finish(&*disk, &making.layout, &pinned)?;
-            // Its files stay as long as they are open.
+            // The files stay as long as they are open.
             view::open(&disk, &making.layout, SNAPSHOT_CACHE_BYTES)
         })
         .await
@@ -250,7 +252,7 @@ impl EmbeddedStore {
         Ok(open)
     }
 
-    /// The comparison that a cursor is of.
+    /// Returns the comparison of a cursor.
     async fn diff_of(
         &self,
         cursor: &DiffCursor,
@@ -293,7 +295,7 @@ impl EmbeddedStore {
         let backing = aside(move || {
             let (disk, layout) = (Arc::clone(&making.disk), making.layout.clone());
             let backing = Backing::begin(disk, &to, layout, pinned)?;
-            // From now on the backup removes it.
+            // From now on the backup removes the directory.
             making.hand_over();
             Ok(backing)
         })

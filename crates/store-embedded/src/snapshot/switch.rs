@@ -1,13 +1,16 @@
-//! The moment a restore counts from.
+//! The moment at which a restore takes effect.
 //!
-//! A restore makes the new log and the new runs beside those that are there, in `restore.prepared`. When they are whole and
-//! durable, the file RESTORE says so: from then on the restore is done, but for renames, which whoever opens the directory
-//! next completes. Before, it is not done, and what was prepared is removed. What was there before is moved to
-//! `set-aside/NUMBER`, laid out as a data directory, and never removed by itself.
+//! A restore prepares the new log and the new runs in `restore.prepared`, beside the old ones. Once
+//! they are whole and durable, the restore writes the file RESTORE. From then on it is done except
+//! for renames, which the next opening completes. Before that moment it is not done, and the next
+//! opening removes what was prepared.
+//!
+//! The old files move to `set-aside/NUMBER`, laid out as a data directory. The engine never removes
+//! this replaced copy by itself.
 //!
 //! ```text
-//!   RESTORE written ► log ► set-aside/N/log ► restore.prepared/log ► log ► the same for runs ► RESTORE removed
-//!                                                       (and for CATALOGUE, if it comes from elsewhere)
+//!   RESTORE written ► log ► set-aside/N/log ► restore.prepared/log ► log
+//!     ► the same for runs (and for CATALOGUE, if it comes from elsewhere) ► RESTORE removed
 //! ```
 //! RESTORE is text:
 //! ```text
@@ -46,7 +49,7 @@ pub(super) fn decode(text: &str) -> Result<u64> {
     lines.next().and_then(|line| line.strip_prefix("set-aside ")?.parse().ok()).ok_or_else(damaged)
 }
 
-/// The number of the restore that is done but for renames; none if there is none.
+/// Returns the number of the restore that only lacks renames; none if there is none.
 fn marked(disk: &dyn Disk, data: &Layout) -> Result<Option<u64>> {
     let path = data.root().join(FILE);
     let shown = path.display().to_string();
@@ -55,7 +58,7 @@ fn marked(disk: &dyn Disk, data: &Layout) -> Result<Option<u64>> {
     number.map_err(|error| Error::new(error.kind, format!("{shown}: {error}")))
 }
 
-/// An error if a restore is under way: only opening, or restoring again, ends it.
+/// Fails if a restore is unfinished: only opening, or another restore, ends it.
 pub(crate) fn check_settled(disk: &dyn Disk, data: &Layout) -> Result<()> {
     match marked(disk, data)? {
         None => Ok(()),
@@ -69,7 +72,7 @@ pub(crate) fn check_settled(disk: &dyn Disk, data: &Layout) -> Result<()> {
     }
 }
 
-/// What the next restore sets aside goes there.
+/// Returns the number of the next replaced copy.
 pub(crate) fn next_aside(disk: &dyn Disk, data: &Layout) -> Result<u64> {
     let directory = data.set_aside();
     let names = list_if_there(disk, &directory)
@@ -77,12 +80,13 @@ pub(crate) fn next_aside(disk: &dyn Disk, data: &Layout) -> Result<u64> {
     Ok(names.iter().filter_map(|name| name.parse::<u64>().ok()).max().unwrap_or(0) + 1)
 }
 
-/// Where that is.
+/// Returns the path of a replaced copy.
 pub(crate) fn aside(data: &Layout, number: u64) -> PathBuf {
     data.set_aside().join(number.to_string())
 }
 
-/// Makes what was prepared count, and sets aside what was there. After an error either may be so.
+/// Makes the prepared state count, and moves the old one to the replaced copy. After an error
+/// either may count.
 pub(crate) fn switch(disk: &dyn Disk, data: &Layout, number: u64, was: Option<&Identity>) -> Result<()> {
     let aside = Layout::new(&aside(data, number));
     let cannot = |error: io::Error| cannot_write(data.root(), &error);
@@ -99,8 +103,9 @@ pub(crate) fn switch(disk: &dyn Disk, data: &Layout, number: u64, was: Option<&I
     settle(disk, data)
 }
 
-/// Completes a restore that was interrupted after it was done, and removes what one that was not left. To be called with the
-/// directory locked, before anything in it is made or looked at.
+/// Completes a restore that only lacks renames, and removes the leftovers of one that was not done.
+/// The caller must hold the lock of the directory, and call this before it reads or writes anything
+/// there.
 pub(crate) fn settle(disk: &dyn Disk, data: &Layout) -> Result<()> {
     let cannot = |error: io::Error| cannot_write(data.root(), &error);
     if let Some(number) = marked(disk, data)? {
@@ -112,7 +117,7 @@ pub(crate) fn settle(disk: &dyn Disk, data: &Layout) -> Result<()> {
             .and_then(|()| disk.sync_directory(data.root()))
             .map_err(cannot)?;
         tracing::info!(set_aside = %aside.display(), "the catalogue was restored; what was there before is set aside");
-        // Where nothing was before, nothing is in it.
+        // The directory was empty before, so the copy is empty too.
         if list_if_there(disk, &aside).is_ok_and(|names| names.is_empty()) {
             disk.remove_directory(&aside).map_err(cannot)?;
         }

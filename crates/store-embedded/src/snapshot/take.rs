@@ -1,8 +1,8 @@
-//! Taking snapshots, listing them, dropping them.
+//! Takes snapshots, lists them, drops them.
 //!
-//! A snapshot is made in a directory of another name, synced, and gets its own name last, by one rename: so it is there
-//! whole or not at all. Names that begin with a dot are such directories, and ones that are being removed; opening sweeps
-//! what is left of them.
+//! A snapshot is made in a directory of another name, synced, and renamed last: so it exists
+//! completely or not at all. Directories whose name begins with a dot are snapshots in the making,
+//! or in removal. Opening sweeps their leftovers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use crate::segment;
 use crate::settings::{SNAPSHOT_TRIES_MAX, SNAPSHOTS_MAX};
 use crate::table::run_file_name;
 
-/// How names of files of the log end: plain, and archived.
+/// Endings of the names of log files: plain, and archived.
 const SEGMENT_ENDINGS: [&str; 2] = [".log", ".logz"];
 
-/// What a snapshot is made of, fixed by links: it stays as it is from now on.
+/// Parts of a snapshot, fixed by links: they never change from now on.
 pub(super) struct Pinned {
     pub label: Label,
     pub identity: Identity,
@@ -33,16 +33,17 @@ pub(super) struct Pinned {
     pub end: Position,
 }
 
-/// Which part of the log a snapshot needs.
+/// Part of the log that a snapshot needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogPart {
-    /// What came after its runs.
+    /// The changes after its runs.
     AfterRuns,
-    /// All that is kept.
+    /// Everything that is kept.
     Whole,
 }
 
-/// The files of a log, by their first revision, in order. Of a segment that is there in both forms the plain one.
+/// Lists the files of a log by their first revision, in order. A segment in both forms counts as
+/// plain.
 pub(super) fn log_files(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(Revision, String)>> {
     let mut files: Vec<(Revision, usize, String)> = Vec::new();
     for name in list_if_there(disk, directory)? {
@@ -57,8 +58,8 @@ pub(super) fn log_files(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(Re
     Ok(files.into_iter().map(|(first, _, name)| (first, name)).collect())
 }
 
-/// Gives the files that a state at `revision` is made of further names. Until this returns nothing may come into
-/// the log after that revision.
+/// Links the files of the state at `revision`. Until this returns, no later change may get into the
+/// log.
 pub(super) fn link(
     disk: &dyn Disk,
     from: &Layout,
@@ -78,8 +79,8 @@ pub(super) fn link(
         {
             return Ok(manifest);
         }
-        // A merge put another run in the place of one of them, or a segment was archived, and the manifest read is not
-        // the newest any more.
+        // A compaction replaced one of the runs, or a segment was archived. The manifest read is
+        // outdated, so the links are removed and made again.
         for directory in [into.runs(), into.log()] {
             for name in disk.list(&directory).map_err(cannot)? {
                 disk.remove(&directory.join(name)).map_err(cannot)?;
@@ -89,7 +90,7 @@ pub(super) fn link(
     Err(Error::new(ErrorKind::Unavailable, "the files changed each time they were linked: try again"))
 }
 
-/// Links what a manifest names; false if something of it is gone.
+/// Links the runs of a manifest; false if one of them is gone.
 pub(super) fn link_runs(disk: &dyn Disk, from: &Path, into: &Path, manifest: &Manifest) -> io::Result<bool> {
     let names = manifest.runs.iter().map(|run| run_file_name(run.number));
     link_all(disk, from, into, names)
@@ -125,7 +126,7 @@ fn link_all(
     Ok(true)
 }
 
-/// Why files could not get names there.
+/// Returns the error for files that could not be linked.
 pub(super) fn cannot_link(directory: &Path, error: &io::Error) -> Error {
     let shown = directory.display();
     match error.kind() {
@@ -137,12 +138,13 @@ pub(super) fn cannot_link(directory: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// A directory in which a snapshot is made, or removed. The number keeps two at a time apart.
+/// Returns the path of a directory in which a snapshot is made, or removed. The number
+/// distinguishes two at a time.
 pub(super) fn hidden(data: &Layout, name: &str, number: u64, what: &str) -> PathBuf {
     data.snapshots().join(format!(".{name}.{number}.{what}"))
 }
 
-/// Makes the directories of what is laid out as a data directory, empty.
+/// Creates the directories of a data directory, empty.
 pub(super) fn make_empty(disk: &dyn Disk, layout: &Layout) -> Result<()> {
     let made = remove_tree(disk, layout.root())
         .and_then(|()| disk.create_directory(&layout.runs()))
@@ -150,7 +152,8 @@ pub(super) fn make_empty(disk: &dyn Disk, layout: &Layout) -> Result<()> {
     made.map_err(|error| cannot_write(layout.root(), &error))
 }
 
-/// Writes what is still to be written beside the links, and makes all of it durable, but for the directory's own name.
+/// Writes the remaining files beside the links, and makes everything durable except the directory's
+/// own name.
 pub(super) fn finish(disk: &dyn Disk, into: &Layout, pinned: &Pinned) -> Result<()> {
     let synced =
         |directory: &Path| disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error));
@@ -161,8 +164,9 @@ pub(super) fn finish(disk: &dyn Disk, into: &Layout, pinned: &Pinned) -> Result<
     synced(into.root())
 }
 
-/// Puts a copy of what the last segment had, durably, in the place of the link to it: the catalogue
-/// goes on writing to that. It is a header, for taking a snapshot began the segment.
+/// Replaces the link to the last segment by a copy of its bytes, durably, because the catalogue
+/// continues to write to that segment. The copy is only a header: taking a snapshot began the
+/// segment.
 pub(super) fn copy_last_segment(disk: &dyn Disk, into: &Layout, end: Position) -> Result<()> {
     let name = segment::file_name(end.segment);
     let (path, unfinished) = (into.log().join(&name), into.log().join(format!("{name}{UNFINISHED}")));
@@ -171,7 +175,7 @@ pub(super) fn copy_last_segment(disk: &dyn Disk, into: &Layout, end: Position) -
     disk.rename(&unfinished, &path).map_err(|error| cannot_write(&path, &error))
 }
 
-/// Gives what was made its name.
+/// Renames a finished snapshot to its name.
 pub(super) fn name_it(disk: &dyn Disk, data: &Layout, made: &Layout, name: &SnapshotName) -> Result<()> {
     let (snapshots, to) = (data.snapshots(), layout_of(data, name));
     let named = disk
@@ -191,7 +195,7 @@ fn taken(name: &SnapshotName) -> Error {
     )
 }
 
-/// May a snapshot of this name be taken?
+/// Checks that a snapshot of this name may be taken.
 pub(super) fn check_room(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<()> {
     let names = names(disk, data)?;
     if names.contains(name) {
@@ -208,30 +212,30 @@ pub(super) fn is_there(disk: &dyn Disk, directory: &Path) -> Result<bool> {
     exists(disk, &path).map_err(|error| cannot_read(&path.display().to_string(), &error))
 }
 
-/// The names of all snapshots, in order.
+/// Returns the names of all snapshots, in order.
 pub(super) fn names(disk: &dyn Disk, data: &Layout) -> Result<Vec<SnapshotName>> {
     let directory = data.snapshots();
     let names = list_if_there(disk, &directory)
         .map_err(|error| cannot_read(&directory.display().to_string(), &error))?;
-    // What else lies there is nobody's, and left alone.
+    // Other files in the directory belong to nobody and are left alone.
     let mut names: Vec<SnapshotName> =
         names.iter().filter_map(|name| SnapshotName::parse(name).ok()).collect();
     names.sort();
     Ok(names)
 }
 
-/// All snapshots, the oldest state first.
+/// Returns all snapshots, the oldest state first.
 pub(super) fn list(disk: &dyn Disk, data: &Layout) -> Result<Vec<Snapshot>> {
     let mut all = Vec::new();
     for name in names(disk, data)? {
-        // It may be dropped meanwhile.
+        // The snapshot may be dropped meanwhile.
         all.extend(describe(disk, data, &name)?);
     }
     all.sort_by(|one, other| (one.revision, &one.name).cmp(&(other.revision, &other.name)));
     Ok(all)
 }
 
-/// What is known of a snapshot; none if it is not there.
+/// Describes a snapshot; none if there is no such snapshot.
 pub(super) fn describe(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<Option<Snapshot>> {
     let layout = layout_of(data, name);
     let (label, mut problem) = match Label::load(disk, layout.root()) {
@@ -268,7 +272,7 @@ pub(super) fn describe(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> R
     }))
 }
 
-/// Bytes of the files in a directory, and of those that have no other name.
+/// Returns the bytes of the files in a directory, and of those without another name.
 fn held(disk: &dyn Disk, directory: &Path) -> io::Result<(u64, u64)> {
     let (mut all, mut own) = (0, 0);
     for name in disk.list(directory)? {
@@ -283,7 +287,7 @@ fn held(disk: &dyn Disk, directory: &Path) -> io::Result<(u64, u64)> {
     Ok((all, own))
 }
 
-/// Takes a snapshot's name away, durably, then what it is made of.
+/// Removes a snapshot's name, durably, then its files.
 pub(super) fn remove(disk: &dyn Disk, data: &Layout, name: &SnapshotName, number: u64) -> Result<()> {
     let layout = super::existing(disk, data, name)?;
     let gone = hidden(data, name.as_str(), number, "dropped");
@@ -295,14 +299,15 @@ pub(super) fn remove(disk: &dyn Disk, data: &Layout, name: &SnapshotName, number
     Ok(())
 }
 
-/// Removes what has no name any more, or none yet. What stays, because the disk refuses, is swept at the next opening.
+/// Removes a directory that has lost its name, or has none yet. If the disk refuses, the next
+/// opening sweeps the rest.
 pub(super) fn discard(disk: &dyn Disk, path: &Path) {
     if let Err(error) = remove_tree(disk, path) {
         tracing::warn!(path = %path.display(), %error, "cannot remove what is left of a snapshot");
     }
 }
 
-/// Removes what interrupted work left.
+/// Removes the leftovers of interrupted work.
 pub(crate) fn sweep(disk: &dyn Disk, data: &Layout) {
     let directory = data.snapshots();
     for name in list_if_there(disk, &directory).unwrap_or_default() {

@@ -1,7 +1,7 @@
-//! A snapshot as a state: from its runs, and its part of the log up to its revision.
+//! Opens a snapshot as a state: from its runs, and its part of the log up to its revision.
 //!
-//! The last segment is the catalogue's own, which may be written to meanwhile: so reading ends with the snapshot's last
-//! change, and what comes after it is not looked at.
+//! The last segment is the catalogue's own, and may be written to meanwhile. Reading therefore ends
+//! with the snapshot's last change, and never looks behind it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,26 +29,26 @@ use crate::state::{Operations, State};
 use crate::store::{EmbeddedStore, Shared};
 use crate::table::Shelf;
 
-/// Where reading a log ends.
+/// Point at which reading a log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With this change.
+    /// This change.
     Revision(Revision),
-    /// With the last change up to this time.
+    /// The last change up to this time.
     Time(TimeMs),
 }
 
-/// Reads up to somewhere, then no further.
+/// Receiver that reads up to a point, then no further.
 struct Until<'r> {
     end: End,
     ended: bool,
     into: &'r mut Builder,
-    /// Told, after every record, up to where it was read.
+    /// Progress callback, called after every record with its last change.
     tell: &'r mut dyn FnMut(Revision),
 }
 
 impl Until<'_> {
-    /// An error that is none.
+    /// Returns the pseudo error that ends the reading.
     fn enough(&mut self) -> Error {
         self.ended = true;
         Error::new(ErrorKind::Internal, "enough of the log was read")
@@ -78,12 +78,13 @@ impl Replay for Until<'_> {
     fn change(&mut self, file: &str, offset: u64, change: Change) -> Result<()> {
         let revision = change.revision;
         self.into.change(file, offset, change)?;
-        // Nothing behind the last is looked at: it may be being written.
+        // Bytes behind the last change may be written at this moment, so they are not read.
         if self.end == End::Revision(revision) { Err(self.enough()) } else { Ok(()) }
     }
 }
 
-/// Builds the state that runs and a log give, up to somewhere. Of more than `rows_max` rows in memory, runs are made.
+/// Builds the state of runs and a log, up to a point. More than `rows_max` rows in memory are
+/// written into runs.
 pub(crate) fn build(
     disk: &dyn Disk,
     shelf: Shelf,
@@ -114,12 +115,12 @@ pub(crate) fn build(
     Ok(into)
 }
 
-/// Puts what is in memory only into a run.
+/// Writes the memtable into a run.
 pub(crate) fn flush_built(built: &mut Builder) -> Result<()> {
     flush(&mut built.state, &built.operations, &mut built.shelf)
 }
 
-/// A snapshot that was opened.
+/// An open snapshot.
 pub(super) struct View {
     pub label: Label,
     pub identity: Identity,
@@ -127,13 +128,13 @@ pub(super) struct View {
     pub state: State,
 }
 
-/// Opens what is laid out as a snapshot.
+/// Opens a directory with the layout of a snapshot.
 pub(super) fn open(disk: &Arc<dyn Disk>, layout: &Layout, cache_bytes: u64) -> Result<View> {
     let label = Label::load(&**disk, layout.root())?;
     open_labelled(disk, layout, label, cache_bytes)
 }
 
-/// Opens what is laid out as a snapshot, and is this one.
+/// Opens a directory with the layout of a snapshot and this label.
 pub(super) fn open_labelled(
     disk: &Arc<dyn Disk>,
     layout: &Layout,
@@ -170,7 +171,7 @@ pub(super) fn open_labelled(
     Ok(View { label, identity, segments, state })
 }
 
-/// Reads everything of what is laid out as a snapshot, and compares.
+/// Reads everything in a directory with the layout of a snapshot, and compares it with the label.
 pub(crate) fn verify(disk: &Arc<dyn Disk>, layout: &Layout) -> Result<SnapshotCheck> {
     let label = Label::load(&**disk, layout.root())?;
     let mut check = SnapshotCheck {
@@ -195,7 +196,8 @@ pub(crate) fn verify(disk: &Arc<dyn Disk>, layout: &Layout) -> Result<SnapshotCh
         check.rows += run.rows().0;
         check.problems.extend(run.check());
     }
-    // Reading stops at the revision of the snapshot, so no change leads to the segment that begins behind it.
+    // Reading stops at the revision of the snapshot, so no change leads to the segment that begins
+    // behind it.
     let log = layout.log();
     let segments =
         take::log_files(&**disk, &log).map_err(|error| cannot_read(&log.display().to_string(), &error))?;
@@ -220,8 +222,8 @@ pub(crate) fn verify(disk: &Arc<dyn Disk>, layout: &Layout) -> Result<SnapshotCh
 }
 
 impl EmbeddedStore {
-    /// Opens a snapshot of the catalogue in the settings' directory as a store that answers and cannot be changed, also
-    /// while the catalogue itself is in use, by this process or another.
+    /// Opens a snapshot of the catalogue in the settings' directory as a read-only store. The
+    /// catalogue itself may be in use, by this process or another.
     pub fn open_snapshot(
         settings: EmbeddedSettings,
         name: &SnapshotName,
@@ -230,7 +232,7 @@ impl EmbeddedStore {
         Self::open_snapshot_on(Arc::new(RealDisk), settings, name, clock)
     }
 
-    /// As [`open_snapshot`](Self::open_snapshot), on another disk.
+    /// Opens a snapshot like [`open_snapshot`](Self::open_snapshot), on another disk.
     pub fn open_snapshot_on(
         disk: Arc<dyn Disk>,
         settings: EmbeddedSettings,
@@ -255,12 +257,12 @@ impl EmbeddedStore {
         Ok(Arc::new(EmbeddedStore::of_snapshot(shared, settings, keeper)))
     }
 
-    /// An error if the catalogue in `directory` has no such snapshot.
+    /// Fails if the catalogue in `directory` has no such snapshot.
     pub fn has_snapshot(directory: &Path, name: &SnapshotName) -> Result<()> {
         existing(&RealDisk, &Layout::new(directory), name).map(|_| ())
     }
 
-    /// The snapshots of the catalogue in `directory`, the oldest state first.
+    /// Returns the snapshots of the catalogue in `directory`, the oldest state first.
     pub fn snapshots_in(directory: &Path) -> Result<Vec<Snapshot>> {
         let data = Layout::new(directory);
         if data.read_identity(&RealDisk)?.is_none() {
@@ -269,7 +271,8 @@ impl EmbeddedStore {
         take::list(&RealDisk, &data)
     }
 
-    /// Reads every page and every record of a snapshot, checks all its counters and indices, and compares its digest.
+    /// Reads every page and every record of a snapshot, checks all its counters and indices, and
+    /// compares its digest.
     pub fn verify_snapshot_in(directory: &Path, name: &SnapshotName) -> Result<SnapshotCheck> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         verify(&disk, &existing(&*disk, &Layout::new(directory), name)?)

@@ -1,4 +1,4 @@
-//! Snapshots as witnesses of how far the log of their catalogue went.
+//! Snapshots as evidence of how far the log of their catalogue went.
 
 use exacat_model::{Result, Revision, SnapshotName};
 
@@ -9,9 +9,9 @@ use crate::identity::Layout;
 use crate::record::Salt;
 use crate::segment::CatalogueId;
 
-/// A snapshot of a later revision than this one, on the timeline of a log whose last segment has
-/// this first revision and salt. Snapshots of a timeline that a restore left have other segments,
-/// and say nothing.
+/// Looks for a snapshot of a later revision than this one, on the timeline of the log. `last` is
+/// the first revision and salt of the log's last segment. Snapshots of a timeline that a restore
+/// left have other segments, and prove nothing.
 pub(crate) fn later_than(
     disk: &dyn Disk,
     data: &Layout,
@@ -21,7 +21,7 @@ pub(crate) fn later_than(
 ) -> Result<Option<(SnapshotName, Revision)>> {
     for name in take::names(disk, data)? {
         let layout = layout_of(data, &name);
-        // A damaged label says nothing; checking the snapshot tells.
+        // A damaged label proves nothing; a check of the snapshot reports it.
         let Ok(label) = Label::load(disk, layout.root()) else { continue };
         let is_later = label.catalogue == catalogue && label.revision > revision;
         if is_later && last.is_none_or(|last| has_segment(disk, &layout, last)) {
@@ -31,7 +31,7 @@ pub(crate) fn later_than(
     Ok(None)
 }
 
-/// Has a snapshot the segment with this first revision and salt?
+/// Says whether a snapshot has the segment with this first revision and salt.
 fn has_segment(disk: &dyn Disk, layout: &Layout, (first, salt): (Revision, Salt)) -> bool {
     let log = layout.log();
     let files = take::log_files(disk, &log).unwrap_or_default();

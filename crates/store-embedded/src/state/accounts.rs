@@ -1,4 +1,5 @@
-//! Who uses and reserves how much: users, groups, storage elements. Exact after every change.
+//! Accounts: usage and reservations of users, groups and storage elements, exact after every
+//! change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,41 +8,41 @@ use exacat_store::Account;
 
 use crate::defect::Defect;
 
-/// Adds, or takes away, with the check that nothing goes below zero.
+/// Adds `plus` and subtracts `minus`; fails if a counter would go below zero.
 pub(crate) fn change(usage: &mut Usage, plus: &Usage, minus: &Usage) -> Result<(), Defect> {
     usage.add(plus);
     *usage = usage.minus(minus).ok_or_else(|| Defect::new("a usage counter would go below zero"))?;
     Ok(())
 }
 
-/// What a storage element holds.
+/// Account of a storage element.
 #[derive(Debug, Default)]
 pub(crate) struct SeAccount {
-    /// Replicas that take space.
+    /// Usage of replicas that take space.
     pub usage: Usage,
-    /// The directories with files that have a replica here, of any state. It leads a listing to them: an index by file
-    /// would cost more than the replica itself. How many such files there are is the directory's to count.
+    /// Directories with files that have a replica here, in any state. A listing visits these: an
+    /// index by file would cost more than the replica itself. Each directory counts its own files.
     pub directories: BTreeSet<DirId>,
-    /// How many items of the trash are files with a replica here.
+    /// Number of files in the trash with a replica here, as items themselves.
     pub trashed: u64,
-    /// Replicas that bookings are to make here.
+    /// Number of replicas that upload reservations plan here.
     pub booked: u64,
-    /// What the physical copies to delete add up to; as many replicas as there are of them.
+    /// Sum of the physical copies to delete; it counts each as a replica.
     pub deletions_usage: Usage,
 }
 
 impl SeAccount {
-    /// Nothing here, nothing to come, nothing to delete?
+    /// Says whether nothing is here, planned here, or to be deleted here.
     pub fn is_unused(&self) -> bool {
         self.directories.is_empty() && self.trashed == 0 && self.booked == 0 && self.has_no_deletions()
     }
 
-    /// Is there nothing to delete?
+    /// Says whether the deletion queue is empty.
     pub fn has_no_deletions(&self) -> bool {
         self.deletions_usage.files == 0
     }
 
-    /// What one deletion counts.
+    /// Returns the usage that one deletion counts.
     pub fn of_deletion(size: Option<u64>) -> Usage {
         let bytes = u128::from(size.unwrap_or(0));
         Usage { files: 1, replicas: 1, bytes, replica_bytes: bytes, ..Usage::default() }
@@ -54,11 +55,11 @@ pub(crate) struct Accounts {
     pub users: BTreeMap<UserId, Account>,
     pub groups: BTreeMap<GroupId, Account>,
     pub ses: BTreeMap<SeNumber, SeAccount>,
-    /// Unfinished uploads of each user.
+    /// Number of unfinished uploads of each user.
     pub bookings: BTreeMap<UserId, u32>,
 }
 
-/// Applies a change to one account of a map; an account with nothing in it is not kept.
+/// Applies a change to one account of a map, and drops the account if it is empty then.
 fn settle<K: Ord>(
     accounts: &mut BTreeMap<K, Account>,
     key: K,
@@ -91,7 +92,7 @@ impl Accounts {
         self.groups.get(&group).copied().unwrap_or_default()
     }
 
-    /// An entry of this owner and group came.
+    /// Counts a new entry of this owner and group.
     pub fn add_use(&mut self, owner: UserId, group: GroupId, usage: &Usage) {
         if !usage.is_empty() {
             self.users.entry(owner).or_default().usage.add(usage);
@@ -99,7 +100,7 @@ impl Accounts {
         }
     }
 
-    /// An entry of this owner and group came (`plus`) or went (`minus`).
+    /// Counts an entry of this owner and group that came (`plus`) or went (`minus`).
     pub fn use_by(
         &mut self,
         owner: UserId,
@@ -111,7 +112,7 @@ impl Accounts {
         settle(&mut self.groups, group, |account| change(&mut account.usage, plus, minus))
     }
 
-    /// A booking of this owner and group came (`plus`) or went (`minus`).
+    /// Counts an upload reservation of this owner and group that came (`plus`) or went (`minus`).
     pub fn reserve_by(
         &mut self,
         owner: UserId,
@@ -123,7 +124,7 @@ impl Accounts {
         settle(&mut self.groups, group, |account| change(&mut account.reserved, plus, minus))
     }
 
-    /// The number of a user's bookings changed.
+    /// Changes the number of a user's upload reservations by one.
     pub fn count_booking(&mut self, owner: UserId, more: bool) -> Result<(), Defect> {
         let count = self.bookings.entry(owner).or_default();
         *count = if more { count.checked_add(1) } else { count.checked_sub(1) }
@@ -134,7 +135,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Does any account of a storage element stand for nothing? Then it is dropped.
+    /// Drops the account of a storage element if it is unused.
     pub fn forget_if_unused(&mut self, se: SeNumber) {
         if self.ses.get(&se).is_some_and(SeAccount::is_unused) {
             self.ses.remove(&se);
@@ -143,7 +144,7 @@ impl Accounts {
 }
 
 impl SeAccount {
-    /// An item of the trash with a replica here came or went.
+    /// Counts an item of the trash with a replica here that came or went.
     pub fn move_trashed(&mut self, come: bool) -> Result<(), Defect> {
         self.trashed = if come { self.trashed.checked_add(1) } else { self.trashed.checked_sub(1) }
             .ok_or_else(|| Defect::new("a storage element's count of files went out of range"))?;

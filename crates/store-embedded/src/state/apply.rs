@@ -1,7 +1,7 @@
-//! Applying a change: a pure function of state and change, with no decision in it.
+//! Applies a change: a pure function of state and change, without any decision.
 //!
-//! A change that does not fit the state is a [`Defect`]: it was not decided on this state. Then the state may be
-//! half changed, and whoever applies must give it up.
+//! A change that does not fit the state is a [`Defect`]: it was not decided on this state. The
+//! state may then be half changed, and the caller must give it up.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ use crate::defect::Defect;
 use crate::keyspace;
 use crate::page::{Row, Trashed};
 
-/// What a change says beside its effect, as far as the state depends on it.
+/// Facts about a change, beside its effect, on which the state depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub revision: Revision,
@@ -27,7 +27,7 @@ pub(crate) struct Stamp {
     pub who: UserId,
 }
 
-/// No usage.
+/// The empty usage.
 pub(super) const NOTHING: Usage = Usage {
     directories: 0,
     files: 0,
@@ -50,7 +50,7 @@ impl State {
         self.apply(stamp, &change.effect, None)
     }
 
-    /// Applies the next change; `encoded` is its effect's canonical bytes, if they are there already.
+    /// Applies the next change; `encoded` are its effect's canonical bytes, if the caller has them.
     pub fn apply(&mut self, stamp: Stamp, effect: &Effect, encoded: Option<&[u8]>) -> Result<(), Defect> {
         if stamp.revision.0 != self.revision.0 + 1 {
             let (got, last) = (stamp.revision.0, self.revision.0);
@@ -60,7 +60,7 @@ impl State {
             return Err(Defect::new(format!("change {} is before the one before it", stamp.revision.0)));
         }
         match effect {
-            // Behind the number of the effect stands the entry, and nothing else.
+            // The effect's bytes are its number, then the entry, and nothing else.
             Effect::Created { entry } => self.create(entry, encoded.and_then(|bytes| bytes.get(1..)))?,
             Effect::Updated { at, fields, .. } => self.update(stamp, at, fields)?,
             Effect::Moved { from, to, .. } => self.relocate(stamp, from, to)?,
@@ -162,7 +162,7 @@ impl State {
         gone.into_iter().try_for_each(|(se, deletion)| self.queue_deletion(se, deletion))
     }
 
-    /// Changes a field; gives the deletion that is to be queued.
+    /// Changes a field; returns the deletion to be queued.
     fn update_field(
         &mut self,
         stamp: Stamp,
@@ -266,7 +266,7 @@ impl State {
         self.put_trashed(id, &new, &item)
     }
 
-    /// Keeps an item of the trash, whose entry is counted.
+    /// Stores an item of the trash; its entry is counted already.
     fn put_trashed(&mut self, id: TrashId, entry: &Entry, item: &Trashed) -> Result<(), Defect> {
         self.digest.add(Item::Trashed, &(id, (item.lfn.clone(), (item.removed_by, item.removed))));
         self.trash_items += 1;
@@ -275,7 +275,7 @@ impl State {
         table.put(&room.trashed(entry, &key, item))
     }
 
-    /// Forgets an item of the trash; gives its entry.
+    /// Removes an item of the trash; returns its entry.
     fn forget_trashed(&mut self, id: TrashId) -> Result<Entry, Defect> {
         let missing = || Defect::new(format!("there is no trash item {}", id.0.0));
         let (entry, item) = self.look().trashed(id)?.ok_or_else(missing)?;
@@ -350,7 +350,7 @@ impl State {
         Ok(())
     }
 
-    // ---- bookings ----
+    // ---- upload reservations ----
 
     fn commit_booking(&mut self, guid: Guid, se: SeNumber) -> Result<(), Defect> {
         let mut booking = self
@@ -371,7 +371,7 @@ impl State {
         self.give_up(stamp, booking, se)
     }
 
-    /// Queues what a booking that was had pending, on one SE or on all.
+    /// Queues the pending replicas of an upload reservation for deletion, on one SE or on all.
     fn give_up(&mut self, stamp: Stamp, was: &Booking, se: Option<SeNumber>) -> Result<(), Defect> {
         let gone = was.pending.iter().filter(|replica| se.is_none_or(|se| replica.se == se));
         for (index, replica) in (0u32..).zip(gone) {
@@ -382,7 +382,7 @@ impl State {
         Ok(())
     }
 
-    /// Keeps a booking in place of the GUID's last one, or none.
+    /// Replaces the GUID's upload reservation by another, or by none.
     pub(crate) fn set_booking(&mut self, guid: Guid, after: Option<Booking>) -> Result<(), Defect> {
         let before = self.bookings.remove(&guid);
         match &after {
@@ -467,7 +467,7 @@ impl State {
         Ok(())
     }
 
-    /// Drops a record, and those that make no sense without it.
+    /// Drops a record, and those that depend on it.
     fn drop_record(&mut self, key: RecordKey) -> Result<(), Defect> {
         self.forget_record(key)?;
         match key {
@@ -488,12 +488,12 @@ impl State {
 
     // ---- rows ----
 
-    /// The change that is being applied.
+    /// Returns the revision of the change that is being applied.
     fn now(&self) -> Revision {
         Revision(self.revision.0 + 1)
     }
 
-    /// What stands there.
+    /// Returns the entry at this place.
     fn standing(&self, at: &At) -> Result<Entry, Defect> {
         self.look().find(at)?.ok_or_else(|| nothing_at(at))
     }
@@ -511,20 +511,20 @@ impl State {
         table.put(&room.row(entry))
     }
 
-    /// Nothing stands there any more.
+    /// Puts the note that this place is empty now.
     fn put_gone(&mut self, at: &At) -> Result<(), Defect> {
         let revision = self.now();
         self.directories.content_changed(at.parent, revision);
         self.table.put(&Row::gone(keyspace::directory_of(at), at.name.as_str().as_bytes(), revision))
     }
 
-    /// Keeps something beside the tree.
+    /// Stores a row beside the tree.
     pub(super) fn put_side(&mut self, table: DirId, key: &[u8], value: &[u8]) -> Result<(), Defect> {
         let revision = self.now();
         self.table.put(&Row::side(table, key, value, revision))
     }
 
-    /// Forgets it.
+    /// Removes a row beside the tree.
     pub(super) fn drop_side(&mut self, table: DirId, key: &[u8]) -> Result<(), Defect> {
         let revision = self.now();
         self.table.put(&Row::gone(table, key, revision))
@@ -532,8 +532,9 @@ impl State {
 
     // ---- entries with all that is counted ----
 
-    /// Puts an entry, and counts it; `trashed`: as an item of the trash. `encoded` are its canonical bytes, if they are
-    /// there already: then it was decided on this very state, and is not checked again.
+    /// Puts an entry and counts it; with `trashed`, as an item of the trash. `encoded` are its
+    /// canonical bytes, if the caller has them. Such an entry was decided on this very state, and
+    /// is not checked again.
     pub(crate) fn insert_entry(
         &mut self,
         entry: &Entry,
@@ -592,7 +593,7 @@ impl State {
         Ok(())
     }
 
-    /// Puts `new` in the place of `old`: the same entry at the same place, neither an item of the trash.
+    /// Replaces `old` by `new`: the same entry at the same place, neither an item of the trash.
     fn swap_entry(&mut self, old: &Entry, new: &Entry) -> Result<(), Defect> {
         let (before, after) = (Usage::of(old), Usage::of(new));
         if (old.owner, old.group) == (new.owner, new.group) {
@@ -636,7 +637,7 @@ impl State {
         Ok(())
     }
 
-    /// Adds to what is counted in this directory and those above it.
+    /// Adds to the counters of this directory and those above it.
     pub(super) fn add_up(&mut self, from: DirId, usage: &Usage) -> Result<(), Defect> {
         self.count_up(from, |counted| {
             counted.add(usage);
@@ -644,7 +645,7 @@ impl State {
         })
     }
 
-    /// Changes what is counted in this directory and those above it.
+    /// Changes the counters of this directory and those above it.
     fn change_up(&mut self, from: DirId, plus: &Usage, minus: &Usage) -> Result<(), Defect> {
         self.count_up(from, |counted| change(counted, plus, minus))
     }
@@ -666,7 +667,7 @@ impl State {
         Ok(())
     }
 
-    /// What an entry counts with all that is below it.
+    /// Returns the usage of an entry with everything below it.
     pub(super) fn usage_with_below(&self, entry: &Entry) -> Result<Usage, Defect> {
         let mut usage = Usage::of(entry);
         if let Some(id) = entry.directory() {
@@ -677,7 +678,8 @@ impl State {
         Ok(usage)
     }
 
-    /// Replicas of a file in this directory (none: itself an item of the trash) came or went.
+    /// Counts replicas that came or went, of a file in this directory (none: itself an item of the
+    /// trash).
     pub(super) fn place_replicas(
         &mut self,
         replicas: &[Replica],
@@ -707,7 +709,8 @@ impl State {
         Ok(())
     }
 
-    /// A file with a replica on this SE came into a directory (none: the trash) or left it.
+    /// Counts a file with a replica on this SE that came into a directory (none: the trash) or left
+    /// it.
     fn move_file(&mut self, se: SeNumber, directory: Option<DirId>, come: bool) -> Result<(), Defect> {
         let Some(id) = directory else {
             return self.accounts.ses.entry(se).or_default().move_trashed(come);
@@ -731,7 +734,7 @@ fn file_of(entry: &mut Entry) -> Result<&mut File, Defect> {
     }
 }
 
-/// Puts a file's replica on this SE in its place in the order of SEs, or takes it away.
+/// Puts or removes a file's replica on this SE; replicas are in the order of SEs.
 fn put_replica(file: &mut File, se: SeNumber, after: Option<Replica>) {
     file.replicas.retain(|replica| replica.se != se);
     if let Some(replica) = after {

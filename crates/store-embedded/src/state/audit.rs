@@ -1,8 +1,8 @@
-//! The audit: every index and every counter computed again from the rows of one state, and compared.
+//! The audit: recomputes every index and every counter from the rows of one state, and compares.
 //!
-//! One walk over the whole table, in order. A directory's counter is right if it is the sum over its children of what each
-//! counts and what is counted below it; if that holds of every directory, all are right, and none needs more memory
-//! than its own line.
+//! It walks over the whole table once, in order. A directory's counter is right if it is the sum
+//! over its children of their own usage and the counters below them. If that holds for every
+//! directory, all counters are right, and each check needs only one directory's sum in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::keyspace;
 use crate::page::Row;
 use crate::table::From;
 
-/// What the rows say there should be.
+/// State that the rows imply.
 #[derive(Default)]
 struct Expected {
     accounts: Accounts,
@@ -27,34 +27,34 @@ struct Expected {
     directories: u64,
     objects: u64,
     members: u64,
-    /// Entries that expire, by what they say and by the index.
+    /// Number of entries that expire: by the entries, and by the index.
     expiring: (u64, u64),
     trash_items: u64,
     records: u64,
     bookings: u64,
-    /// Deletions, and what leads to them, by SE.
+    /// Deletions by SE: their sum, and the numbers of queue rows and of index rows.
     deletions: BTreeMap<SeNumber, (Usage, u64, u64)>,
-    /// The collection whose members were met last.
+    /// Collection of the last member row.
     collection: Option<Guid>,
 }
 
-/// One directory's rows.
+/// Rows of one directory.
 struct InDirectory {
     id: DirId,
     sum: Usage,
     ses: BTreeMap<SeNumber, u32>,
 }
 
-/// An audit under way.
+/// An audit in progress.
 struct Work<'s> {
     state: &'s State,
-    /// For look-ups here and there.
+    /// Look-ups outside of the walk.
     look: Lookup<'s>,
     expected: Expected,
     audit: Audit,
 }
 
-/// The key an entry is told apart by in findings.
+/// Returns the label of an entry in findings.
 fn label(id: EntryId) -> String {
     match id {
         EntryId::Directory(directory) => format!("directory {}", directory.0),
@@ -140,7 +140,8 @@ impl Work<'_> {
                 let se = keyspace::se_of(row.name).ok_or_else(bad)?;
                 self.expected.deletions.entry(se).or_default().2 += 1;
             }
-            // They follow from changes that the log may not have any more.
+            // Traces follow from changes that the log may have lost by retention, so they are not
+            // checked.
             keyspace::TRACES => {}
             keyspace::RECORDS => {
                 self.expected.records += 1;
@@ -156,7 +157,7 @@ impl Work<'_> {
                     self.find("bookings", format!("{guid:?}"), "another in memory than in the table");
                 }
             }
-            // Written with a memtable, and newer in memory.
+            // These rows are written with a memtable; memory has newer values.
             keyspace::DIRECTORIES | keyspace::ACCOUNTS | keyspace::OPERATIONS | keyspace::SUMMARY => {}
             keyspace::ROOT_IN => {
                 let entry = row.entry()?.ok_or_else(bad)?;
@@ -191,7 +192,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Checks that an entry that expires is found by when.
+    /// Checks that the expiry index has an entry that expires.
     fn expiry(&mut self, entry: &Entry) -> Result<(), Defect> {
         if let Some(expires) = entry.expires {
             self.expected.expiring.0 += 1;
@@ -202,7 +203,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Compares what is kept of a directory with what its rows add up to.
+    /// Compares the counters of a directory with the sum of its rows.
     fn end_directory(&mut self, within: Option<InDirectory>) {
         let Some(InDirectory { id, sum, ses }) = within else { return };
         let Some(kept) = self.state.directory(id) else { return };
@@ -216,7 +217,7 @@ impl Work<'_> {
         }
     }
 
-    /// A directory without any row.
+    /// Checks a directory without any row.
     fn nothing_in(&mut self, id: DirId, kept: &Directory) {
         if !kept.usage.is_empty() || !kept.ses().is_empty() {
             self.audit.find("usage of a directory", id.0, format!("kept {:?}, nothing is in it", kept.usage));
@@ -237,7 +238,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Checks that an entry is found by what it is, and what is kept of a directory or collection beside.
+    /// Checks the index by identity for an entry, and the facts kept beside a directory or
+    /// collection.
     fn identity(&mut self, row: &Row<'_>, entry: &Entry) -> Result<(), Defect> {
         let which = label(entry.id());
         let Some(id) = entry.directory() else {
@@ -293,7 +295,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Counts an entry; `within`: the directory it stands in, if it does.
+    /// Counts an entry; `within` is the directory that has it, if one has.
     fn count(&mut self, entry: &Entry, within: Option<&mut InDirectory>) -> Result<(), Defect> {
         let expected = &mut self.expected;
         expected.entries += 1;

@@ -1,7 +1,8 @@
-//! Carrying over: a state from the items of a checkpoint, which the engine's first stage wrote.
+//! Builds a state from the items of a checkpoint, which the engine's first stage wrote.
 //!
-//! The order of the items is such that loading is inserting: a directory comes before what is in it. Indices and counters
-//! were not written but come about again; the counters of accounts were written beside, to be compared.
+//! Items come in an order in which loading is inserting: a directory comes before its content.
+//! Indices and counters were not written, and loading recomputes them. The counters of accounts
+//! were written too, for comparison.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::defect::Defect;
 use crate::page::Trashed;
 use crate::run::Cache;
 
-/// The parts of a state, in the order they are written. The numbers are part of the checkpoint's format.
+/// Parts of a state, in the order in which they are written. The numbers belong to the checkpoint's
+/// format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Part {
@@ -25,7 +27,7 @@ pub(crate) enum Part {
     Tree = 1,
     /// (id, (`Entry`, (LFN, (removed by, removed)))): items of the trash.
     Trash = 2,
-    /// `Entry`: what is below them.
+    /// `Entry`: everything below items of the trash.
     BelowTrash = 3,
     /// (collection, member).
     Members = 4,
@@ -35,9 +37,9 @@ pub(crate) enum Part {
     Deletions = 6,
     /// (`Record`, revision).
     Records = 7,
-    /// (`UsageOf`, `Account`): counters, to be compared with what loading counts.
+    /// (`UsageOf`, `Account`): counters, compared with those that loading computes.
     Accounts = 8,
-    /// (operation, first revision of a record of it): not of the state, kept beside it.
+    /// (operation, first revision of a record of it): kept beside the state.
     Operations = 9,
 }
 
@@ -62,7 +64,7 @@ impl Part {
 type TrashRow = (TrashId, (Entry, (Lfn, (UserId, TimeMs))));
 
 impl State {
-    /// Every counter that is no directory's, and the root's.
+    /// Returns every counter except those of directories, but with the root's.
     pub(super) fn account_list(&self) -> BTreeMap<UsageOf, Account> {
         let mut list = BTreeMap::new();
         let users = self.accounts.users.iter().map(|(user, account)| (UsageOf::User(*user), *account));
@@ -77,7 +79,7 @@ impl State {
     }
 }
 
-/// What a checkpoint says of its state beside the items.
+/// Facts about the state in a checkpoint, beside the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub revision: Revision,
@@ -99,7 +101,7 @@ impl Summary {
     }
 }
 
-/// Builds a state from items.
+/// Builder of a state from items.
 pub(crate) struct Loader {
     state: State,
     accounts: BTreeMap<UsageOf, Account>,
@@ -154,14 +156,14 @@ impl Loader {
         }
     }
 
-    /// The state, if it is what the summary says, with the operations that were kept beside it.
+    /// Returns the state, if it matches the summary, with the operations that were kept beside it.
     pub fn finish(
         mut self,
         summary: Summary,
     ) -> Result<(State, Vec<(exacat_model::OperationId, Revision)>), Defect> {
         self.state.revision = summary.revision;
         self.state.time = summary.time;
-        // The engine's first stage kept none.
+        // The engine's first stage kept no traces.
         self.state.traces_since = summary.revision;
         if self.state.directory(DirId::ROOT).is_none() {
             return Err(Defect::new("there is no root"));

@@ -1,8 +1,9 @@
-//! Deletion queues: what is put there, and taken off because the copy is wanted after all.
+//! Deletion queues: queues physical copies for deletion, and takes one off when a file uses it
+//! again.
 //!
-//! A deletion names a physical copy by file and location; two locations are the same copy if they give the same PFN. A
-//! queue can be long, so deletions are found by a hash of what they say: a derived location by its file's GUID, an
-//! explicit one by its PFN.
+//! A deletion names a physical copy by file and location. Two locations are the same copy if they
+//! give the same PFN. A queue can be long, so deletions are found by a hash: of the file's GUID for
+//! a derived location, of the PFN for an explicit one.
 
 use exacat_model::codec::{Decode, Encode, Reader};
 use exacat_model::{
@@ -16,7 +17,7 @@ use super::{Item, State};
 use crate::defect::Defect;
 use crate::keyspace;
 
-/// The deletion of a row.
+/// Decodes a deletion from its row.
 pub(crate) fn deletion_of(bytes: &[u8]) -> Result<Deletion, Defect> {
     let reader = &mut Reader::new(bytes);
     let deletion = Deletion::decode(reader)?;
@@ -32,12 +33,12 @@ fn hash_pfn(pfn: &str) -> u64 {
     xxh3_64_with_seed(pfn.as_bytes(), 2)
 }
 
-/// By what a deletion is found.
+/// Returns the hash by which a deletion is found.
 pub(super) fn hash_of(deletion: &Deletion) -> u64 {
     match &deletion.location {
         Location::Derived => hash_guid(deletion.guid),
         Location::Explicit(pfn) => hash_pfn(pfn.as_str()),
-        // Not on an SE: never queued.
+        // A member of an archive is on no SE and is never queued.
         Location::Member { .. } => 0,
     }
 }
@@ -48,7 +49,7 @@ impl State {
         replica.pfn(guid, self.se(se))
     }
 
-    /// Has the file of the GUID a replica that takes space there, or is one booked there?
+    /// Says whether the GUID's file has or plans a replica there that takes space.
     pub(super) fn is_in_use(&self, se: SeNumber, guid: Guid, location: &Location) -> Result<bool, Defect> {
         let same =
             |other: &Location| other == location || self.pfn(se, guid, other) == self.pfn(se, guid, location);
@@ -65,7 +66,8 @@ impl State {
         Ok(replica.is_some_and(|replica| replica.takes_space() && same(&replica.location)))
     }
 
-    /// Queues a copy for deletion, unless the file or a booking of the GUID has it still.
+    /// Queues a copy for deletion, unless the file or an upload reservation of the GUID still uses
+    /// it.
     pub(super) fn queue_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
         if self.is_in_use(se, deletion.guid, &deletion.location)? {
             return Ok(());
@@ -73,7 +75,7 @@ impl State {
         self.put_deletion(se, deletion)
     }
 
-    /// Puts it on the queue.
+    /// Puts a deletion into the queue.
     pub(crate) fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
         let account = self.accounts.ses.entry(se).or_default();
         change(&mut account.deletions_usage, &SeAccount::of_deletion(deletion.size), &NOTHING)?;
@@ -84,7 +86,7 @@ impl State {
         Ok(())
     }
 
-    /// One of a queue.
+    /// Returns one deletion of a queue.
     pub fn deletion(&self, se: SeNumber, id: DeletionId) -> Result<Option<Deletion>, Defect> {
         let view = self.table.view(None);
         view.find(keyspace::DELETIONS, &keyspace::deletion_key(se, id), |row| {
@@ -92,7 +94,7 @@ impl State {
         })?
     }
 
-    /// Takes it off the queue.
+    /// Removes a deletion from the queue.
     pub(super) fn take_deletion(&mut self, se: SeNumber, id: DeletionId) -> Result<(), Defect> {
         let missing = || Defect::new(format!("{id:?} is not in the queue"));
         let deletion = self.deletion(se, id)?.ok_or_else(missing)?;
@@ -105,7 +107,7 @@ impl State {
         Ok(())
     }
 
-    /// A file has this replica now: nobody shall delete it.
+    /// Takes deletions of this copy off the queue, because a file has the replica now.
     pub(super) fn wanted(&mut self, guid: Guid, replica: &Replica) -> Result<(), Defect> {
         if !replica.takes_space() {
             return Ok(());
@@ -113,7 +115,7 @@ impl State {
         self.take_off_queue(replica.se, guid, &replica.location)
     }
 
-    /// Takes every deletion of this physical copy off the SE's queue, whichever file it was of.
+    /// Takes every deletion of this physical copy off the SE's queue, whatever its file was.
     pub(super) fn take_off_queue(
         &mut self,
         se: SeNumber,
@@ -144,13 +146,14 @@ impl State {
                 }
             }
         }
-        // Found by either hash, if both are the same.
+        // A deletion may be found by both hashes.
         found.sort_unstable();
         found.dedup();
         found.into_iter().try_for_each(|id| self.take_deletion(se, id))
     }
 
-    /// Derived PFNs on the SE are others now: what is in use by that is taken off the queue.
+    /// Takes copies off the queue that are in use after a change of the SE's prefix: derived PFNs
+    /// changed with it.
     pub(super) fn prefix_changed(&mut self, se: SeNumber) -> Result<(), Defect> {
         let mut found = Vec::new();
         self.look().scan(keyspace::DELETIONS, &keyspace::of_se(se), None, |row| {
@@ -172,7 +175,7 @@ mod tests {
     use crate::run::Cache;
     use exacat_model::{At, Body, Checksums, DirId, Entry, GroupId, Mode, Name, Revision, TimeMs, UserId};
 
-    /// Goal: the audit finds a copy in use on a queue, and an index that is not that of the queue.
+    /// Goal: the audit finds a copy in use on a queue, and an index that does not match the queue.
     #[test]
     fn the_audit_finds_a_copy_in_use_on_a_queue() {
         let se = SeNumber(1);

@@ -1,19 +1,20 @@
-//! The digest of a state: equal for equal states, whatever order they came about in.
+//! The digest of a state: equal for equal states, whatever the order of their changes.
 //!
-//! The sum, modulo 2^128, of one hash per item the state holds, over the item's canonical bytes. A change updates
-//! it by what it takes away and what it adds. It stands in segment headers and runs, and says at replay
-//! whether the state came out as it was. `docs/internals/log-format.md` defines it; it is part of the format.
+//! It is the sum, modulo 2^128, of one hash per item in the state, over the item's canonical bytes.
+//! A change updates it by the items that it removes and adds. Segment headers and runs have it, and
+//! a replay compares it with its own state. `docs/internals/log-format.md` defines it; it is part
+//! of the format.
 
 use exacat_model::codec::Encode;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// What kind of item is hashed; the hash's seed.
+/// Kind of a hashed item; seed of the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Item {
-    /// An `Entry`, wherever it is.
+    /// An `Entry`, in the tree or the trash.
     Entry = 1,
-    /// What an item of the trash has beside its entry: (id, (LFN, (removed by, removed))).
+    /// Facts about an item of the trash beside its entry: (id, (LFN, (removed by, removed))).
     Trashed = 2,
     /// (collection, member).
     Member = 3,
@@ -25,7 +26,7 @@ pub(crate) enum Item {
     Record = 6,
 }
 
-/// The digest of a state, and room to encode items in.
+/// Digest of a state, and a buffer to encode items.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Digest {
     sum: u128,
@@ -37,7 +38,7 @@ impl Digest {
         self.sum
     }
 
-    /// It is this, as was said when it was written.
+    /// Sets the digest to a value that was read.
     pub fn set(&mut self, sum: u128) {
         self.sum = sum;
     }
@@ -46,7 +47,7 @@ impl Digest {
         self.sum = self.sum.wrapping_add(self.hash(kind, item));
     }
 
-    /// Adds an item whose canonical bytes are there already.
+    /// Adds an item by its canonical bytes.
     pub fn add_bytes(&mut self, kind: Item, bytes: &[u8]) {
         self.sum = self.sum.wrapping_add(xxh3_128_with_seed(bytes, kind as u64));
     }

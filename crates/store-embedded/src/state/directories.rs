@@ -1,7 +1,9 @@
-//! Directories: all of them, in memory. Where each is, who may pass it, what is below it, and which SEs its files are on.
+//! Directories, all of them in memory: the place of each, its permissions, the usage below it, and
+//! the SEs of its files.
 //!
-//! They are few beside files, and every path leads through some: so they are kept whole, found by number and by name.
-//! What changed is written with the next memtable that is frozen ([`Directories::take_changed`]), and read at opening.
+//! They are few compared with files, and every path leads through some. So memory has all of them,
+//! by number and by name. Changed ones are written with the next frozen memtable
+//! ([`Directories::take_changed`]), and read at opening.
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
 use exacat_model::{DirId, GroupId, Mode, Revision, SeNumber, TrashId, Usage, UserId};
@@ -10,27 +12,27 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::defect::Defect;
 use crate::memtable::HandleTable;
 
-/// What is above a directory.
+/// Parent of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Above {
-    /// Nothing: it is the root.
+    /// No parent: the root.
     Nothing,
-    /// The directory it is in.
+    /// Directory that contains it.
     Directory(DirId),
-    /// It is itself an item of the trash.
+    /// The directory is itself an item of the trash.
     Trash(TrashId),
 }
 
-/// Where the way up from a directory ends.
+/// End of the way up from a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Top {
-    /// At the root: it is alive.
+    /// The root: the directory is in the tree.
     Root,
-    /// At an item of the trash.
+    /// An item of the trash.
     Trash(TrashId),
 }
 
-/// One of them. Its entry, with times and tags, is a row as that of a file.
+/// A directory. Its entry, with times and tags, is a row like that of a file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Directory {
     pub above: Above,
@@ -38,13 +40,13 @@ pub(crate) struct Directory {
     pub owner: UserId,
     pub group: GroupId,
     pub mode: Mode,
-    /// All that is below it.
+    /// Usage of everything below it.
     pub usage: Usage,
-    /// How many files in it have a replica on each SE, of any state.
+    /// Number of files in it with a replica on each SE, in any state.
     ses: Vec<(SeNumber, u32)>,
-    /// The last change of what is directly in it; 0 if there was none since the store was opened.
+    /// Last change of its direct content; 0 if there was none since the store was opened.
     pub content: Revision,
-    /// It is noted as changed.
+    /// Set if it is in the list of changed directories.
     changed: bool,
 }
 
@@ -54,12 +56,12 @@ impl Directory {
         Directory { above, name: name.into(), owner, group, mode, usage, ses, content, changed: false }
     }
 
-    /// The SEs that files in it are on, with how many.
+    /// Returns the SEs of files in it, with the number of files.
     pub fn ses(&self) -> &[(SeNumber, u32)] {
         &self.ses
     }
 
-    /// So many files with a replica on this SE came. Are they the first?
+    /// Counts new files with a replica on this SE. True if they are the first.
     pub fn add_files(&mut self, se: SeNumber, files: u32) -> Result<bool, Defect> {
         match self.ses.binary_search_by_key(&se, |(se, _)| *se) {
             Ok(at) => {
@@ -74,7 +76,8 @@ impl Directory {
         }
     }
 
-    /// A file with a replica on this SE came, or went. Is it the first, or was it the last?
+    /// Counts a file with a replica on this SE that came or went. True if it is the first or was
+    /// the last.
     pub fn move_file(&mut self, se: SeNumber, come: bool) -> Result<bool, Defect> {
         match self.ses.binary_search_by_key(&se, |(se, _)| *se) {
             Ok(at) => {
@@ -144,18 +147,20 @@ impl Decode for Directory {
     }
 }
 
-/// All of them.
+/// All directories.
 pub(crate) struct Directories {
-    /// By number. Numbers are given in sequence; those of purged directories stay empty.
+    /// Directories by number. Numbers are assigned in sequence; those of purged directories stay
+    /// empty.
     slots: Vec<Option<Box<Directory>>>,
-    /// By where they are and what they are called; the root is not among them, nor are items of the trash.
+    /// Index by parent and name; without the root and items of the trash.
     names: HandleTable<u32>,
     present: u64,
-    /// Numbers of those that changed since they were written, each once; some may be gone.
+    /// Numbers of directories that changed since they were written, each once; some may be gone.
     changed: Vec<u32>,
-    /// The last change of where one of them is, or of who may pass it; 0 if there was none since the store was opened.
+    /// Last change of a directory's place or permissions; 0 if there was none since the store was
+    /// opened.
     pub shape: Revision,
-    /// Random per process: nobody can choose names that fall together.
+    /// Random per process: no client can choose names that collide.
     seed: u64,
 }
 
@@ -177,43 +182,43 @@ impl Directories {
         Directories { slots, names, present: 0, changed, shape: Revision(0), seed }
     }
 
-    /// How many there are, the root among them.
+    /// Returns the number of directories, with the root.
     pub fn len(&self) -> u64 {
         self.present
     }
 
-    /// How many are to be written.
+    /// Returns the number of directories to be written.
     pub fn changed(&self) -> usize {
         self.changed.len()
     }
 
-    /// Memory taken, about.
+    /// Returns the memory taken, approximately.
     pub fn bytes(&self) -> u64 {
-        /// A short name, and two SEs.
+        /// Bytes of a short name, and of two SEs.
         const BESIDE_BYTES: u64 = 32;
         let slots = (self.slots.capacity() * size_of::<Option<Box<Directory>>>()) as u64;
         slots + self.present * (size_of::<Directory>() as u64 + BESIDE_BYTES) + self.names.bytes()
     }
 
-    /// The directory of this number.
+    /// Returns the directory with this number.
     pub fn get(&self, id: DirId) -> Option<&Directory> {
         self.slots.get(index_of(id))?.as_deref()
     }
 
-    /// The same, to be changed.
+    /// Returns the directory with this number for a change.
     pub fn get_mut(&mut self, id: DirId) -> Result<&mut Directory, Defect> {
         let Some(directory) = self.slots.get_mut(index_of(id)).and_then(Option::as_deref_mut) else {
             return Err(no_such(id));
         };
         if !directory.changed {
             directory.changed = true;
-            // The index is that of a slot, and there are no more than 2^32.
+            // The index is that of a slot, and there are at most 2^32.
             self.changed.push(id.0 as u32);
         }
         Ok(directory)
     }
 
-    /// What is directly in a directory changed. Nothing of that is written with it.
+    /// Notes a change of the direct content of a directory. The directory's row does not have it.
     pub fn content_changed(&mut self, id: DirId, revision: Revision) {
         if let Some(directory) = self.slots.get_mut(index_of(id)).and_then(Option::as_deref_mut) {
             directory.content = revision;
@@ -224,7 +229,7 @@ impl Directories {
         xxh3_64_with_seed(name, self.seed ^ parent.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// The directory of this name in that one.
+    /// Returns the directory with this name in another.
     pub fn child(&self, parent: DirId, name: &[u8]) -> Option<DirId> {
         let is = |number: &u32| {
             self.get(DirId(u64::from(*number))).is_some_and(|directory| {
@@ -234,7 +239,7 @@ impl Directories {
         self.names.find(self.hash(parent, name), is).map(|number| DirId(u64::from(number)))
     }
 
-    /// Makes it found by its name.
+    /// Adds a directory to the index by name.
     fn link(&mut self, id: DirId) {
         if let Some(directory) = self.get(id)
             && let Above::Directory(parent) = directory.above
@@ -256,7 +261,7 @@ impl Directories {
         Ok(())
     }
 
-    /// Puts one as it was written.
+    /// Adds a directory as it was written.
     pub fn load(&mut self, id: DirId, directory: Directory) -> Result<(), Defect> {
         let index = u32::try_from(id.0).map_err(|_| Defect::new("too many directories were made"))?;
         let index = index as usize;
@@ -272,13 +277,13 @@ impl Directories {
         Ok(())
     }
 
-    /// Puts a new one.
+    /// Adds a new directory.
     pub fn insert(&mut self, id: DirId, directory: Directory) -> Result<(), Defect> {
         self.load(id, directory)?;
         self.get_mut(id).map(|_| ())
     }
 
-    /// Takes one away.
+    /// Removes a directory.
     pub fn remove(&mut self, id: DirId, revision: Revision) -> Result<(), Defect> {
         self.shape = revision;
         self.get_mut(id)?;
@@ -288,7 +293,7 @@ impl Directories {
         Ok(())
     }
 
-    /// It is elsewhere now, or called otherwise.
+    /// Changes the place or name of a directory.
     pub fn relocate(
         &mut self,
         id: DirId,
@@ -307,11 +312,12 @@ impl Directories {
         Ok(())
     }
 
-    /// Those that changed since this was asked last, in the order of their numbers, as bytes; none if it is gone.
+    /// Returns the directories that changed since the last call, in the order of their numbers,
+    /// encoded; none for one that is gone.
     pub fn take_changed(&mut self) -> Vec<(DirId, Option<Vec<u8>>)> {
         let mut changed = std::mem::take(&mut self.changed);
         changed.sort_unstable();
-        // One that was made and purged meanwhile, and made known twice, cannot be: numbers are given once.
+        // Numbers are used once, so a directory made and purged meanwhile cannot appear twice.
         let rows = changed.into_iter().map(|number| {
             let id = DirId(u64::from(number));
             let directory = self.slots.get_mut(number as usize).and_then(Option::as_deref_mut);
@@ -324,13 +330,13 @@ impl Directories {
         rows.collect()
     }
 
-    /// All of them, by number.
+    /// Returns all directories by number.
     pub fn iter(&self) -> impl Iterator<Item = (DirId, &Directory)> {
         let all = self.slots.iter().zip(0u64..);
         all.filter_map(|(slot, number)| Some((DirId(number), slot.as_deref()?)))
     }
 
-    /// This directory and those above it, nearest first.
+    /// Returns this directory and those above it, nearest first.
     pub fn way_up(&self, from: DirId) -> impl Iterator<Item = (DirId, &Directory)> {
         let mut next = Some(from);
         std::iter::from_fn(move || {
@@ -344,7 +350,7 @@ impl Directories {
         })
     }
 
-    /// Where the way up from this directory ends; none if there is no such directory.
+    /// Returns the end of the way up from this directory; none if there is no such directory.
     pub fn top(&self, from: DirId) -> Option<Top> {
         match self.way_up(from).last()?.1.above {
             Above::Nothing => Some(Top::Root),
@@ -353,7 +359,7 @@ impl Directories {
         }
     }
 
-    /// The path of a directory in the tree; of one in the trash, from the item downwards.
+    /// Returns the path of a directory in the tree; in the trash, from the item downwards.
     pub fn path_of(&self, directory: DirId) -> Vec<&str> {
         let names = self.way_up(directory).filter(|(id, _)| *id != DirId::ROOT);
         let mut names: Vec<&str> = names.map(|(_, directory)| &*directory.name).collect();

@@ -1,4 +1,5 @@
-//! Files that came into one directory at once, added up: so counters are changed once for many.
+//! Sums of files that came into one directory together, so that each counter changes once for many
+//! files.
 
 use exacat_model::{DirId, GroupId, Revision, SeNumber, TimeMs, Usage, UserId};
 
@@ -6,7 +7,7 @@ use super::State;
 use crate::defect::Defect;
 use crate::load::Placed;
 
-/// What new files of one directory count.
+/// Sum of new files of one directory.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     usage: Usage,
@@ -14,17 +15,17 @@ pub(crate) struct Gathered {
     ses: Vec<OnSe>,
 }
 
-/// What of them is on one SE.
+/// Part of the sum on one SE.
 #[derive(Debug)]
 struct OnSe {
     se: SeNumber,
-    /// Files with a replica there, of any state.
+    /// Number of files with a replica there, in any state.
     files: u32,
     usage: Usage,
 }
 
 impl Gathered {
-    /// A file came.
+    /// Adds a file.
     pub fn add(&mut self, file: &Placed<'_>) {
         let usage = file.usage();
         self.usage.add(&usage);
@@ -58,7 +59,7 @@ impl Gathered {
 }
 
 impl State {
-    /// Counts files that came into a directory, and begins to gather anew.
+    /// Counts the sum of new files of a directory, and clears it.
     pub fn count_files(&mut self, directory: DirId, gathered: &mut Gathered) -> Result<(), Defect> {
         if gathered.usage.is_empty() {
             return Ok(());
@@ -79,14 +80,14 @@ impl State {
         Ok(())
     }
 
-    /// The last of `entries` new entries came with this revision; `digest` is the sum of theirs.
+    /// Notes the last of `entries` new entries; `digest` is the sum of theirs.
     pub fn came(&mut self, revision: Revision, time: TimeMs, entries: u64, digest: u128) {
         (self.revision, self.time) = (revision, time);
         self.entries += entries;
         self.digest.set(self.digest.value().wrapping_add(digest));
     }
 
-    /// Is any upload booked?
+    /// Says whether there are upload reservations.
     pub fn has_bookings(&self) -> bool {
         !self.bookings.is_empty()
     }

@@ -1,7 +1,8 @@
-//! Finding what there is: by name, by GUID, by identity, in the tree and the trash.
+//! Look-ups: by name, by GUID, by identity, in the tree and the trash.
 //!
-//! A look-up reads the state of a moment: directories, accounts and records in memory, everything else in the table. It
-//! waits for the disk where it must - or, for who holds the lock, it does not, see [`Held`].
+//! A look-up reads the state of one moment: directories, accounts and records in memory, everything
+//! else in the table. It waits for the disk where it must. A caller that holds the lock passes a
+//! [`Held`], and the look-up does not wait.
 
 use exacat_model::{At, DirId, Edit, Entry, EntryId, Guid, Mutation, PurgeTarget, Revision, TrashId};
 
@@ -12,26 +13,27 @@ use crate::page::{Row, Trashed};
 use crate::run::{Held, Reading};
 use crate::table::{From, View};
 
-/// What looks things up in a state.
+/// Context of look-ups in a state.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup<'s> {
     pub state: &'s State,
     pub view: View<'s>,
 }
 
-/// An answer, and the revision from which on it has been true: what it tells of has not changed since. So it may be given as
-/// soon as that is durable, whatever came after it.
+/// An answer, and the revision since which it has been true. It may be returned once that revision
+/// is durable, whatever came after it.
 pub(crate) type AsOf<T> = (T, Revision);
 
-/// An entry that was found by what it is.
+/// An entry that was found by its identity.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found {
     pub entry: Entry,
-    /// The item of the trash that it is itself.
+    /// Item of the trash, if the entry is one itself.
     pub trash: Option<TrashId>,
 }
 
-/// Answers to many that are only good if all are: one that is not in memory lets the others be noted.
+/// Answers that are only useful together: if one is not in memory, the look-up of the others still
+/// notes their pages.
 pub(super) struct AllOrNote<T> {
     answers: Vec<T>,
     missing: bool,
@@ -64,34 +66,35 @@ fn entry_of(row: Option<&Row<'_>>) -> Result<Option<Entry>, Defect> {
 }
 
 impl State {
-    /// To look things up; who gives what to hold does not wait for the disk.
+    /// Returns a context for look-ups. With `held` they do not wait for the disk.
     pub fn look_with<'s>(&'s self, held: Option<&'s Held>) -> Lookup<'s> {
         Lookup { state: self, view: self.table.view(held) }
     }
 
-    /// To look things up, waiting for the disk.
+    /// Returns a context for look-ups that wait for the disk.
     pub fn look(&self) -> Lookup<'_> {
         self.look_with(None)
     }
 
-    /// To look everything up once.
+    /// Returns a context for reading everything once.
     pub fn look_in_passing(&self) -> Lookup<'_> {
         Lookup { state: self, view: self.table.view_by(Reading::in_passing()) }
     }
 }
 
 impl Lookup<'_> {
-    /// Since when what is directly in a directory, and what is not, is as it is.
+    /// Returns the revision since which the direct content of a directory is unchanged, absent
+    /// names included.
     pub fn content_of(&self, directory: DirId) -> Revision {
         self.state.directory(directory).map_or(self.state.revision, |directory| directory.content)
     }
 
-    /// What stands there, in the tree or below an item of the trash.
+    /// Returns the entry at this place, in the tree or below an item of the trash.
     pub fn find(&self, at: &At) -> Result<Option<Entry>, Defect> {
         self.at(at, entry_of)?
     }
 
-    /// Gives `take` the row of what stands there.
+    /// Passes the row at this place to `take`.
     pub fn at<T>(&self, at: &At, take: impl FnOnce(Option<&Row<'_>>) -> T) -> Result<T, Defect> {
         if !keyspace::is_directory(at.parent) {
             return Ok(take(None));
@@ -99,12 +102,12 @@ impl Lookup<'_> {
         self.view.find(keyspace::directory_of(at), at.name.as_str().as_bytes(), take)
     }
 
-    /// Does anything stand there?
+    /// Says whether there is an entry at this place.
     pub fn has(&self, at: &At) -> Result<bool, Defect> {
         self.at(at, |row| row.is_some())
     }
 
-    /// The file, collection or link of this identity, wherever it is.
+    /// Returns the file, collection or link with this GUID, wherever it is.
     pub fn find_guid(&self, guid: Guid) -> Result<Option<Found>, Defect> {
         self.view.find_guid(guid, |row| {
             let Some(row) = row else { return Ok(None) };
@@ -113,12 +116,12 @@ impl Lookup<'_> {
         })?
     }
 
-    /// Has anything this identity?
+    /// Says whether anything has this GUID.
     pub fn has_guid(&self, guid: Guid) -> Result<bool, Defect> {
         self.view.has_guid(guid)
     }
 
-    /// The entry of this identity, wherever it is.
+    /// Returns the entry with this identity, wherever it is.
     pub fn find_id(&self, id: EntryId) -> Result<Option<Found>, Defect> {
         let id = match id {
             EntryId::Object(guid) => return self.find_guid(guid),
@@ -137,7 +140,7 @@ impl Lookup<'_> {
         Ok(Some(Found { entry: entry.ok_or_else(missing)?, trash }))
     }
 
-    /// An item of the trash.
+    /// Returns an item of the trash.
     pub fn trashed(&self, id: TrashId) -> Result<Option<(Entry, Trashed)>, Defect> {
         self.view.find(keyspace::TRASH, &keyspace::trash_key(id), |row| {
             let Some(row) = row else { return Ok(None) };
@@ -150,8 +153,8 @@ impl Lookup<'_> {
         self.view.has(keyspace::MEMBERS, &keyspace::member_key(collection, member))
     }
 
-    /// Goes through the rows of one directory or table whose names begin with `prefix`, after `after`, until `take` says
-    /// no.
+    /// Passes the rows of one directory or table to `take`, whose names begin with `prefix` and
+    /// follow `after`, until `take` returns false.
     pub fn scan(
         &self,
         directory: DirId,
@@ -169,13 +172,14 @@ impl Lookup<'_> {
         Ok(())
     }
 
-    /// Is it in the tree, that is not in the trash nor below an item of it?
+    /// Says whether an entry is in the tree, not in the trash or below an item of it.
     pub fn is_in_tree(&self, found: &Found) -> bool {
         found.trash.is_none() && self.state.is_alive(found.entry.at.parent)
     }
 
-    /// Looks up what deciding a mutation will, so that its pages are in memory then. What is created is not looked up: most
-    /// often nothing is there, and that is known without any page.
+    /// Looks up everything that deciding a mutation will, so that its pages are in memory then.
+    /// Names to be created are skipped: most do not exist, and the filters reveal that without any
+    /// page.
     pub fn rehearse(&self, mutation: &Mutation) -> Result<(), Defect> {
         fn seen<T>(answer: Result<T, Defect>) -> Result<(), Defect> {
             match answer {

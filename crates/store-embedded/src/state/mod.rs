@@ -1,13 +1,16 @@
-//! The state: everything the catalogue holds at one revision, exact after every change.
+//! The state: everything in the catalogue at one revision, exact after every change.
 //!
-//! [`apply`](State::apply) (in `apply.rs`) is the only way in: one change of the log, which was decided before. What is
-//! found in it, a [`Lookup`] finds: for readers (`read.rs`, `walk.rs`), and for deciding (`lookup.rs`).
+//! [`apply`](State::apply) (in `apply.rs`) is the only way to change it: it takes one change of the
+//! log, which was decided before. A [`Lookup`] reads it, for readers (`read.rs`, `walk.rs`) and for
+//! deciding (`lookup.rs`).
 //!
 //! ```text
-//!   in memory, whole:  directories · accounts · records · bookings
-//!   in the table:      entries, by name and by GUID · trash · members · expiry · deletions      (see keyspace.rs)
+//!   in memory, whole:  directories · accounts · records · upload reservations
+//!   in the table:      entries, by name and by GUID · trash · members · expiry · deletions
+//!                      (see keyspace.rs)
 //! ```
-//! What is in memory only is written with each memtable that is frozen (`resident.rs`), and read at opening.
+//! State that is only in memory is written with each frozen memtable (`resident.rs`), and read at
+//! opening.
 
 mod accounts;
 mod apply;
@@ -49,44 +52,44 @@ pub(crate) use read::{MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage};
 pub(crate) use resident::{Frozen, decoded};
 pub(crate) use walk::Hints;
 
-/// Everything the catalogue holds at one revision.
+/// Everything in the catalogue at one revision.
 pub(crate) struct State {
-    /// The last change's.
+    /// Revision of the last change.
     pub revision: Revision,
-    /// The last change's.
+    /// Time of the last change.
     pub time: TimeMs,
-    /// What the next directory gets.
+    /// Number of the next directory.
     pub next_directory: u64,
-    /// Entries, in the tree and the trash, the root not counted.
+    /// Entries in the tree and the trash, without the root.
     pub entries: u64,
     pub accounts: Accounts,
     pub table: Table,
     pub directories: Directories,
-    /// The last change of who may do what, beside those of directories: of owner, group or mode of an
-    /// entry, of an account or a token; 0 if there was none since the store was opened.
+    /// Last change of permissions outside of directories: of owner, group or mode of an entry, of
+    /// an account or a token. 0 if there was none since the store was opened.
     rights: Revision,
-    /// Changes of accounts and tokens since then.
+    /// Number of changes of accounts and tokens since the store was opened.
     pub credentials: Arc<AtomicU64>,
-    /// Traces of changes after this one are kept; older releases kept none.
+    /// Revision after which changes have traces; older releases kept none.
     pub traces_since: Revision,
-    /// Items of the trash.
+    /// Number of items in the trash.
     trash_items: u64,
     bookings: BTreeMap<Guid, Booking>,
     booking_expiry: BTreeSet<(TimeMs, Guid)>,
     records: BTreeMap<RecordKey, (Record, Revision)>,
     record_names: BTreeMap<(RecordKind, String), RecordKey>,
     digest: Digest,
-    /// The accounts as they were written last, by key.
+    /// Accounts as they were last written, by key.
     accounts_written: BTreeMap<Vec<u8>, Vec<u8>>,
     room: RowRoom,
-    /// Why nothing is answered from it for now.
+    /// Reason why the state answers nothing for now.
     pub switched_off: Option<&'static str>,
-    /// Random per process: nobody can choose paths that fall together.
+    /// Random per process: no client can choose paths that collide.
     seed: u64,
 }
 
 impl State {
-    /// A state with nothing in it, not even the root, over these runs.
+    /// Creates a state without entries, even without the root, over these runs.
     fn empty(seed: u64, version: Arc<Version>, cache: Arc<Cache>) -> Self {
         State {
             revision: Revision(0),
@@ -112,12 +115,12 @@ impl State {
         }
     }
 
-    /// A state with nothing in it, to be filled with what was gathered.
+    /// Creates an empty state, to be filled with gathered rows.
     pub fn bare(seed: u64, cache: Arc<Cache>) -> Self {
         Self::empty(seed, Arc::default(), cache)
     }
 
-    /// The state of a new catalogue (clause N1).
+    /// Creates the state of a new catalogue (clause N1).
     pub fn new(seed: u64, cache: Arc<Cache>) -> Result<Self, Defect> {
         let mut state = Self::empty(seed, Arc::default(), cache);
         state.insert_entry(&rules::new_root(), None, None)?;
@@ -130,47 +133,47 @@ impl State {
         rules::new_records().into_iter().try_for_each(|record| self.set_record(record, Revision(0)))
     }
 
-    /// Equal for equal states.
+    /// Returns the digest, equal for equal states.
     pub fn digest(&self) -> u128 {
         self.digest.value()
     }
 
     // ---- look-ups in memory ----
 
-    /// The directory of this number.
+    /// Returns the directory with this number.
     pub fn directory(&self, id: DirId) -> Option<&Directory> {
         self.directories.get(id)
     }
 
-    /// This directory and those above it, nearest first.
+    /// Returns this directory and those above it, nearest first.
     pub fn way_up(&self, from: DirId) -> impl Iterator<Item = (DirId, &Directory)> {
         self.directories.way_up(from)
     }
 
-    /// Where the way up from this directory ends; none if there is no such directory.
+    /// Returns the end of the way up from this directory; none if there is no such directory.
     pub fn top(&self, from: DirId) -> Option<Top> {
         self.directories.top(from)
     }
 
-    /// Does the way up from this directory lead to the root?
+    /// Says whether this directory is in the tree.
     pub fn is_alive(&self, directory: DirId) -> bool {
         self.top(directory) == Some(Top::Root)
     }
 
-    /// How many components the path of this directory has.
+    /// Returns the number of components in the path of this directory.
     pub fn depth(&self, directory: DirId) -> usize {
         self.way_up(directory).count().saturating_sub(1)
     }
 
-    /// The last change of anything that permission is judged by; 0 if there was none since the store was
-    /// opened.
+    /// Returns the last change of anything on which permission depends; 0 if there was none since
+    /// the store was opened.
     pub fn rights_changed(&self) -> Revision {
         self.rights.max(self.directories.shape)
     }
 
-    /// Is the directory empty? One that is not there is.
+    /// Says whether the directory is empty. A missing one is.
     pub fn is_empty_directory(&self, directory: DirId) -> bool {
-        // Whatever is in it is counted.
+        // The usage counts everything in it.
         self.directory(directory).is_none_or(|directory| directory.usage.is_empty())
     }
 
@@ -182,17 +185,17 @@ impl State {
         self.records.get(&key)
     }
 
-    /// The records of one kind.
+    /// Returns the records of one kind.
     pub fn records_of(&self, kind: RecordKind) -> impl Iterator<Item = &Record> {
         self.records.values().map(|(record, _)| record).filter(move |record| record.key().kind() == kind)
     }
 
-    /// Which record of the kind has this name.
+    /// Returns the key of the record with this kind and name.
     pub fn record_named(&self, kind: RecordKind, name: &str) -> Option<RecordKey> {
         self.record_names.get(&(kind, name.to_owned())).copied()
     }
 
-    /// The storage element of this number.
+    /// Returns the storage element with this number.
     pub fn se(&self, number: SeNumber) -> Option<&exacat_model::Se> {
         match self.record(RecordKey::Se(number)) {
             Some((Record::Se(se), _)) => Some(se),
@@ -200,9 +203,9 @@ impl State {
         }
     }
 
-    // ---- figures ----
+    // ---- metrics ----
 
-    /// Memory taken, by part; what is small is not looked at.
+    /// Returns the memory taken, by part; ignores small parts.
     pub fn memory(&self) -> Vec<(&'static str, u64)> {
         let pairs: usize = self.accounts.ses.values().map(|se| se.directories.len()).sum();
         let frozen: u64 = self.table.frozen().iter().map(|memtable| memtable.bytes()).sum();
@@ -218,7 +221,7 @@ impl State {
         ]
     }
 
-    /// Counts for a status.
+    /// Returns counts for a status.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let runs = &self.table.version().runs;
         let rows: u64 = runs.iter().map(|run| run.rows().0).sum();

@@ -1,10 +1,9 @@
-//! Which requests were applied lately, and where in the log their outcomes stand (clause A6).
+//! Recently applied requests, and the positions of their outcomes in the log (clause A6).
 //!
-//! Kept is only the first revision of each record a request has in the log; outcomes and
-//! fingerprint are read from there when it is asked again, which is rare. So a remembered request
-//! costs some 40 bytes, however large it was. Requests before these are found in the log
-//! (`older.rs`). An id that was made after every forgotten one is none of them, so the log is never
-//! looked at for a new request.
+//! It has only the first revision of each log record of a request. When a client repeats the
+//! request, which is rare, outcomes and fingerprint are read from the log. So a remembered request
+//! costs some 40 bytes, whatever its size. Older requests are found in the log (`older.rs`). An id
+//! made after every forgotten one is new, so the log is never searched for a new request.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,12 +13,13 @@ use exacat_model::{OperationId, Revision, TimeMs};
 /// The last requests with an applied mutation.
 pub(crate) struct Operations {
     capacity: usize,
-    /// Every request that was forgotten has an id that was made before this.
+    /// Time before which every forgotten id was made.
     forgotten: TimeMs,
-    /// In the order of their first change.
+    /// Ids in the order of their first change.
     order: VecDeque<OperationId>,
     first: HashMap<OperationId, Revision>,
-    /// Of requests with more than one record: split ones, and ones asked again that were refused in part before.
+    /// Further records of requests with several: split requests, and repeated ones that were partly
+    /// refused before.
     further: HashMap<OperationId, Vec<Revision>>,
 }
 
@@ -34,7 +34,8 @@ impl Operations {
         }
     }
 
-    /// A record of this request begins at this revision; it was applied at this time, or before.
+    /// Remembers a record of this request, which begins at this revision and was applied at `time`
+    /// or before.
     pub fn remember(&mut self, operation: OperationId, revision: Revision, time: TimeMs) {
         if self.first.contains_key(&operation) {
             self.further.entry(operation).or_default().push(revision);
@@ -52,41 +53,43 @@ impl Operations {
     }
 
     fn forget(&mut self, oldest: OperationId, now: TimeMs) {
-        // An id further ahead than clients may be is of no client: the catalogue refuses it.
+        // Clients may be ahead only so far. The catalogue refuses ids beyond that, so they are
+        // ignored here.
         if oldest.made() <= now.plus_ms(OPERATION_AHEAD_MAX_MS) {
             self.forgotten = self.forgotten.max(oldest.made().plus_ms(1));
         }
     }
 
-    /// Requests applied up to this time may have been forgotten before the store was opened.
+    /// Notes that requests applied up to this time may have been forgotten before the store was
+    /// opened.
     pub fn forgot_until(&mut self, applied: TimeMs) {
         self.forgotten = self.forgotten.max(applied.plus_ms(OPERATION_AHEAD_MAX_MS + 1));
     }
 
-    /// Every request that was forgotten has an id that was made before this.
+    /// Returns the time before which every forgotten id was made.
     pub fn forgotten(&self) -> TimeMs {
         self.forgotten
     }
 
-    /// Are these all requests since the catalogue was made, it being at this revision?
+    /// Says whether these are all requests since the catalogue, now at this revision, was made.
     pub fn are_all(&self, revision: Revision) -> bool {
         revision == Revision(0) || self.oldest() == Some(Revision(1))
     }
 
-    /// The first revisions of the request's records, in order.
+    /// Returns the first revisions of the request's records, in order.
     pub fn records_of(&self, operation: OperationId) -> Vec<Revision> {
         let further = self.further.get(&operation).into_iter().flatten();
         self.first.get(&operation).into_iter().chain(further).copied().collect()
     }
 
-    /// The first revision of the oldest that is remembered.
+    /// Returns the first revision of the oldest remembered request.
     pub fn oldest(&self) -> Option<Revision> {
         self.order.front().and_then(|operation| self.first.get(operation)).copied()
     }
 
-    /// Records after a revision, in order.
+    /// Returns the records after a revision, in order.
     pub fn since(&self, revision: Revision) -> Vec<(Revision, OperationId)> {
-        // A request that was asked again has further records behind those of requests after it.
+        // A repeated request has further records behind those of later requests.
         let newest = self
             .order
             .iter()
@@ -105,7 +108,7 @@ impl Operations {
         self.order.len()
     }
 
-    /// Memory taken, about.
+    /// Returns the memory taken, approximately.
     pub fn bytes(&self) -> u64 {
         let ring = self.order.capacity() * size_of::<OperationId>();
         let map = self.first.capacity() * (size_of::<(OperationId, Revision)>() + 1);
@@ -151,10 +154,10 @@ mod tests {
         operations.remember(id(600), Revision(3), now);
         assert_eq!(operations.forgotten(), TimeMs(501));
         assert!(!operations.are_all(Revision(3)));
-        // An older one does not take it back.
+        // An older id does not move the limit back.
         operations.remember(id(700), Revision(4), now);
         assert_eq!(operations.forgotten(), TimeMs(501));
-        // Nor does an id of no client make every later request one that may have been forgotten.
+        // An id that no client may have does not make every later request a possibly forgotten one.
         let ahead = now.plus_ms(OPERATION_AHEAD_MAX_MS);
         operations.remember(id(ahead.0), Revision(5), now);
         operations.remember(id(ahead.0 + 1), Revision(6), now);

@@ -1,4 +1,4 @@
-//! What readers ask, each answered from the state of one moment.
+//! Answers the reads of the contract, each from the state of one moment.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -19,28 +19,29 @@ use crate::keyspace;
 use crate::page::Row;
 use crate::settings::SCANNED_PER_PAGE_MAX;
 
-/// Where a listing of a storage element goes on. It has `begun` at a revision.
+/// Cursor of a listing of a storage element, which began at the revision `begun`.
 enum ReplicasCursor {
     /// In the tree (and below the trash): in this directory, after this name.
     Directory { begun: Revision, directory: DirId, name: Vec<u8> },
     /// Among the items of the trash, after this one.
     Trash { begun: Revision, after: TrashId },
-    /// Among what moved meanwhile.
+    /// Among the files that moved meanwhile.
     Moved(MovedSince),
 }
 
-/// A listing of a storage element that was led through all directories and the trash by now. What moved back behind it
-/// meanwhile, to where it had been already, is in the history: in the changes after one revision, up to another.
+/// Last phase of a listing of a storage element, after all directories and the trash. Files may
+/// have moved back behind the listing meanwhile. The history has them, in the changes after one
+/// revision, up to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MovedSince {
     pub after: Revision,
     pub up_to: Revision,
 }
 
-/// A page of such a listing, and where it goes on.
+/// A page of such a listing, and the cursor of the next.
 pub(crate) type ReplicasPage = (Page<Entry>, Vec<u8>);
 
-/// Bytes of such a cursor, at most.
+/// Maximum bytes of such a cursor.
 pub(crate) const REPLICAS_CURSOR_BYTES_MAX: usize = 1 + 10 + 10 + NAME_BYTES_MAX;
 
 impl ReplicasCursor {
@@ -84,7 +85,7 @@ impl ReplicasCursor {
 }
 
 impl MovedSince {
-    /// This, if the cursor is such a one.
+    /// Parses a cursor of this phase; none if it is of another.
     pub fn parse(cursor: &[u8], now: Revision) -> Option<Self> {
         match ReplicasCursor::parse(cursor, now) {
             Some(ReplicasCursor::Moved(since)) => Some(since),
@@ -92,7 +93,7 @@ impl MovedSince {
         }
     }
 
-    /// As a cursor.
+    /// Encodes the cursor.
     pub fn cursor(self) -> Vec<u8> {
         let mut bytes = vec![3];
         self.after.encode(&mut bytes);
@@ -100,7 +101,8 @@ impl MovedSince {
         bytes
     }
 
-    /// The file, if a change moved one from where a listing may not have been yet to where it may have been.
+    /// Returns the file that a change moved back: from a place that a listing may not have reached
+    /// to one that it may have passed.
     pub fn moved_back(effect: &Effect) -> Option<EntryId> {
         match effect {
             Effect::Moved { id: id @ EntryId::Object(_), from, to, .. } if to < from => Some(*id),
@@ -110,7 +112,7 @@ impl MovedSince {
     }
 }
 
-/// At most `limit` of `items`, and whether there is another.
+/// Returns at most `limit` of `items`, and whether there are more.
 fn page<T>(mut items: impl Iterator<Item = T>, limit: usize) -> Page<T> {
     let taken: Vec<T> = items.by_ref().take(limit).collect();
     Page { items: taken, more: items.next().is_some() }
@@ -120,10 +122,10 @@ fn after<K>(key: Option<K>) -> (Bound<K>, Bound<K>) {
     (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
 
-/// Where a listing of what is due goes on: after this one.
+/// Position of a listing of due entries: it continues after this one.
 pub(crate) type DueAfter = (TimeMs, EntryId);
 
-/// What is due, and where to go on.
+/// Due entries, and the position to continue from.
 pub(crate) type DuePage = (Vec<Entry>, Option<DueAfter>);
 
 fn on_se(row: &Row<'_>, se: SeNumber) -> Result<Option<Entry>, Defect> {
@@ -137,14 +139,14 @@ fn no_entry() -> Defect {
     Defect::new("a row of an entry is none")
 }
 
-/// Directories whose pages are asked for together, when one is not in memory.
+/// Number of directories whose pages are requested together, when one is not in memory.
 const DIRECTORIES_AHEAD: usize = 64;
 
-/// Items that room is made for at once, at most.
+/// Maximum number of items for which space is allocated at once.
 const ITEMS_ABOUT: usize = 1024;
 
 impl Lookup<'_> {
-    /// An entry by what stays the same, and where it is.
+    /// Returns an entry by its identity, with its place.
     pub fn locate(&self, id: EntryId) -> Result<Option<Located>, Defect> {
         let Some(found) = self.find_id(id)? else { return Ok(None) };
         let (entry, state) = (found.entry, self.state);
@@ -176,7 +178,7 @@ impl Lookup<'_> {
         Ok(Some(Located { entry, place, gates }))
     }
 
-    /// The same for many.
+    /// Returns many entries by their identities, with their places.
     pub fn locate_all(&self, ids: &[EntryId]) -> Result<AsOf<Vec<Option<Located>>>, Defect> {
         let mut located = AllOrNote::with_room(ids.len());
         let mut as_of = self.state.directories.shape;
@@ -189,7 +191,7 @@ impl Lookup<'_> {
         Ok((located.end()?, as_of))
     }
 
-    /// Children of a directory after a name; none if there is no such directory.
+    /// Returns the children of a directory after a name; none if there is no such directory.
     pub fn list(
         &self,
         directory: DirId,
@@ -197,7 +199,7 @@ impl Lookup<'_> {
         limit: usize,
     ) -> Result<AsOf<Option<Page<Entry>>>, Defect> {
         let Some(there) = self.state.directory(directory) else { return Ok((None, self.state.revision)) };
-        // No more than are below it.
+        // The list is never longer than the number of entries below.
         let below = usize::try_from(there.usage.objects() + there.usage.directories).unwrap_or(usize::MAX);
         let (mut items, mut more) = (Vec::with_capacity(limit.min(below).min(ITEMS_ABOUT)), false);
         self.scan(directory, b"", after.map(|name| name.as_str().as_bytes()), |row| {
@@ -210,7 +212,8 @@ impl Lookup<'_> {
         Ok((Some(Page { items, more }), there.content))
     }
 
-    /// A page of what a table keeps under keys that begin with `prefix`, each as `take` gives it.
+    /// Returns a page of a table's rows with keys that begin with `prefix`, each as `take` converts
+    /// it.
     fn table_page<T>(
         &self,
         table: DirId,
@@ -230,9 +233,13 @@ impl Lookup<'_> {
         Ok(Page { items, more })
     }
 
-    /// Files with a replica on a storage element: directory by directory in the order of their numbers, then items
-    /// of the trash, then - by the history, see [`MovedSince`] - what moved back meanwhile. None if the cursor is not
-    /// one of the first two.
+    /// Returns files with a replica on a storage element, in three phases:
+    ///
+    /// - directory by directory, in the order of their numbers;
+    /// - items of the trash;
+    /// - by the history, files that moved back meanwhile (see [`MovedSince`]).
+    ///
+    /// None if the cursor is not in one of the first two.
     pub fn replicas_on(
         &self,
         se: SeNumber,
@@ -295,21 +302,21 @@ impl Lookup<'_> {
         Ok(Some((Page { items, more }, if more { since.cursor() } else { Vec::new() })))
     }
 
-    /// Notes the first pages of directories that are read next.
+    /// Notes the first pages of the next directories.
     fn note_ahead(&self, directories: impl Iterator<Item = DirId>) {
         for directory in directories.take(DIRECTORIES_AHEAD) {
-            // What is in memory is passed over; an error comes again when it matters.
+            // Pages in memory are skipped. An error shows up again when the page is needed.
             let _noted = self.scan(directory, b"", None, |_| Ok(false));
         }
     }
 
-    /// The entry, if it is a file with a replica on this storage element.
+    /// Returns the entry, if it is a file with a replica on this storage element.
     pub fn if_on_se(&self, id: EntryId, se: SeNumber) -> Result<Option<Entry>, Defect> {
         let found = self.find_id(id)?.map(|found| found.entry);
         Ok(found.filter(|entry| entry.file().is_some_and(|file| file.replica(se).is_some())))
     }
 
-    /// Members of a collection; none if there is no such collection.
+    /// Returns the members of a collection; none if there is no such collection.
     pub fn members(
         &self,
         collection: Guid,
@@ -343,7 +350,7 @@ impl Lookup<'_> {
         let (mut found, mut missing) = (Vec::with_capacity(places.len()), false);
         for at in places {
             match self.find(at) {
-                // The others are noted too.
+                // The pages of the other places are noted too.
                 Err(Defect::NotInMemory) => missing = true,
                 entry => found.push(entry?),
             }
@@ -351,15 +358,15 @@ impl Lookup<'_> {
         if missing { Err(Defect::NotInMemory) } else { Ok(found) }
     }
 
-    /// The changes that these traces lead to, as far as the rows have them; and the one after which
-    /// they have them all.
+    /// Returns the changes of these traces, as far as the rows have them, and the revision after
+    /// which the rows have all of them.
     pub fn traces(&self, of: &[Trace]) -> Result<Traces, Defect> {
         let (mut found, mut missing) = (Vec::with_capacity(of.len()), false);
         for trace in of {
             match self.view.find(keyspace::TRACES, &keyspace::trace_key(trace), |row| {
                 row.map(|row| Revision(row.revision))
             }) {
-                // The others are noted too.
+                // The pages of the other traces are noted too.
                 Err(Defect::NotInMemory) => missing = true,
                 leads_to => found.push(leads_to?),
             }
@@ -367,21 +374,21 @@ impl Lookup<'_> {
         if missing { Err(Defect::NotInMemory) } else { Ok(Traces { found, since: self.state.traces_since }) }
     }
 
-    /// Items of the trash, oldest first.
+    /// Returns items of the trash, oldest first.
     pub fn trash_page(&self, cursor: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>, Defect> {
         let after = cursor.map(keyspace::trash_key);
         let after = after.as_ref().map(|key| &key[..]);
         self.table_page(keyspace::TRASH, b"", after, limit, |row| self.item_of(row))
     }
 
-    /// One item of the trash.
+    /// Returns one item of the trash.
     pub fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>, Defect> {
         self.view.find(keyspace::TRASH, &keyspace::trash_key(id), |row| {
             row.map(|row| self.item_of(row)).transpose()
         })?
     }
 
-    /// The deletion queue of a storage element, oldest first.
+    /// Returns the deletion queue of a storage element, oldest first.
     pub fn deletions(
         &self,
         se: SeNumber,
@@ -393,8 +400,9 @@ impl Lookup<'_> {
         self.table_page(keyspace::DELETIONS, &of, after.as_deref(), limit, |row| deletion_of(row.rest))
     }
 
-    /// Entries in the tree that have expired by `now`, longest ago first, after `cursor`, at most `limit`. And where to go
-    /// on if it stopped because many below the trash had to be passed over.
+    /// Returns entries in the tree that have expired by `now`, longest ago first, after `cursor`,
+    /// at most `limit`. Also returns the position to continue from if it stopped early because it
+    /// skipped many entries below the trash.
     pub fn due_entries(
         &self,
         now: TimeMs,
@@ -418,7 +426,7 @@ impl Lookup<'_> {
             scanned += 1;
             last = Some(key);
             let entry = match self.find_id(key.1) {
-                // The others are noted too.
+                // The pages of the other entries are noted too.
                 Err(Defect::NotInMemory) => {
                     due.push(None);
                     return Ok(true);
@@ -438,7 +446,7 @@ impl Lookup<'_> {
 }
 
 impl State {
-    /// What is used and reserved.
+    /// Returns usage and reservation.
     pub fn usage(&self, of: UsageOf) -> Account {
         let used = |usage| Account { usage, ..Account::default() };
         match of {
@@ -454,12 +462,12 @@ impl State {
         }
     }
 
-    /// Bookings in the order of their GUIDs.
+    /// Returns upload reservations in the order of their GUIDs.
     pub fn bookings_page(&self, cursor: Option<Guid>, limit: usize) -> Page<Booking> {
         page(self.bookings.range(after(cursor)).map(|(_, booking)| booking.clone()), limit)
     }
 
-    /// Records of one kind in the order of their keys.
+    /// Returns records of one kind in the order of their keys.
     pub fn records_page(
         &self,
         kind: RecordKind,
@@ -477,7 +485,7 @@ impl State {
         )
     }
 
-    /// Bookings that have expired by `now`, longest ago first.
+    /// Returns upload reservations that have expired by `now`, longest ago first.
     pub fn due_bookings(&self, now: TimeMs, limit: usize) -> Vec<Booking> {
         let due = self.booking_expiry.iter().take_while(|(expires, _)| *expires <= now);
         due.take(limit).filter_map(|(_, guid)| self.bookings.get(guid).cloned()).collect()

@@ -1,7 +1,9 @@
-//! What is in memory only: as rows, written behind a memtable that is frozen, and read again at opening.
+//! State that is only in memory: written as rows behind a frozen memtable, and read again at
+//! opening.
 //!
-//! A run that a frozen memtable becomes has the state at one revision: the memtable's rows, and of what is in memory only
-//! whatever changed since the one before. So the runs together have all of it, and opening reads no more than that.
+//! The run of a frozen memtable has the state at one revision. It has the memtable's rows, and the
+//! memory-only state that changed since the memtable before. All runs together have the whole
+//! state, and opening reads no more than that.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,25 +20,26 @@ use crate::page::Row;
 use crate::run::{Cache, Reading, Run};
 use crate::table::{From, Version, View};
 
-/// A memtable that no longer changes, and what goes into its run behind it.
+/// A memtable that no longer changes, and the rows behind it in its run.
 pub(crate) struct Frozen {
     pub memtable: Arc<Memtable>,
-    /// The last change in it, and when that was.
+    /// Last change in it, and its time.
     pub revision: Revision,
     pub time: TimeMs,
-    /// Of what is in memory only, in the order of the keys: table, key, and the value unless it is gone.
+    /// Rows of memory-only state in the order of the keys: table, key, and the value unless it is
+    /// gone.
     resident: Vec<(DirId, Vec<u8>, Option<Vec<u8>>)>,
-    /// Operations begun before this are not remembered.
+    /// First revision whose operations are remembered.
     pub operations_from: Revision,
 }
 
 impl Frozen {
-    /// How many rows it will be.
+    /// Returns the number of rows in the run.
     pub fn rows(&self) -> usize {
         self.memtable.rows() + self.resident.len()
     }
 
-    /// The rows behind the memtable's.
+    /// Returns the rows behind the memtable's.
     pub fn resident(&self) -> impl Iterator<Item = Row<'_>> {
         self.resident.iter().map(|(table, key, value)| match value {
             Some(value) => Row::side(*table, key, value, self.revision),
@@ -45,7 +48,7 @@ impl Frozen {
     }
 }
 
-/// What a state says of itself.
+/// Facts about a state that its runs have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SelfSaid {
     pub revision: Revision,
@@ -55,7 +58,7 @@ pub(crate) struct SelfSaid {
     trash_items: u64,
     digest: u128,
     pub operations_from: Revision,
-    /// Traces of changes after this one are kept. Not in runs of releases that kept none.
+    /// Revision after which changes have traces. Runs of releases without traces lack it.
     traces_since: Revision,
 }
 
@@ -93,10 +96,10 @@ impl Decode for SelfSaid {
     }
 }
 
-/// The value of an SE's row, beside what its directories and bookings say.
+/// Value of an SE's row, beside the facts that its directories and upload reservations have.
 type SeRow = (Account, u64);
 
-/// What these bytes, all of them, are.
+/// Decodes a value from bytes, all of which it must use.
 pub(crate) fn decoded<T: Decode>(bytes: &[u8]) -> Result<T, Defect> {
     let mut reader = Reader::new(bytes);
     let value = T::decode(&mut reader)?;
@@ -105,7 +108,7 @@ pub(crate) fn decoded<T: Decode>(bytes: &[u8]) -> Result<T, Defect> {
 }
 
 impl State {
-    /// All accounts, as rows.
+    /// Encodes all accounts as rows.
     fn account_rows(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let key = |of: UsageOf| of.to_bytes();
         let mut rows = BTreeMap::new();
@@ -123,13 +126,14 @@ impl State {
         rows
     }
 
-    /// Rows that the next freezing will write behind the memtable's, about.
+    /// Returns the approximate number of rows that the next freezing will write behind the
+    /// memtable's.
     pub fn resident_changed(&self) -> usize {
         self.directories.changed()
     }
 
-    /// Ends the memtable, and begins another. Everything up to now is in what this gives, and in memtables and runs
-    /// before it.
+    /// Freezes the memtable and begins another. The result, with earlier memtables and runs, has
+    /// everything up to now.
     pub fn freeze(&mut self, operations: &Operations, since: Revision) -> Frozen {
         let operations_from = operations.oldest().unwrap_or(Revision(self.revision.0 + 1));
         let mut resident = Vec::new();
@@ -172,7 +176,7 @@ impl State {
         Frozen { memtable, revision: self.revision, time: self.time, resident, operations_from }
     }
 
-    /// The state that these runs have, with the operations that are remembered.
+    /// Loads the state of these runs, with the remembered operations.
     pub fn load(
         seed: u64,
         version: Arc<Version>,
@@ -190,7 +194,7 @@ impl State {
             state.load_row(&row, &said, operations)?;
         }
         drop(rows);
-        // In order, so that each set is built at once.
+        // The order lets each set be built at once.
         let mut on_ses: HashMap<SeNumber, Vec<DirId>> = HashMap::new();
         for (id, directory) in state.directories.iter() {
             for (se, _) in directory.ses() {
@@ -211,22 +215,22 @@ impl State {
         Ok(state)
     }
 
-    /// The digest of the state that these runs have.
+    /// Returns the digest of the state of these runs.
     pub fn digest_in(runs: &[Arc<Run>]) -> Option<u128> {
         Self::said_in(runs).map(|said| said.digest)
     }
 
-    /// The last change in these runs, and when that was.
+    /// Returns the last change in these runs, and its time.
     pub fn moment_in(runs: &[Arc<Run>]) -> Option<(Revision, TimeMs)> {
         Self::said_in(runs).map(|said| (said.revision, said.time))
     }
 
-    /// The last change in these runs.
+    /// Returns the last change in these runs.
     pub fn revision_in(runs: &[Arc<Run>]) -> Option<Revision> {
         Self::said_in(runs).map(|said| said.revision)
     }
 
-    /// What the newest of these runs says of its state.
+    /// Returns the facts about the state that the newest of these runs has.
     pub fn said_in(runs: &[Arc<Run>]) -> Option<SelfSaid> {
         let version = Version { runs: runs.to_vec() };
         let view = View { active: None, frozen: &[], version: &version, reading: Reading::in_passing() };

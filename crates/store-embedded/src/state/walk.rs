@@ -1,10 +1,10 @@
-//! Following paths, fast: look-ups do little else.
+//! Path resolution, fast: look-ups do little else.
 //!
-//! Most paths asked for lie in a directory that was asked for before. So a table of hints says, by the hash of
-//! the path above, which directory that was. A hint may be wrong - the directory moved, another path has the hash -
-//! so it is checked: from that directory upwards, name by name, against the path itself. What passes is as true
-//! as a walk from the root, at half its cost, with no hash table probed on the way and nothing to be kept in step
-//! with moves.
+//! Most requested paths lie in a directory that was requested before. A table of hints leads from
+//! the hash of the parent path to that directory. A hint may be wrong: the directory moved, or
+//! another path has the hash. So it is checked against the path itself, name by name from that
+//! directory upwards. A checked hint is as true as a resolution from the root, at half its cost. It
+//! probes no hash table on the way, and nothing must follow moves.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -20,7 +20,7 @@ use crate::page::Row;
 
 const SLOTS: usize = 1 << 18;
 
-/// Which directory a path was, as far as is remembered. Shared by all readers without a lock.
+/// Remembered directories of paths. All readers share them without a lock.
 pub(crate) struct Hints {
     slots: Box<[AtomicU32]>,
 }
@@ -34,7 +34,8 @@ impl Hints {
         &self.slots[hash as usize % SLOTS]
     }
 
-    /// A directory that may have the path of this hash; directory 0, which is none, if nothing is known.
+    /// Returns a directory that may have the path of this hash; directory 0, which does not exist,
+    /// if there is no hint.
     fn get(&self, hash: u64) -> DirId {
         DirId(u64::from(self.slot(hash).load(Ordering::Relaxed)))
     }
@@ -45,7 +46,7 @@ impl Hints {
         }
     }
 
-    /// Memory taken.
+    /// Returns the memory taken.
     pub fn bytes(&self) -> u64 {
         (SLOTS * size_of::<AtomicU32>()) as u64
     }
@@ -55,43 +56,45 @@ fn gate(id: DirId, directory: &Directory) -> Gate {
     Gate { id, owner: directory.owner, group: directory.group, mode: directory.mode }
 }
 
-/// Paths worked on together.
+/// Number of paths resolved together.
 const CHUNK: usize = 128;
-/// Directories from the last one upwards that are many: those above them are few, and near.
+/// Number of levels, from the last directory upwards, with many directories. Those above are few,
+/// and usually in the processor's cache.
 const LEVELS_TOUCHED: usize = 2;
 
-/// One path on its way.
+/// One path in progress.
 struct Step<'p> {
     parent: &'p str,
     /// Empty for the root, which has no name in a directory.
     name: &'p str,
-    /// The path before it lies in the same directory.
+    /// True if the path before has the same parent.
     as_before: bool,
     parent_hash: u64,
     hint: DirId,
-    /// The directories it passed, by their place in the list of ways; paths of one directory share one.
+    /// Index in the list of ways; paths of one directory share the way, which has the directories
+    /// passed.
     way: usize,
     end: StepEnd,
 }
 
-/// How far a path came.
+/// Result of following a path.
 #[derive(Clone, Copy)]
 enum StepEnd {
-    /// Its directory is there; its name may be in it.
+    /// The directory exists; the name may be in it.
     Open,
-    /// It is the root.
+    /// The path is the root.
     Root,
-    /// A directory on its way is not there, or is none.
+    /// A directory on the way is missing, or is none.
     Short { components: usize },
 }
 
-/// The directory a way leads to.
+/// Returns the directory to which a way leads.
 fn last_of(ways: &[Gates], way: usize) -> DirId {
     ways[way].last().map_or(DirId::ROOT, |gate| gate.id)
 }
 
 impl Lookup<'_> {
-    /// Follows each path from the root, as far as it goes.
+    /// Resolves each path from the root, as far as it goes.
     pub fn walk(&self, hints: &Hints, paths: &[Lfn]) -> Result<AsOf<Vec<Walk>>, Defect> {
         let mut walks = AllOrNote::with_room(paths.len());
         let mut ways = Vec::new();
@@ -113,7 +116,7 @@ impl Lookup<'_> {
         let (directory, name, components) = match step.end {
             StepEnd::Root => (keyspace::ROOT_IN, "/", 0),
             StepEnd::Open => (gates.last().map_or(DirId::ROOT, |gate| gate.id), step.name, gates.len() - 1),
-            // What stands there is no directory, if anything does.
+            // The name that ends the way is missing, or is no directory.
             StepEnd::Short { components } => {
                 let name = step.parent[1..].split('/').nth(components).unwrap_or_default();
                 (gates.last().map_or(DirId::ROOT, |gate| gate.id), name, components)
@@ -132,7 +135,7 @@ impl Lookup<'_> {
         Ok((end, as_of))
     }
 
-    /// The files at the ends of the paths.
+    /// Returns the files at the ends of the paths.
     pub fn files(&self, hints: &Hints, paths: &[Lfn]) -> Result<AsOf<Files>, Defect> {
         let mut as_of = self.state.directories.shape;
         let mut files = Files { ways: Vec::new(), found: vec![None; paths.len()] };
@@ -159,7 +162,7 @@ impl Lookup<'_> {
                 Ok(())
             });
             match found {
-                // What the others want is noted too.
+                // The pages of the other paths are noted too.
                 Err(Defect::NotInMemory) => missing = true,
                 found => found?,
             }
@@ -169,10 +172,11 @@ impl Lookup<'_> {
 }
 
 impl State {
-    /// Follows paths to the directories they end in, a chunk of them.
+    /// Follows a chunk of paths to their directories.
     ///
-    /// Nearly all of its time is waiting for memory. So paths are worked on many at once, and what each will need is
-    /// first touched, in loops that do nothing else: then the processor waits for many at a time.
+    /// Nearly all of its time is waiting for memory. So it works on many paths at once, and first
+    /// loads the data of all of them, in loops that do nothing else. The processor then waits for
+    /// many loads at a time.
     fn follow<'p>(&self, hints: &Hints, paths: &'p [Lfn], ways: &mut Vec<Gates>) -> Vec<Step<'p>> {
         let mut steps: Vec<Step<'p>> = Vec::with_capacity(paths.len());
         for path in paths {
@@ -185,10 +189,10 @@ impl State {
         for step in steps.iter_mut().filter(|step| !step.as_before) {
             step.hint = hints.get(step.parent_hash);
         }
-        // The directories hinted at, and those above them.
+        // Load the hinted directories, and those above them.
         let mut touched = 0u8;
         let mut at: Vec<DirId> = steps.iter().filter(|step| !step.as_before).map(|step| step.hint).collect();
-        // One path alone waits for them where it needs them.
+        // A single path gains nothing from loading early.
         let levels = if steps.len() > 1 { LEVELS_TOUCHED } else { 0 };
         for _ in 0..levels {
             for id in &at {
@@ -226,7 +230,7 @@ impl State {
         xxh3_64_with_seed(path.as_bytes(), self.seed)
     }
 
-    /// Walks to the directory the last name is to be looked for in, or as far as the way goes.
+    /// Follows a path to the directory of its last name, or as far as the way goes.
     fn walk_to_directory(&self, hints: &Hints, step: &Step<'_>, gates: &mut Gates) -> StepEnd {
         let path = step.parent;
         if self.is_at(step.hint, path, gates) {
@@ -249,7 +253,8 @@ impl State {
         StepEnd::Open
     }
 
-    /// Is this the directory of this path? Then its gates are put into `gates`, which may hold anything if not.
+    /// Says whether this is the directory of this path. If so, `gates` gets its ancestor
+    /// permissions; otherwise `gates` may have anything.
     fn is_at(&self, directory: DirId, path: &str, gates: &mut Gates) -> bool {
         let mut rest = path.as_bytes();
         let mut id = directory;

@@ -1,13 +1,13 @@
-//! Many names looked up together.
+//! Looks up many names together.
 //!
-//! Nearly all of a look-up's time is waiting for memory: a catalogue does not fit into a processor's caches. So what each
-//! name needs is brought in for all of them, one kind of thing after the other, in loops that do nothing else: then the
-//! processor waits for many at a time.
+//! Nearly all of a look-up's time is waiting for memory: a catalogue does not fit into a
+//! processor's caches. The batch therefore loads one kind of data for all names, in a loop that
+//! does nothing else, then the next kind. The processor then waits for many loads at a time.
 //!
 //! ```text
-//! memtables   index · row                                what is not there goes on to the runs
-//! runs        filters of all of them                     the newest that may have it is asked; if it has not, the next
-//!             index of pages · slot · page's head · row
+//! memtables   index · row                               missing names go on to the runs
+//! runs        filters of all of them                    the newest run that may have the name,
+//!             index of pages · slot · page's head · row  then the next one
 //! ```
 
 use std::hint::black_box;
@@ -20,19 +20,19 @@ use crate::defect::Defect;
 use crate::page::{Damaged, Row};
 use crate::run::{PageAt, Run};
 
-/// Runs whose filters are asked together: one bit for each.
+/// Number of runs whose filters are checked together: one bit for each.
 const RUNS_TOGETHER: usize = u64::BITS as usize;
 
-/// The key of an entry.
+/// Key of an entry.
 pub(crate) type Key<'k> = (DirId, &'k [u8]);
 
-/// A name that no answer is known of yet.
+/// A name without an answer yet.
 #[derive(Clone, Copy)]
 struct Open {
-    /// Its number among those asked for.
+    /// Index among the requested names.
     key: usize,
     hash: u64,
-    /// Of the runs asked together, those that may have it.
+    /// Bit set of the runs checked together that may have it.
     runs: u64,
 }
 
@@ -50,17 +50,18 @@ impl Asked<'_> {
     }
 }
 
-/// Looks up keys in a view. What is found goes to `take`.
+/// A look-up of keys in a view; `take` gets the results.
 struct Batch<'b, 'v, T> {
     view: View<'v>,
     keys: &'b [Key<'b>],
     take: T,
-    /// Of one a page is not in memory: it is noted, and so are those of the others.
+    /// Set if a page is not in memory: then that and the other missing pages are noted.
     missing: bool,
 }
 
 impl View<'_> {
-    /// Gives `take` the row of each of these names, with the name's number, in any order; or none if nothing is there.
+    /// Looks up each of these names. `take` gets the index of the name and its row, or none, in any
+    /// order.
     pub fn find_many(
         &self,
         keys: &[Key<'_>],
@@ -83,7 +84,7 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
         (self.take)(key, (!row.is_gone()).then_some(row))
     }
 
-    /// Leaves in `open` what is in no memtable.
+    /// Leaves in `open` the names that are in no memtable.
     fn in_memory(&mut self, open: &mut Vec<usize>) -> Result<(), Defect> {
         let mut hashes = vec![0; self.keys.len()];
         for memtable in self.view.memtables().filter(|memtable| memtable.rows() > 0) {
@@ -110,7 +111,7 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
         Ok(())
     }
 
-    /// Gives what is in no run.
+    /// Returns the names that are in no run.
     fn in_runs(&mut self, keys: Vec<usize>) -> Result<Vec<usize>, Defect> {
         let version = self.view.version;
         let Some(hashes) = version.runs.first().map(|run| run.hashes()) else { return Ok(keys) };
@@ -147,7 +148,7 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
         Ok(open.into_iter().map(|open| open.key).collect())
     }
 
-    /// Looks up each name in the run chosen for it; those that are not there go back to `open`.
+    /// Looks up each name in the run chosen for it. Names that are not there return to `open`.
     fn ask(&mut self, mut asked: Vec<Asked<'v>>, open: &mut Vec<Open>) -> Result<(), Defect> {
         let reading = self.view.reading;
         let mut touched = 0;
@@ -155,7 +156,7 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
         for asked in &asked {
             touched ^= reading.touch(asked.run, asked.page);
         }
-        // Names that stand together in a page ask for it together.
+        // Names in one page fetch it together.
         let mut pages: Vec<(&[Asked<'v>], PageAt<'v>)> = Vec::with_capacity(asked.len());
         for alike in asked.chunk_by(|one, other| one.page == other.page && Arc::ptr_eq(one.run, other.run)) {
             match alike[0].run.page(reading, alike[0].page) {
@@ -164,7 +165,8 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
                 Err(other) => return Err(other),
             }
         }
-        // Not in the loop before: there each waits for the ones before it, at its lock.
+        // A loop of its own: in the loop above, each load would wait for the lock of the one
+        // before.
         pages.iter().for_each(|(_, bytes)| touched ^= bytes.touch());
         let mut views = Vec::with_capacity(pages.len());
         let mut likely = Vec::with_capacity(asked.len());
@@ -195,7 +197,8 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
         Ok(())
     }
 
-    /// Says which page may have each name. Where one name stands on the page of the one before it, the next may, too.
+    /// Chooses the page that may have each name. If one name is on the page of the one before, the
+    /// next name tries that page first.
     fn choose_pages(&self, asked: &mut [Asked<'v>]) {
         let mut before: Option<(&Arc<Run>, usize)> = None;
         let mut near = true;
@@ -205,7 +208,7 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
             let page = same.map(|(_, page)| page).filter(|page| asked.run.is_page_of(*page, directory, name));
             asked.page = match page {
                 Some(page) => page,
-                // None: before all pages. Then it is not on the first one either.
+                // None: the key comes before all pages, so it is not on the first one either.
                 None => asked.run.page_of(directory, name).unwrap_or(0),
             };
             near = before.is_none_or(|(run, page)| page == asked.page || !Arc::ptr_eq(run, asked.run));

@@ -1,4 +1,5 @@
-//! Several sorted sources of rows as one: of rows of one key the newest, and nothing of what is gone.
+//! Merges several sorted sources of rows into one: the newest row of each key, without removed
+//! ones.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::memtable::Memtable;
 use crate::page::Row;
 use crate::run::{Cursor, Reading, Run};
 
-/// Rows in order. It stands on one, unless it is at its end.
+/// Rows in order, positioned on one, unless it is at the end.
 enum Source<'s> {
     Memory { rows: Box<dyn Iterator<Item = Result<Row<'s>, Defect>> + 's>, row: Option<Row<'s>> },
     Run { run: Arc<Run>, cursor: Box<Cursor> },
@@ -35,7 +36,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Is it on a row of what is gone?
+    /// Says whether the current row notes a removal.
     fn is_gone(&self) -> Result<bool, Defect> {
         match self {
             Source::Memory { row, .. } => Ok(row.is_some_and(|row| row.is_gone())),
@@ -52,18 +53,18 @@ impl<'s> Source<'s> {
     }
 }
 
-/// Sources read as one.
+/// Several sources read as one.
 pub(crate) struct Merged<'s> {
-    /// The newest first.
+    /// Sources, the newest first.
     sources: Vec<Source<'s>>,
-    /// Those that are on a row, in the order of their keys; of one key the newest first.
+    /// Sources that are on a row, in the order of their keys; of one key the newest first.
     order: Vec<usize>,
     reading: Reading<'s>,
-    /// The row of the first of them was given.
+    /// Set once the row of the first source was returned.
     given: bool,
 }
 
-/// Where to begin: at this key, or after it.
+/// Start position: at this key, or after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct From<'k> {
     pub directory: DirId,
@@ -72,12 +73,12 @@ pub(crate) struct From<'k> {
 }
 
 impl From<'_> {
-    /// At the very start.
+    /// The very start.
     pub const START: From<'static> = From { directory: DirId(0), name: b"", after: false };
 }
 
 impl<'s> Merged<'s> {
-    /// Memtables, then runs, each the newest first.
+    /// Merges memtables, then runs, each the newest first.
     pub fn from(
         memtables: impl IntoIterator<Item = &'s Memtable>,
         runs: impl IntoIterator<Item = Arc<Run>>,
@@ -94,7 +95,7 @@ impl<'s> Merged<'s> {
         Self::new(memory.chain(runs), reading)
     }
 
-    /// The same, in one directory only.
+    /// Merges the rows of one directory only.
     pub fn within(
         memtables: impl IntoIterator<Item = &'s Memtable>,
         runs: &[Arc<Run>],
@@ -121,7 +122,7 @@ impl<'s> Merged<'s> {
         for source in all {
             match source {
                 Ok(source) => sources.push(source),
-                // The others may miss a page too: all are noted at once.
+                // Other sources may miss a page too, and one round notes all of them.
                 Err(Defect::NotInMemory) => missing = true,
                 Err(other) => return Err(other),
             }
@@ -135,12 +136,12 @@ impl<'s> Merged<'s> {
         Ok(Merged { sources, order, reading, given: false })
     }
 
-    /// Goes to the next key and gives its newest row, gone or not; none at the end.
+    /// Moves to the next key and returns its newest row, gone or not; none at the end.
     pub fn next(&mut self) -> Result<Option<Row<'_>>, Defect> {
         if self.step()? { self.row() } else { Ok(None) }
     }
 
-    /// Goes on to the next key that is not gone.
+    /// Moves to the next key that is not gone.
     pub fn next_there(&mut self) -> Result<Option<Row<'_>>, Defect> {
         loop {
             if !self.step()? {
@@ -153,7 +154,7 @@ impl<'s> Merged<'s> {
         }
     }
 
-    /// Goes to the next key; false at the end.
+    /// Moves to the next key; false at the end.
     fn step(&mut self) -> Result<bool, Defect> {
         if std::mem::replace(&mut self.given, true) {
             self.pass()?;
@@ -161,18 +162,19 @@ impl<'s> Merged<'s> {
         Ok(!self.order.is_empty())
     }
 
-    /// The newest row of the key it is at.
+    /// Returns the newest row of the current key.
     fn row(&self) -> Result<Option<Row<'_>>, Defect> {
         let row = self.order.first().map_or(Ok(None), |first| self.sources[*first].row())?;
         row.map(Some).ok_or_else(|| Defect::new("a source without its row"))
     }
 
-    /// Which source the row it is at is of, as they were given, those counted that are at their end.
+    /// Returns the index of the current row's source in the given order, which includes exhausted
+    /// ones.
     pub fn source(&self) -> Option<usize> {
         self.order.first().copied()
     }
 
-    /// All sources leave the key that was given.
+    /// Moves all sources beyond the returned key.
     fn pass(&mut self) -> Result<(), Defect> {
         let Some(first) = self.order.first() else { return Ok(()) };
         let key = self.sources[*first].key();
@@ -184,7 +186,7 @@ impl<'s> Merged<'s> {
         Ok(())
     }
 
-    /// The source at this place of the order went on; those behind it are in order.
+    /// Restores the order after the source at this place moved. The sources behind it are in order.
     fn settle(&mut self, place: usize) {
         let moved = self.order[place];
         let Some(key) = self.sources[moved].key() else {
@@ -192,7 +194,7 @@ impl<'s> Merged<'s> {
             return;
         };
         let comes_before = |other: &usize| (self.sources[*other].key(), *other) < (Some(key), moved);
-        // Most often it stays where it is.
+        // In most cases the source stays in place.
         if self.order.get(place + 1).is_some_and(comes_before) {
             let passed = self.order[place + 1..].partition_point(comes_before);
             self.order[place..=place + passed].rotate_left(1);

@@ -5,10 +5,10 @@
 //!          (the writer's)            (read only)                        │ as many as fit together: merged
 //!                                                 tier 1 ◄──────────────┘ into one of the next tier …
 //! ```
-//! A *version* is the runs of a moment, the newest first; it never changes, so whoever reads it is not disturbed, and
-//! holds nobody up. A row in memory hides those of its key in runs, a run's those in older ones. A GUID is where the
-//! newest memtable or run that has it says: whatever moves it puts a row there, and what purges it says so
-//! ([`Row::purged`]).
+//! A *version* is the list of runs at one moment, the newest first. It never changes, so a reader
+//! needs no lock on it. A row in memory hides the rows of its key in runs, and a run's row those in
+//! older runs. The newest memtable or run with a GUID has its place: moving an entry puts a row
+//! there, and purging it puts a note ([`Row::purged`]).
 
 mod batch;
 mod merge;
@@ -33,15 +33,15 @@ pub(crate) use shelf::{
     Begun, Shelf, begin_run, name as run_file_name, newest_unnamed, next_number, number_of, scratch_name,
 };
 
-/// The runs of a moment.
+/// List of runs at one moment.
 #[derive(Clone, Default)]
 pub(crate) struct Version {
-    /// The newest first.
+    /// Runs, the newest first.
     pub runs: Vec<Arc<Run>>,
 }
 
 impl Version {
-    /// Figures for an operator: runs and rows of each tier, bytes on disk, runs more than merging leaves.
+    /// Returns metrics: runs and rows of each tier, bytes on disk, the compaction debt in runs.
     pub fn figures(&self) -> Vec<(String, u64)> {
         let mut tiers: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let mut bytes = 0;
@@ -61,18 +61,18 @@ impl Version {
         list
     }
 
-    /// Runs more than there are when merging keeps up.
+    /// Returns the number of runs beyond those of a compactor that keeps up.
     pub fn owed(&self) -> usize {
         shelf::owed(self.runs.iter().map(|run| run.rows().0))
     }
 }
 
-/// All rows of a moment.
+/// All rows at one moment.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'v> {
-    /// The newest; none if there is no writer any more.
+    /// Newest memtable; none once there is no writer.
     pub active: Option<&'v Memtable>,
-    /// Being written to runs, the newest first.
+    /// Memtables that are being written into runs, the newest first.
     pub frozen: &'v [Arc<Memtable>],
     pub version: &'v Version,
     pub reading: Reading<'v>,
@@ -83,7 +83,7 @@ impl<'v> View<'v> {
         self.active.into_iter().chain(self.frozen.iter().map(|memtable| &**memtable))
     }
 
-    /// Gives `take` the row of a name, or none if nothing is there.
+    /// Passes the row of a name to `take`, or none if there is no such entry.
     pub fn find<T>(
         &self,
         directory: DirId,
@@ -106,19 +106,19 @@ impl<'v> View<'v> {
         Ok(take(None))
     }
 
-    /// Is anything there under this name?
+    /// Says whether there is an entry under this name.
     pub fn has(&self, directory: DirId, name: &[u8]) -> Result<bool, Defect> {
         self.find(directory, name, |row| row.is_some())
     }
 
-    /// The runs that may have a GUID, the newest first.
+    /// Returns the runs that may have a GUID, the newest first.
     fn runs_with(&self, guid: Guid) -> impl Iterator<Item = &'v Arc<Run>> + use<'v> {
         let runs = &self.version.runs;
         let hash = runs.first().map_or(0, |run| run.hashes().guid(guid));
         runs.iter().filter(move |run| run.may_have_guid(hash))
     }
 
-    /// Gives `take` the row of a GUID, or none if nothing has it.
+    /// Passes the row of a GUID to `take`, or none if nothing has it.
     pub fn find_guid<T>(&self, guid: Guid, take: impl FnOnce(Option<&Row<'_>>) -> T) -> Result<T, Defect> {
         for memtable in self.memtables().filter(|memtable| memtable.rows() > 0) {
             if let Some(row) = memtable.find_guid(guid)? {
@@ -134,7 +134,7 @@ impl<'v> View<'v> {
         Ok(take(None))
     }
 
-    /// Has anything this GUID?
+    /// Says whether anything has this GUID.
     pub fn has_guid(&self, guid: Guid) -> Result<bool, Defect> {
         for memtable in self.memtables().filter(|memtable| memtable.rows() > 0) {
             if let Some(row) = memtable.find_guid(guid)? {
@@ -149,18 +149,18 @@ impl<'v> View<'v> {
         Ok(false)
     }
 
-    /// All rows from a key on, in order.
+    /// Returns all rows from a key on, in order.
     pub fn from(&self, from: From<'_>) -> Result<Merged<'v>, Defect> {
         Merged::from(self.memtables(), self.version.runs.iter().map(Arc::clone), from, self.reading)
     }
 
-    /// All rows of a directory from a name on, in order.
+    /// Returns all rows of a directory from a name on, in order.
     pub fn within(&self, from: From<'_>) -> Result<Merged<'v>, Defect> {
         Merged::within(self.memtables(), &self.version.runs, from, self.reading)
     }
 }
 
-/// The rows, as the writer has them.
+/// Rows as the writer has them.
 pub(crate) struct Table {
     active: Memtable,
     frozen: Vec<Arc<Memtable>>,
@@ -170,12 +170,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// These runs, and nothing in memory. `seed` is random.
+    /// Creates a table of these runs, with nothing in memory. `seed` is random.
     pub fn new(version: Arc<Version>, cache: Arc<Cache>, seed: u64) -> Self {
         Table { active: Memtable::new(seed), frozen: Vec::new(), version, cache, seed }
     }
 
-    /// The rows as they are now. Who gives what to hold does not wait for the disk.
+    /// Returns the present rows. With `held`, reading never waits for the disk.
     pub fn view<'v>(&'v self, held: Option<&'v Held>) -> View<'v> {
         let reading = match held {
             Some(held) => Reading::hurried(&self.cache, held),
@@ -184,22 +184,22 @@ impl Table {
         self.view_by(reading)
     }
 
-    /// The rows as they are now, read this way.
+    /// Returns the present rows, read in this way.
     pub fn view_by<'v>(&'v self, reading: Reading<'v>) -> View<'v> {
         View { active: Some(&self.active), frozen: &self.frozen, version: &self.version, reading }
     }
 
-    /// Puts a row, in place of the one of its key if there is one.
+    /// Puts a row, and replaces the one of its key.
     pub fn put(&mut self, row: &Row<'_>) -> Result<(), Defect> {
         self.active.put(row)
     }
 
-    /// Rows not frozen yet.
+    /// Returns the memtable that is not frozen yet.
     pub fn active(&self) -> &Memtable {
         &self.active
     }
 
-    /// Memtables that are being written.
+    /// Returns the memtables that are being written.
     pub fn frozen(&self) -> &[Arc<Memtable>] {
         &self.frozen
     }
@@ -212,14 +212,15 @@ impl Table {
         &self.cache
     }
 
-    /// Begins a new memtable; gives the one before, which no longer changes.
+    /// Begins a new memtable; returns the one before, which no longer changes.
     pub fn freeze(&mut self) -> Arc<Memtable> {
         let full = Arc::new(std::mem::replace(&mut self.active, Memtable::new(self.seed)));
         self.frozen.insert(0, Arc::clone(&full));
         full
     }
 
-    /// These are the runs now; the oldest memtable is in them, if `written`.
+    /// Installs a list of runs. If `written`, they have the rows of the oldest memtable, which
+    /// goes.
     pub fn install(&mut self, version: Arc<Version>, written: bool) {
         self.version = version;
         if written {
@@ -228,7 +229,7 @@ impl Table {
     }
 }
 
-/// Puts all rows of a frozen memtable into a run, and further ones behind them.
+/// Writes all rows of a frozen memtable into a run, and `further` ones behind them.
 pub(crate) fn write_memtable<'r>(
     memtable: &Memtable,
     further: impl IntoIterator<Item = Row<'r>>,
@@ -245,9 +246,9 @@ pub(crate) fn write_memtable<'r>(
     Ok(rows)
 }
 
-/// Puts the rows of runs, the newest first, into one: of each key the newest row, if it is to be `kept`. What is gone is
-/// told on only if there are older runs `below` them that may have it. `go_on` is asked after every row; if it says no,
-/// nothing comes of it. Gives how many rows there are.
+/// Merges runs, the newest first, into one: the newest row of each key, if it is `kept`. Notes of
+/// removals stay only if older runs `below` may have the key. `go_on` is called after every row; if
+/// it returns false, there is no new run. Returns the number of rows.
 pub(crate) fn merge_runs(
     runs: &[Arc<Run>],
     below: bool,

@@ -1,8 +1,8 @@
-//! The shelf: the files of the runs, and which of them count.
+//! The shelf: the files of the runs, and the list of those that count.
 //!
-//! A run is begun under a number that was never used, is written, and only then named in the manifest: that is the
-//! moment it counts from. Those it takes the place of are removed after it. So whatever is interrupted leaves nothing
-//! but files that no manifest names, which are removed at the next opening.
+//! A run begins under a number that was never used, is written, and is named in the manifest last.
+//! From that moment it counts. Runs that it replaces are removed after it. An interruption
+//! therefore leaves only files outside of the manifest, which the next opening removes.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,26 +19,28 @@ use crate::manifest::{Manifest, RunNamed};
 use crate::run::{Run, RunHead, RunWriter, newest_in};
 use crate::segment::CatalogueId;
 
-/// How the name of a run's file ends.
+/// Ending of the name of a run's file.
 const RUN: &str = ".run";
-/// GUIDs of a run sorted in memory at once: 64 MiB.
+/// Number of GUIDs of a run sorted in memory at once: 64 MiB.
 const SORTED_IN_MEMORY: usize = 4 << 20;
 
-/// Runs of about one size that are merged into one.
+/// Number of runs of about one size that are merged into one.
 pub(crate) const RUNS_PER_TIER: usize = 8;
 
-/// Of how many rows, about, as a power: runs of one tier are merged into one of the next.
+/// Returns the tier of a run, the logarithm of its rows: runs of one tier are merged into one of
+/// the next.
 pub(super) fn tier(rows: u64) -> u32 {
     rows.max(1).ilog2() / RUNS_PER_TIER.ilog2()
 }
 
-/// Of runs of so many rows each: how many more there are than when merging keeps up.
+/// Returns the compaction debt of runs with these rows: their number beyond that of a compactor
+/// that keeps up.
 pub(super) fn owed(rows: impl ExactSizeIterator<Item = u64>) -> usize {
     let runs = rows.len();
     runs.saturating_sub((tier(rows.sum()) as usize + 1) * RUNS_PER_TIER)
 }
 
-/// The files of a table.
+/// Files of a table.
 pub(crate) struct Shelf {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
@@ -47,21 +49,21 @@ pub(crate) struct Shelf {
     version: Arc<Version>,
 }
 
-/// A run being written: nothing counts on it yet.
+/// A run being written, which nothing depends on yet.
 pub(crate) struct Begun {
     pub number: u64,
     pub writer: RunWriter,
 }
 
-/// What the file of this run is called.
+/// Returns the name of this run's file.
 pub(crate) fn name(number: u64) -> String {
     format!("{number:010}{RUN}")
 }
 
-/// Rows in all runs, below which no thread is worth starting to open one.
+/// Rows in all runs, below which opening them in parallel is not worth a thread.
 const OPENED_ALONE_ROWS: u64 = 1 << 20;
 
-/// A number that is higher than that of any run in a directory.
+/// Returns a number higher than that of any run in a directory.
 pub(crate) fn next_number(disk: &dyn Disk, directory: &Path) -> Result<u64, Error> {
     let names = list_if_there(disk, directory)
         .map_err(|error| cannot_read(&directory.display().to_string(), &error))?;
@@ -69,12 +71,12 @@ pub(crate) fn next_number(disk: &dyn Disk, directory: &Path) -> Result<u64, Erro
     Ok(numbers.max().map_or(0, |number| number.saturating_add(1)))
 }
 
-/// The number of the run whose file is called so.
+/// Returns the number in the name of a run's file.
 pub(crate) fn number_of(name: &str) -> Option<u64> {
     name.strip_suffix(RUN)?.parse().ok()
 }
 
-/// Begins a run's file, and another beside it for sorting.
+/// Begins a run's file, and a scratch file beside it for sorting.
 pub(crate) fn begin_run(
     disk: &dyn Disk,
     directory: &Path,
@@ -92,14 +94,15 @@ pub(crate) fn begin_run(
     writer.map_err(|error| cannot_write(&directory.join(name(number)), &error))
 }
 
-/// What the file beside a run that is being written is called.
+/// Returns the name of the scratch file beside a run that is being written.
 pub(crate) fn scratch_name(number: u64) -> String {
     format!("{number:010}.scratch")
 }
 
-/// The newest change in the complete runs of a directory that its manifest does not name: one that was
-/// being named when the power went, or all of them if the manifest was lost or put back. A run is
-/// completed when the log durably has all of it, so it is a witness of how far that went.
+/// Returns the newest change in the complete runs of a directory that its manifest does not name.
+/// Such a run was about to be named at a power cut, or the manifest was lost or replaced by an old
+/// one. A run is complete only after the log durably has all of it, so it proves how far the log
+/// went.
 pub(crate) fn newest_unnamed(
     disk: &dyn Disk,
     directory: &Path,
@@ -118,7 +121,7 @@ pub(crate) fn newest_unnamed(
 }
 
 impl Shelf {
-    /// Opens the runs that the manifest names, and removes other files. A new shelf is empty.
+    /// Opens the runs in the manifest, and removes other files. A new shelf is empty.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, identity: impl Into<Identity>) -> Result<Self, Error> {
         disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         let shelf = Self::look_at(disk, directory, identity)?;
@@ -126,7 +129,7 @@ impl Shelf {
         Ok(shelf)
     }
 
-    /// Opens the runs that the manifest names, and changes nothing.
+    /// Opens the runs in the manifest, and changes nothing.
     pub fn look_at(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -135,7 +138,7 @@ impl Shelf {
         let identity = identity.into();
         let manifest = match Manifest::load(&*disk, directory, identity.id)? {
             Some(manifest) => manifest,
-            // Whatever lies there without one: no number is given twice.
+            // Runs may exist without a manifest, and no number is used twice.
             None => Manifest { next_run: next_number(&*disk, directory)?, ..Manifest::default() },
         };
         let (directory, version) = (directory.to_owned(), Arc::default());
@@ -144,7 +147,7 @@ impl Shelf {
         Ok(shelf)
     }
 
-    /// Opens them all; large ones side by side, for each has filters to be read and checked.
+    /// Opens all runs; large ones in parallel, because each has filters to read and check.
     fn open_runs(&self) -> Result<Vec<Arc<Run>>, Error> {
         let runs = &self.manifest.runs;
         if runs.iter().map(|run| run.rows).sum::<u64>() < OPENED_ALONE_ROWS {
@@ -157,18 +160,18 @@ impl Shelf {
         })
     }
 
-    /// The runs as they are now.
+    /// Returns the present list of runs.
     pub fn version(&self) -> &Arc<Version> {
         &self.version
     }
 
-    /// The newest change in a complete run that the manifest does not name, and that run's file.
+    /// Returns the newest change in a complete run outside of the manifest, and that run's file.
     pub fn newest_unnamed(&self) -> Option<(PathBuf, Revision)> {
         let newest = newest_unnamed(&*self.disk, &self.directory, &self.identity, &self.manifest);
         newest.map(|(name, revision)| (self.directory.join(name), revision))
     }
 
-    /// Up to which change the runs have everything, and when that was.
+    /// Returns the last change up to which the runs are complete, and its time.
     pub fn revision(&self) -> (Revision, TimeMs) {
         (self.manifest.revision, self.manifest.time)
     }
@@ -193,7 +196,8 @@ impl Shelf {
         Ok(Arc::new(run))
     }
 
-    /// Removes what no manifest names. Only to be done when all that counts was found.
+    /// Removes files outside of the manifest. The caller must have found everything that counts
+    /// first.
     pub fn sweep(&self) -> Result<(), Error> {
         let list = self.disk.list(&self.directory);
         let list = list.map_err(|error| cannot_read(&self.directory.display().to_string(), &error))?;
@@ -209,34 +213,35 @@ impl Shelf {
     }
 
     fn remove(&self, name: &str) {
-        // It takes space until the next opening, and does no other harm.
+        // The file takes space until the next opening, and does no other harm.
         if let Err(error) = self.disk.remove(&self.directory.join(name)) {
             tracing::warn!(name, %error, "cannot remove a file that no run needs any more");
         }
     }
 
-    /// Begins a run of at most so many rows.
+    /// Begins a run of at most `rows_max` rows.
     pub fn begin(&mut self, rows_max: u64) -> Result<Begun, Error> {
         let number = self.manifest.next_run;
-        // Not used again, even if nothing comes of it: what is cached of a run is known by its number.
+        // The number is never used again, even if the run is given up: the cache knows a run by its
+        // number.
         self.manifest.next_run += 1;
         let writer =
             begin_run(&*self.disk, &self.directory, self.identity.writes_runs_of(), number, rows_max)?;
         Ok(Begun { number, writer })
     }
 
-    /// A run that was begun came to nothing.
+    /// Removes the files of a run that was given up.
     pub fn give_up(&self, number: u64) {
         self.remove(&name(number));
         self.remove(&scratch_name(number));
     }
 
-    /// A finished run counts from now on: as the newest, with everything up to a revision in runs.
+    /// Makes a finished run count as the newest. The runs are complete up to `revision` then.
     pub fn add(&mut self, number: u64, rows: u64, revision: Revision, time: TimeMs) -> Result<(), Error> {
         self.replace(0..0, number, rows, (revision, time))
     }
 
-    /// A finished run counts from now on in the place of these, which stand one after the other.
+    /// Makes a finished run count in place of these, which are neighbours.
     pub fn put_in_place_of(&mut self, merged: &[Arc<Run>], number: u64, rows: u64) -> Result<(), Error> {
         let first = merged.first().map(|run| run.number());
         let begin = self.manifest.runs.iter().position(|run| Some(run.number) == first);
@@ -253,7 +258,7 @@ impl Shelf {
         (revision, time): (Revision, TimeMs),
     ) -> Result<(), Error> {
         let named = RunNamed { number, rows };
-        // The file's name must be durable before the manifest counts on it.
+        // The file's name must be durable before the manifest depends on it.
         let synced = self.disk.sync_directory(&self.directory);
         let run = synced
             .map_err(|error| cannot_write(&self.directory, &error))
@@ -261,7 +266,8 @@ impl Shelf {
             .inspect_err(|_| self.give_up(number))?;
         let mut manifest = Manifest { revision, time, ..self.manifest.clone() };
         manifest.runs.splice(places.clone(), [named]);
-        // If this fails the one or the other counts, so the files of both stay until a later one, or an opening, decides.
+        // After a failure either manifest may count, so the files of both stay until a later one,
+        // or an opening, decides.
         manifest.save(&*self.disk, &self.directory, self.identity.id)?;
         self.manifest = manifest;
         let mut runs = self.version.runs.clone();
@@ -269,7 +275,7 @@ impl Shelf {
         self.version = Arc::new(Version { runs });
         self.remove(&scratch_name(number));
         for run in unused {
-            // Whoever reads one has its file open still.
+            // Readers of the run still have its file open.
             if let Ok(file) = self.disk.open_to_write(&self.directory.join(name(run.number()))) {
                 run.remove(file);
             }
@@ -278,15 +284,16 @@ impl Shelf {
         Ok(())
     }
 
-    /// Which runs to merge next, and whether there are older ones: neighbours in age of about one size, as many as make up
-    /// the next. Those from the first on that is being `merged` are left alone.
+    /// Returns the runs to merge next, and whether there are older ones. They are neighbours in age
+    /// of about one size, as many as one run of the next tier takes. Runs from the first one in
+    /// `merged` on are left alone.
     pub fn mergeable(&self, merged: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
         let places = self.alike(merged)?;
         Some((self.version.runs[places.clone()].to_vec(), places.end < self.version.runs.len()))
     }
 
-    /// Neighbours in age, whatever their sizes, of those that are not being `merged` and newer than these: as many as `choose`
-    /// says, of so many.
+    /// Returns neighbours in age, of any size, that are newer than the runs in `merged`. `choose`
+    /// gets their number and returns a range.
     #[cfg(test)]
     pub fn any_neighbours(
         &self,
@@ -305,7 +312,7 @@ impl Shelf {
         let mut begin = 0;
         while begin < runs.len() {
             let here = tier(runs[begin].rows);
-            // A smaller run that lies between larger ones goes with them.
+            // A smaller run between larger ones is merged with them.
             let alike = runs[begin..].iter().take_while(|run| tier(run.rows) <= here).count();
             if alike >= RUNS_PER_TIER {
                 return Some(begin..begin + alike);

@@ -1,10 +1,10 @@
-//! How fast the table is: CPU time per operation, over catalogues of some sizes and some numbers of runs. Not a test that
-//! can fail: it prints.
+//! Speed of the table: CPU time per operation, over catalogues of several sizes and numbers of
+//! runs. It prints, and is no test that can fail.
 //!
 //! `cargo test --release -p exacat-store-embedded -- table::speed --ignored --nocapture`
 //!
-//! `SPEED_MILLIONS_OF_ROWS=2,8` says of how many rows, `SPEED_RUNS=16,8,1` in how many runs, `SPEED_ONLY=path` what,
-//! `SPEED_ROUNDS=3` how often.
+//! Variables: `SPEED_MILLIONS_OF_ROWS=2,8` sets the sizes, `SPEED_RUNS=16,8,1` the numbers of runs,
+//! `SPEED_ONLY=path` the measurements, `SPEED_ROUNDS=3` the repetitions.
 
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
@@ -24,14 +24,14 @@ use crate::page::RowRoom;
 use crate::run::{Cache, Held, Run, RunHead, RunWriter};
 use crate::state::{Above, Directory, Hints, State};
 
-/// The server's: a good part of making an entry is allocating it.
+/// Allocator of the server: allocation is a good part of making an entry.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CATALOGUE: [u8; 16] = [1; 16];
 const RUNS: usize = 16;
 const FILES_PER_DIRECTORY: u64 = 1000;
-/// Enough that nothing is read from the disk twice.
+/// Cache size at which nothing is read from the disk twice.
 const CACHE_BYTES: u64 = 4 << 30;
 const BATCH: usize = 128;
 
@@ -41,13 +41,14 @@ fn scatter(number: u64) -> u64 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ (mixed >> 32)
 }
 
-/// CPU time of this thread so far, in microseconds.
+/// Returns the CPU time of this thread so far, in microseconds.
 fn cpu_us() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1000.0
 }
 
-/// Measures what is wanted; the best of three rounds, for the machine has others to serve.
+/// Runs a selected measurement; prints the best of three rounds, because the machine serves others
+/// too.
 fn measure(what: &str, count: u64, mut work: impl FnMut()) {
     if std::env::var("SPEED_ONLY").is_ok_and(|only| !what.contains(&only) && !what.starts_with('(')) {
         return;
@@ -61,7 +62,8 @@ fn measure(what: &str, count: u64, mut work: impl FnMut()) {
     print(what, best.fold(f64::MAX, f64::min), count);
 }
 
-/// What the machine gives just now, for comparison: reads of memory that wait for each other, and multiplications.
+/// Measures the machine's present speed for comparison: dependent reads of memory, and
+/// multiplications.
 fn reference() {
     const WORDS: usize = 64 << 20;
     let words: Vec<u32> = (0..WORDS as u64).map(|number| scatter(number) as u32 % WORDS as u32).collect();
@@ -81,7 +83,8 @@ fn print(what: &str, cpu_us: f64, count: u64) {
     println!("  {what:<46} {each:>8.3} us {:>12.0} /s", 1e6 / each);
 }
 
-/// The files of a catalogue: the first eighth in one directory, the others in directories of a thousand each.
+/// Files of a catalogue: the first eighth in one directory, the others in directories of a thousand
+/// each.
 #[derive(Clone, Copy)]
 struct Files {
     rows: u64,
@@ -89,7 +92,8 @@ struct Files {
 
 impl Files {
     const ONE: DirId = DirId(8);
-    /// Numbers of directories before the first of the many; then two for each, its own the second.
+    /// Number of directories before the first of the many. After them each has two numbers, its own
+    /// the second.
     const BEFORE: u64 = 10;
 
     fn in_one(self) -> u64 {
@@ -157,12 +161,12 @@ impl Files {
         }
     }
 
-    /// Some of them, the same each time.
+    /// Returns some of them, the same each time.
     fn random(self, count: u64, among: std::ops::Range<u64>) -> Vec<u64> {
         (0..count).map(|number| among.start + scatter(number + 77) % (among.end - among.start)).collect()
     }
 
-    /// A state with the directories, over these runs.
+    /// Builds a state with the directories, over these runs.
     fn state(self, runs: &[Arc<Run>], cache_bytes: u64) -> State {
         let cache = Arc::new(Cache::new(cache_bytes));
         let mut state = State::new(5, Arc::clone(&cache)).unwrap();
@@ -197,11 +201,11 @@ fn open(directory: &Path, number: u64) -> Arc<Run> {
     Arc::new(Run::open(&number.to_string(), file, CATALOGUE).unwrap())
 }
 
-/// Makes runs with all files, each file in one of them by chance.
+/// Makes runs with all files, each file in a random one.
 fn flush(directory: &Path, files: Files) -> Vec<Arc<Run>> {
     let mut memtables: Vec<Memtable> = (0..RUNS as u64).map(Memtable::new).collect();
     let mut room = RowRoom::default();
-    // In the order of time, some together, as they are registered.
+    // The order is that of registration, several at a time.
     let mut entries = Vec::new();
     let (mut making, mut putting) = (0.0, 0.0);
     for first in (0..files.rows).step_by(4096) {
@@ -259,7 +263,7 @@ fn look_up(files: Files, runs: &[Arc<Run>]) {
     let (hints, held) = (Hints::new(), Held::default());
     let look = state.look_with(None);
     let many = files.in_one()..files.rows;
-    // All of it is in memory then.
+    // One pass loads everything into memory.
     let mut rows = state.table.view(None).from(From::START).unwrap();
     while rows.next().unwrap().is_some() {}
     let sample = files.random(400_000, many.clone());
@@ -268,7 +272,7 @@ fn look_up(files: Files, runs: &[Arc<Run>]) {
     let near: Vec<(DirId, String)> =
         (many.start..many.start + 400_000).map(|file| (files.directory(file), Files::name(file))).collect();
     for file in &sample {
-        // So that blocks of GUIDs are in memory too.
+        // This also loads the blocks of GUIDs into memory.
         assert!(look.has_guid(Files::guid(*file)).unwrap());
     }
     let hurried = state.look_with(Some(&held));

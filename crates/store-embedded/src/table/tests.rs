@@ -1,4 +1,4 @@
-//! The table against a map, through any order of freezing, writing and merging.
+//! Compares the table with a map, through any order of freezing, writing and compaction.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -42,7 +42,7 @@ impl Bench<'_> {
         Arc::new(Run::open(&number.to_string(), file, [1; 16]).unwrap())
     }
 
-    /// An entry came to its end.
+    /// Purges an entry.
     fn purge(&mut self, entry: Option<&Entry>, step: u64) {
         if let Some(guid) = entry.and_then(Entry::guid) {
             self.active.put(&Row::purged(&guid, Revision(step))).unwrap();
@@ -83,9 +83,9 @@ impl Bench<'_> {
     }
 }
 
-/// Goal: whatever is in memory, frozen or in runs of any age, the newest row of each key is what is there; by name, by
-/// GUID, in order from anywhere. Method: random changes, moves among them, with freezing, writing and merging between
-/// them at any moment, against a map.
+/// Goal: the newest row of each key is found, in memory, frozen or in runs of any age; by name, by
+/// GUID, and in order from anywhere. Method: random changes and moves, with freezing, writing and
+/// compaction at any moment between them, against a map.
 #[test]
 fn the_newest_row_is_what_is_there() {
     for seed in 0..6 {
@@ -113,7 +113,7 @@ fn the_newest_row_is_what_is_there() {
                     model.remove(&key);
                 }
                 (Some(Some(mut moved)), 1) => {
-                    // To another name, with its GUID.
+                    // Moves the file to another name, with its GUID.
                     let other = format!("g{:03}.root", random.next(400));
                     let place = (parent + 1, other.clone().into_bytes());
                     if !model.contains_key(&place) {
@@ -131,7 +131,7 @@ fn the_newest_row_is_what_is_there() {
                         Some(Some(old)) if step % 2 == 0 => new.body = old.body,
                         Some(old) => bench.purge(old.as_ref(), step),
                         None => {
-                            // A GUID that was purged may come again.
+                            // A purged GUID may come again.
                             let again = once.get(random.next(once.len() as u64 + 1) as usize).copied();
                             if let (Some(again), exacat_model::Body::File(file)) = (again, &mut new.body)
                                 && !model.values().flatten().any(|entry| entry.guid() == Some(again))
@@ -193,7 +193,7 @@ fn check(view: &View<'_>, model: &Model, once: &[Guid], random: &mut Random) {
     }
 }
 
-/// Goal: a merge that is told to stop leaves nothing behind that could be taken for a run.
+/// Goal: an interrupted compaction leaves nothing behind that could pass for a run.
 #[test]
 fn a_merge_that_is_stopped_makes_no_run() {
     let directory = tempfile::tempdir().unwrap();
@@ -231,9 +231,10 @@ fn a_merge_that_is_stopped_makes_no_run() {
     assert!(Run::open("3", file, [1; 16]).is_err());
 }
 
-/// Goal: whatever moment the power goes at, what the manifest names is whole and has everything up to the revision it
-/// says, and nothing else is left lying about. Method: random rows, runs and merges on the simulated disk, cut off at
-/// any operation, opened again on any image the cut may leave, and gone on with.
+/// Goal: after a power cut at any moment, the manifest's runs are whole and complete up to its
+/// revision, and no other files remain. Method: random rows, runs and compactions on the simulated
+/// disk. The disk is cut off at any operation, opened again on any image that the cut may leave,
+/// and used further.
 #[test]
 fn a_power_cut_leaves_the_runs_of_one_revision() {
     let mut cuts = 0;
@@ -270,7 +271,8 @@ fn a_power_cut_leaves_the_runs_of_one_revision() {
     assert!(cuts > 500);
 }
 
-/// Adds rows, run by run, and merges, until the disk fails. The state of revision n is `history[n]`.
+/// Adds rows, run by run, and merges, until the disk fails. The state of revision n is
+/// `history[n]`.
 fn work(
     disk: &SimulatedDisk,
     random: &mut SimulatedRandom,
@@ -292,7 +294,7 @@ fn work(
                 model.insert(key, Some(new));
             }
         }
-        // It may come to count though this is not told.
+        // The run may count even if the call fails.
         history.push(model);
         let revision = Revision(history.len() as u64 - 1);
         let Begun { number, writer } = shelf.begin(memtable.rows() as u64)?;

@@ -1,4 +1,5 @@
-//! Archiving sealed segments: the same changes before, during and after; power cuts and failing disks at every step; damage.
+//! Archiving of sealed segments: the same changes before, during and after; power cuts and failing
+//! disks at every step; damage.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,7 +22,7 @@ use crate::log::{self, Replay};
 use crate::record::Head;
 use crate::segment::Header;
 
-/// The work of a store's archive, in blocks of a few records.
+/// Returns the work of a store's archive, in blocks of a few records.
 pub fn work(store: &EmbeddedStore) -> Work {
     let clock: Arc<dyn Clock> = Arc::new(TestClock::default());
     let mut work = Work::new(store.shared(), &clock, &settings());
@@ -29,7 +30,7 @@ pub fn work(store: &EmbeddedStore) -> Work {
     work
 }
 
-/// Works until there is nothing to do; gives the number of steps.
+/// Works until there is nothing to do; returns the number of steps.
 pub fn run(work: &mut Work) -> usize {
     let mut steps = 0;
     while work.step() == Step::More {
@@ -39,7 +40,7 @@ pub fn run(work: &mut Work) -> usize {
     steps
 }
 
-/// A log of several segments, with runs on the way; whatever was being done is done.
+/// Makes a log of several segments, with some runs; all work is finished.
 async fn log_of(seed: u64, requests: u64) -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     let store = open(&disk);
@@ -55,7 +56,8 @@ async fn log_of(seed: u64, requests: u64) -> SimulatedDisk {
     disk
 }
 
-/// What a store holds, opened with and without its runs: its history in pages of several sizes, and its digest.
+/// Returns the content of a store, opened with and without its runs: its history in pages of
+/// several sizes, and its digest.
 async fn hold(disk: &SimulatedDisk) -> (Vec<Change>, u128) {
     let bare = disk.copy();
     without_runs(&bare);
@@ -75,14 +77,14 @@ async fn hold(disk: &SimulatedDisk) -> (Vec<Change>, u128) {
     held.unwrap()
 }
 
-/// All is archived but the segment being written.
+/// Checks that all segments are archived except the last.
 fn assert_archived(disk: &SimulatedDisk, segments: usize) {
     assert_eq!((disk.files(".log").len(), disk.files(".logz").len()), (1, segments - 1));
     assert!(disk.files(".unfinished").is_empty());
 }
 
-/// Goal: nobody who reads can tell. Method: the whole history after every single step of the archive, in blocks of
-/// several sizes; then opened again, and inspected.
+/// Goal: readers notice nothing. Method: the whole history after every single step of the archive,
+/// in blocks of several sizes; then opened again, and inspected.
 #[tokio::test]
 async fn the_history_is_the_same_before_during_and_after() {
     for (seed, block_bytes) in [(1, 1), (2, 700), (3, 256 << 10)] {
@@ -119,7 +121,8 @@ async fn the_history_is_the_same_before_during_and_after() {
     }
 }
 
-/// Goal: the writer goes on meanwhile. Method: a step after each request, and the archive begun anew now and then.
+/// Goal: the writer continues meanwhile. Method: a step after each request, and the archive
+/// restarted now and then.
 #[tokio::test]
 async fn requests_and_steps_alternate() {
     for seed in 10..20 {
@@ -144,8 +147,8 @@ async fn requests_and_steps_alternate() {
     }
 }
 
-/// Goal: a crash at any moment loses nothing. Method: the power goes at every single operation of archiving three
-/// segments; of what it leaves, several images are opened, and archived again.
+/// Goal: a crash at any moment loses nothing. Method: the power fails at every single operation of
+/// archiving three segments. Several images of the rest are opened, and archived again.
 #[tokio::test]
 async fn archiving_may_be_cut_at_every_step() {
     let start = log_of(5, 36).await;
@@ -177,8 +180,8 @@ async fn archiving_may_be_cut_at_every_step() {
     }
 }
 
-/// Goal: a disk that fails costs nothing but time. Method: each operation fails in turn, each way; the store goes on, the
-/// operator is told, and the next attempt succeeds.
+/// Goal: a failing disk costs nothing but time. Method: each operation fails in turn, in each way.
+/// The store continues, the operator gets a warning, and the next attempt succeeds.
 #[tokio::test]
 async fn every_operation_of_archiving_may_fail_once() {
     let start = log_of(6, 36).await;
@@ -223,7 +226,7 @@ async fn every_operation_of_archiving_may_fail_once() {
     assert!(told > 20, "few failures were told: {told}");
 }
 
-/// The history of what is on a disk, without a store.
+/// Returns the history on a disk, without a store.
 fn history_on(disk: &SimulatedDisk) -> History {
     let layout = Layout::new(Path::new("/data"));
     let shared = disk.shared();
@@ -236,7 +239,8 @@ fn archive_on(disk: &SimulatedDisk, path: &Path) -> Archive {
     Archive::open(disk.shared().open_to_read(path).unwrap(), "test".to_owned()).unwrap()
 }
 
-/// A disk with archived segments; one of them, of several blocks, that is not the first; and all changes.
+/// Returns a disk with archived segments; one of them, with several blocks, that is not the first;
+/// and all changes.
 async fn archived() -> (SimulatedDisk, PathBuf, Vec<Change>) {
     let disk = log_of(7, 60).await;
     let store = open(&disk);
@@ -247,8 +251,9 @@ async fn archived() -> (SimulatedDisk, PathBuf, Vec<Change>) {
     (disk, path, changes)
 }
 
-/// Goal: damage is found and named, never returned as data, and costs no more than the block it is in. Method: each byte of
-/// an archived segment changed; then every change of the whole history read by itself.
+/// Goal: damage is found and named, never returned as data, and costs no more than its block.
+/// Method: each byte of an archived segment changed; then every change of the whole history read by
+/// itself.
 #[tokio::test]
 async fn a_changed_byte_costs_one_block_and_is_named() {
     let (disk, path, changes) = archived().await;
@@ -264,7 +269,7 @@ async fn a_changed_byte_costs_one_block_and_is_named() {
         let lost: BTreeSet<u64> = match in_block {
             Some(number) => (blocks[number].first_revision.0..=blocks[number].last_revision.0).collect(),
             None if at < 128 => segment.clone().collect(),
-            // The index, which can be done without.
+            // The byte is in the index, which readers can do without.
             None => BTreeSet::new(),
         };
         let history = history_on(&damaged);
@@ -286,7 +291,7 @@ async fn a_changed_byte_costs_one_block_and_is_named() {
                 }
             }
         }
-        // A page ends before the damage, and goes on behind it.
+        // A page ends before the damage, and the next begins behind it.
         let pages = history.changes(Revision(0), last, 10_000).unwrap().changes;
         assert_eq!(pages.len() as u64, lost.first().map_or(last.0, |first| first - 1), "byte {at}");
         if at % 5 == 0 {
@@ -300,7 +305,7 @@ async fn a_changed_byte_costs_one_block_and_is_named() {
     }
 }
 
-/// Goal: the same for a file that is cut off, or longer than it was.
+/// Goal: the same for a file that is cut off, or too long.
 #[tokio::test]
 async fn a_cut_off_archive_gives_what_is_whole() {
     let (disk, path, changes) = archived().await;
@@ -330,8 +335,8 @@ async fn a_cut_off_archive_gives_what_is_whole() {
     assert_eq!(found.problems.len(), 1, "{:?}", found.problems);
 }
 
-/// Goal: opening never goes on over damage, and says what it found. Method: a block damaged, runs gone; a segment
-/// gone; the last one gone.
+/// Goal: opening never continues over damage, and reports it. Method: a block damaged, with no
+/// runs; a segment gone; the last one gone.
 #[tokio::test]
 async fn opening_refuses_what_it_cannot_replay() {
     let (disk, path, _) = archived().await;
@@ -355,7 +360,8 @@ async fn opening_refuses_what_it_cannot_replay() {
     assert!(error.message.contains("another's name"), "{error}");
 }
 
-/// Goal: a damaged segment is not made to look whole. Method: a plain one damaged in its middle, and behind its end.
+/// Goal: a damaged segment is not made to look whole. Method: a plain one damaged in its middle,
+/// and behind its end.
 #[tokio::test]
 async fn a_damaged_plain_segment_stays_as_it_is() {
     let start = log_of(8, 40).await;
@@ -379,7 +385,8 @@ async fn a_damaged_plain_segment_stays_as_it_is() {
     }
 }
 
-/// Goal: where both are, the plain one counts. Method: an archived one of nonsense beside it, and an unfinished one.
+/// Goal: the plain segment counts if both exist. Method: an archived one of nonsense beside it, and
+/// an unfinished one.
 #[tokio::test]
 async fn the_plain_segment_wins() {
     let disk = log_of(9, 40).await;
@@ -396,7 +403,7 @@ async fn the_plain_segment_wins() {
     assert!(disk.files(".logz").is_empty() && disk.files(".unfinished").is_empty());
 }
 
-/// The changes of a replay, and the records' first revisions.
+/// Receiver of a replay that collects the changes, and the records' first revisions.
 #[derive(Default)]
 struct Collector {
     segments: Vec<u64>,
@@ -421,8 +428,8 @@ impl Replay for Collector {
     }
 }
 
-/// Goal: the log can be replayed after any change, in the middle of a segment of either form, and a record. Method: each
-/// revision there is, on a log half of which is archived.
+/// Goal: a replay may begin after any change, in the middle of a record and of a segment of either
+/// form. Method: each revision, on a log half of which is archived.
 #[tokio::test]
 async fn a_replay_may_begin_after_any_change() {
     let disk = log_of(4, 40).await;
@@ -461,8 +468,8 @@ async fn a_replay_may_begin_after_any_change() {
     assert!(missing.kind == ErrorKind::Corrupt && missing.message.contains("missing"), "{missing}");
 }
 
-/// Goal: the thread does the same as the steps, beside readers and the writer, and ends when the store does. Method: stores
-/// opened and dropped while it is at work; then one is left to finish.
+/// Goal: the thread does the same as the steps, beside readers and the writer, and ends with the
+/// store. Method: stores opened and dropped while it works; then one is left to finish.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_thread_archives_beside_everybody() {
     let disk = SimulatedDisk::new();
@@ -495,7 +502,7 @@ async fn the_thread_archives_beside_everybody() {
     store.shared().history.bell.wait_until_resting();
     assert_archived(&disk, store.shared().history.segments());
     assert_eq!(history(&store, 1000).await, changes);
-    // A further segment is archived when it is sealed.
+    // A further segment is archived after it is sealed.
     let segments = store.shared().history.segments();
     while store.shared().history.segments() == segments {
         store.apply(workload.request()).await.unwrap();

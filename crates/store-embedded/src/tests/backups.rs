@@ -1,4 +1,4 @@
-//! Backups: what they copy, what they refuse, what comes back from them.
+//! Backups: their content, their refusals, and restores from them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::{EmbeddedSettings, EmbeddedStore};
 
 const SAFE: &str = "/safe/place";
 
-/// A disk on which `/safe` is elsewhere: nothing can be linked from there or to there.
+/// Returns a disk on which `/safe` is another file system, without hard links from or to it.
 fn disk() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     disk.mount(Path::new("/safe"));
@@ -52,7 +52,7 @@ fn restore(disk: &SimulatedDisk, of: Option<&str>, point: RestorePoint, into: &s
     restore_backup_on(&disk.shared(), &settings, &source, point, &TestClock::default(), &mut |_| ())
 }
 
-/// The newest backup of a directory.
+/// Restores the newest backup of a directory.
 pub fn restore_of(disk: &SimulatedDisk, place: &str, into: &str) -> Result<Restored> {
     let settings = EmbeddedSettings { directory: into.into(), ..settings() };
     let source = BackupSource { directory: place.into(), name: None };
@@ -65,8 +65,8 @@ fn saved(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     files.map(|path| (path.clone(), disk.bytes(&path))).collect()
 }
 
-/// Goal: a backup has all there is, a further one copies what is new and nothing else, and all of it comes back, with the
-/// history, up to any point since the first.
+/// Goal: a backup has everything, and a further one copies only what is new. Everything can be
+/// restored, with the history, up to any point since the first.
 #[tokio::test]
 async fn backups_share_files_and_bring_everything_back() {
     for seed in 0..4 {
@@ -93,7 +93,7 @@ async fn backups_share_files_and_bring_everything_back() {
                 .map(|(_, bytes)| bytes.len() as u64)
                 .sum();
             assert_eq!(progress.bytes_copied, new, "only what is new is copied");
-            // Nothing changed since: it is there already.
+            // Nothing changed since, so this backup exists already.
             let same = back_up(&store).await.unwrap();
             assert_eq!((same.name, same.bytes_copied), (progress.name.clone(), 0));
             wanted.push((progress.name, whole(&store).await));
@@ -133,7 +133,7 @@ async fn backups_share_files_and_bring_everything_back() {
     }
 }
 
-/// A catalogue with a backup, and its state.
+/// Returns a catalogue with a backup, and its state.
 async fn backed_up() -> (SimulatedDisk, super::snapshots::Whole, Vec<Change>) {
     let (disk, mut workload) = (disk(), Workload::new(6));
     let store = open(&disk);
@@ -144,7 +144,7 @@ async fn backed_up() -> (SimulatedDisk, super::snapshots::Whole, Vec<Change>) {
     (disk, wanted.0, wanted.1)
 }
 
-/// Goal: a damaged file of a backup is found and named, whether it is checked or restored from.
+/// Goal: a damaged file of a backup is found and named, by a check and by a restore.
 #[tokio::test]
 async fn a_damaged_backup_is_refused_and_named() {
     let (disk, ..) = backed_up().await;
@@ -171,7 +171,7 @@ async fn a_damaged_backup_is_refused_and_named() {
     }
 }
 
-/// Goal: what is damaged is not backed up as if it were whole.
+/// Goal: damage in the catalogue is not backed up as if it were intact.
 #[tokio::test]
 async fn damage_in_the_catalogue_does_not_get_into_a_backup() {
     let (disk, mut workload) = (disk(), Workload::new(6));
@@ -181,7 +181,7 @@ async fn damage_in_the_catalogue_does_not_get_into_a_backup() {
     for run in disk.files(".run") {
         let damaged = disk.copy();
         damaged.mount(Path::new("/safe"));
-        // In the middle of a page.
+        // The byte is in the middle of a page.
         damaged.damage(&run, |bytes| bytes[200] ^= 1);
         let Ok(store) = super::try_open(&damaged) else { continue };
         let refused = back_up(&store).await.unwrap_err();
@@ -191,7 +191,7 @@ async fn damage_in_the_catalogue_does_not_get_into_a_backup() {
     }
 }
 
-/// Goal: where a backup cannot go, and into what none is restored.
+/// Goal: refusal of places that cannot have a backup or a restored catalogue.
 #[tokio::test]
 async fn places_that_are_taken_are_refused() {
     let (disk, ..) = backed_up().await;
@@ -211,7 +211,7 @@ async fn places_that_are_taken_are_refused() {
     disk.shared().create_directory(Path::new("/full")).unwrap();
     disk.shared().create(Path::new("/full/thesis")).unwrap();
     assert_eq!(other.backup("/full", &Cursor::default()).await.unwrap_err().kind, ErrorKind::Invalid);
-    // One at a time; and one that is over cannot be gone on with.
+    // Only one backup runs at a time, and a finished one cannot continue.
     let (_, cursor) = other.backup("/elsewhere", &Cursor::default()).await.unwrap();
     let cursor = cursor.unwrap();
     assert_eq!(other.backup("/third", &Cursor::default()).await.unwrap_err().kind, ErrorKind::Busy);
@@ -221,7 +221,8 @@ async fn places_that_are_taken_are_refused() {
     assert_eq!(other.backup("/elsewhere", &cursor).await.unwrap_err().kind, ErrorKind::Conflict);
 }
 
-/// Goal: a backup is there whole or not at all, and the next one completes it. Method: the power goes at every operation.
+/// Goal: a backup exists completely or not at all, and the next one completes it. Method: the power
+/// fails at every operation.
 #[tokio::test]
 async fn backing_up_may_be_cut_at_every_step() {
     let (disk, mut workload) = (disk(), Workload::new(11));
@@ -259,7 +260,8 @@ async fn backing_up_may_be_cut_at_every_step() {
     }
 }
 
-/// Goal: restoring from a backup is done or not done, and can be done again. Method: the power goes at every operation.
+/// Goal: a restore from a backup is done completely or not at all, and can be repeated. Method: the
+/// power fails at every operation.
 #[tokio::test]
 async fn restoring_a_backup_may_be_cut_at_every_step() {
     let (start, state, changes) = backed_up().await;
@@ -274,14 +276,14 @@ async fn restoring_a_backup_may_be_cut_at_every_step() {
             let marked = !image.files("/RESTORE").is_empty() || !image.files("/back/CATALOGUE").is_empty();
             assert!(marked || !done, "step {step}");
             if marked && seed % 2 == 0 {
-                // Opening completes it.
+                // Opening completes the restore.
                 assert_eq!(whole(&open_at(&image, "/back").unwrap()).await, state, "step {step} seed {seed}");
             } else if marked {
                 let there = restore(&image, None, RestorePoint::AsTaken, "/back").unwrap_err();
                 assert_eq!(there.kind, ErrorKind::Exists, "{there}");
             } else {
                 if begun {
-                    // It is no empty catalogue, and does not open as one.
+                    // The directory is no empty catalogue, and does not open as one.
                     let half = open_at(&image, "/back").map(drop).unwrap_err();
                     assert!(half.message.contains("run it again"), "step {step}: {half}");
                 }
@@ -298,7 +300,8 @@ async fn restoring_a_backup_may_be_cut_at_every_step() {
     }
 }
 
-/// Goal: a whole backup and restore on real files, where links cross no file systems but work as they do.
+/// Goal: a complete backup and restore on real files, where links work but do not cross file
+/// systems.
 #[tokio::test]
 async fn real_files_are_backed_up_cloned_and_restored() {
     let place = tempfile::tempdir().unwrap();
@@ -340,8 +343,7 @@ async fn real_files_are_backed_up_cloned_and_restored() {
     }
 }
 
-/// Goal: a place that cannot have backups is refused at once, as something that asking again does
-/// not change.
+/// Goal: a place that cannot have backups is refused at once, as a lasting error.
 #[tokio::test]
 async fn impossible_place_is_refused_for_good() {
     let directory = tempfile::tempdir().unwrap();

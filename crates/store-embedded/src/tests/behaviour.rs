@@ -1,5 +1,5 @@
-//! What the engine promises beyond the contract: one process, answers asked again after a restart, bounded pages,
-//! what it says of itself.
+//! Promises of the engine beyond the contract: one process, repeated requests after a restart,
+//! bounded pages, its metrics.
 
 use exacat_model::{DirId, ErrorKind, Revision};
 use exacat_store::{Outcome, Store};
@@ -19,15 +19,15 @@ async fn a_directory_is_one_process_s_at_a_time() {
     assert!(error.message.contains("another process"), "{error}");
     apply(&store, 1, vec![mkdir(DirId::ROOT, "a")]).await;
     store.close().await.unwrap();
-    // Closed is enough: whoever still holds the old one holds nothing.
+    // Closing suffices: the old handle holds no resource.
     let again = EmbeddedStore::open(settings, clock).unwrap();
     assert_eq!(again.revision().await.unwrap(), Revision(1));
     assert!(store.revision().await.is_err());
     assert!(store.apply(request(2, Vec::new())).await.is_err());
 }
 
-/// Goal: clause A6 to the letter, across a restart: applied mutations get the outcome they had, refused ones are
-/// decided anew, whether it was closed before the restart or not.
+/// Goal: clause A6 to the letter, across a restart, clean or not. Applied mutations get their first
+/// outcome, refused ones are decided again.
 #[tokio::test]
 async fn an_answer_can_be_asked_again_after_a_restart() {
     for close in [true, false] {
@@ -53,7 +53,7 @@ async fn an_answer_can_be_asked_again_after_a_restart() {
     }
 }
 
-/// Goal: one group may hold a request and its repetition. Method: a sync held while both arrive.
+/// Goal: one group may have a request and its repetition. Method: a sync held while both arrive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_and_its_repetition_may_come_together() {
     let disk = SimulatedDisk::new();
@@ -79,7 +79,8 @@ async fn a_request_and_its_repetition_may_come_together() {
     assert_eq!(history(&store, 10).await.len(), 2);
 }
 
-/// Goal: `changes` gives the same whatever the page, from any place, across many segments, live and reopened.
+/// Goal: `changes` returns the same for any page size, from any place, across many segments, live
+/// and reopened.
 #[tokio::test]
 async fn changes_page_across_segments() {
     let disk = SimulatedDisk::new();
@@ -106,7 +107,7 @@ async fn changes_page_across_segments() {
     }
 }
 
-/// Goal: what is in memory, and what opening replays, is bounded by the memtable; runs are merged, so there are few.
+/// Goal: the memtable bounds the memory and the replay at opening; compaction keeps the runs few.
 #[tokio::test]
 async fn memtables_become_runs_and_runs_are_merged() {
     let disk = SimulatedDisk::new();
@@ -151,8 +152,9 @@ async fn settings_out_of_range_and_foreign_files_are_refused() {
     assert_eq!(try_open(&other).err().unwrap().kind, ErrorKind::Corrupt, "a log that is nobody's");
 }
 
-/// Goal: if runs cannot be written for lack of space, requests are refused before memory is used up, with words; reads
-/// go on; it is well again by itself when there is space. Method: a disk on which only the log has space.
+/// Goal: without space for runs, requests are refused with an explanation before memory is used up,
+/// and reads continue. With space again the store recovers by itself. Method: a disk on which only
+/// the log has space.
 #[tokio::test]
 async fn memory_is_bounded_when_runs_have_no_space() {
     let disk = SimulatedDisk::new();

@@ -1,4 +1,4 @@
-//! Catalogues that earlier stages of the engine wrote: they open, and are carried over to runs.
+//! Catalogues of earlier stages of the engine: they open, and are carried over to runs.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use super::simulated::{Fault, Random, SimulatedDisk};
 use super::workload::Workload;
 use super::{assert_sound, history, open, try_open};
 
-/// A directory of the first stage: a checkpoint, and the log, which goes on after it. Each file: the length of its name,
-/// its name, its length, its bytes.
+/// Directory of the first stage: a checkpoint, and the log that continues after it. Each file has
+/// four parts: the length of its name, its name, its length, its bytes.
 const FIRST_STAGE: &[u8] = include_bytes!("golden/first-stage.files");
 
-/// Of the state that it has.
+/// Digest of its state.
 const DIGEST: u128 = 0x1030_30ed_d825_de24_634d_25dd_db60_1f5e;
 
 fn first_stage() -> SimulatedDisk {
@@ -42,7 +42,8 @@ fn first_stage() -> SimulatedDisk {
     }
 }
 
-/// Goal: a catalogue of the first stage opens with everything in it, and goes on; the checkpoint is used, then gone.
+/// Goal: a catalogue of the first stage opens with everything in it, and can be changed; the
+/// checkpoint is used, then removed.
 #[tokio::test]
 async fn a_catalogue_of_the_first_stage_is_carried_over() {
     let disk = first_stage();
@@ -78,13 +79,15 @@ async fn a_damaged_checkpoint_is_passed_over() {
                 assert_eq!(store.digest().await.unwrap(), DIGEST, "byte {at}");
                 assert_eq!(store.status().await.unwrap().warnings.len(), 1);
             }
-            // The version of the format: not damage, as far as anybody can tell.
+            // These bytes are the version of the format: a later version cannot be told from
+            // damage.
             Err(error) => assert_eq!((error.kind, at / 2), (ErrorKind::Invalid, 4), "{error}"),
         }
     }
 }
 
-/// Goal: carrying over may be cut at every step. Method: the power goes at every operation of it, with any image left.
+/// Goal: carrying over may be cut at every step. Method: the power fails at each of its operations,
+/// with any image left.
 #[tokio::test]
 async fn carrying_over_may_be_cut_at_every_step() {
     for step in 1.. {

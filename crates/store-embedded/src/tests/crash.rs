@@ -1,4 +1,5 @@
-//! Power cuts: whatever part of what was not synced is lost or torn, nothing answered is missing, nothing is half there.
+//! Power cuts: whatever unsynced part is lost or torn, no answered change is missing, and none is
+//! half there.
 
 use exacat_model::{Change, Revision};
 use exacat_store::{Outcome, Store};
@@ -8,7 +9,8 @@ use super::workload::Workload;
 use super::{assert_sound, history, open, try_open, without_runs};
 use crate::EmbeddedStore;
 
-/// Sends requests until the disk is dead or `requests` are answered; gives the last revision that was answered.
+/// Sends requests until the disk is dead or `requests` are answered; returns the last answered
+/// revision.
 async fn drive(store: &EmbeddedStore, workload: &mut Workload, requests: u64, flushes: bool) -> Revision {
     let mut answered = Revision(0);
     for number in 0..requests {
@@ -29,16 +31,17 @@ async fn drive(store: &EmbeddedStore, workload: &mut Workload, requests: u64, fl
     answered
 }
 
-/// What a store holds: its history and its digest.
+/// Returns the content of a store: its history and its digest.
 async fn hold(disk: &SimulatedDisk) -> (Vec<Change>, u128) {
     let store = try_open(disk).unwrap_or_else(|error| panic!("a crash image is refused: {error}"));
     assert_sound(&store).await;
     (history(&store, 50).await, store.digest().await.unwrap())
 }
 
-/// Goal: the promise of durability, on images that no real disk would dare. Method: from a seed, a workload cut at an
-/// operation of the disk; of what it leaves, several images; each is opened, audited, compared with what was
-/// answered, and with itself opened again without runs. Then the next workload goes on from one of them.
+/// Goal: durability, on images worse than those of real disks. Method: a random workload is cut at
+/// an operation of the disk. Several images of the rest are opened and audited. Each is compared
+/// with the answers, and with itself opened again without runs. The next workload continues from
+/// one of them.
 #[tokio::test]
 async fn nothing_answered_is_lost_and_nothing_is_half_there() {
     for chosen in super::seeds(60) {
@@ -76,7 +79,8 @@ async fn nothing_answered_is_lost_and_nothing_is_half_there() {
     }
 }
 
-/// Goal: a run is never in the way. Method: the power goes at every single operation of writing one.
+/// Goal: a partial run does no harm. Method: the power fails at every single operation of writing
+/// one.
 #[tokio::test]
 async fn a_flush_may_be_cut_at_every_step() {
     let disk = SimulatedDisk::new();
@@ -104,8 +108,9 @@ async fn a_flush_may_be_cut_at_every_step() {
     }
 }
 
-/// Goal: replay is deterministic: the same log gives the same state, read from any runs or none, and each
-/// segment's header agrees. Method: digests compared over many seeds; the header check is part of opening.
+/// Goal: replay is deterministic: the same log gives the same state, from any runs or none, and
+/// each segment's header agrees. Method: digests compared over many seeds; opening checks the
+/// headers.
 #[tokio::test]
 async fn replay_gives_the_state_that_was() {
     for seed in 100..130 {

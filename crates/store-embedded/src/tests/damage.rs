@@ -12,7 +12,7 @@ use crate::inspect::inspect;
 use crate::record;
 use crate::segment::{HEADER_BYTES, Header, Records};
 
-/// Where the records of a segment begin and end.
+/// Returns the start and the end of each record in a segment.
 fn records_of(disk: &SimulatedDisk, path: &Path) -> Vec<(usize, usize)> {
     let bytes = disk.bytes(path);
     let header = Header::decode("test", &bytes).unwrap();
@@ -24,7 +24,7 @@ fn records_of(disk: &SimulatedDisk, path: &Path) -> Vec<(usize, usize)> {
     found
 }
 
-/// Five requests, each synced by itself, in one segment.
+/// Returns a disk with five requests, each synced by itself, in one segment.
 async fn small_log() -> (SimulatedDisk, PathBuf, Vec<Change>) {
     let disk = SimulatedDisk::new();
     let store = open(&disk);
@@ -38,7 +38,8 @@ async fn small_log() -> (SimulatedDisk, PathBuf, Vec<Change>) {
     (disk, path, changes)
 }
 
-/// Goal: the torn-tail rule. Method: the last record cut at each of its bytes, the rest zeros, or noise.
+/// Goal: the torn-tail rule. Method: the last record cut at each of its bytes, the rest zeros, or
+/// noise.
 #[tokio::test]
 async fn a_last_record_torn_at_any_byte_is_cut_off() {
     let (disk, path, changes) = small_log().await;
@@ -49,7 +50,7 @@ async fn a_last_record_torn_at_any_byte_is_cut_off() {
         for noise in [0u8, 0xa5] {
             let torn = disk.copy();
             torn.damage(&path, |bytes| bytes[cut..end].fill(noise));
-            // What was padding already is no loss.
+            // Padding that became zeros is no loss.
             let whole = torn.bytes(&path) == disk.bytes(&path);
             let store = open(&torn);
             let left = if whole { 5 } else { 4 };
@@ -65,8 +66,8 @@ async fn a_last_record_torn_at_any_byte_is_cut_off() {
     }
 }
 
-/// Goal: a damaged record is never returned, and damage before the last group is never taken for a torn tail.
-/// Method: each byte of each record changed.
+/// Goal: a damaged record is never returned, and damage before the last group is never taken for a
+/// torn tail. Method: each byte of each record changed.
 #[tokio::test]
 async fn a_changed_byte_in_any_record_is_found() {
     let (disk, path, changes) = small_log().await;
@@ -99,7 +100,7 @@ async fn a_changed_byte_in_a_header_is_found() {
     }
 }
 
-/// Goal: an earlier segment has no torn tail: whatever is wrong there is damage. So is a segment that is gone.
+/// Goal: an earlier segment has no torn tail: every fault there is damage. So is a missing segment.
 #[tokio::test]
 async fn damage_in_an_earlier_segment_is_refused() {
     let disk = SimulatedDisk::new();
@@ -127,7 +128,8 @@ async fn damage_in_an_earlier_segment_is_refused() {
     gone.vanish(&segments[1]);
     assert_eq!(try_open(&gone).err().unwrap().kind, ErrorKind::Corrupt);
 
-    // Behind the runs it is not read at opening, but is found when the history is.
+    // Opening does not read a segment before the runs' revision. A read of the history finds the
+    // damage.
     let store = open(&disk);
     store.close().await.unwrap();
     drop(store);
@@ -149,8 +151,8 @@ async fn damage_in_an_earlier_segment_is_refused() {
     assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
 }
 
-/// Goal: a damaged run is found when it is read, and named; what it does not have is still read; and it is refused at
-/// opening if what is in memory cannot be made of it. Method: bytes all over a run changed.
+/// Goal: a read finds and names a damaged run, and other runs stay readable. Opening refuses a run
+/// with damaged memory-only state. Method: bytes all over a run changed.
 #[tokio::test]
 async fn a_damaged_run_is_found_and_named() {
     let disk = SimulatedDisk::new();
@@ -193,8 +195,8 @@ async fn a_damaged_run_is_found_and_named() {
     assert!(refused > 10 && found > 10, "{refused} refused, {found} found");
 }
 
-/// Goal: an inspection finds what is wrong, all of it, and changes nothing. Method: a sound directory; then a run and two segments
-/// damaged.
+/// Goal: an inspection finds all damage, and changes nothing. Method: a sound directory; then a run
+/// and two segments damaged.
 #[tokio::test]
 async fn an_inspection_finds_every_damage() {
     let disk = SimulatedDisk::new();
@@ -226,8 +228,8 @@ async fn an_inspection_finds_every_damage() {
     assert_eq!(inspect(&disk.shared(), Path::new("/none")).err().unwrap().kind, ErrorKind::NotFound);
 }
 
-/// Goal: nobody can send bytes that a recovery takes for a record. Method: a valid record of this very log inside a
-/// name's neighbourhood is impossible without the segment's salt.
+/// Goal: no client can send bytes that a recovery takes for a record. Method: a valid record of
+/// this very log is refused under another salt, and a client does not know a segment's salt.
 #[tokio::test]
 async fn a_record_is_valid_in_its_own_segment_only() {
     let (disk, path, _) = small_log().await;

@@ -1,4 +1,5 @@
-//! Bits that flip in files of every kind, and readings that fail: found or of no effect, never wrong data.
+//! Flipped bits in files of every kind, and failing reads: detected or without effect, never wrong
+//! data.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ use crate::repair::{RepairOptions, repair};
 use crate::snapshot::{clone_on, verify_at, verify_backups_on};
 use crate::{EmbeddedSettings, EmbeddedStore};
 
-/// What there was before anything was damaged.
+/// State before the damage.
 struct Before {
     whole: Whole,
     changes: Vec<Change>,
@@ -26,7 +27,8 @@ struct Before {
 
 const BACKUPS: &str = "/safe/backups";
 
-/// A catalogue with archived and plain segments, runs, a snapshot, a clone of it and a backup; closed.
+/// Makes a catalogue with archived and plain segments, runs, a snapshot, a clone of it and a
+/// backup; closed.
 async fn everything(seed: u64) -> (SimulatedDisk, Before) {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(seed));
     let store = open(&disk);
@@ -43,7 +45,7 @@ async fn everything(seed: u64) -> (SimulatedDisk, Before) {
     (disk, before)
 }
 
-/// What a store gives, unless it says that something is damaged.
+/// Returns everything in a store, or the error that reports damage.
 async fn read_all(store: &EmbeddedStore) -> Result<(Whole, Vec<Change>, Revision)> {
     let audit = store.audit().await?;
     assert_eq!(audit.findings_total, 0, "a flipped bit was taken for data: {:?}", audit.findings);
@@ -59,7 +61,8 @@ async fn read_all(store: &EmbeddedStore) -> Result<(Whole, Vec<Change>, Revision
     }
 }
 
-/// Opens what may be damaged and compares; true if the damage was told, or cut off as a torn end.
+/// Opens a possibly damaged store and compares; true if the damage was reported, or cut off as a
+/// torn end.
 async fn check(
     opened: Result<std::sync::Arc<EmbeddedStore>>,
     wanted: &Whole,
@@ -91,7 +94,7 @@ async fn check(
     }
 }
 
-/// Which kinds of files were damaged, and in how many of them it was told.
+/// Number of damaged files of each kind, and of those that were reported.
 #[derive(Default, Debug)]
 struct Tally(std::collections::BTreeMap<String, (u64, u64)>);
 
@@ -107,8 +110,9 @@ fn kind_of(path: &Path) -> String {
     format!("{place} {file}")
 }
 
-/// Goal: no flipped bit anywhere is ever taken for data, and an inspection names it. Method: from seeds, bits of every file that there is:
-/// the catalogue's, of a snapshot, a clone and a backup. Whatever is told can then be repaired, or it is said what would be lost.
+/// Goal: a flipped bit is never taken for data, and an inspection names it. Method: random bits of
+/// every file: of the catalogue, a snapshot, a clone and a backup. Reported damage can then be
+/// repaired, or the repair lists the losses.
 #[tokio::test]
 async fn a_flipped_bit_in_any_file_is_told_or_of_no_effect() {
     let mut tally = Tally::default();
@@ -122,7 +126,7 @@ async fn a_flipped_bit_in_any_file_is_told_or_of_no_effect() {
                 continue;
             }
             for _ in 0..3 {
-                // Half of them near the start, where most is decided.
+                // Half of the bits are near the start, where most is decided.
                 let bound = if random.chance(2) { length.min(200) } else { length };
                 let (at, bit) = (random.next(bound) as usize, random.next(8));
                 let disk = start.copy();
@@ -204,8 +208,8 @@ async fn look_at(disk: &SimulatedDisk, path: &Path, before: &Before, what: &str)
     named
 }
 
-/// Goal: a reading that fails is an error, not data, and passes: nothing is changed for it. Method: each reading of opening, of an
-/// audit and of the history fails in turn, once.
+/// Goal: a failing read is an error, not data, and passes without any change. Method: each read of
+/// opening, of an audit and of the history fails in turn, once.
 #[tokio::test]
 async fn every_reading_may_fail_once() {
     let (start, before) = everything(5).await;
@@ -239,7 +243,7 @@ async fn every_reading_may_fail_once() {
         if !reached || number > 600 {
             break;
         }
-        // All of the first, where opening reads, then some.
+        // All of the first reads, which are those of opening, then some.
         number += 1 + number / 25;
     }
     assert!(refused > 5 && failed > 2, "{refused} openings and {failed} readings failed");
@@ -257,8 +261,9 @@ async fn read_all_small_cache(store: &EmbeddedStore) -> Result<()> {
     }
 }
 
-/// Goal: without space for runs, nothing is lost and reads go on; with space again it recovers by itself. Method: runs refused in
-/// the middle of a workload; the whole compared with what it was on a disk that was never full.
+/// Goal: without space for runs, nothing is lost and reads continue; with space again the store
+/// recovers by itself. Method: runs refused in the middle of a workload; the result compared with
+/// that on a disk that was never full.
 #[tokio::test]
 async fn a_disk_too_full_for_runs_recovers_by_itself() {
     for chosen in seeds(3) {

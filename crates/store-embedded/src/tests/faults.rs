@@ -1,4 +1,4 @@
-//! Disks that fail and fill up: what is refused, what is unknown, and what goes on.
+//! Disks that fail and fill up: refusals, unknown outcomes, and work that continues.
 
 use std::io;
 
@@ -14,7 +14,7 @@ async fn is_there(store: &dyn Store, path: &str) -> bool {
     matches!(walk.end, WalkEnd::Found(_))
 }
 
-/// Goal: a full disk refuses changes and nothing else, and is over when space is back.
+/// Goal: a full disk refuses changes and nothing else, until there is space again.
 #[tokio::test]
 async fn a_full_disk_refuses_changes_and_recovers() {
     let disk = SimulatedDisk::new();
@@ -47,8 +47,8 @@ async fn a_full_disk_refuses_changes_and_recovers() {
     assert_eq!((history(&store, 1000).await, store.digest().await.unwrap()), before);
 }
 
-/// Goal: a request that is larger than what is left gets a segment of its own size; one that runs out of disk half way
-/// says so, and can be asked again.
+/// Goal: a request larger than the rest of its segment gets a segment of its own size. One that
+/// runs out of disk halfway reports that, and can be repeated.
 #[tokio::test]
 async fn a_request_may_be_larger_than_a_segment() {
     let disk = SimulatedDisk::new();
@@ -63,8 +63,9 @@ async fn a_request_may_be_larger_than_a_segment() {
     assert_eq!(history(&open(&disk), 1000).await, changes);
 }
 
-/// Goal: after a failed write or sync the store does not guess. Method: each operation of the disk fails in turn, each
-/// way; whatever was answered must be there when it is opened again, and nothing that was `Unavailable`.
+/// Goal: the store never guesses after a failed write or sync. Method: each operation of the disk
+/// fails in turn, in each way. After reopening, every answered change must be there, and none that
+/// was `Unavailable`.
 #[tokio::test]
 async fn every_operation_of_the_disk_may_fail_once() {
     let (mut poisoned, mut still_shown) = (0, 0);
@@ -103,7 +104,7 @@ async fn every_operation_of_the_disk_may_fail_once() {
                     Err(error) => panic!("{error:?}"),
                 }
                 if round == 12 {
-                    // It may fail: that is no reason to stop.
+                    // The flush may fail, and the test continues.
                     let _may_fail = store.flush().await;
                 }
             }
@@ -113,7 +114,7 @@ async fn every_operation_of_the_disk_may_fail_once() {
                 for number in 1..13 {
                     match store.list(DirId(number), None, 100).await {
                         Err(error) => assert_eq!(error.kind, ErrorKind::Unavailable, "{fault:?}"),
-                        // What did not change since is still as it was.
+                        // Unchanged state is readable as before.
                         Ok(page) => {
                             let shown = page.map_or(Vec::new(), |page| page.items);
                             let newest = shown.iter().map(|entry| entry.revision).max();
@@ -148,9 +149,9 @@ async fn every_operation_of_the_disk_may_fail_once() {
     assert!(still_shown > 10, "what did not change is not shown any more: {still_shown}");
 }
 
-/// Goal: after a failure of the log, reads show the durable state, all of it and nothing else, and
-/// changes are refused. Method: the write or the sync of a group fails, in the writer's thread or
-/// the committer's; a reader asks for everything.
+/// Goal: after a failure of the log, reads show exactly the durable state, and changes are refused.
+/// Method: the write or the sync of a group fails, in the writer's thread or the committer's; a
+/// reader reads everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_show_the_durable_state_after_a_failure_of_the_log() {
     for (step, at_once) in [(1, 0), (2, 0), (1, usize::MAX), (2, usize::MAX)] {
@@ -200,7 +201,8 @@ async fn reads_show_the_durable_state_after_a_failure_of_the_log() {
     }
 }
 
-/// Goal: no answer shows what could still be lost (decision 0006). Method: a sync that does not return.
+/// Goal: no answer shows a change that could still be lost (decision 0006). Method: a sync that
+/// does not return.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_waits_until_what_it_saw_is_durable() {
     let disk = SimulatedDisk::new();
@@ -226,8 +228,8 @@ async fn a_read_waits_until_what_it_saw_is_durable() {
     assert_eq!(store.locate(&[EntryId::Directory(DirId(3))]).await.unwrap().len(), 1);
 }
 
-/// Goal: an audit of a live store stops nobody from writing, and is of one state. Method: a reading of the audit that does not
-/// return; changes meanwhile.
+/// Goal: an audit of a live store blocks no writes, and is of one state. Method: a read of the
+/// audit that does not return; changes meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_go_on_while_a_live_store_is_audited() {
     let disk = SimulatedDisk::new();
@@ -249,15 +251,15 @@ async fn changes_go_on_while_a_live_store_is_audited() {
     let audit = auditing.await.unwrap().unwrap();
     assert_eq!((audit.revision, audit.findings_total), (before, 0));
     assert_sound(&store).await;
-    // Without space for runs it is done all the same.
+    // Without space for runs the audit runs all the same.
     disk.refuse_runs(true);
     apply(&store, 20, vec![mkdir(DirId::ROOT, "further")]).await;
     assert_eq!(store.audit().await.unwrap().revision, store.revision().await.unwrap());
     disk.refuse_runs(false);
 }
 
-/// Goal: the queue is bounded; who finds it full waits, and everyone is answered. Method: as above, with more
-/// requests than there are places.
+/// Goal: the queue is bounded; callers that find it full wait, and all are answered. Method: as
+/// above, with more requests than there are places.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_wait_for_a_place_in_the_queue() {
     let disk = SimulatedDisk::new();

@@ -1,5 +1,6 @@
-//! What the fuzz targets do, in small: every decoder on its corpus and on some thousands of inputs made of it. Bytes that were never
-//! written give an error, not a panic; what is read is written again as it was.
+//! A small version of the fuzz targets: every decoder on its corpus and on some thousands of inputs
+//! made from it. Bytes that were never written give an error, not a panic; decoded values are
+//! encoded to the same bytes.
 
 use super::seeds;
 use super::simulated::Random;
@@ -10,7 +11,7 @@ const ARCHIVED: &[u8] = include_bytes!("golden/archive-v1.segment");
 const RUN: &[u8] = include_bytes!("golden/run-v1.run");
 const MANIFEST: &[u8] = include_bytes!("golden/manifest-v1");
 
-/// Texts of each kind, as they are written.
+/// Texts of each kind, as the engine writes them.
 const TEXTS: [(&str, &str); 7] = [
     ("SNAPSHOT", include_str!("golden/snapshot-v1.txt")),
     ("SNAPSHOT", include_str!("golden/snapshot-v2.txt")),
@@ -21,7 +22,8 @@ const TEXTS: [(&str, &str); 7] = [
     ("FILES", include_str!("golden/files-v1.txt")),
 ];
 
-/// An input made of another: bits flipped, parts cut, doubled, put elsewhere, numbers put to their ends.
+/// Returns a mutation of an input: bits flipped, parts cut, doubled or moved, numbers set to their
+/// extremes.
 fn mutated(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..1 + random.next(4) {
@@ -54,7 +56,7 @@ fn mutated(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Inputs made of one of the corpus.
+/// Tries mutations of a random input of the corpus.
 fn each_of(corpus: &[&[u8]], inputs: u64, mut try_it: impl FnMut(&[u8])) {
     for chosen in seeds(1) {
         let mut random = Random(chosen.0);
@@ -87,7 +89,7 @@ fn runs_of_any_bytes() {
     assert!(read_run(RUN, [5; 16], |_, _, _| ()).is_ok());
 }
 
-/// Pages also with their checksums made right again: what they say of themselves is not believed.
+/// Tries pages, also with corrected checksums: the reader must not trust a page's own description.
 #[test]
 fn pages_of_any_bytes() {
     const HEADER_BYTES: usize = 64;
@@ -128,7 +130,7 @@ fn manifests_of_any_bytes() {
     assert!(read > 0);
 }
 
-/// What is read is written again as it was: so nothing else passes for it.
+/// Checks that decoded texts are encoded to the same bytes, so that nothing else passes for them.
 #[test]
 fn texts_of_any_bytes() {
     for (name, text) in TEXTS {

@@ -1,10 +1,10 @@
 //! The log's format is final: a segment written once must be read for ever, to the same changes.
 //!
-//! `golden/log-v1.segment` was written by the first release. If this test fails, the format
-//! changed: that takes a new version, and a reader of this one that stays.
-//! `golden/archive-v1.segment` is the same, archived: it must be read for ever too, but need not be
-//! written the same, for the compression may get better. `golden/mark-v2.segment` is the header of
-//! version 2, with the reserved space, and a mark.
+//! The first release wrote `golden/log-v1.segment`. If this test fails, the format changed: that
+//! needs a new version, and a lasting reader of this one. `golden/archive-v1.segment` is the same
+//! segment, archived: it must be read for ever too, but its bytes may change, because the
+//! compression may get better. `golden/mark-v2.segment` is the header of version 2, with the
+//! reserved space, and an end mark.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::segment::{Ending, HEADER_BYTES, Header, Records};
 
 const GOLDEN_V1: &[u8] = include_bytes!("golden/log-v1.segment");
 const GOLDEN: &[u8] = include_bytes!("golden/log-v2.segment");
-/// The same with a fingerprint in each record.
+/// The same segment with a fingerprint in each record.
 const FINGERPRINTED: &[u8] = include_bytes!("golden/log-fingerprinted.segment");
 const FINGERPRINT: Fingerprint = Fingerprint(0xfedc_ba98_7654_3210);
 const MARKED: &[u8] = include_bytes!("golden/mark-v2.segment");
@@ -88,12 +88,12 @@ fn changes() -> Vec<Vec<Change>> {
         change(42, 1, 0, Effect::Created { entry: Box::new(entry) }),
         change(43, 1, 5, Effect::Updated { at: at.clone(), id, fields, previous: None }),
     ];
-    // One time per record.
+    // One record has one time.
     first[1].time = first[0].time;
     vec![first, vec![change(44, 2, 0, Effect::Removed { id, at, lfn, previous: None })]]
 }
 
-/// The golden segment as this release writes it, each record with this fingerprint.
+/// Returns the golden segment as this release writes it, each record with this fingerprint.
 fn written(fingerprint: Fingerprint) -> Vec<u8> {
     let mut group = Vec::new();
     let mut effect = Vec::new();
@@ -161,7 +161,7 @@ fn mark_and_header_of_version_2_are_read_and_written_as_they_were() {
     assert_eq!((MARKED[96], MARKED[108], MARKED[112]), (8, 2, 41), "length, type, last revision");
 }
 
-/// What tools read: the same changes; nothing of a group that is torn; an error for damage.
+/// Reads as tools do: the same changes; nothing of a torn group; an error for damage.
 #[test]
 fn a_segment_is_read_without_its_store() {
     let mut read = Vec::new();
@@ -188,7 +188,7 @@ fn this_release_writes_the_same_bytes() {
     }
 }
 
-/// A record with a fingerprint is read for ever too, and says the same otherwise.
+/// A record with a fingerprint is read for ever too, with otherwise the same content.
 #[test]
 fn fingerprinted_records_are_read() {
     let mut records = Records::new(FINGERPRINTED, header().salt, HEADER_BYTES);
@@ -219,7 +219,7 @@ fn the_archived_segment_of_the_first_release_is_read() {
     assert!(error.message.contains("block 0, changes 42 to 43, fails its checksum"), "{error}");
 }
 
-/// The golden segment, archived by this release, each record in a block of its own.
+/// Returns the golden segment, archived by this release, each record in a block of its own.
 fn archived() -> Vec<u8> {
     let disk = SimulatedDisk::new();
     let directory = Path::new("/log");
@@ -244,7 +244,7 @@ fn this_release_archives_the_same_records() {
     assert_eq!(ours[8..40], golden[8..40], "but for the compressed bytes the blocks say the same");
 }
 
-/// The places the document names of an archived segment, by its numbers.
+/// Checks the offsets in the document's description of an archived segment.
 #[test]
 fn the_archived_bytes_are_where_the_document_says() {
     let word = |at: usize| u64::from_le_bytes(*ARCHIVED[at..].first_chunk().unwrap());
@@ -268,7 +268,7 @@ fn the_archived_bytes_are_where_the_document_says() {
     assert_eq!((word(footer), half(footer + 8)), (index as u64, 2));
     assert_eq!(word(footer + 16), changes()[1][0].time.0);
     assert_eq!(&ARCHIVED[footer + 24..footer + 32], b"exacatLE");
-    // The three checksums of parts, as the document gives them.
+    // The document gives three checksums of parts.
     let crc = |parts: &[&[u8]]| {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&header().salt.to_le_bytes());
@@ -280,7 +280,7 @@ fn the_archived_bytes_are_where_the_document_says() {
     assert_eq!(half(footer + 36), crc(&[&[0; 8], &ARCHIVED[footer..footer + 36]]));
 }
 
-/// The places the document names, by its numbers.
+/// Checks the offsets in the document's description of a segment.
 #[test]
 fn the_bytes_are_where_the_document_says() {
     assert_eq!(&GOLDEN[0..8], b"exacatLG");

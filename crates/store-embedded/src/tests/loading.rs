@@ -1,4 +1,5 @@
-//! Bulk load: what is loaded is what would have come one by one, and a power cut leaves whole records of it.
+//! Bulk load: the result equals that of creating files one by one, and a power cut leaves whole
+//! records of it.
 
 use std::sync::Arc;
 
@@ -17,16 +18,16 @@ use super::{
 };
 use crate::{EmbeddedStore, LoadSettings};
 
-/// Runs of few rows, and little memory, so that there are several of everything.
+/// Settings with small runs and little memory, so that there are several runs and sorted parts.
 const SMALL: LoadSettings = LoadSettings { sort_bytes: 8 << 10, run_rows: 70 };
 
-/// A file to be made, of a shape of its own.
+/// Returns a new file of random shape.
 fn new_file(random: &mut Random, number: u64, directory: DirId, name: &str) -> NewEntry {
     let mut checksums = Checksums::none();
     if random.chance(2) {
         checksums = Checksums::one(Checksum::new(ChecksumAlgorithm::Md5, &[number as u8; 16]).unwrap());
     }
-    // On those where something waits to be deleted a load does not put anything.
+    // A load puts nothing on storage elements with queued deletions.
     let first = if random.chance(5) { 1 } else { 4 };
     let replicas: Vec<Replica> = (0..random.next(4))
         .map(|se| Replica {
@@ -54,12 +55,12 @@ fn new_file(random: &mut Random, number: u64, directory: DirId, name: &str) -> N
     }
 }
 
-/// Files in directories that are there and some that are not, under names that are free or taken, with GUIDs that are new or
-/// not, each with the number of its place.
+/// Returns files, each with its number. Their directories may exist or not, their names may be free
+/// or taken, their GUIDs new or not.
 fn any_files(random: &mut Random, count: u64) -> Vec<(u64, NewEntry)> {
     let mut files = Vec::new();
     for number in 0..count {
-        // Most where something is for certain.
+        // Most files go to directories that certainly have entries.
         let directory = if random.chance(2) { DirId::ROOT } else { DirId(2 + random.next(12)) };
         let name = match random.next(6) {
             0 => format!("name-{}", random.next(24)),
@@ -68,7 +69,8 @@ fn any_files(random: &mut Random, count: u64) -> Vec<(u64, NewEntry)> {
         };
         let mut file = new_file(random, number, directory, &name);
         if let (NewBody::File(file), true) = (&mut file.body, random.chance(12)) {
-            // One that is there, or in the trash, or purged, or booked; or another's here.
+            // The GUID may exist, be in the trash, purged or reserved, or belong to another of
+            // these files.
             file.guid =
                 if random.chance(2) { guid(random.next(60)) } else { guid(1_000_000 + random.next(count)) };
         }
@@ -77,7 +79,7 @@ fn any_files(random: &mut Random, count: u64) -> Vec<(u64, NewEntry)> {
     files
 }
 
-/// Loads; gives the numbers that were left, those that were not taken among them.
+/// Loads files; returns the numbers that were left, including files that were not taken.
 async fn load(
     store: &EmbeddedStore,
     files: &[(u64, NewEntry)],
@@ -97,7 +99,7 @@ async fn load(
     Ok((loaded, left))
 }
 
-/// What is there, but for what depends on when it came: entries, accounts, counters.
+/// Returns the content that does not depend on times: entries, accounts, counters.
 async fn content(store: &EmbeddedStore) -> Vec<String> {
     let mut found = Vec::new();
     for directory in 0..40 {
@@ -125,7 +127,7 @@ async fn content(store: &EmbeddedStore) -> Vec<String> {
     found
 }
 
-/// A store with a past of every kind of change.
+/// Returns a store whose history has every kind of change.
 async fn lived_in(disk: &SimulatedDisk, seed: u64) -> Arc<EmbeddedStore> {
     let store = open(disk);
     apply(&store, 2_000_000, (4..8).map(se).collect()).await;
@@ -141,8 +143,9 @@ async fn create(store: &EmbeddedStore, number: u64, file: NewEntry) -> Outcome {
     store.apply(request(id, vec![Mutation::Create(Box::new(file))])).await.unwrap().remove(0)
 }
 
-/// Goal: the same result. Method: stores with a past, hostile files; one loads and then creates what was left, the other
-/// creates all in the order of keys. Everything they hold is compared, and each with itself opened from the log alone.
+/// Goal: the same result. Method: stores with a history, hostile files. One loads and then creates
+/// the files that were left, the other creates all in the order of keys. All of their content is
+/// compared, and each with itself opened from the log alone.
 #[tokio::test]
 async fn a_load_leaves_what_creating_one_by_one_leaves() {
     for seed in 0..25 {
@@ -165,7 +168,7 @@ async fn a_load_leaves_what_creating_one_by_one_leaves() {
         }
         let other = open(&one_by_one);
         let mut other_refused = Vec::new();
-        // What is left is what others depend on; so it comes last there too.
+        // Files that were left may depend on others, so they come last in the other store too.
         let taken = files.iter().filter(|(number, _)| left.binary_search(number).is_err());
         let last = left.iter().map(|number| &files[*number as usize]);
         for (number, file) in taken.chain(last) {
@@ -187,7 +190,8 @@ async fn a_load_leaves_what_creating_one_by_one_leaves() {
     }
 }
 
-/// Goal: whatever is not plain is left, and what is plain is loaded. Method: one file for each reason, and one beside it.
+/// Goal: every file that is not plain is left, and every plain one is loaded. Method: one file for
+/// each reason, and a plain one beside it.
 #[tokio::test]
 async fn what_is_not_plain_is_left() {
     let disk = SimulatedDisk::new();
@@ -217,7 +221,7 @@ async fn what_is_not_plain_is_left() {
     let mut there = on(plain(&mut random, 1, "there"), 1);
     there.owner = UserId(0);
     apply(&store, 2, vec![Mutation::Create(Box::new(there)), mkdir(inside, "sub")]).await;
-    // A copy that waits to be deleted on SE 2.
+    // This queues a deletion on SE 2.
     let deleted = on(plain(&mut random, 2, "deleted"), 2);
     apply(&store, 3, vec![Mutation::Create(Box::new(deleted)), remove(inside, "deleted")]).await;
     apply(&store, 4, vec![remove(DirId::ROOT, "gone")]).await;
@@ -281,7 +285,7 @@ async fn what_is_not_plain_is_left() {
         (0..).zip(&files).filter(|(_, (loads, _))| !loads).map(|(number, _)| number).collect();
     assert_eq!((loaded, left), (4, wanted));
     assert_sound(&store).await;
-    // Two are within the quota, so their order does not matter.
+    // Two files are within the quota, so their order does not matter.
     let within: Vec<(u64, NewEntry)> = numbered[14..16].to_vec();
     assert_eq!(load(&store, &within, LoadSettings::default()).await.unwrap(), (2, Vec::new()));
     assert_sound(&store).await;
@@ -293,9 +297,10 @@ async fn hold(disk: &SimulatedDisk) -> (Vec<Change>, u128) {
     (history(&store, 50).await, store.digest().await.unwrap())
 }
 
-/// Goal: a power cut leaves the first so many files of a load, whole, and everything before; loading again completes it.
-/// Method: the power goes at every operation of a load; images of what that leaves are opened, audited, compared with the
-/// history that was to be, and with themselves without runs.
+/// Goal: a power cut leaves the first files of a load, whole, and everything before; loading again
+/// completes it. Method: the power fails at every operation of a load. Images of the rest are
+/// opened and audited. They are compared with the expected history, and with themselves without
+/// runs.
 #[tokio::test]
 async fn a_load_may_be_cut_at_every_step() {
     let disk = SimulatedDisk::new();
@@ -363,8 +368,9 @@ fn without_times(effect: exacat_model::Effect) -> exacat_model::Effect {
     }
 }
 
-/// Goal: an error of the disk in the middle loses nothing, and nobody sees half a state. Method: each operation of a load
-/// fails once; the store answers what is right or nothing, and has all that is in the log when it is opened again.
+/// Goal: an error of the disk in the middle loses nothing, and no reader sees half a state. Method:
+/// each operation of a load fails once. The store answers correctly or not at all, and has
+/// everything in the log after reopening.
 #[tokio::test]
 async fn an_error_in_the_middle_stops_the_store_or_nothing() {
     let start = SimulatedDisk::new();
@@ -395,8 +401,8 @@ async fn an_error_in_the_middle_stops_the_store_or_nothing() {
     }
 }
 
-/// Goal: what a load puts into the log is the history as ever: a request that is remembered, and a restart of a store whose
-/// operations went on from there.
+/// Goal: a load leaves an ordinary history in the log: a remembered request, and a restart of a
+/// store that changed after it.
 #[tokio::test]
 async fn the_history_goes_on_after_a_load() {
     let disk = SimulatedDisk::new();

@@ -1,5 +1,5 @@
-//! The end of the log: what was answered before a mark, or before anything that knows of it, is
-//! there or its loss is told.
+//! The end of the log: changes answered before an end mark, or before other evidence, are there, or
+//! their loss is reported.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{TestClock, apply, assert_sound, file, history, mark, mkdir, open, se
 use crate::segment::{HEADER_BYTES, Header, Records};
 use crate::{EmbeddedSettings, EmbeddedStore};
 
-/// A few requests in one segment, each synced by itself.
+/// Sends a few requests in one segment, each synced by itself.
 async fn drive(store: &EmbeddedStore) -> Vec<Change> {
     apply(store, 1, vec![mkdir(DirId::ROOT, "a")]).await;
     for number in 2..6 {
@@ -27,7 +27,8 @@ fn segment(disk: &SimulatedDisk) -> PathBuf {
     disk.files(".log").pop().unwrap()
 }
 
-/// Offset of the last record of changes, offset of the end of the log, and whether a mark is there.
+/// Returns the offset of the last record of changes, the offset of the end of the log, and whether
+/// an end mark is there.
 fn last_record(bytes: &[u8]) -> (usize, usize, bool) {
     let salt = Header::decode("test", bytes).unwrap().salt;
     let mut records = Records::new(bytes, salt, HEADER_BYTES);
@@ -38,8 +39,8 @@ fn last_record(bytes: &[u8]) -> (usize, usize, bool) {
     (last, records.offset(), records.is_marked())
 }
 
-/// Goal: damage to the last group is told once a mark follows it. Method: a marked store killed,
-/// and one closed; each bit of the last record flipped.
+/// Goal: damage to the last group is reported once an end mark follows it. Method: a marked store
+/// killed, and one closed; each bit of the last record flipped.
 #[tokio::test]
 async fn flipped_bit_in_last_group_before_mark_is_corrupt() {
     for is_closed in [false, true] {
@@ -71,8 +72,8 @@ async fn flipped_bit_in_last_group_before_mark_is_corrupt() {
     }
 }
 
-/// Goal: nobody needs to ask for the mark. Method: a short idle time; the mark waited for; then the
-/// store is left as a kill leaves it.
+/// Goal: the end mark comes without a request. Method: a short idle time; the test waits for the
+/// mark, then leaves the store as a kill does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_store_marks_its_end_once() {
     let disk = SimulatedDisk::new();
@@ -94,8 +95,8 @@ async fn idle_store_marks_its_end_once() {
     assert_eq!(try_open(&killed).err().unwrap().kind, ErrorKind::Corrupt);
 }
 
-/// Goal: marks cost nothing under load. Method: requests without a pause; each is one write and one
-/// sync.
+/// Goal: end marks cost nothing under load. Method: requests without a pause; each is one write and
+/// one sync.
 #[tokio::test]
 async fn requests_without_pause_are_one_write_and_one_sync_each() {
     let disk = SimulatedDisk::new();
@@ -109,8 +110,8 @@ async fn requests_without_pause_are_one_write_and_one_sync_each() {
     assert!(!last_record(&disk.bytes(&segment(&disk))).2);
 }
 
-/// Goal: the log goes on behind a mark, in history and archive as well. Method: marks between
-/// requests, over several segments.
+/// Goal: the log continues behind an end mark, in history and archive as well. Method: marks
+/// between requests, over several segments.
 #[tokio::test]
 async fn log_with_marks_is_read_from_any_change() {
     let disk = SimulatedDisk::new();
@@ -135,15 +136,15 @@ async fn log_with_marks_is_read_from_any_change() {
     assert_eq!((inspected.problems, inspected.torn), (Vec::new(), false));
 }
 
-// ---- an end that is missing ----
+// ---- a missing end ----
 
-/// Segments of the catalogue itself.
+/// Returns the segments of the catalogue itself.
 fn own_segments(disk: &SimulatedDisk) -> Vec<PathBuf> {
     disk.files(".log").into_iter().filter(|path| path.starts_with("/data/log")).collect()
 }
 
-/// Checks a store that lost a part of the end of its log: it has everything, or refuses and leaves
-/// all as it is.
+/// Checks a store that lost a part of the end of its log: it has everything, or refuses to open and
+/// changes nothing.
 async fn assert_all_or_refused(damaged: &SimulatedDisk, changes: &[Change], what: &str) -> bool {
     let before: Vec<(PathBuf, Vec<u8>)> =
         damaged.files("").into_iter().map(|path| (path.clone(), damaged.bytes(&path))).collect();
@@ -163,9 +164,9 @@ async fn assert_all_or_refused(damaged: &SimulatedDisk, changes: &[Change], what
     }
 }
 
-/// Goal: the end of the log may be cut off or made zeros, by any amount, and nothing answered is
-/// lost without a word. Method: a store that was closed, and one killed while idle; every length of
-/// the last segment, and zeros from every place on.
+/// Goal: however much of the end of the log is cut off or overwritten by zeros, no answered change
+/// is lost silently. Method: a store that was closed, and one killed while idle; every length of
+/// the last segment, and zeros from every offset on.
 #[tokio::test]
 async fn last_segment_cut_or_zeroed_by_any_amount_is_refused() {
     for is_closed in [false, true] {
@@ -199,7 +200,7 @@ async fn last_segment_cut_or_zeroed_by_any_amount_is_refused() {
     }
 }
 
-/// Goal: a snapshot of a later revision is a witness too, and is not harmed. Method: END gone; the
+/// Goal: a snapshot of a later revision is evidence too, and is not harmed. Method: END gone; the
 /// segment zeroed from every record on; the snapshot verified after the refusal.
 #[tokio::test]
 async fn snapshot_of_a_later_revision_is_a_witness() {
@@ -227,7 +228,7 @@ async fn snapshot_of_a_later_revision_is_a_witness() {
         assert!(error.message.contains("the snapshot s says"), "zeros from {at}: {error}");
         assert!(of_snapshot(&zeroed) == before, "zeros from {at}: the snapshot was written to");
     }
-    // It goes on from the snapshot after a restore, whose log is another.
+    // After a restore, another log continues from the snapshot.
     let store = open(&disk);
     apply(&store, 77, vec![mkdir(DirId::ROOT, "later")]).await;
     store.snapshot(new_id(), &name("t")).await.unwrap();
@@ -237,9 +238,9 @@ async fn snapshot_of_a_later_revision_is_a_witness() {
     assert_eq!(history(&store, 100).await, changes, "the later snapshot is of another timeline");
 }
 
-/// Goal: a run that no manifest names is a witness too, as after a power cut between the two. Method:
-/// the manifest of before the run put back, END gone, the log zeroed from anywhere before the last
-/// change; a run that is not complete says nothing.
+/// Goal: a run outside of the manifest is evidence too, as after a power cut between the two.
+/// Method: the earlier manifest put back, END gone, the log zeroed from any offset before the last
+/// change. An incomplete run proves nothing.
 #[tokio::test]
 async fn run_that_no_manifest_names_is_a_witness() {
     let disk = SimulatedDisk::new();
@@ -268,7 +269,8 @@ async fn run_that_no_manifest_names_is_a_witness() {
     let zeroed = disk.copy();
     zeroed.damage(&path, |bytes| bytes[last..].fill(0));
     assert!(try_open(&zeroed).err().unwrap().message.contains("which no manifest names, says that change"));
-    // A repair takes the state from the run; the history it lists as lost, until that is accepted.
+    // A repair takes the state from the run. It lists the history as lost, until the operator
+    // accepts that.
     let lost = zeroed.copy();
     let asked = repair(&lost, None, false).unwrap();
     assert!(!asked.done && asked.losses.iter().any(|loss| loss.which == "changes 5 to 5"), "{asked:?}");
@@ -283,9 +285,9 @@ async fn run_that_no_manifest_names_is_a_witness() {
     assert_sound(&whole).await;
 }
 
-/// Goal: a snapshot shares no file that is still written to. Method: the names of its last segment;
-/// its bytes after a torn end of the catalogue's log was cut off; and one that shares it, as older
-/// releases made them.
+/// Goal: a snapshot shares no file that is still written to. Method: three checks: the names of its
+/// last segment; its bytes after a torn end of the catalogue's log was cut off; a snapshot that
+/// shares the segment, as older releases made them.
 #[tokio::test]
 async fn cutting_a_torn_end_leaves_snapshots_as_they_were() {
     for is_shared in [false, true] {
@@ -317,7 +319,7 @@ async fn cutting_a_torn_end_leaves_snapshots_as_they_were() {
             &crate::identity::Layout::new(Path::new("/data/snapshots/s")),
         );
         assert_eq!(check.unwrap().problems, Vec::<String>::new());
-        // What was cut off is there still.
+        // The bytes that were cut off are still in a file.
         let kept: Vec<PathBuf> = disk
             .files("")
             .into_iter()
@@ -332,8 +334,8 @@ async fn cutting_a_torn_end_leaves_snapshots_as_they_were() {
     }
 }
 
-/// Goal: a backup of a later revision is a witness too, when the next backup is made. Method: all
-/// other witnesses gone.
+/// Goal: a backup of a later revision is evidence too, when the next backup is made. Method: all
+/// other evidence gone.
 #[tokio::test]
 async fn backup_of_a_later_revision_is_a_witness() {
     let disk = SimulatedDisk::new();
@@ -351,7 +353,7 @@ async fn backup_of_a_later_revision_is_a_witness() {
     assert!(error.message.contains("exacat restore"), "{error}");
 }
 
-/// Goal: the files with what was cut off are bounded in number, and the newest stay.
+/// Goal: the number of files with bytes that were cut off is bounded, and the newest stay.
 #[tokio::test]
 async fn cut_off_ends_are_kept_up_to_a_bound() {
     let disk = SimulatedDisk::new();
@@ -373,8 +375,8 @@ async fn cut_off_ends_are_kept_up_to_a_bound() {
     assert!(names.last().unwrap().contains(&format!("cut-{newest:06}-")), "{names:?}");
 }
 
-/// Goal: a store whose log was refused can be repaired, and what is lost is listed. Method: the end
-/// made zeros, and cut off; without any copy, and with a backup.
+/// Goal: a store whose log was refused can be repaired, and the losses are listed. Method: the end
+/// overwritten by zeros, and cut off; without any copy, and with a backup.
 #[tokio::test]
 async fn log_that_ends_too_early_is_repaired_with_the_loss_listed() {
     for has_backup in [false, true] {
@@ -454,8 +456,8 @@ async fn evidence_under_load_needs_no_sync() {
     assert_eq!(try_open(&killed).err().unwrap().kind, ErrorKind::Corrupt);
 }
 
-/// Goal: a segment of the format before is not appended to. Method: the header of an empty segment
-/// made one of version 1.
+/// Goal: nothing is appended to a segment of an earlier format. Method: the header of an empty
+/// segment made one of version 1.
 #[tokio::test]
 async fn empty_segment_of_an_older_version_is_replaced() {
     let disk = SimulatedDisk::new();

@@ -1,4 +1,4 @@
-//! Tests of the engine as a whole, on a simulated disk: what the conformance suite cannot see.
+//! Tests of the engine as a whole on a simulated disk, beyond the reach of the conformance suite.
 
 pub mod archiving;
 pub mod backups;
@@ -36,8 +36,8 @@ use exacat_store::{Clock, Outcome, Request, Store};
 use crate::{EmbeddedSettings, EmbeddedStore};
 use simulated::SimulatedDisk;
 
-/// So many seeds, times the number in `EXACAT_TEST_ROUNDS`; or the one in `EXACAT_TEST_SEED`, which a test that fails
-/// has printed.
+/// Returns this many seeds, times the number in `EXACAT_TEST_ROUNDS`; or the one in
+/// `EXACAT_TEST_SEED`, which a failed test has printed.
 pub fn seeds(usual: u64) -> impl Iterator<Item = Seed> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let all = match number("EXACAT_TEST_SEED") {
@@ -47,7 +47,7 @@ pub fn seeds(usual: u64) -> impl Iterator<Item = Seed> {
     all.map(Seed)
 }
 
-/// One of them; it is printed if the test fails while this lives.
+/// A seed, which is printed if the test fails while this lives.
 pub struct Seed(pub u64);
 
 impl Drop for Seed {
@@ -59,7 +59,7 @@ impl Drop for Seed {
     }
 }
 
-/// A clock that goes on by a second each time it is asked.
+/// A clock that advances by a second at each reading.
 #[derive(Default)]
 pub struct TestClock(AtomicU64);
 
@@ -69,17 +69,17 @@ impl Clock for TestClock {
     }
 }
 
-/// Small segments and memtables, so that a few requests fill one.
+/// Returns settings with small segments and memtables, so that a few requests fill one.
 pub fn settings() -> EmbeddedSettings {
     EmbeddedSettings {
         segment_bytes: 4096,
-        // Few rows, so that there are several runs, and merges.
+        // Few rows give several runs, and compactions.
         memtable_rows: 60,
-        // Always by the thread that has no other work: what goes wrong there must come out elsewhere.
+        // The committer thread commits every group: its failures must show up in other threads.
         commit_at_once_bytes: 0,
-        // Its steps are taken one by one, where they are tried.
+        // Tests of the archive take its steps one by one.
         archive: false,
-        // A test that counts operations of the disk asks for marks itself.
+        // Tests that count operations of the disk request end marks themselves.
         mark_idle: std::time::Duration::MAX,
         ..EmbeddedSettings::at("/data")
     }
@@ -93,26 +93,25 @@ pub fn try_open(disk: &SimulatedDisk) -> exacat_model::Result<Arc<EmbeddedStore>
     EmbeddedStore::open_on(disk.shared(), settings(), Arc::new(TestClock::default()))
 }
 
-/// A store that puts nothing into runs unless it is told to.
+/// Opens a store that writes runs only on request.
 pub fn open_without_runs(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
     let settings = EmbeddedSettings { memtable_rows: 1 << 20, ..settings() };
     EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default())).unwrap()
 }
 
-/// Marks the end of the log, as it happens after a while without changes; was there a mark to
-/// write?
+/// Writes an end mark, as the store does after idle time. True if it wrote one.
 pub async fn mark(store: &EmbeddedStore) -> bool {
     store.ask(|reply| crate::writer::Command::Mark { reply: Some(reply) }).await.unwrap().unwrap()
 }
 
-/// Takes the runs away: the log is all that is needed, if it is whole.
+/// Removes the runs: the whole log alone suffices.
 pub fn without_runs(disk: &SimulatedDisk) {
     for path in disk.files("").iter().filter(|path| path.starts_with("/data/runs")) {
         disk.vanish(path);
     }
 }
 
-/// An id made at about the time at which the test's clock comes to so many requests.
+/// Returns an id made at about the time at which the test's clock reaches so many requests.
 pub fn operation(number: u64) -> OperationId {
     let mut random = [0; 10];
     random[..8].copy_from_slice(&number.to_le_bytes());
@@ -179,7 +178,7 @@ pub fn remove(parent: DirId, name: &str) -> Mutation {
     Mutation::Remove { at: at(parent, name), expect: Expect::ANY, only_empty: false, lfn }
 }
 
-/// Applies one request that must be applied wholly.
+/// Applies one request, all of which must be applied.
 pub async fn apply(store: &EmbeddedStore, number: u64, mutations: Vec<Mutation>) -> Vec<Outcome> {
     let outcomes = store.apply(request(number, mutations)).await.unwrap();
     for outcome in &outcomes {
@@ -188,7 +187,7 @@ pub async fn apply(store: &EmbeddedStore, number: u64, mutations: Vec<Mutation>)
     outcomes
 }
 
-/// The whole history, in pages of `limit`.
+/// Returns the whole history, read in pages of `limit`.
 pub async fn history(store: &EmbeddedStore, limit: usize) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     loop {
@@ -203,7 +202,7 @@ pub async fn history(store: &EmbeddedStore, limit: usize) -> Vec<Change> {
     }
 }
 
-/// No index and no counter is wrong.
+/// Checks that every index and every counter is right.
 pub async fn assert_sound(store: &EmbeddedStore) {
     let audit = store.audit().await.unwrap();
     assert_eq!(audit.findings_total, 0, "{:?}", audit.findings);

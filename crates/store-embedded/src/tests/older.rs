@@ -1,5 +1,5 @@
-//! Requests that memory has forgotten: their ids are found in the log, whatever became of it, as
-//! long as it is kept.
+//! Requests that memory has forgotten: their ids are found in the log, in whatever form, as long as
+//! it is kept.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::archive::Work;
 use crate::older::{Found, Older};
 use crate::{EmbeddedSettings, EmbeddedStore, HistoryKept};
 
-/// Requests in memory.
+/// Number of requests in memory.
 const REMEMBERED: usize = 8;
 
 /// A store with little memory for ids, and its clock.
@@ -31,7 +31,7 @@ impl Forgetful {
         Forgetful { store, clock, numbers: 0 }
     }
 
-    /// A request of its own, made now.
+    /// Returns a new request, made now.
     fn request(&mut self, mutations: Vec<Mutation>) -> Request {
         self.numbers += 1;
         let mut random = [0; 10];
@@ -73,9 +73,9 @@ impl Forgetful {
     }
 }
 
-/// Goal: a removal whose answer was lost removes nothing when it is asked again, however many
-/// requests came meanwhile: also after another client registered the name anew, after a restart,
-/// and from compressed segments. New requests do not look into the log.
+/// Goal: a repeated removal whose first answer was lost removes nothing, however many requests came
+/// meanwhile. This holds after another client registered the name again, after a restart, and from
+/// compressed segments. New requests do not search the log.
 #[tokio::test]
 async fn removal_repeated_after_memory_forgot_it_removes_nothing() {
     let disk = SimulatedDisk::new();
@@ -111,7 +111,7 @@ async fn removal_repeated_after_memory_forgot_it_removes_nothing() {
     }
 }
 
-/// Goal: where the history that would tell is gone, nothing is done, and it is said why.
+/// Goal: if the necessary history is gone, nothing is done, and the error has the reason.
 #[tokio::test]
 async fn request_from_before_the_kept_history_is_unknown() {
     let disk = SimulatedDisk::new();
@@ -131,15 +131,15 @@ async fn request_from_before_the_kept_history_is_unknown() {
         }
     }
     assert_eq!(one.store.revision().await.unwrap(), before);
-    // What memory has, and what is new, needs no history.
+    // Remembered and new requests need no history.
     let recent = one.request(vec![mkdir(DirId::ROOT, "f")]);
     let first = one.store.apply(recent.clone()).await.unwrap();
     assert_eq!(one.store.apply(recent).await.unwrap(), first);
 }
 
-/// Goal: runs of any size give every record of every id, and of no other. Method: requests some of
-/// which are asked again when what was refused can be done, so that they have records far apart;
-/// compared with a scan of the log.
+/// Goal: runs of any size give every record of every id, and of no other. Method: some requests are
+/// repeated when a refused part has become possible, so that they have records far apart. The
+/// result is compared with a scan of the log.
 #[tokio::test]
 async fn sorted_ids_give_what_a_scan_of_the_log_gives() {
     for run_ids in [1, 3, 7, 1000] {
@@ -187,7 +187,8 @@ async fn sorted_ids_give_what_a_scan_of_the_log_gives() {
     }
 }
 
-/// Goal: an id is looked for no further back than it was made, less what it may be ahead.
+/// Goal: the search for an id goes back only to its time of making, less the time that an id may be
+/// ahead.
 #[tokio::test]
 async fn log_from_before_an_id_was_made_is_not_looked_at() {
     let disk = SimulatedDisk::new();
@@ -212,8 +213,7 @@ async fn log_from_before_an_id_was_made_is_not_looked_at() {
     assert_eq!(older.segments(), all);
 }
 
-/// Goal: a page of sorted ids that is not as it was written is an unknown outcome, never a request
-/// done twice.
+/// Goal: a changed page of sorted ids gives an unknown outcome, never a request done twice.
 #[tokio::test]
 async fn damaged_sorted_ids_are_an_unknown_outcome() {
     let disk = SimulatedDisk::new();

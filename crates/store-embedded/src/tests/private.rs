@@ -1,4 +1,4 @@
-//! Rights on files: nobody but the owner of the process reads what the engine keeps.
+//! Rights on files: only the owner of the process may read the engine's files.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn open_up(path: &Path) {
     }
 }
 
-/// Files and directories on which group or others have rights.
+/// Returns the files and directories on which group or others have rights.
 fn open_to_others(path: &Path, found: &mut Vec<String>) -> usize {
     let mode = path.metadata().unwrap().permissions().mode() & 0o777;
     if mode != if path.is_dir() { 0o700 } else { 0o600 } {
@@ -32,9 +32,9 @@ fn open_to_others(path: &Path, found: &mut Vec<String>) -> usize {
     1 + inside.into_iter().flatten().map(|item| open_to_others(&item.unwrap().path(), found)).sum::<usize>()
 }
 
-/// Goal: all that is made is for the owner only, also in a directory that was there with mode 755;
-/// and what an older release made is closed to others when it is opened. Method: a real disk; a
-/// store with runs, a snapshot and a backup.
+/// Goal: everything that the engine makes is for the owner only, also in an existing directory with
+/// mode 755. Opening closes the files of an older release to others. Method: a real disk; a store
+/// with runs, a snapshot and a backup.
 #[tokio::test]
 async fn every_file_and_directory_is_for_the_owner_only() {
     let place = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Reading beside writing: what is not durable yet is seen by nobody, and what did not change is not waited for.
+//! Reading beside writing: no reader sees a change that is not durable yet, and reads of unchanged
+//! entries do not wait.
 
 use std::future::Future;
 use std::pin::pin;
@@ -13,7 +14,7 @@ use super::workload::Workload;
 use super::{at, file, guid, mkdir, open, open_without_runs, request, seeds};
 use crate::EmbeddedStore;
 
-/// What a future gives without waiting.
+/// Returns the result of a future, if it needs no waiting.
 fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
@@ -46,7 +47,8 @@ async fn tell(store: &EmbeddedStore, question: &Question) -> Told {
     }
 }
 
-/// Everything that can be asked of the directories there are: what they have in them, and what not.
+/// Returns every possible question about the existing directories: their content, and missing
+/// names.
 async fn questions(store: &EmbeddedStore) -> Vec<Question> {
     let (mut questions, mut open) = (Vec::new(), vec![(String::new(), DirId::ROOT)]);
     while let Some((path, id)) = open.pop() {
@@ -67,8 +69,9 @@ async fn questions(store: &EmbeddedStore) -> Vec<Question> {
     questions
 }
 
-/// Goal: while writes wait for the disk, whatever is answered is what the disk has, in every kind of change; and much is answered.
-/// Method: a random history; now and then a request is left waiting, and everything is asked that could be asked before.
+/// Goal: while writes wait for the disk, every answer is durable, in every kind of change, and many
+/// reads are answered. Method: a random history; now and then a request is held, and all earlier
+/// questions are repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_answered_while_a_write_waits_is_durable() {
     let (mut answered, mut waited) = (0, 0);
@@ -114,7 +117,7 @@ async fn what_is_answered_while_a_write_waits_is_durable() {
     assert!(answered > 20 * waited / 10 && waited > 100, "{answered} answered, {waited} waited");
 }
 
-/// Goal: a look-up waits for no write but of what it tells of.
+/// Goal: a look-up waits only for writes of the entries in its answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_what_a_write_changes_waits_for_it() {
     let disk = SimulatedDisk::new();
@@ -134,7 +137,7 @@ async fn only_what_a_write_changes_waits_for_it() {
     assert!(matches!(at_once(ask("/a/old")), Some(WalkEnd::Found(_))));
     assert!(matches!(at_once(ask("/b/none")), Some(WalkEnd::Missing { .. })));
     assert!(at_once(store.list(DirId(3), None, 10)).is_some());
-    // Whether these are there depends on the write.
+    // The write decides whether these entries exist.
     assert!(at_once(ask("/a/new")).is_none() && at_once(ask("/a/none")).is_none());
     assert!(at_once(store.list(DirId(2), None, 10)).is_none());
     disk.hold_syncs(false);

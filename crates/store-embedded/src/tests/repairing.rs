@@ -1,4 +1,5 @@
-//! Repairs: what is damaged is had again from what there is, nothing is lost unseen, and nothing is done by halves.
+//! Repairs: damage is recovered from everything available, no loss is silent, and no repair is half
+//! done.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ fn below(disk: &SimulatedDisk, directory: &str, ending: &str) -> Vec<PathBuf> {
     disk.files(ending).into_iter().filter(|path| path.starts_with(directory)).collect()
 }
 
-/// Copies what lies below one directory to below another.
+/// Copies everything below one directory to another.
 fn copy_tree(disk: &SimulatedDisk, from: &str, to: &str) {
     let shared = disk.shared();
     for path in below(disk, from, "") {
@@ -38,13 +39,14 @@ fn copy_tree(disk: &SimulatedDisk, from: &str, to: &str) {
     }
 }
 
-/// What a catalogue was before it was damaged.
+/// Catalogue before the damage.
 struct Before {
     whole: Whole,
     changes: Vec<Change>,
 }
 
-/// A catalogue with a few runs, of one of which nothing can be merged away, and a log after them; closed.
+/// Makes a catalogue with a few runs and a log after them, closed. One run has files that no later
+/// change replaces, so compaction drops none of them.
 async fn some_catalogue(seed: u64, requests: u64) -> (SimulatedDisk, Before) {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(seed));
     let store = open(&disk);
@@ -61,7 +63,7 @@ async fn some_catalogue(seed: u64, requests: u64) -> (SimulatedDisk, Before) {
     (disk, before)
 }
 
-/// As if only so much of the history was kept as opening needs.
+/// Removes the history that opening does not need.
 fn forget_history(disk: &SimulatedDisk) {
     let manifest = crate::manifest::Manifest::load(&*disk.shared(), Path::new("/data/runs"), identity(disk));
     let revision = manifest.unwrap().unwrap().revision;
@@ -76,7 +78,8 @@ fn identity(disk: &SimulatedDisk) -> [u8; 16] {
     crate::identity::Layout::new(Path::new("/data")).read_identity(&*disk.shared()).unwrap().unwrap().id
 }
 
-/// It was repaired, without loss, and is what it was; a second repair finds nothing to do.
+/// Checks that a repair without loss restored the original, and that a second repair finds nothing
+/// to do.
 async fn assert_mended(disk: &SimulatedDisk, repaired: &Repaired, before: &Before, what: &str) {
     assert!(repaired.done && repaired.losses_total == 0, "{what}: {repaired:?}");
     assert!(!repaired.problems.is_empty() && !repaired.mended.is_empty(), "{what}: {repaired:?}");
@@ -96,8 +99,7 @@ async fn assert_mended(disk: &SimulatedDisk, repaired: &Repaired, before: &Befor
     assert_sound(&store).await;
 }
 
-/// Goal: a repair that loses changes begins a timeline where they were; one that loses nothing does
-/// not.
+/// Goal: a repair that loses changes begins a timeline where they were; one without loss does not.
 #[tokio::test]
 async fn repair_begins_a_timeline_only_if_something_is_lost() {
     let (start, before) = some_catalogue(5, 40).await;
@@ -117,7 +119,7 @@ async fn repair_begins_a_timeline_only_if_something_is_lost() {
     assert_eq!(timelines.parting_point(was.current().whole()), Some(repaired.revision));
 }
 
-/// Goal: what is whole is left alone.
+/// Goal: an intact catalogue is left alone.
 #[tokio::test]
 async fn nothing_is_done_where_nothing_is_wrong() {
     let (disk, before) = some_catalogue(1, 30).await;
@@ -132,8 +134,8 @@ async fn nothing_is_done_where_nothing_is_wrong() {
     drop(store);
 }
 
-/// Goal: with its log, or with copies of its runs, a catalogue survives any damage to any run. Method: bytes all over each
-/// run changed; the file gone; cut.
+/// Goal: with its log, or with copies of its runs, a catalogue survives any damage to any run.
+/// Method: bytes all over each run changed; the file gone; cut.
 #[tokio::test]
 async fn any_damage_to_a_run_is_mended() {
     let (start, before) = some_catalogue(3, 60).await;
@@ -172,8 +174,9 @@ async fn any_damage_to_a_run_is_mended() {
     assert!(rewritten > 10, "headers, indices and ends are made anew from the pages");
 }
 
-/// Goal: the history is not needed where a backup, or another copy, has the file. Method: the log cut to what opening needs;
-/// each run damaged in a page; copies in a directory of backups, in a data directory, and in a snapshot.
+/// Goal: the history is not needed if a backup, or another copy, has the file. Method: the log cut
+/// to the part that opening needs; each run damaged in a page; copies in a directory of backups, in
+/// a data directory, and in a snapshot.
 #[tokio::test]
 async fn what_is_damaged_is_taken_from_a_copy() {
     let (start, before) = some_catalogue(4, 60).await;
@@ -191,7 +194,7 @@ async fn what_is_damaged_is_taken_from_a_copy() {
                 let repaired = repair(&disk, Some(from), false).unwrap();
                 let what = format!("{path:?} byte {at} from {from}");
                 assert_mended(&disk, &repaired, &before, &what).await;
-                // What was there is set aside, whole.
+                // The replaced copy has all the old files.
                 let aside = repaired.set_aside.unwrap();
                 for (path, bytes) in
                     was.iter().filter(|(path, _)| path.ends_with("log") || path.ends_with(".run"))
@@ -200,7 +203,7 @@ async fn what_is_damaged_is_taken_from_a_copy() {
                         assert!(disk.bytes(&aside.join(inside)) == *bytes, "{what}: {inside:?}");
                     }
                 }
-                // The copies are nobody's but their owner's.
+                // The repair changes no file of the copies.
                 let theirs = |path: &&PathBuf| path.starts_with(from);
                 assert!(was.keys().filter(theirs).all(|path| disk.bytes(path) == was[path]), "{what}");
             }
@@ -210,8 +213,8 @@ async fn what_is_damaged_is_taken_from_a_copy() {
     assert_eq!(nowhere.kind, ErrorKind::NotFound);
 }
 
-/// Goal: a snapshot, or a backup, and the log after it are as good as runs. Method: a snapshot whose files are its own, the
-/// log before it gone, all runs ruined.
+/// Goal: a snapshot, or a backup, and the log after it are as good as runs. Method: a snapshot
+/// whose files are its own, the log before it gone, all runs ruined.
 #[tokio::test]
 async fn a_snapshot_and_the_log_after_it_give_the_state() {
     for ruined in [70usize, 2] {
@@ -248,8 +251,8 @@ async fn a_snapshot_and_the_log_after_it_give_the_state() {
     }
 }
 
-/// Goal: a manifest, and CATALOGUE, can be made anew. Method: each byte changed, and the file gone; also without the history,
-/// when nothing else could be.
+/// Goal: a manifest, and CATALOGUE, can be made anew. Method: each byte changed, and the file gone;
+/// also without the history, when no other source exists.
 #[tokio::test]
 async fn the_small_files_are_made_anew() {
     let (start, before) = some_catalogue(5, 50).await;
@@ -279,7 +282,8 @@ async fn the_small_files_are_made_anew() {
     }
 }
 
-/// Goal: opening never takes files for left over that are all there is. Method: the manifest gone, the history short.
+/// Goal: opening never removes files as leftovers if they are the only copy. Method: the manifest
+/// gone, the history short.
 #[tokio::test]
 async fn without_a_manifest_nothing_is_removed() {
     let (disk, _) = some_catalogue(6, 40).await;
@@ -290,8 +294,9 @@ async fn without_a_manifest_nothing_is_removed() {
     assert_eq!(below(&disk, "/data/runs", ".run"), runs);
 }
 
-/// Goal: what cannot be had again is lost only if that is accepted, is listed, and nothing else changes. Method: pages of runs
-/// damaged that no log and no copy has; entries before and after compared.
+/// Goal: entries that cannot be recovered are lost only if the operator accepts that; they are
+/// listed, and nothing else changes. Method: pages of runs damaged that no log and no copy has;
+/// entries before and after compared.
 #[tokio::test]
 async fn what_is_lost_is_listed_and_nothing_is_invented() {
     let mut with_loss = 0;
@@ -323,7 +328,7 @@ async fn what_is_lost_is_listed_and_nothing_is_invented() {
                 let store = open(&disk);
                 assert_sound(&store).await;
                 assert_eq!(store.digest().await.unwrap(), repaired.digest);
-                // Whoever follows the changes notices that there is something that they do not tell.
+                // A reader of the changes notices that they do not lead to this state.
                 let page = store.changes(before.whole.revision, 10).await.unwrap();
                 assert!(
                     page.oldest > Revision(before.whole.revision.0 + 1),
@@ -343,12 +348,12 @@ async fn what_is_lost_is_listed_and_nothing_is_invented() {
                         || repaired.losses.iter().any(|loss| loss.detail.contains(entry.at.name.as_str()))
                         || repaired.losses.iter().any(|loss| loss.which.contains(entry.at.name.as_str()))
                         || entry.at.name.as_str() == "lost+found"
-                        // One that moved since is listed under the name it had.
+                        // A directory that moved since is listed under its former name.
                         || entry.directory().is_some_and(|id| {
                             let which = format!("directory {} ", id.0);
                             repaired.losses.iter().any(|loss| loss.which.starts_with(&which))
                         })
-                        // A removal of what is above it was about something that is lost.
+                        // The removal of a lost parent could not be applied.
                         || (!all.keys().any(|(other, _)| *other == directory)
                             && repaired.losses.iter().any(|loss| loss.what == "change"));
                     assert!(
@@ -363,7 +368,7 @@ async fn what_is_lost_is_listed_and_nothing_is_invented() {
                 assert_sound(&store).await;
                 drop(store);
                 assert!(repair(&disk, None, false).unwrap().problems.is_empty(), "{what}");
-                // It can be undone.
+                // The repair can be undone.
                 let aside = repaired.set_aside.unwrap();
                 for (path, bytes) in was.iter().filter(|(path, _)| path.ends_with(".run")) {
                     let inside = path.strip_prefix("/data").unwrap();
@@ -375,8 +380,8 @@ async fn what_is_lost_is_listed_and_nothing_is_invented() {
     assert!(with_loss > 10, "{with_loss} with loss");
 }
 
-/// Goal: of directories that are lost, what is in them is kept. Method: a run that has the entries of directories, and nothing
-/// else, is gone.
+/// Goal: the content of lost directories is kept. Method: a run is gone that has the entries of
+/// directories, and nothing else.
 #[tokio::test]
 async fn what_is_in_a_lost_directory_is_found_again() {
     let disk = SimulatedDisk::new();
@@ -402,8 +407,9 @@ async fn what_is_in_a_lost_directory_is_found_again() {
     }
 }
 
-/// Goal: files of a directory of which nothing at all is left are in /lost+found, for the admin only. Method: the run with the
-/// directory's entry gone, and of the one with its files the last page, which has all that is kept beside the tree.
+/// Goal: files of a completely lost directory are in /lost+found, for the admin only. Method: the
+/// run with the directory's entry is gone. The run with its files lacks the last page, which has
+/// all facts beside the tree.
 #[tokio::test]
 async fn files_of_a_directory_that_nobody_knows_are_in_lost_and_found() {
     let disk = SimulatedDisk::new();
@@ -441,20 +447,21 @@ async fn files_of_a_directory_that_nobody_knows_are_in_lost_and_found() {
         repaired.losses.iter().any(|loss| loss.which.contains(text) || loss.detail.contains(text))
     };
     assert!(listed("directory 3") && listed("lost+found"), "{:?}", repaired.losses);
-    // What is made from now on gets numbers that were never given.
-    // Made long after what was lost: of an id from before the repair it is not known whether it was applied.
+    // New directories get numbers that were never used. The request is made long after the loss:
+    // for an id from before the repair it is unknown whether it was applied.
     let made = apply(&store, 1 << 30, vec![mkdir(DirId::ROOT, "new")]).await;
     assert!(format!("{made:?}").contains("DirId(5)"), "{made:?}");
 }
 
-/// Goal: damage to the log costs what it must. Method: a segment whose changes are in runs; one after them; the last one, gone.
+/// Goal: damage to the log costs no more than necessary. Method: a segment whose changes are in
+/// runs; one after them; the last one, gone.
 #[tokio::test]
 async fn a_damaged_log_costs_history_or_what_came_after() {
     let (start, before) = some_catalogue(7, 60).await;
     let segments = below(&start, "/data/log", ".log");
     assert!(segments.len() > 4);
     let digest = before.whole.digest;
-    // In runs already: history only.
+    // The changes are in runs already: only history is lost.
     let disk = start.copy();
     disk.damage(&segments[1], |bytes| bytes[150] ^= 1);
     let asked = repair(&disk, None, false).unwrap();
@@ -468,7 +475,7 @@ async fn a_damaged_log_costs_history_or_what_came_after() {
     assert_eq!(page.oldest, repaired.oldest);
     assert_eq!(page.changes, before.changes[page.oldest.0 as usize - 1..]);
     drop(store);
-    // A backup has it.
+    // A backup has the segment.
     let disk = start.copy();
     let store = open(&disk);
     back_up_to(&store, "/safe/backups").await;
@@ -486,7 +493,8 @@ async fn a_damaged_log_costs_history_or_what_came_after() {
     assert_mended(&gone, &repaired, &before, "a missing segment from a backup").await;
 }
 
-/// Goal: a last segment that is gone is noticed, also where the state ends exactly before it, and is had from a backup.
+/// Goal: a missing last segment is noticed, even if the state ends exactly before it, and is
+/// recovered from a backup.
 #[tokio::test]
 async fn a_last_segment_that_is_gone_is_noticed() {
     let disk = SimulatedDisk::new();
@@ -510,7 +518,7 @@ async fn a_last_segment_that_is_gone_is_noticed() {
     assert!(!asked.done && asked.losses.iter().any(|loss| loss.what == "changes"), "{asked:?}");
     assert!(repair(&alone, None, true).unwrap().done);
     assert_eq!(history(&open(&alone), 5000).await, before.changes[..asked.revision.0 as usize]);
-    // Nobody knows whether the backup had all of it: that is said.
+    // It is unknown whether the backup had all of it: the repair reports that.
     let asked = repair(&disk, Some("/safe/backups"), false).unwrap();
     assert!(!asked.done && asked.losses_total == 1 && asked.losses[0].detail.contains("if there were any"));
     let repaired = repair(&disk, Some("/safe/backups"), true).unwrap();
@@ -519,8 +527,8 @@ async fn a_last_segment_that_is_gone_is_noticed() {
     assert_eq!((whole(&store).await, history(&store, 5000).await), (before.whole, before.changes));
 }
 
-/// Goal: a repair is done or not done. Method: the power goes at every operation of it, and of completing it; without loss,
-/// and with.
+/// Goal: a repair is done completely or not at all. Method: the power fails at each of its
+/// operations, and of its completion; without loss, and with.
 #[tokio::test]
 async fn repairing_may_be_cut_at_every_step() {
     for lossy in [false, true] {
@@ -566,8 +574,8 @@ async fn repairing_may_be_cut_at_every_step() {
     }
 }
 
-/// Goal: what was removed does not come back, where that can be known. Method: a file removed and purged, the run that says so
-/// damaged in another page.
+/// Goal: removed entries do not come back, where that can be known. Method: a file removed and
+/// purged; the run with that note damaged in another page.
 #[tokio::test]
 async fn a_repair_of_one_page_leaves_the_others_as_they_are() {
     let disk = SimulatedDisk::new();
@@ -605,7 +613,7 @@ async fn a_repair_of_one_page_leaves_the_others_as_they_are() {
         }
     }
     let (a, b): (Vec<_>, Vec<_>) = left.iter().partition(|entry| entry.at.name.as_str().starts_with('a'));
-    // All that was removed is in the trash, which says so: nothing of it came back.
+    // All removed entries are in the trash, which has a row for each: none of them came back.
     assert!(a.is_empty(), "{} came back", a.len());
     assert_eq!(b.len(), 300);
 }

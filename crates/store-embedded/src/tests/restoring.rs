@@ -1,4 +1,5 @@
-//! Clones and restores: what they give, what they leave alone, and what a power cut leaves of them.
+//! Clones and restores: their results, the files that they leave alone, and the state after a power
+//! cut.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,8 +48,8 @@ fn files_below(disk: &SimulatedDisk, directory: &str) -> BTreeMap<PathBuf, Vec<u
     files.map(|path| (path.clone(), disk.bytes(&path))).collect()
 }
 
-/// Goal: a clone has the snapshot's state, goes on by itself, and never touches what it was made of; a clone of a clone as
-/// well; and when nothing of the origin is left in it, it still opens.
+/// Goal: a clone has the snapshot's state, develops by itself, and never touches its origin; so
+/// does a clone of a clone. A clone opens even if it has none of the origin's files left.
 #[tokio::test]
 async fn a_clone_goes_on_by_itself() {
     for seed in 0..6 {
@@ -66,11 +67,11 @@ async fn a_clone_goes_on_by_itself() {
         let twin = open_at(&disk, "/clone").unwrap();
         assert_eq!(whole(&twin).await, state, "seed {seed}");
         assert_sound(&twin).await;
-        // What was in the log only is in its history; what is older is not.
+        // The clone's history has the changes that were only in the log, and no older ones.
         let page = twin.changes(Revision(0), 1000).await.unwrap();
         assert_eq!(page.changes, changes[page.oldest.0 as usize - 1..state.revision.0 as usize]);
         assert_eq!(page.up_to, state.revision);
-        // What the origin did later the clone never heard of.
+        // Later changes of the origin do not exist in the clone.
         twin.apply(operations).await.unwrap();
         drive(&twin, &mut workload, 40).await;
         twin.snapshot(new_id(), &name("of-clone")).await.unwrap();
@@ -90,7 +91,7 @@ async fn a_clone_goes_on_by_itself() {
     }
 }
 
-/// Goal: where a clone cannot be made is said, and nothing is left there.
+/// Goal: an impossible place for a clone is reported, and nothing is left there.
 #[tokio::test]
 async fn a_clone_needs_a_place_of_its_own() {
     let disk = SimulatedDisk::new();
@@ -109,7 +110,7 @@ async fn a_clone_needs_a_place_of_its_own() {
     shared.create(Path::new("/mine.unfinished/thesis")).unwrap();
     assert_eq!(clone(&disk, "s", "/mine").unwrap_err().kind, ErrorKind::Exists);
     assert_eq!(files_below(&disk, "/mine.unfinished").len(), 1, "what is somebody's is left alone");
-    // An empty catalogue has a snapshot, and a clone, too.
+    // Even an empty catalogue can have a snapshot, and a clone.
     let bare = SimulatedDisk::new();
     let store = open(&bare);
     store.snapshot(new_id(), &name("nothing")).await.unwrap();
@@ -118,7 +119,7 @@ async fn a_clone_needs_a_place_of_its_own() {
     assert_eq!(whole(&open_at(&bare, "/clone").unwrap()).await, state);
 }
 
-/// Goal: a clone is there whole or not at all. Method: the power goes at every operation.
+/// Goal: a clone exists completely or not at all. Method: the power fails at every operation.
 #[tokio::test]
 async fn cloning_may_be_cut_at_every_step() {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(2));
@@ -151,7 +152,8 @@ async fn cloning_may_be_cut_at_every_step() {
     }
 }
 
-/// A store with a few snapshots in a short history, closed; its changes, and the digest after each.
+/// Makes a store with a few snapshots in a short history, closed. Returns its changes, and the
+/// digest after each.
 async fn short_history(seed: u64) -> (SimulatedDisk, Vec<Change>, Vec<u128>, Vec<Revision>) {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(seed));
     let store = open(&disk);
@@ -168,9 +170,9 @@ async fn short_history(seed: u64) -> (SimulatedDisk, Vec<Change>, Vec<u128>, Vec
     (disk, changes, digests, taken)
 }
 
-/// Goal: any point after a snapshot can be restored, and what comes of it is a catalogue like any other. Method: every
-/// revision of short histories, from every snapshot before it, opened, compared, gone on with; what was set aside is opened
-/// too.
+/// Goal: any point after a snapshot can be restored, to an ordinary catalogue. Method: every
+/// revision of short histories, from every snapshot before it, is restored, opened, compared, and
+/// changed further. The replaced copy is opened too.
 #[tokio::test]
 async fn every_revision_after_a_snapshot_can_be_restored() {
     for seed in 0..4 {
@@ -200,7 +202,8 @@ async fn every_revision_after_a_snapshot_can_be_restored() {
     }
 }
 
-/// Goal: points that cannot be restored are told apart, with the range that can.
+/// Goal: errors distinguish the points that cannot be restored, and have the range of those that
+/// can.
 #[tokio::test]
 async fn points_out_of_range_are_refused_with_the_range() {
     let (disk, changes, digests, taken) = short_history(9).await;
@@ -218,12 +221,12 @@ async fn points_out_of_range_are_refused_with_the_range() {
     assert!(refused("s1", RestorePoint::Time(TimeMs(5))).contains("earlier snapshot"));
     assert_eq!(restore(&disk, "none", RestorePoint::AsTaken).unwrap_err().kind, ErrorKind::NotFound);
     assert!(files_below(&disk, "/data") == before, "a refused restore changes nothing");
-    // Nobody restores what is in use.
+    // A catalogue in use cannot be restored.
     let store = open(&disk);
     let in_use = restore(&disk, "s1", RestorePoint::AsTaken).unwrap_err();
     assert_eq!(in_use.kind, ErrorKind::Unavailable, "{in_use}");
     drop(store);
-    // Times: the last change at or before it. One beyond the last is the last.
+    // Times select the last change at or before them. A time beyond the last selects the last.
     for change in &changes[taken[1].0 as usize..] {
         let disk = disk.copy();
         let restored = restore(&disk, "s1", RestorePoint::Time(change.time)).unwrap();
@@ -234,8 +237,9 @@ async fn points_out_of_range_are_refused_with_the_range() {
     assert_eq!(restored.revision.0, last);
 }
 
-/// Goal: after a restore the catalogue is on another line. Snapshots of the old one are good still, each by itself; the
-/// log after them is where it was set aside; and runs never get a number that a snapshot's has.
+/// Goal: after a restore the catalogue is on another timeline. Snapshots of the old one stay good,
+/// each by itself; the log after them is in the replaced copy. Runs never get the number of a
+/// snapshot's run.
 #[tokio::test]
 async fn snapshots_of_another_line_stay_good() {
     let (disk, changes, digests, taken) = short_history(21).await;
@@ -264,7 +268,7 @@ async fn snapshots_of_another_line_stay_good() {
     assert_eq!(store.digest().await.unwrap(), digests[last as usize]);
     assert_sound(&store).await;
     drop(store);
-    // As it was taken it needs nothing else.
+    // The state as taken needs nothing else.
     let restored = restore(&disk, "s2", RestorePoint::AsTaken).unwrap();
     assert_eq!(
         (restored.revision, restored.set_aside.as_deref()),
@@ -279,7 +283,7 @@ async fn snapshots_of_another_line_stay_good() {
     drop(store);
     let new_line = open_snapshot(&disk, "on-new-line").unwrap();
     assert_sound(&new_line).await;
-    // The same number of a run, of two snapshots, is the same file.
+    // Runs with one number in two snapshots are the same file.
     let mut runs: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for path in disk.files(".run").iter().filter(|path| path.starts_with("/data/snapshots")) {
         let bytes = disk.bytes(path);
@@ -288,14 +292,15 @@ async fn snapshots_of_another_line_stay_good() {
     }
 }
 
-/// Goal: a snapshot brings back a catalogue of which nothing else can be read.
+/// Goal: a snapshot brings back a catalogue of which nothing else is readable.
 #[tokio::test]
 async fn a_ruined_catalogue_is_restored() {
     let (disk, _, digests, taken) = short_history(33).await;
     for path in disk.files("") {
         let ruin = disk.copy();
         if path.starts_with("/data/log") || path.starts_with("/data/runs") {
-            // The snapshot's own links are spared: a file that is one for both would be ruined for both.
+            // The file vanishes from the catalogue only. Damage to it would also hit the snapshot,
+            // which shares the file.
             ruin.vanish(&path);
             let restored = restore(&ruin, "s2", RestorePoint::AsTaken).unwrap();
             assert_eq!(restored.digest, digests[taken[2].0 as usize]);
@@ -306,8 +311,8 @@ async fn a_ruined_catalogue_is_restored() {
     }
 }
 
-/// Goal: a restore is done or not done. Method: the power goes at every operation of it, and then at every operation of
-/// completing it at the next opening.
+/// Goal: a restore is done completely or not at all. Method: the power fails at each of its
+/// operations, and then at every operation of completing it at the next opening.
 #[tokio::test]
 async fn restoring_may_be_cut_at_every_step() {
     let (start, changes, digests, taken) = short_history(4).await;
@@ -352,14 +357,16 @@ async fn restoring_may_be_cut_at_every_step() {
     assert!(completed > 10, "opening completed only {completed}");
 }
 
-/// Everything in one memtable unless it is flushed, so that a snapshot has many segments.
+/// Opens a store with everything in one memtable unless it is flushed, so that a snapshot has many
+/// segments.
 fn open_wide(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
     let settings = EmbeddedSettings { memtable_rows: 1 << 20, ..settings() };
     EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default())).unwrap()
 }
 
-/// Goal: archived segments serve as plain ones do: snapshots and clones have them, restores cut them, and backups keep them,
-/// not twice. Method: all but the last segment archived, on either side of snapshots.
+/// Goal: archived segments serve like plain ones: snapshots and clones have them, restores cut
+/// them, and backups have each once. Method: all but the last segment archived, on either side of
+/// snapshots.
 #[tokio::test]
 async fn archived_segments_serve_as_plain_ones() {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(12));
@@ -415,7 +422,8 @@ async fn archived_segments_serve_as_plain_ones() {
     }
 }
 
-/// Goal: where the log after a snapshot is not kept any more, what can be restored is, and nothing is made up.
+/// Goal: if the log after a snapshot is no longer complete, only existing states are restored, and
+/// nothing is invented.
 #[tokio::test]
 async fn a_gap_in_the_log_is_not_bridged() {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(3));

@@ -1,4 +1,5 @@
-//! How much of the history is kept: each limit at its edge, what may never go, and what is told of what went.
+//! Retention of the history: each limit at its edge, segments that must never go, and reports on
+//! removed ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::segment::HEADER_BYTES;
 use crate::segment_reader::SegmentReader;
 use crate::{EmbeddedSettings, EmbeddedStore, HistoryKept};
 
-/// A clock that stands where it is set.
+/// A clock that stands at the time it was set to.
 #[derive(Default)]
 struct Standing(AtomicU64);
 
@@ -34,7 +35,7 @@ fn work(store: &EmbeddedStore, kept: HistoryKept, now: TimeMs) -> Work {
     Work::new(store.shared(), &clock, &EmbeddedSettings { history: kept, ..settings() })
 }
 
-/// The changes that are kept.
+/// Returns the kept changes.
 async fn kept(store: &EmbeddedStore) -> (Revision, Vec<Change>) {
     let mut changes: Vec<Change> = Vec::new();
     let page = store.changes(Revision(0), 7).await.unwrap();
@@ -51,7 +52,7 @@ async fn kept(store: &EmbeddedStore) -> (Revision, Vec<Change>) {
     }
 }
 
-/// A name that fills segments.
+/// Returns a name that fills segments.
 fn long(number: u64) -> String {
     format!("{number:0>120}")
 }
@@ -68,7 +69,8 @@ fn log_bytes(disk: &SimulatedDisk) -> u64 {
         .sum()
 }
 
-/// A store of several segments, archived, and its changes. Two runs stand at the end of it.
+/// Makes a store of several archived segments, with two runs at the end; returns it with its
+/// changes.
 async fn several(disk: &SimulatedDisk) -> (Arc<EmbeddedStore>, Vec<Change>) {
     let store = open(disk);
     for number in 1..90 {
@@ -85,7 +87,8 @@ async fn several(disk: &SimulatedDisk) -> (Arc<EmbeddedStore>, Vec<Change>) {
     (store, changes)
 }
 
-/// Goal: the limit of bytes, at its edge: what fits exactly stays. Method: the log's bytes, and one less.
+/// Goal: the limit of bytes, at its edge: a log that fits exactly stays. Method: the log's bytes,
+/// and one less.
 #[tokio::test]
 async fn bytes_are_kept_up_to_the_limit_and_not_one_more() {
     let disk = SimulatedDisk::new();
@@ -106,7 +109,8 @@ async fn bytes_are_kept_up_to_the_limit_and_not_one_more() {
     assert_eq!(figure("log_plain_bytes") + figure("log_compressed_bytes"), log_bytes(&disk));
 }
 
-/// Goal: what waits to be compressed is not held against the limit: it is compressed first.
+/// Goal: segments that wait for compression do not count against the limit: they are compressed
+/// first.
 #[tokio::test]
 async fn plain_segments_are_compressed_before_any_is_removed() {
     let disk = SimulatedDisk::new();
@@ -122,8 +126,8 @@ async fn plain_segments_are_compressed_before_any_is_removed() {
     assert!(log_bytes(&disk) < plain);
 }
 
-/// Goal: the limit of days, at its edge. Method: the clock exactly so long after the last change of the first segment,
-/// and a millisecond later.
+/// Goal: the limit of days, at its edge. Method: the clock exactly at the limit after the last
+/// change of the first segment, and a millisecond later.
 #[tokio::test]
 async fn days_are_kept_to_the_millisecond() {
     let disk = SimulatedDisk::new();
@@ -136,8 +140,8 @@ async fn days_are_kept_to_the_millisecond() {
     assert_eq!(first_revisions(&store), before[1..]);
 }
 
-/// Goal: segments that cannot be archived do not stay for ever either. Method: their index damaged, or they are plain: then
-/// the next one's beginning tells how old they are at least.
+/// Goal: segments that cannot be archived do not stay for ever either. Method: their index is
+/// damaged, or they are plain: then the next one's beginning gives their minimum age.
 #[tokio::test]
 async fn damaged_segments_grow_old_too() {
     let disk = SimulatedDisk::new();
@@ -153,8 +157,8 @@ async fn damaged_segments_grow_old_too() {
     assert_eq!(first_revisions(&store)[0], before[1]);
 }
 
-/// Goal: what opening needs never goes, nor the last segment, however small the limit. Method: no run; a run in the
-/// middle; one at the end.
+/// Goal: segments that opening needs never go, nor the last one, however small the limit. Method:
+/// no run; a run in the middle; one at the end.
 #[tokio::test]
 async fn what_opening_needs_stays() {
     let far = TimeMs(u64::MAX);
@@ -201,7 +205,8 @@ async fn what_opening_needs_stays() {
     }
 }
 
-/// Goal: opening works where the log does not begin with the first change, and says what is missing where it cannot.
+/// Goal: opening works if the log does not begin with the first change, and otherwise reports what
+/// is missing.
 #[tokio::test]
 async fn a_log_that_begins_later_needs_its_runs() {
     let disk = SimulatedDisk::new();
@@ -225,8 +230,8 @@ async fn a_log_that_begins_later_needs_its_runs() {
     assert!(!inspect(&disk.shared(), Path::new("/data")).unwrap().problems.is_empty());
 }
 
-/// Goal: a run that ends with the very end of a segment that is removed later. Method: one after each request, so that some
-/// stand exactly there.
+/// Goal: a run may end exactly at the end of a segment that is removed later. Method: one after
+/// each request, so that some end exactly there.
 #[tokio::test]
 async fn a_run_may_end_where_what_went_ended() {
     let disk = SimulatedDisk::new();
@@ -249,12 +254,13 @@ async fn a_run_may_end_where_what_went_ended() {
     assert_eq!(store.revision().await.unwrap(), Revision(119));
 }
 
-/// Goal: clause A6 where the record of a remembered request is gone: told so, and never done again.
+/// Goal: clause A6 if the record of a remembered request is gone: the outcome is unknown, and it is
+/// never done again.
 #[tokio::test]
 async fn a_request_whose_outcomes_are_gone_is_not_done_again() {
     let disk = SimulatedDisk::new();
     let (store, changes) = several(&disk).await;
-    // One was done in part, and its rest later: one of its records goes, the other stays.
+    // One request was done in part, and its rest later: one of its records goes, the other stays.
     let both = vec![mkdir(DirId::ROOT, "first"), mkdir(DirId::ROOT, "second")];
     let outcomes = store.apply(request(1, both)).await.unwrap();
     let revision = |outcome: &Outcome| match outcome {
@@ -269,7 +275,7 @@ async fn a_request_whose_outcomes_are_gone_is_not_done_again() {
         let store = if round == 0 { store.clone() } else { open(&disk.copy()) };
         let revision = store.revision().await.unwrap();
         for number in 1..=91 {
-            // What would be applied if it were not remembered.
+            // These mutations would be applied if the request were not remembered.
             let mutations = vec![mkdir(DirId::ROOT, &format!("again-{round}-{number}"))];
             match store.apply(request(number, mutations)).await {
                 Ok(_) => assert!(number >= oldest.0, "request {number}"),
@@ -286,8 +292,8 @@ async fn a_request_whose_outcomes_are_gone_is_not_done_again() {
     }
 }
 
-/// Goal: the listing of a storage element never leaves out silently what moved meanwhile (clause R3). Method: what moved is
-/// not in the history any more when it gets to it.
+/// Goal: the listing of a storage element never leaves out files silently that moved meanwhile
+/// (clause R3). Method: the moves are no longer in the history when the listing reaches them.
 #[tokio::test]
 async fn a_listing_that_needs_what_is_gone_says_so() {
     let disk = SimulatedDisk::new();
@@ -315,7 +321,7 @@ async fn a_listing_that_needs_what_is_gone_says_so() {
     assert_eq!(page.items.len(), 3);
     let from = at(DirId(2), "f0");
     write(vec![Mutation::Move { from, expect: exacat_model::Expect::ANY, to: at(DirId::ROOT, "f0") }]).await;
-    // To the end of the files; what moved comes after it.
+    // This reads to the end of the files; moved ones come after it.
     let (_, moved) = store.replicas_on(SeNumber(1), &cursor, 10).await.unwrap();
     assert!(!moved.is_empty());
     let (page, _) = store.replicas_on(SeNumber(1), &moved, 10).await.unwrap();
@@ -330,8 +336,8 @@ async fn a_listing_that_needs_what_is_gone_says_so() {
     assert!(error.message.contains("begin it again"), "{error}");
 }
 
-/// Goal: segments go oldest first, through any crash and failing disk. Method: the power goes, or the disk fails, at every
-/// operation of archiving and removing; what is left opens, and has no gap.
+/// Goal: segments go oldest first, through any crash and failing disk. Method: the power, or the
+/// disk, fails at every operation of archiving and removing; the rest opens, and has no gap.
 #[tokio::test]
 async fn removing_may_be_cut_at_every_step() {
     let start = SimulatedDisk::new();
@@ -374,7 +380,7 @@ async fn removing_may_be_cut_at_every_step() {
     }
 }
 
-/// Goal: who reads a segment when it is removed reads it to its end; who comes to it later finds it gone.
+/// Goal: a present reader of a removed segment reads it to its end; a later one finds it gone.
 #[tokio::test]
 async fn a_reader_may_have_open_what_goes() {
     let disk = SimulatedDisk::new();
@@ -390,8 +396,9 @@ async fn a_reader_may_have_open_what_goes() {
     assert!(history.record(Revision(1)).unwrap().is_none());
 }
 
-/// Goal: whoever follows the changes gets all of them in order, or is told what was missed, while the thread removes.
-/// Method: two readers, one from the end on and one always from the start, beside a writer.
+/// Goal: readers of the changes get all of them in order, or learn what they missed, while the
+/// thread removes segments. Method: two readers, one from the end on and one always from the start,
+/// beside a writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_are_told_what_the_thread_removed() {
     let disk = SimulatedDisk::new();

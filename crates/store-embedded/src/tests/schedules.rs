@@ -1,4 +1,5 @@
-//! Merges chosen at random: whatever is merged when, and wherever that is interrupted, the state is the same.
+//! Random compactions: the state is the same whatever is compacted when, and wherever that is
+//! interrupted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::table::Shelf;
 use crate::writer::Command;
 use crate::{EmbeddedSettings, EmbeddedStore};
 
-/// What the merger does next: as the shelf says, or by dice.
+/// Schedule of the compactor: by the shelf, or random.
 pub struct Schedule(Option<Mutex<Random>>);
 
 impl Schedule {
@@ -37,18 +38,18 @@ impl Schedule {
         })
     }
 
-    /// Something urgent is done first, though nothing waits.
+    /// Says whether to do urgent work first, although none waits.
     pub fn interrupts(&self) -> bool {
         self.0.as_ref().is_some_and(|dice| dice.lock().chance(40))
     }
 
-    /// Nothing comes of the merge.
+    /// Says whether to give the compaction up.
     pub fn gives_up(&self) -> bool {
         self.0.as_ref().is_some_and(|dice| dice.lock().chance(300))
     }
 }
 
-/// Everything that can be asked of a store about its state.
+/// Returns everything about a store's state that its contract shows.
 async fn seen(store: &dyn Store) -> Vec<String> {
     let mut all = Vec::new();
     for number in 1..60 {
@@ -69,9 +70,9 @@ async fn seen(store: &dyn Store) -> Vec<String> {
     all
 }
 
-/// Goal: merging is never seen. Method: the same requests to the reference and to a store whose memtables are ended, and whose
-/// runs are merged, interrupted and given up, by dice; in step, so that a seed says everything; the whole state compared
-/// again and again, and after opening again.
+/// Goal: compaction is invisible. Method: the same requests go to the reference and to a store with
+/// random freezing, compaction, interruption and giving up. All run in step, so that a seed fixes
+/// everything. The whole states are compared again and again, and after reopening.
 #[tokio::test]
 async fn whatever_is_merged_when_the_state_is_that_of_the_reference() {
     let mut merged = 0;
@@ -87,7 +88,7 @@ async fn whatever_is_merged_when_the_state_is_that_of_the_reference() {
         for number in 0..60 {
             let request = workload.request();
             let outcomes = store.apply(request.clone()).await.unwrap();
-            // Their clocks go on by themselves; what is decided does not depend on that.
+            // The clocks advance independently; decisions do not depend on that.
             assert_eq!(outcomes, reference.apply(request).await.unwrap(), "request {number}");
             if dice.chance(3) {
                 let pending = store.ask(|reply| Command::Freeze { reply }).await.unwrap().unwrap();
@@ -114,7 +115,7 @@ async fn whatever_is_merged_when_the_state_is_that_of_the_reference() {
     assert!(merged > 0, "nothing was merged");
 }
 
-/// The same but for times, which each takes from a clock of its own.
+/// Compares both, except times, which each takes from its own clock.
 async fn compare(store: &dyn Store, reference: &dyn Store) {
     let without_times = |all: Vec<String>| -> Vec<String> {
         let is_time = |word: &str| word.contains("TimeMs(179");

@@ -1,9 +1,14 @@
-//! A disk in memory that can fail, fill up, hold its syncs, and lose its power.
+//! A simulated disk in memory that can fail, fill up, hold its syncs, and lose its power.
 //!
-//! What was written and what was synced are kept apart. The image a power cut leaves has what was synced, and of what
-//! was written since any part: each sector of each write or not, each change of a length or not, and of the changes of
-//! names any first few (file systems journal those in order). A change of names is synced with the directory it is in; one
-//! that moves something from one to another with both. What lies in a directory that is not there is not there either.
+//! It separates written from synced data. The image after a power cut has everything synced, and
+//! any part of the rest:
+//!
+//! - each sector of each write, or not;
+//! - each change of a length, or not;
+//! - any first few of the changes of names, because file systems journal those in order.
+//!
+//! A change of names is synced with its directory; a move between two directories with both. Files
+//! in a missing directory are missing too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,7 +21,7 @@ use crate::disk::{Disk, DiskFile};
 
 const SECTOR: usize = 512;
 
-/// A small generator; its seed says everything.
+/// A small generator of random numbers; the seed fixes all of them.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
@@ -47,7 +52,7 @@ struct Content {
     unsynced: Vec<Unsynced>,
 }
 
-/// In place of a file's number.
+/// Number of a directory, in place of a file's.
 const DIRECTORY: usize = usize::MAX;
 
 #[derive(Clone)]
@@ -58,7 +63,7 @@ enum NameChange {
 }
 
 impl NameChange {
-    /// The directories to be synced for it.
+    /// Returns the directories that must be synced for it.
     fn directories(&self) -> [&Path; 2] {
         let (one, other) = match self {
             NameChange::Set(path, _) | NameChange::Unset(path) => (path, path),
@@ -68,23 +73,23 @@ impl NameChange {
     }
 }
 
-/// A change of names, and which of its directories were synced since.
+/// A change of names, and the directories among its own that were synced since.
 #[derive(Clone)]
 struct Pending {
     change: NameChange,
     synced: [bool; 2],
 }
 
-/// What is to go wrong.
+/// Fault to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The operation of this number fails so, once.
+    /// The operation with this number fails in this way, once.
     Once(u64, io::ErrorKind),
-    /// The reading of this number, of any file, fails, once.
+    /// The read with this number, of any file, fails once.
     Read(u64),
-    /// A write of this number fails after half of its bytes.
+    /// The write with this number fails after half of its bytes.
     Short(u64),
-    /// The power goes at the operation of this number: it and all after it fail.
+    /// The power fails at the operation with this number: that one and all later ones fail.
     PowerCut(u64),
 }
 
@@ -120,7 +125,7 @@ struct Shared {
 pub struct SimulatedDisk(Arc<Shared>);
 
 impl Inner {
-    /// Counts an operation that changes something, and lets the fault happen.
+    /// Counts an operation that changes something, and injects the fault.
     fn operation(&mut self) -> io::Result<()> {
         if self.dead {
             return Err(io::Error::other("the power is gone"));
@@ -157,12 +162,12 @@ impl SimulatedDisk {
         Arc::new(self.clone())
     }
 
-    /// Operations so far that changed something.
+    /// Returns the number of operations so far that changed something.
     pub fn operations(&self) -> u64 {
         self.0.inner.lock().operations
     }
 
-    /// Readings so far.
+    /// Returns the number of reads so far.
     pub fn reads(&self) -> u64 {
         self.0.inner.lock().reads
     }
@@ -171,39 +176,39 @@ impl SimulatedDisk {
         self.0.inner.lock().fault = fault;
     }
 
-    /// Is the power gone?
+    /// Says whether the power is off.
     pub fn is_dead(&self) -> bool {
         self.0.inner.lock().dead
     }
 
-    /// From now on nothing more can be reserved, or can again.
+    /// Makes every reservation of space fail, or work again.
     pub fn set_full(&self, full: bool) {
         self.0.inner.lock().full = full;
     }
 
-    /// From now on there is no space for runs, or there is again.
+    /// Removes the space for runs, or gives it back.
     pub fn refuse_runs(&self, refuse: bool) {
         self.0.inner.lock().refuse_runs = refuse;
     }
 
-    /// A directory is a file system of its own.
+    /// Makes a directory a file system of its own.
     pub fn mount(&self, directory: &Path) {
         self.0.inner.lock().devices.push(directory.to_owned());
     }
 
-    /// From now on syncs do not return, or do again.
+    /// Holds all syncs, or releases them.
     pub fn hold_syncs(&self, hold: bool) {
         self.0.inner.lock().hold_syncs = hold;
         self.0.changed.notify_all();
     }
 
-    /// From now on readings do not return, or do again.
+    /// Holds all reads, or releases them.
     pub fn hold_reads(&self, hold: bool) {
         self.0.inner.lock().hold_reads = hold;
         self.0.changed.notify_all();
     }
 
-    /// Waits until a reading is held.
+    /// Waits until a read is held.
     pub fn wait_for_held_read(&self) {
         let mut inner = self.0.inner.lock();
         while inner.reads_waiting == 0 {
@@ -212,7 +217,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// Is a sync held?
+    /// Says whether a sync is held.
     pub fn is_syncing(&self) -> bool {
         self.0.inner.lock().syncs_waiting > 0
     }
@@ -226,7 +231,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// The disk that a power cut now leaves; one of many, chosen by `random`.
+    /// Returns the disk that a power cut leaves now; one of many, chosen by `random`.
     pub fn image(&self, random: &mut Random) -> SimulatedDisk {
         let inner = self.0.inner.lock();
         let mut names = inner.durable_names.clone();
@@ -267,7 +272,7 @@ impl SimulatedDisk {
         SimulatedDisk(Arc::new(Shared { inner: Mutex::new(image), changed: Condvar::new() }))
     }
 
-    /// The same disk as it is, on its own from now on.
+    /// Returns an independent copy of the disk.
     pub fn copy(&self) -> SimulatedDisk {
         let inner = self.0.inner.lock();
         let contents = inner
@@ -284,14 +289,14 @@ impl SimulatedDisk {
         SimulatedDisk(Arc::new(Shared { inner: Mutex::new(copy), changed: Condvar::new() }))
     }
 
-    /// The files whose names end so, in order.
+    /// Returns the files whose names have this ending, in order.
     pub fn files(&self, ending: &str) -> Vec<PathBuf> {
         let inner = self.0.inner.lock();
         let files = inner.names.iter().filter(|(_, number)| **number != DIRECTORY).map(|(path, _)| path);
         files.filter(|path| path.to_string_lossy().ends_with(ending)).cloned().collect()
     }
 
-    /// Changes a file's bytes behind everybody's back.
+    /// Changes a file's bytes unnoticed.
     pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let mut inner = self.0.inner.lock();
         let number = inner.names[path];
@@ -300,13 +305,13 @@ impl SimulatedDisk {
         content.durable = content.volatile.clone();
     }
 
-    /// A file's bytes.
+    /// Returns a file's bytes.
     pub fn bytes(&self, path: &Path) -> Vec<u8> {
         let inner = self.0.inner.lock();
         inner.contents[inner.names[path]].volatile.clone()
     }
 
-    /// Removes a file behind everybody's back.
+    /// Removes a file unnoticed.
     pub fn vanish(&self, path: &Path) {
         let mut inner = self.0.inner.lock();
         inner.names.remove(path);
@@ -325,7 +330,7 @@ fn apply_name(names: &mut BTreeMap<PathBuf, usize>, change: &NameChange) {
         NameChange::Rename(from, to) => {
             let moved: Vec<PathBuf> = names.keys().filter(|path| path.starts_with(from)).cloned().collect();
             if moved.first() != Some(from) {
-                // It is not there: neither is what is below it.
+                // The directory is missing, and so is everything below it.
                 return;
             }
             for path in moved {
@@ -345,7 +350,7 @@ fn moved_to(path: &Path, from: &Path, to: &Path) -> PathBuf {
     }
 }
 
-/// Are the directories above it there? What stands at the top always is.
+/// Says whether all parent directories exist. Those at the top always do.
 fn is_reachable(names: &BTreeMap<PathBuf, usize>, path: &Path) -> bool {
     let mut above = path.ancestors().skip(1).filter(|path| path.parent().is_some());
     above.all(|path| names.get(path) == Some(&DIRECTORY))
@@ -355,7 +360,7 @@ impl Inner {
     fn change_name(&mut self, change: NameChange) {
         apply_name(&mut self.names, &change);
         if let NameChange::Rename(from, to) = &change {
-            // What is not synced of a directory that moves is found under its new name.
+            // Unsynced changes of a moved directory apply under its new name.
             for pending in &mut self.name_changes {
                 match &mut pending.change {
                     NameChange::Set(path, _) | NameChange::Unset(path) if path != from => {
@@ -380,7 +385,7 @@ impl Inner {
         }
     }
 
-    /// Something may get this name: the directory it is in is there.
+    /// Checks that the directory of a new name exists.
     fn has_above(&self, path: &Path) -> io::Result<()> {
         match path.parent().filter(|above| above.parent().is_some()) {
             Some(above) if self.number(above)? != DIRECTORY => Err(io::ErrorKind::NotADirectory.into()),
@@ -402,7 +407,7 @@ impl Disk for SimulatedDisk {
             match inner.number(directory) {
                 Ok(DIRECTORY) => {}
                 Ok(_) => return Err(io::ErrorKind::NotADirectory.into()),
-                // A data directory is made before anything counts on it.
+                // A data directory is made before anything depends on it.
                 Err(_) if directory.parent().is_some_and(|above| above.parent().is_none()) => {
                     inner.names.insert(directory.to_owned(), DIRECTORY);
                     inner.durable_names.insert(directory.to_owned(), DIRECTORY);
@@ -443,7 +448,7 @@ impl Disk for SimulatedDisk {
         }
         let number = match inner.file(path) {
             Ok(number) => {
-                // The file is the same, whatever other names it has.
+                // The file is the same under all its names.
                 let content = &mut inner.contents[number];
                 content.volatile.clear();
                 content.unsynced.push(Unsynced::Length(0));
@@ -585,7 +590,7 @@ impl DiskFile for SimulatedFile {
         let short = matches!(inner.fault, Some(Fault::Short(number)) if number == inner.operations);
         let written = match (&outcome, short) {
             (Ok(()), false) => bytes,
-            // A failed write may have written any part; this one half.
+            // A failed write may have written any part; this one writes half.
             (Ok(()), true) => &bytes[..bytes.len() / 2],
             (Err(_), _) if inner.dead => bytes,
             (Err(_), _) => &bytes[..bytes.len() / 2],

@@ -1,4 +1,5 @@
-//! Snapshots: what they hold, while the store goes on; what a power cut leaves of them; how two differ.
+//! Snapshots: their content while the store continues, their state after a power cut, and
+//! differences of two.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +20,7 @@ pub fn name(text: &str) -> SnapshotName {
     SnapshotName::parse(text).unwrap()
 }
 
-/// Of a request that was never asked before.
+/// Returns the id of a new request.
 pub fn new_id() -> exacat_model::OperationId {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     super::operation(NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
@@ -35,7 +36,7 @@ pub async fn drive(store: &EmbeddedStore, workload: &mut Workload, requests: u64
     drive_as(store, workload, requests, 0).await;
 }
 
-/// The same, with operations that are others for another `series`.
+/// Sends requests with other operation ids for each `series`.
 pub async fn drive_as(store: &EmbeddedStore, workload: &mut Workload, requests: u64, series: u8) {
     for number in 0..requests {
         let mut request = workload.request();
@@ -47,10 +48,10 @@ pub async fn drive_as(store: &EmbeddedStore, workload: &mut Workload, requests: 
     }
 }
 
-/// Directories that workloads make, and a few that they do not.
+/// Number of directories to look into: those that workloads make, and a few more.
 const DIRECTORIES: u64 = 200;
 
-/// Every entry by where it is kept, in the tree and below the trash.
+/// Returns every entry by its place, in the tree and below the trash.
 pub async fn entries(store: &EmbeddedStore) -> BTreeMap<(u64, Vec<u8>), Entry> {
     let mut all = BTreeMap::new();
     let root = store.walk(&[exacat_model::Lfn::root()]).await.unwrap().remove(0);
@@ -67,7 +68,7 @@ pub async fn entries(store: &EmbeddedStore) -> BTreeMap<(u64, Vec<u8>), Entry> {
     all
 }
 
-/// Everything about a state: what it must be again.
+/// Everything about a state, to be compared later.
 #[derive(Debug, PartialEq)]
 pub struct Whole {
     pub revision: Revision,
@@ -90,9 +91,9 @@ fn hidden_files(disk: &SimulatedDisk) -> Vec<std::path::PathBuf> {
     files.filter(|path| path.to_string_lossy().contains("/snapshots/.")).collect()
 }
 
-/// Goal: a snapshot is the state at its revision, whatever the store does after it: changes, merges, archiving, keeping
-/// less of the log. Method: from seeds; snapshots at several points of a workload, each compared at its end, and after the
-/// catalogue's own files are gone.
+/// Goal: a snapshot is the state at its revision, through all later changes, compactions, archiving
+/// and retention. Method: random workloads; snapshots at several points of each, compared at its
+/// end, and after the catalogue's own files are gone.
 #[tokio::test]
 async fn a_snapshot_stays_as_it_was() {
     for seed in 0..12 {
@@ -118,7 +119,7 @@ async fn a_snapshot_stays_as_it_was() {
             store.close().await.unwrap();
         }
         if seed % 2 == 0 {
-            // As if merging, archiving and keeping less had gone on for long.
+            // This has the effect of long compaction, archiving and retention.
             for path in disk.files("") {
                 if path.starts_with("/data/log") || path.starts_with("/data/runs") {
                     disk.vanish(&path);
@@ -146,7 +147,8 @@ async fn a_snapshot_stays_as_it_was() {
     }
 }
 
-/// Goal: checking reads everything: a damaged byte of any file is found and named, and the others stay good.
+/// Goal: a check reads everything: a damaged byte of any file is found and named, and the other
+/// snapshots stay good.
 #[tokio::test]
 async fn a_check_finds_damage_in_any_file_of_a_snapshot() {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(3));
@@ -162,7 +164,7 @@ async fn a_check_finds_damage_in_any_file_of_a_snapshot() {
     assert!(ours.len() > 4, "{ours:?}");
     for path in ours {
         let bytes = disk.bytes(&path);
-        // Behind what a segment has are zeros, and what came after the snapshot.
+        // Zeros, and changes after the snapshot, follow the used part of a segment.
         let used = bytes.len() - bytes.iter().rev().take_while(|byte| **byte == 0).count();
         for at in (0..used).step_by(used / 7 + 1) {
             let damaged = disk.copy();
@@ -179,8 +181,8 @@ async fn a_check_finds_damage_in_any_file_of_a_snapshot() {
     }
 }
 
-/// Goal: a snapshot is there whole or not at all, and nothing else suffers. Method: the power goes at every operation
-/// of taking one, and of dropping one.
+/// Goal: a snapshot exists completely or not at all, and nothing else suffers. Method: the power
+/// fails at every operation of taking one, and of dropping one.
 #[tokio::test]
 async fn taking_and_dropping_may_be_cut_at_every_step() {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(8));
@@ -235,7 +237,7 @@ async fn taking_and_dropping_may_be_cut_at_every_step() {
     }
 }
 
-/// Goal: what can be wrong with a name, and the limit on their number, at its edge.
+/// Goal: every fault of a name, and the limit on the number of snapshots, at its edge.
 #[tokio::test]
 async fn names_are_taken_once_and_there_are_so_many() {
     let disk = SimulatedDisk::new();
@@ -255,7 +257,7 @@ async fn names_are_taken_once_and_there_are_so_many() {
     assert_eq!(open_snapshot(&disk, "s007").err().map(|error| error.kind), Some(ErrorKind::NotFound));
 }
 
-/// Goal: who did not get the answer asks again, and gets it; nobody else does.
+/// Goal: a caller that missed the answer repeats the request and gets it; no other caller does.
 #[tokio::test]
 async fn a_lost_answer_can_be_asked_for_again() {
     let disk = SimulatedDisk::new();
@@ -272,11 +274,11 @@ async fn a_lost_answer_can_be_asked_for_again() {
         store.snapshot(new_id(), &name("a")).await.unwrap();
         store.drop_snapshot(new_id(), &name("a")).await.unwrap();
     }
-    // That is long ago by now.
+    // That request was long ago.
     assert_eq!(store.drop_snapshot(other, &name("a")).await.unwrap_err().kind, ErrorKind::NotFound);
 }
 
-/// Goal: what a snapshot alone holds is what dropping it frees.
+/// Goal: dropping a snapshot frees the bytes that only it has.
 #[tokio::test]
 async fn a_snapshot_says_what_it_alone_holds() {
     let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(1));
@@ -284,7 +286,7 @@ async fn a_snapshot_says_what_it_alone_holds() {
     drive(&store, &mut workload, 30).await;
     store.snapshot(new_id(), &name("a")).await.unwrap();
     let fresh = store.snapshots().await.unwrap().remove(0);
-    // The header of the segment that taking it began is its own.
+    // It alone has the header of the segment that began with it.
     let header = crate::segment::HEADER_BYTES as u64;
     assert!(fresh.bytes > header && fresh.own_bytes == header, "{fresh:?}");
     for path in disk.files("") {
@@ -298,7 +300,7 @@ async fn a_snapshot_says_what_it_alone_holds() {
 
 // ---- differences ----
 
-/// One state, as a comparison needs it.
+/// A state with the data that a comparison needs.
 struct State<'s> {
     store: &'s EmbeddedStore,
     entries: BTreeMap<(u64, Vec<u8>), Entry>,
@@ -324,7 +326,7 @@ impl State<'_> {
     }
 }
 
-/// The same as the engine gives, by comparing two full walks.
+/// Returns the same differences as the engine, by comparing two full walks.
 async fn compared(before: &State<'_>, after: &State<'_>) -> Vec<Difference> {
     let mut told = Vec::new();
     let mut keys: Vec<_> = before.entries.keys().chain(after.entries.keys()).cloned().collect();
@@ -373,8 +375,9 @@ async fn differences(
     }
 }
 
-/// Goal: how two states differ is told exactly, from what they do not share alone. Method: snapshots of random workloads,
-/// compared in both directions, and with the present state, with what two full walks give.
+/// Goal: differences of two states are exact, although only unshared files are read. Method:
+/// snapshots of random workloads are compared in both directions, and with the present state. The
+/// results must equal those of two full walks.
 #[tokio::test]
 async fn differences_are_those_of_two_full_walks() {
     let mut told = 0;
@@ -411,7 +414,8 @@ async fn differences_are_those_of_two_full_walks() {
     assert!(told > 1000, "only {told} differences were compared");
 }
 
-/// Goal: a comparison with the present state goes on with the state it began with, or says that it cannot.
+/// Goal: a comparison with the present state continues with its first state, or reports that it
+/// cannot.
 #[tokio::test]
 async fn a_comparison_goes_on_with_the_state_it_began_with() {
     let disk = SimulatedDisk::new();
@@ -426,15 +430,15 @@ async fn a_comparison_goes_on_with_the_state_it_began_with() {
     let names = |page: &[Difference]| -> Vec<String> {
         page.iter().map(|one| one.after.as_ref().unwrap().lfn.to_string()).collect()
     };
-    // The root's entry does not change when something comes into it.
+    // The root's entry does not change with its content.
     assert_eq!((names(&first), names(&rest)), (vec!["/b".to_owned()], vec!["/c".to_owned()]));
-    // It is over: with a state that nobody else has it cannot go on.
+    // The comparison ended: it cannot continue with a state that exists nowhere else.
     let over = store.diff(&name("s"), None, &next, 100).await.unwrap_err();
     assert_eq!(over.kind, ErrorKind::Conflict, "{over}");
     for bad in [vec![1], vec![0xff; 20], vec![1; 600]] {
         assert!(store.diff(&name("s"), None, &Cursor(bad), 100).await.is_err());
     }
-    // Between two that have names it can, though others came between.
+    // A comparison of two named states can continue, even after others.
     store.snapshot(new_id(), &name("t")).await.unwrap();
     let (_, next) = store.diff(&name("s"), Some(&name("t")), &Cursor::default(), 1).await.unwrap();
     for _ in 0..crate::settings::DIFFS_OPEN_MAX {
@@ -444,7 +448,7 @@ async fn a_comparison_goes_on_with_the_state_it_began_with() {
     assert_eq!(names(&rest), ["/c", "/d"]);
 }
 
-/// The digest after each change, by replaying them.
+/// Returns the digest after each change, by replaying the changes.
 pub fn digests(changes: &[Change]) -> Vec<u128> {
     let mut state = crate::state::State::new(1, Arc::new(crate::run::Cache::new(0))).unwrap();
     let mut digests = vec![state.digest()];

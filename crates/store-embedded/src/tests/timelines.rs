@@ -1,5 +1,5 @@
-//! Timelines: each way to give a revision a second time begins one, and what came before is told
-//! from what came after.
+//! Timelines: every way to give a revision a second time begins one, and revisions before and after
+//! it are distinguishable.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::{apply, assert_sound, mkdir, open, settings};
 use crate::EmbeddedStore;
 use crate::snapshot::RestorePoint;
 
-/// So many directories in requests of their own.
+/// Makes so many directories in separate requests.
 async fn make(store: &EmbeddedStore, numbers: std::ops::Range<u64>) {
     for number in numbers {
         apply(store, number, vec![mkdir(DirId::ROOT, &format!("d{number}"))]).await;
@@ -28,7 +28,7 @@ fn timeline_of_last_segment(disk: &SimulatedDisk) -> TimelineId {
     crate::segment::Header::decode("test", &disk.bytes(&path.unwrap())).unwrap().timeline
 }
 
-/// Is this revision of that timeline a part of the history now?
+/// Says whether this revision of that timeline is part of the present history.
 fn has(timelines: &Timelines, revision: u64, timeline: TimelineId) -> bool {
     timelines.check(Revision(revision), timeline.whole()).is_ok()
 }
@@ -50,7 +50,8 @@ async fn timeline_stays_the_same_as_long_as_nothing_is_lost() {
 
 #[tokio::test]
 async fn torn_end_of_the_log_begins_a_timeline() {
-    // One group in the segment, which is torn: the segment is made anew. Several: it is sealed.
+    // With one group in the segment, which is torn, the segment is made anew. With several it is
+    // sealed.
     for kept in [0, 3] {
         let disk = SimulatedDisk::new();
         let store = open(&disk);
@@ -108,7 +109,8 @@ async fn restores_begin_timelines_that_part_where_they_restored_to() {
     store.close().await.unwrap();
     drop(store);
 
-    // What was replaced first is had again: the new timeline goes on from the first one.
+    // This brings back the changes that were replaced first: the new timeline continues the first
+    // one.
     let aside = restored.set_aside.unwrap();
     restore_with(&disk, "s", RestorePoint::Revision(Revision(20)), Some(&aside)).unwrap();
     let store = open(&disk);
@@ -156,7 +158,7 @@ async fn clone_parts_from_its_origin_at_the_snapshot() {
     assert_sound(&twin).await;
 }
 
-/// Goal: a catalogue of the format before timelines has one that follows from its id, and keeps that.
+/// Goal: a catalogue of the format before timelines has one that follows from its id, and keeps it.
 #[tokio::test]
 async fn catalogue_without_timelines_has_one_that_follows_from_its_id() {
     let disk = SimulatedDisk::new();

@@ -1,4 +1,4 @@
-//! A workload from a seed: every kind of mutation, on few names, so that they meet.
+//! A random workload from a seed: every kind of mutation, on few names, so that mutations meet.
 
 use exacat_model::{
     BookedReplica, Booking, Checksum, Checksums, DirId, Edit, Expect, File, GroupId, Lfn, Location, Mode,
@@ -9,7 +9,7 @@ use exacat_store::Request;
 use super::simulated::Random;
 use super::{at, guid, mkdir, new_entry, remove, request, se};
 
-/// Makes requests. It does not know what became of them: refusals are part of the workload.
+/// Makes requests. It ignores their outcomes: refusals are part of the workload.
 pub struct Workload {
     random: Random,
     requests: u64,
@@ -21,7 +21,7 @@ impl Workload {
         Workload { random: Random(seed), requests: 0, guids: 0 }
     }
 
-    /// The next request.
+    /// Returns the next request.
     pub fn request(&mut self) -> Request {
         self.requests += 1;
         let count = 1 + self.random.next(12);

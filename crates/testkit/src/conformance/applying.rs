@@ -34,7 +34,7 @@ pub async fn a1_each_mutation_has_its_outcome_in_order(factory: &dyn StoreFactor
     assert!(scene.apply(Vec::new()).await.is_empty());
 }
 
-/// Goal: each mutation is decided on the state those before it in the request left.
+/// Goal: each mutation is decided on the state that those before it in the request left.
 pub async fn a1_mutations_see_what_those_before_them_did(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     // The next directory has number 2: only the root is there (N1).
@@ -74,8 +74,9 @@ pub async fn a1_an_outcome_names_the_entry_and_the_change(factory: &dyn StoreFac
     }
 }
 
-/// Goal: requests handed over together are decided one after the other, each under its own id: one that is asked again
-/// gets its answer, one that is too large is refused by itself, and each can be asked again alone.
+/// Goal: requests that are sent together are decided one after the other, each under its own id. A
+/// repeated one gets its answer, one that is too large is refused by itself, and each can be
+/// repeated alone.
 pub async fn a1_requests_that_come_together_are_each_their_own(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let store = scene.store();
@@ -102,7 +103,7 @@ pub async fn a1_requests_that_come_together_are_each_their_own(factory: &dyn Sto
     assert_eq!(answers[0], answers[4]);
     assert_eq!(scene.revision().await.0, before + 4);
     assert!(store.apply_each(Vec::new()).await.is_empty());
-    // The first name is taken again, and what was refused may not be done now either.
+    // The first name is taken again, and refused requests stay refused.
     for (request, answer) in together.into_iter().zip(answers) {
         assert_eq!(store.apply(request).await.is_ok(), answer.is_ok());
     }
@@ -125,8 +126,9 @@ pub async fn a2_an_update_is_done_with_all_its_edits_or_none(factory: &dyn Store
     assert_eq!(before.difference("before", &scene.dump().await, "after ").map(|d| d.to_string()), None);
 }
 
-/// Goal: no reader sees a part of a mutation. Method: one task moves a file between two directories and updates owner
-/// and tag of another together; readers look at the sums of both directories, and at owner and tag.
+/// Goal: no reader sees a part of a mutation. Method: one task moves a file between two
+/// directories, and updates owner and tag of another together. Readers check the sums of both
+/// directories, and owner and tag.
 pub async fn a2_readers_see_whole_mutations(factory: &dyn StoreFactory) {
     const MUTATIONS: u64 = 300;
     let scene = Arc::new(Scene::new(factory).await);
@@ -165,7 +167,7 @@ pub async fn a2_readers_see_whole_mutations(factory: &dyn StoreFactory) {
     writer.await.expect("the writer");
 }
 
-/// Goal: of all that want one name or GUID - creates, moves, restores, commits - one gets it.
+/// Goal: of all that want one name or GUID (creates, moves, restores, commits) one gets it.
 pub async fn a3_of_all_that_want_a_name_one_gets_it(factory: &dyn StoreFactory) {
     for turn in 0..5 {
         let scene = Arc::new(Scene::new(factory).await);
@@ -205,14 +207,16 @@ pub async fn a3_of_all_that_want_a_name_one_gets_it(factory: &dyn StoreFactory) 
     }
 }
 
-/// Goal: the same for a GUID, wanted by files, collections, links and bookings of many users; and for a record's name.
+/// Goal: the same for a GUID, wanted by files, collections, links and upload reservations of many
+/// users; and for a record's name.
 pub async fn a3_of_all_that_want_a_guid_or_a_record_name_one_gets_it(factory: &dyn StoreFactory) {
     let scene = Arc::new(Scene::new(factory).await);
     let mut mutations: Vec<_> =
         (0..8).map(|number| create(new_file(top(&format!("f{number}")), guid(1), None, &[]))).collect();
     mutations.push(create(new_collection(top("c"), guid(1))));
     mutations.push(create(new_link(top("l"), guid(1))));
-    // A file's own GUID may be booked, for further replicas; so files do not compete with bookings here.
+    // A file's own GUID may be reserved, for further replicas; so files do not compete with upload
+    // reservations here.
     let booked = booking(guid(2), &[1]);
     let others: Vec<_> = vec![
         book(booked.clone()),
@@ -266,7 +270,7 @@ pub async fn a4_revisions_increase_in_the_order_of_application(factory: &dyn Sto
     assert_eq!(all, (first..first + 200).collect::<Vec<_>>());
 }
 
-/// Goal: what was answered is there when the store is opened again, however it ended.
+/// Goal: answered changes are there when the store is opened again, however it ended.
 pub async fn a5_what_was_answered_is_there_when_opened_again(factory: &dyn StoreFactory) {
     let mut scene = Scene::new(factory).await;
     for (turn, end) in [End::Close, End::Drop, End::Drop, End::Close].into_iter().enumerate() {
@@ -298,7 +302,8 @@ async fn send(store: &dyn Store, request: &Request) -> Vec<Outcome> {
     store.apply(request.clone()).await.expect("the request is answered")
 }
 
-/// Goal: a request asked again gets its first answer and does nothing again, though by now it would be refused.
+/// Goal: a repeated request gets its first answer and changes nothing again, even if it would be
+/// refused by now.
 pub async fn a6_a_request_asked_again_gets_its_answer(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let store = scene.store();
@@ -321,7 +326,8 @@ pub async fn a6_a_request_asked_again_gets_its_answer(factory: &dyn StoreFactory
     assert_eq!(names, ["Applied", "GuidInUse", "NotFound"]);
 }
 
-/// Goal: what was refused, or changed nothing, is decided anew; what was applied is not; whatever their order.
+/// Goal: refused or unchanged mutations are decided anew, applied ones are not, whatever their
+/// order.
 pub async fn a6_what_was_not_applied_is_decided_anew(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let store = scene.store();
@@ -340,9 +346,9 @@ pub async fn a6_what_was_not_applied_is_decided_anew(factory: &dyn StoreFactory)
     let names: Vec<_> = again.iter().map(outcome_name).collect();
     assert_eq!(names, ["Applied", "Applied", "Applied"]);
     assert_eq!(again[1], first[1]);
-    // By now all of it was applied, in two askings: all is remembered.
+    // By now everything was applied, in two requests: all of it is remembered.
     assert_eq!(send(&*store, &request).await, again);
-    // Changes say which mutation of which request they come from.
+    // Changes name their request and the index of their mutation in it.
     let changes = all_changes(&*store).await;
     let ours: Vec<_> = changes
         .iter()
@@ -364,8 +370,8 @@ pub async fn a6_answers_are_remembered_when_opened_again(factory: &dyn StoreFact
     }
 }
 
-/// Goal: an id that comes again with other content, or from another user, is a conflict, and
-/// nothing is done: alone and together with others, and after the store was opened again.
+/// Goal: an id with other content, or from another user, is a conflict, and nothing is done. This
+/// holds alone and together with others, and after the store was opened again.
 pub async fn a6_an_id_used_for_another_request_is_a_conflict(factory: &dyn StoreFactory) {
     let mut scene = Scene::new(factory).await;
     let first = sent(7, vec![create(new_directory(top("a")))]).with(Fingerprint(1));
@@ -384,7 +390,7 @@ pub async fn a6_an_id_used_for_another_request_is_a_conflict(factory: &dyn Store
         assert!(matches!(answers[0], Err(ApplyError::Conflict(_))), "{answers:?}");
         assert_eq!(answers[1], Ok(vec![Outcome::Refused(Refusal::NotFound)]));
         assert_eq!(answers[2].as_ref(), Ok(&made), "the same request gets its answer");
-        // A store cannot compare what it is not told.
+        // A store cannot compare an unknown fingerprint.
         let unknown = first.clone().with(Fingerprint::UNKNOWN);
         assert_eq!(send(&*store, &unknown).await, made);
         assert_eq!(scene.revision().await, before, "nothing was done");
@@ -397,7 +403,7 @@ pub async fn a6_an_id_used_for_another_request_is_a_conflict(factory: &dyn Store
         }
         scene.reopen(end).await;
     }
-    // Of a request that did nothing nothing is remembered: the other one is done, and says so.
+    // A request that did nothing is not remembered: the other one is carried out, and answers so.
     let nothing = sent(8, vec![remove(top("nothing"))]).with(Fingerprint(1));
     send(&*scene.store(), &nothing).await;
     let other = sent(8, vec![create(new_directory(top("b")))]).with(Fingerprint(2));
@@ -411,8 +417,8 @@ pub async fn a6_an_id_used_for_another_request_is_a_conflict(factory: &dyn Store
 
 /// Goal: a request is known until its id is too old to be taken, however many others came
 /// meanwhile: more than are kept in memory. Method: a removal whose answer was lost, the name
-/// registered anew, more than a million other requests, and the removal again. In the long form of
-/// the tests only.
+/// registered anew, more than a million other requests, and the removal again. Only in the long
+/// form of the tests.
 pub async fn a6_a_request_is_known_until_its_id_is_too_old(factory: &dyn StoreFactory) {
     if crate::rounds() == 1 {
         return;
@@ -452,7 +458,7 @@ pub async fn a6_a_request_is_known_until_its_id_is_too_old(factory: &dyn StoreFa
     assert_eq!(there.id(), object(2));
 }
 
-/// Goal: a store that is closed does nothing more and says so; opened again it has not done it later.
+/// Goal: a closed store does nothing more and says so. Opened again, it has not done it later.
 pub async fn a7_after_unavailable_nothing_was_done(factory: &dyn StoreFactory) {
     let mut scene = Scene::new(factory).await;
     let before = scene.dump().await;
@@ -467,7 +473,8 @@ pub async fn a7_after_unavailable_nothing_was_done(factory: &dyn StoreFactory) {
     assert!(difference.is_none(), "{}", difference.expect("some"));
 }
 
-/// Goal: a request of as many mutations as allowed is taken; of one more not, and nothing of it is done.
+/// Goal: a request with the most allowed mutations is accepted. One with one more is not, and
+/// nothing of it is done.
 pub async fn a8_a_request_has_at_most_so_many_mutations(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let mut mutations = vec![release(guid(1), None); BATCH_MUTATIONS_MAX];
@@ -497,7 +504,7 @@ pub async fn a8_a_request_has_at_most_so_many_bytes(factory: &dyn StoreFactory) 
     let one = of_length(LFN_BYTES_MAX).to_bytes().len();
     let many = (BATCH_BYTES_MAX - request.to_bytes().len() - LFN_BYTES_MAX) / one;
     mutations.extend(std::iter::repeat_n(of_length(LFN_BYTES_MAX), many));
-    // The last but one fills up to what leaves room for a last of 300 to 3000 bytes or so.
+    // The last but one leaves room for a last one of some 300 to 3000 bytes.
     request.mutations = mutations;
     let left = BATCH_BYTES_MAX - request.to_bytes().len();
     let (first, second) = (left / 2, left - left / 2);
@@ -518,8 +525,9 @@ pub async fn a8_a_request_has_at_most_so_many_bytes(factory: &dyn StoreFactory) 
     assert_eq!(outcome_name(&outcomes[0]), "Applied");
 }
 
-/// Goal: where several refusals are due, the first in the row is given. Method: for each row, a mutation that
-/// offends against all preconditions, mended one by one in the row's order. The files of the rows have more.
+/// Goal: where several refusals are due, the first in the row is given. Method: for each row, a
+/// mutation that violates all preconditions, corrected one by one in the row's order. The files of
+/// the rows have more.
 pub async fn a9_the_first_refusal_of_a_row_is_given(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.applied(set(quota(exacat_model::QuotaOf::User(UserId(1)), [Some(2), None, None]))).await;

@@ -21,7 +21,7 @@ fn put(file: &str, replica: Replica) -> Mutation {
     edit(top(file), Edit::PutReplica(replica))
 }
 
-/// What a derived replica's PFN is, said explicitly.
+/// Makes the replica at a derived location, with its PFN said explicitly.
 fn in_words(number: u8, se: u16) -> Replica {
     let mut pfn = "root://host//data".to_owned();
     pfn.push_str(guid(number).storage_path().as_str());
@@ -39,10 +39,12 @@ async fn assert_sound(scene: &Scene) {
     assert!(audit.findings.is_empty(), "{:?}", audit.findings);
 }
 
-/// Goal: whatever makes a copy one that is in use takes its deletion off the queue, and only that. Method: each way to
-/// do so, for each way to say where the copy is, with other deletions beside; then the store is opened again.
+/// Goal: any mutation that brings a copy into use removes its deletion from the queue, and only
+/// that. Method: each such mutation, for each form of the location, with other deletions beside;
+/// then the store is opened again.
 pub async fn a10_a_copy_that_is_wanted_again_is_not_deleted(factory: &dyn StoreFactory) {
-    // How it was said when it was queued; how it is when it is wanted again. All by file 1 but the last two.
+    // Form of the location when it was queued, and when it is wanted again. All by file 1 but the
+    // last two.
     let same_copy = [
         (replica(1), replica(1), 1),
         (replica_at(1, "root://h/x"), replica_at(1, "root://h/x"), 1),
@@ -80,7 +82,7 @@ pub async fn a10_a_copy_that_is_wanted_again_is_not_deleted(factory: &dyn StoreF
                 }
                 "book" => drop(scene.applied(book_at(number, &is)).await),
                 _ => {
-                    // Another file had it between booking and commit.
+                    // Another file had it between reservation and commit.
                     scene.applied(book_at(number, &is)).await;
                     scene.applied(create(new_file_with(top("brief"), guid(7), vec![]))).await;
                     let Location::Explicit(pfn) = in_words(number, 1).location else { panic!("explicit") };
@@ -109,7 +111,8 @@ pub async fn a10_a_copy_that_is_wanted_again_is_not_deleted(factory: &dyn StoreF
     }
 }
 
-/// Goal: of the edits of one update the end counts: what it leaves with the file is not queued, what it takes away is.
+/// Goal: only the end result of one update counts: it queues the copies that it removes, not those
+/// that it leaves with the file.
 pub async fn a10_an_update_queues_what_it_leaves_unused(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.file(exacat_model::DirId::ROOT, "f", 1, &[1]).await;
@@ -128,17 +131,18 @@ pub async fn a10_an_update_queues_what_it_leaves_unused(factory: &dyn StoreFacto
     assert_sound(&scene).await;
 }
 
-/// Goal: what gives a copy up does not queue it while the file or a booking of the GUID has it still.
+/// Goal: a mutation that gives a copy up does not queue it while the file or an upload reservation
+/// of the GUID still has it.
 pub async fn a10_what_is_in_use_is_not_queued(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
-    // An upload is overtaken by a registration; the upload is given up.
+    // A registration overtakes an upload; the upload is given up.
     scene.file(exacat_model::DirId::ROOT, "f", 1, &[2]).await;
     scene.applied(book(booking(guid(1), &[1, 3]))).await;
     scene.applied(put("f", replica(1))).await;
     scene.applied(release(guid(1), None)).await;
     assert_eq!(queue(&scene, 1).await, [], "the file has it");
     assert_eq!(queue(&scene, 3).await.len(), 1);
-    // The same if it is said in other words; a lost one is not in use.
+    // The same with the other form of the location; a lost one is not in use.
     scene.applied(drop_replica("f", 1)).await;
     scene.applied(book(booking(guid(1), &[1]))).await;
     assert_eq!(queue(&scene, 1).await, []);
@@ -150,7 +154,8 @@ pub async fn a10_what_is_in_use_is_not_queued(factory: &dyn StoreFactory) {
     scene.applied(put("f", Replica { state: ReplicaState::Lost, ..replica(1) })).await;
     scene.applied(release(guid(1), None)).await;
     assert_eq!(queue(&scene, 1).await.len(), 1);
-    // A file gives up what is booked: dropped, and purged. Then the booking's end queues it.
+    // A file gives up a reserved copy: dropped, and purged. Then the end of the reservation queues
+    // it.
     scene.applied(edit(top("f"), Edit::DropReplica { se: SeNumber(1), delete: false })).await;
     for by_purge in [false, true] {
         scene.applied(book(booking(guid(1), &[1]))).await;
@@ -170,14 +175,15 @@ pub async fn a10_what_is_in_use_is_not_queued(factory: &dyn StoreFactory) {
     assert_sound(&scene).await;
 }
 
-/// Goal: a booking in place of another queues what that had pending and this has not, so that nothing that may have been
-/// written is forgotten; it queues nothing that is in use, and a refused one does nothing.
+/// Goal: a replacement of an upload reservation queues the copies that only the old one had
+/// pending. So nothing that may have been written is forgotten. It queues nothing in use, and a
+/// refused one does nothing.
 pub async fn a10_a_booking_in_place_of_another_queues_what_it_leaves(factory: &dyn StoreFactory) {
     let mut scene = Scene::new(factory).await;
     let mut first = booking(guid(1), &[3, 1, 2]);
     first.pending[0].location = replica_at(3, "root://h/first").location;
     scene.applied(book(first.clone())).await;
-    // Refused: the booking stays as it was, and so do the queues.
+    // Refused: the upload reservation stays as it was, and so do the queues.
     scene.applied(set(quota(QuotaOf::User(UserId(1)), [None, Some(100), None]))).await;
     scene.refused("Quota", book(Booking { size: 101, ..booking(guid(1), &[2]) })).await;
     scene.refused("GuidInUse", book(Booking { owner: UserId(2), ..booking(guid(1), &[2]) })).await;
@@ -186,7 +192,7 @@ pub async fn a10_a_booking_in_place_of_another_queues_what_it_leaves(factory: &d
     for se in SES {
         assert_eq!(queue(&scene, se).await, [], "{se}");
     }
-    // SE 2 is booked again, in other words; SE 3 at another place; SE 1 not.
+    // SE 2 is reserved again, in the other form; SE 3 at another place; SE 1 not.
     let mut second = Booking { size: 7, ..booking(guid(1), &[2, 3]) };
     second.pending[0].location = in_words(1, 2).location;
     let revision = scene.applied(book(second)).await;
@@ -206,7 +212,7 @@ pub async fn a10_a_booking_in_place_of_another_queues_what_it_leaves(factory: &d
     scene.reopen(End::Drop).await;
     let difference = before.difference("before", &scene.dump().await, "after ");
     assert!(difference.is_none(), "{}", difference.expect("some"));
-    // The same again leaves nothing; one that goes back is wanted again.
+    // The same again queues nothing; one that is restored is wanted again.
     scene.applied(book(booking(guid(1), &[2, 3]))).await;
     assert_eq!((queue(&scene, 2).await.len(), queue(&scene, 3).await.len()), (0, 1));
     scene.applied(book(booking(guid(1), &[1, 2, 3]))).await;

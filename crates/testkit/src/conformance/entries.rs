@@ -14,7 +14,7 @@ use exacat_store::{Clock, UsageOf};
 use crate::factory::StoreFactory;
 use crate::scene::*;
 
-/// Goal: an entry of each kind is made as asked for; defaults; directories get the next numbers.
+/// Goal: an entry of each kind is made as requested; defaults; directories get the next numbers.
 pub async fn create_makes_entries_of_all_kinds(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     assert_eq!(scene.directory(DirId::ROOT, "a").await, DirId(2));
@@ -50,7 +50,8 @@ pub async fn create_makes_entries_of_all_kinds(factory: &dyn StoreFactory) {
     assert_eq!(scene.at(&top("l")).await.body, link);
 }
 
-/// Goal: what is made is counted for owner, group, every directory above and each SE; a part of an archive as such.
+/// Goal: a new entry counts for owner, group, every directory above and each SE; an archive member
+/// as such.
 pub async fn create_is_counted(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
@@ -78,7 +79,7 @@ pub async fn create_is_counted(factory: &dyn StoreFactory) {
     assert_eq!(scene.usage(UsageOf::Se(SeNumber(3))).await, Usage::default(), "what is lost takes no space");
 }
 
-/// Goal: what is not well-formed is refused, in the order of the row; limits hold at their edges.
+/// Goal: ill-formed entries are refused, in the order of the row; limits hold at their edges.
 pub async fn create_refuses_what_is_not_well_formed(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let file = |replicas| new_file_with(top("f"), guid(1), replicas);
@@ -121,8 +122,8 @@ pub async fn create_refuses_what_is_not_well_formed(factory: &dyn StoreFactory) 
     scene.refused("Limit", edit(top("f"), Edit::PutReplica(replica(99)))).await;
 }
 
-/// Goal: a parent that is not there, is in the trash, or is no directory's number, is gone; names and GUIDs are free or
-/// not - also those of the trash and of bookings.
+/// Goal: a parent that does not exist, is in the trash, or is no directory's number, is gone. Names
+/// and GUIDs are free or not, including those of the trash and of upload reservations.
 pub async fn create_refuses_what_is_taken(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
@@ -140,7 +141,7 @@ pub async fn create_refuses_what_is_taken(factory: &dyn StoreFactory) {
         scene.refused("GuidInUse", create(new_collection(top("x"), guid(taken)))).await;
         scene.refused("GuidInUse", create(new_link(top("x"), guid(taken)))).await;
     }
-    // Free again: the name at once, the GUID when purged or released.
+    // Free again: the name at once, the GUID after a purge or a release.
     scene.applied(create(new_directory(top("a")))).await;
     scene.apply(vec![purge_below(at(b, "f")), purge_below(at(a, "b")), purge(trash)]).await;
     scene.applied(release(guid(3), None)).await;
@@ -148,7 +149,8 @@ pub async fn create_refuses_what_is_taken(factory: &dyn StoreFactory) {
     scene.file(DirId::ROOT, "i", 3, &[]).await;
 }
 
-/// Goal: each SE of a replica is in the registry, whatever its status; a part of an archive needs none.
+/// Goal: each SE of a replica is in the registry, whatever its status; an archive member needs
+/// none.
 pub async fn create_refuses_unknown_storage_elements(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.applied(set(se(1, SeStatus::Offline))).await;
@@ -157,8 +159,8 @@ pub async fn create_refuses_unknown_storage_elements(factory: &dyn StoreFactory)
     scene.applied(create(new_file_with(top("m"), guid(2), vec![member(1)]))).await;
 }
 
-/// Goal: each figure of owner's and group's quota, at its edge, with reservations; what does not increase a figure is
-/// not refused for it.
+/// Goal: each limit of owner's and group's quota, at its edge, with reservations. A mutation that
+/// does not increase a usage is not refused for it.
 pub async fn create_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let file = |number: u8, size: Option<u64>, ses: &[u16]| {
@@ -176,7 +178,7 @@ pub async fn create_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
         let directory = scene.directory(DirId::ROOT, "d").await;
         scene.applied(release(guid(50), None)).await;
         scene.applied(file(2, None, &[])).await;
-        // Bytes: logical, parts of archives too.
+        // Bytes: logical, archive members too.
         scene.applied(set(quota(of, [None, Some(150), None]))).await;
         scene.applied(file(3, Some(50), &[1, 2, 3])).await;
         scene.refused("Quota", file(4, Some(101), &[])).await;
@@ -200,7 +202,7 @@ pub async fn create_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
         scene.applied(file(7, Some(10), &[1, 2])).await;
         scene.applied(file(8, Some(10_000), &[])).await;
         scene.refused("Quota", file(9, Some(1), &[1])).await;
-        // Over the limit already: what does not add to the figure goes.
+        // Over the limit already: mutations that do not add to the usage pass.
         scene.applied(set(quota(of, [Some(0), Some(0), Some(0)]))).await;
         scene.refused("Quota", file(9, None, &[])).await;
         scene.directory(directory, "more").await;
@@ -231,7 +233,8 @@ impl WithSize for Mutation {
     }
 }
 
-/// Goal: all edits of the common fields, with their usage moved; the revision set; what is so already changes nothing.
+/// Goal: all edits of the common fields move usage and set the revision; an edit without a
+/// difference changes nothing.
 pub async fn update_edits_what_all_entries_have(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.directory(DirId::ROOT, "d").await;
@@ -271,7 +274,7 @@ pub async fn update_edits_what_all_entries_have(factory: &dyn StoreFactory) {
     assert_eq!(scene.usage(UsageOf::User(UserId(2))).await, all);
     assert_eq!(scene.usage(UsageOf::Group(GroupId(2))).await, all);
     assert_eq!(scene.usage(UsageOf::User(UserId(1))).await, Usage::default());
-    // There and back is two changes of a field, not none.
+    // Forward and back is two changes of a field, not none.
     let back = vec![Edit::Mode(Mode::FILE), Edit::Mode(Mode::new(0o700).expect("a mode"))];
     scene.applied(update(top("f"), back)).await;
 }
@@ -333,7 +336,7 @@ pub async fn update_refuses_edits_of_another_kind(factory: &dyn StoreFactory) {
     }
 }
 
-/// Goal: size, checksums and job: what is known cannot become another.
+/// Goal: known size, checksums and job cannot become others.
 pub async fn update_makes_content_known_once(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.applied(create(new_file(top("f"), guid(1), None, &[1, 2]))).await;
@@ -379,7 +382,7 @@ pub async fn update_puts_replicas(factory: &dyn StoreFactory) {
     let entry = scene.at(&top("f")).await;
     let replicas = [replica(1), suspect, replica_at(3, "root://h/x")];
     assert_eq!(entry.file().expect("a file").replicas, replicas, "by SE");
-    // A file without replicas can become a part of an archive: counted as one from then on.
+    // A file without replicas can become an archive member: it counts as one from then on.
     scene.applied(create(new_file(top("n"), guid(3), Some(10), &[]))).await;
     scene.applied(put("n", member(9))).await;
     let usage = scene.usage(UsageOf::User(UserId(1))).await;
@@ -389,7 +392,8 @@ pub async fn update_puts_replicas(factory: &dyn StoreFactory) {
     assert_eq!((usage.files, usage.members, usage.bytes, usage.member_bytes), (2, 1, 110, 100));
 }
 
-/// Goal: replicas go and change their states; what takes space and is to be deleted is queued, nothing else.
+/// Goal: replicas are dropped and change their states. A copy that takes space and must be deleted
+/// is queued, nothing else.
 pub async fn update_drops_replicas_and_sets_their_states(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.file(DirId::ROOT, "f", 1, &[1, 2, 3]).await;
@@ -417,7 +421,7 @@ pub async fn update_drops_replicas_and_sets_their_states(factory: &dyn StoreFact
     assert_eq!(scene.usage(UsageOf::Deletions(SeNumber(3))).await, files(1, 100, 1, 100));
     assert_eq!(scene.usage(UsageOf::Directory(DirId::ROOT)).await, files(1, 100, 0, 0));
     scene.refused("NotFound", drop(3, true)).await;
-    // Edits see what those before them did.
+    // Edits see the results of those before them.
     let edits = vec![
         Edit::PutReplica(replica(1)),
         Edit::ReplicaState { se: SeNumber(1), state: ReplicaState::Lost },
@@ -427,14 +431,15 @@ pub async fn update_drops_replicas_and_sets_their_states(factory: &dyn StoreFact
     assert!(queue(1).await.is_empty());
 }
 
-/// Goal: every edit that can increase a figure is refused where the owner's or group's quota has no room.
+/// Goal: every edit that can increase a usage is refused where the owner's or group's quota has no
+/// room.
 pub async fn update_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let lost = Replica { state: ReplicaState::Lost, ..replica(2) };
     scene.applied(create(new_file_with(top("f"), guid(1), vec![replica(1), lost]))).await;
     scene.applied(create(new_file(top("unknown"), guid(2), None, &[1, 3]))).await;
     scene.directory(DirId::ROOT, "d").await;
-    // Giving it away: the new one needs room, for the entry alone.
+    // Giving it away: the new owner needs room, for the entry alone.
     scene.applied(set(quota(QuotaOf::User(UserId(2)), [Some(0), None, None]))).await;
     scene.applied(set(quota(QuotaOf::Group(GroupId(2)), [None, Some(99), None]))).await;
     scene.refused("Quota", edit(top("f"), Edit::Owner(UserId(2)))).await;
@@ -449,7 +454,7 @@ pub async fn update_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
     scene.refused("Quota", edit(top("f"), Edit::PutReplica(replica(2)))).await;
     let again = Edit::ReplicaState { se: SeNumber(2), state: ReplicaState::Suspect };
     scene.refused("Quota", edit(top("f"), again.clone())).await;
-    // Edits before it made room: all of it is one mutation.
+    // Earlier edits made room: all of it is one mutation.
     let moved = vec![Edit::DropReplica { se: SeNumber(1), delete: true }, again];
     scene.applied(update(top("f"), moved)).await;
     let before_it = vec![Edit::PutReplica(replica(3)), Edit::DropReplica { se: SeNumber(2), delete: true }];
@@ -459,14 +464,14 @@ pub async fn update_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
     scene.refused("Quota", edit(top("unknown"), Edit::Size(11))).await;
     scene.refused("Quota", edit(top("unknown"), Edit::Size(10))).await;
     scene.applied(edit(top("unknown"), Edit::Size(9))).await;
-    // Over the limit: what frees or leaves the figures goes.
+    // Over the limit: edits that free space or keep the usage pass.
     scene.applied(set(quota(QuotaOf::User(UserId(1)), [Some(0), Some(0), Some(0)]))).await;
     scene.applied(edit(top("unknown"), Edit::SetTag(tag("run", 1)))).await;
     scene.applied(edit(top("unknown"), Edit::DropReplica { se: SeNumber(1), delete: true })).await;
     scene.refused("Quota", edit(top("unknown"), Edit::PutReplica(replica(1)))).await;
 }
 
-/// Goal: tags that do not check are refused; one is set whatever it was.
+/// Goal: ill-formed tags are refused; a tag is set whatever it was.
 pub async fn update_sets_tags(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.directory(DirId::ROOT, "d").await;
@@ -487,7 +492,8 @@ pub async fn update_sets_tags(factory: &dyn StoreFactory) {
     }
 }
 
-/// Goal: members come and go; they are files, in the tree or the trash; they stay when their file is purged.
+/// Goal: members are added and removed; they are files, in the tree or the trash; they stay when
+/// their file is purged.
 pub async fn update_adds_and_removes_members(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     for number in [1, 2, 3] {
@@ -516,7 +522,7 @@ pub async fn update_adds_and_removes_members(factory: &dyn StoreFactory) {
     assert_eq!(members.items, [guid(1), guid(3)]);
     scene.refused("NotFound", edit(top("c"), Edit::AddMember(guid(3)))).await;
     scene.applied(edit(top("c"), Edit::RemoveMember(guid(3)))).await;
-    // Its members go with it.
+    // Its members move with it.
     scene.applied(rename(top("c"), top("d"))).await;
     let trash = scene.trash(top("d")).await;
     let members = scene.store().members(guid(9), None, 10).await.expect("members").expect("in the trash");

@@ -15,7 +15,8 @@ use crate::factory::{StoreFactory, all_changes};
 use crate::random::{Generator, View};
 use crate::scene::*;
 
-/// Goal: every applied mutation has one change, which says when, who, of which request, and what; nothing else has.
+/// Goal: every applied mutation has one change, with time, user, request and effect; nothing else
+/// has one.
 pub async fn h1_every_applied_mutation_has_one_change(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let store = scene.store();
@@ -94,7 +95,7 @@ pub async fn h2_changed_returns_once_there_is_a_change(factory: &dyn StoreFactor
             .map(|_| {
                 let store = scene.store();
                 tokio::spawn(async move {
-                    // It may return early; then it is asked again.
+                    // It may return early: then wait again.
                     while store.revision().await.expect("revision") <= after {
                         store.changed(after).await.expect("changed");
                     }
@@ -122,8 +123,8 @@ pub async fn h2_changed_returns_once_there_is_a_change(factory: &dyn StoreFactor
         .expect_err("closed");
 }
 
-/// Goal: the changes, applied to an empty store, give the state. Method: random mutations; the reference is replayed
-/// from the changes and everything is compared.
+/// Goal: the changes, applied to an empty store, give the state. Method: random mutations; the
+/// reference is replayed from the changes and everything is compared.
 pub async fn h3_the_changes_give_the_state(factory: &dyn StoreFactory) {
     for seed in 100..100 + 3 * crate::rounds() {
         let scene = Scene::new(factory).await;
@@ -144,7 +145,8 @@ pub async fn h3_the_changes_give_the_state(factory: &dyn StoreFactory) {
     }
 }
 
-/// Goal: what a clock that goes back does not do: times of changes never go back, and nothing that was expired is not.
+/// Goal: a clock that goes back does no harm: times of changes never go back, and expired entries
+/// stay expired.
 pub async fn h4_times_never_go_back(factory: &dyn StoreFactory) {
     let mut scene = Scene::new(factory).await;
     let start = scene.clock.now();
@@ -159,7 +161,7 @@ pub async fn h4_times_never_go_back(factory: &dyn StoreFactory) {
     scene.clock.set(TimeMs(1));
     scene.directory(DirId::ROOT, "last").await;
     assert_eq!(scene.at(&top("last")).await.modified.0 - start.0, 150, "also when it is opened again");
-    // A booking that has expired by the last change's time has expired.
+    // An upload reservation that has expired by the last change's time has expired.
     let mut booked = booking(guid(1), &[1]);
     booked.expires = start.plus_ms(150);
     scene.applied(book(booked)).await;
@@ -183,8 +185,8 @@ pub async fn h5_timeline_of_a_revision_stays_the_same(factory: &dyn StoreFactory
     assert_eq!(scene.store().timelines().resolve("it", named), Ok(revision));
 }
 
-/// Goal: the changes of each entry that is there, newest first, whatever the page size. Method:
-/// random mutations; the trail is compared with all changes of the entry.
+/// Goal: the changes of each existing entry, newest first, whatever the page size. Method: random
+/// mutations; the trail is compared with all changes of the entry.
 pub async fn h6_a_trail_has_the_changes_of_one_entry(factory: &dyn StoreFactory) {
     for seed in 500..500 + crate::rounds() {
         let scene = Scene::new(factory).await;
@@ -220,7 +222,7 @@ pub async fn h6_a_trail_has_the_changes_of_one_entry(factory: &dyn StoreFactory)
                 }
             }
         }
-        // A change of another entry, and one that is not there.
+        // A change of another entry, and one that does not exist.
         let trail = store.trail(object(99), Revision(1), 10).await.expect("trail");
         assert_eq!((trail.changes, trail.end), (Vec::new(), TrailEnd::NotKept));
         let trail = store.trail(object(99), Revision(u64::MAX), 10).await.expect("trail");
@@ -228,9 +230,9 @@ pub async fn h6_a_trail_has_the_changes_of_one_entry(factory: &dyn StoreFactory)
     }
 }
 
-/// Goal: traces lead to the last change that took something from a name, and to the last that ended
-/// an identity; also when the store is opened again. Method: random mutations, compared with all
-/// changes.
+/// Goal: traces lead to the last change that took an entry from a name, and to the last that ended
+/// an identity. They do so also when the store is opened again. Method: random mutations, compared
+/// with all changes.
 pub async fn h7_traces_lead_to_what_left_a_name(factory: &dyn StoreFactory) {
     for seed in 600..600 + crate::rounds() {
         let mut scene = Scene::new(factory).await;
@@ -274,7 +276,7 @@ pub async fn h7_traces_lead_to_what_left_a_name(factory: &dyn StoreFactory) {
     }
 }
 
-/// Goal: what a new store has, and that it has nothing else.
+/// Goal: the content of a new store, and that it has nothing else.
 pub async fn n1_a_new_store_has_a_root_and_an_admin(factory: &dyn StoreFactory) {
     let mut scene = Scene::fresh(factory).await;
     for opened in ["new", "opened again"] {
@@ -323,7 +325,7 @@ pub async fn n1_a_new_store_has_a_root_and_an_admin(factory: &dyn StoreFactory) 
         drop(store);
         scene.reopen(crate::End::Close).await;
     }
-    // The root can be given to another, and is counted there.
+    // The root can be given to another user, and counts there.
     let root = top("/");
     let Outcome::Applied { revision, id } = scene.one(edit(root, Edit::Owner(UserId(7)))).await else {
         panic!("the root cannot be updated")
@@ -333,7 +335,8 @@ pub async fn n1_a_new_store_has_a_root_and_an_admin(factory: &dyn StoreFactory) 
     assert_eq!(scene.usage(UsageOf::User(UserId(7))).await, directories(1));
 }
 
-/// Goal: a change of each kind says enough: before, after, and where what went to the deletion queue is.
+/// Goal: a change of each kind has enough detail: before, after, and the place of each queued
+/// deletion.
 pub async fn h1_changes_say_before_and_after(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.file(DirId::ROOT, "f", 1, &[1, 2]).await;

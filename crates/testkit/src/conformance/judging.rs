@@ -1,4 +1,4 @@
-//! Clause A11: what permission was judged by is so still when a request is committed.
+//! Clause A11: the facts behind a permission still hold when a request is committed.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::factory::StoreFactory;
 use crate::random::outcome_name;
 use crate::scene::*;
 
-/// Facts that a caller without all rights is judged by, to change entries in these directories and
-/// what stands at these places.
+/// Returns the facts by which a caller without all rights is judged, for changes in these
+/// directories and at these places.
 async fn judged(scene: &Scene, directories: &[&str], places: &[&str]) -> Judged {
     let store = scene.store();
     let since = store.seen_revision();
@@ -47,10 +47,11 @@ async fn tree(scene: &Scene) -> (DirId, DirId) {
     (a, b)
 }
 
-/// Goal: a change of owner, group or mode above the place, or of the place itself, refuses the whole
-/// request and changes nothing; other changes do not.
+/// Goal: a change of owner, group or mode of the place, or above it, refuses the whole request and
+/// changes nothing. Other changes do not.
 pub async fn a11_a_request_judged_by_other_rights_is_refused(factory: &dyn StoreFactory) {
-    let changes: [(&str, fn(DirId, DirId) -> Mutation, bool); 9] = [
+    type Change = fn(DirId, DirId) -> Mutation;
+    let changes: [(&str, Change, bool); 9] = [
         ("mode above", |_, _| edit(top("a"), Edit::Mode(Mode::FILE)), true),
         ("owner above", |_, _| edit(top("a"), Edit::Owner(UserId(3))), true),
         ("group of the parent", |a, _| edit(at(a, "b"), Edit::Group(GroupId(3))), true),
@@ -97,12 +98,13 @@ pub async fn a11_all_places_of_a_mutation_are_compared(factory: &dyn StoreFactor
     assert_eq!(restored, outdated(1));
     let restored = send(&scene, &judged, vec![Mutation::Restore { trash, to: at(b, "f") }]).await;
     assert!(matches!(restored[0], Outcome::Applied { .. }), "{restored:?}");
-    // A place whose directory is gone needs no rights: the mutation says what is wrong.
+    // A place whose directory is gone needs no rights: the mutation's refusal explains.
     let nowhere = send(&scene, &judged, vec![create(new_directory(at(DirId(99), "x")))]).await;
     assert_eq!(nowhere, [Outcome::Refused(Refusal::ParentGone)]);
 }
 
-/// Goal: who may do everything is not judged by entries; everybody is by the account's version.
+/// Goal: users who may do everything are not judged by entries; all users are by the account's
+/// version.
 pub async fn a11_versions_of_records_are_compared(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let (_, b) = tree(&scene).await;
@@ -138,8 +140,8 @@ pub async fn a11_versions_of_records_are_compared(factory: &dyn StoreFactory) {
     assert_eq!(send(&scene, &by(disabled), vec![create(new_directory(at(b, "three")))]).await, outdated(1));
 }
 
-/// Goal: what a request changed itself is no reason to refuse it; what it did before is answered
-/// when it comes again, whatever has changed since.
+/// Goal: a request's own changes are no reason to refuse it. Its earlier outcomes answer a
+/// repetition, whatever has changed since.
 pub async fn a11_a_request_does_not_outdate_itself(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let (_, b) = tree(&scene).await;
@@ -162,8 +164,8 @@ pub async fn a11_a_request_does_not_outdate_itself(factory: &dyn StoreFactory) {
     assert_eq!(again[3], Outcome::Refused(Refusal::Outdated));
 }
 
-/// Goal: of writers that judge by what they read, and one who closes the directory, none gets in
-/// after it was closed.
+/// Goal: of writers that judge by their reads, and one that closes the directory, no writer
+/// succeeds after it was closed.
 pub async fn a11_nothing_is_made_after_the_directory_was_closed(factory: &dyn StoreFactory) {
     const ROUNDS: usize = 10;
     const WRITERS: u8 = 3;

@@ -1,10 +1,10 @@
-//! The conformance suite: every clause of the store contract, and every row of its table of mutations, as tests that
-//! any store has to pass.
+//! The conformance suite: every clause of the store contract, and every row of its table of
+//! mutations, as tests that any store must pass.
 //!
-//! A test is named after its clause (`a3_…` proves A3) or its row (`create_…`, `set_record_…`). It takes a
-//! [`StoreFactory`](crate::StoreFactory); [`conformance_suite!`](crate::conformance_suite) makes `#[tokio::test]`s of
-//! all of them. That every clause and row has one, and that every one is in the suite, is tested too
-//! (`tests/stores/memory_conformance.rs`).
+//! A test is named after its clause (`a3_…` proves A3) or its row (`create_…`, `set_record_…`). It
+//! takes a [`StoreFactory`](crate::StoreFactory); [`conformance_suite!`](crate::conformance_suite)
+//! makes `#[tokio::test]`s of all of them. Another test checks that every clause and row has one,
+//! and that every one is in the suite (`tests/stores/memory_conformance.rs`).
 
 pub mod applying;
 pub mod deleting;
@@ -16,7 +16,7 @@ pub mod reading;
 pub mod records;
 pub mod uploads;
 
-/// Hands the list of all tests to another macro of this crate.
+/// Passes the list of all tests to another macro of this crate.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_list {
@@ -137,7 +137,7 @@ macro_rules! conformance_instantiate {
     };
 }
 
-/// Makes a test of each, which does nothing where there is no factory.
+/// Makes a test of each, which does nothing without a factory.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_instantiate_if {
@@ -162,8 +162,8 @@ macro_rules! conformance_names {
     };
 }
 
-/// Makes a `#[tokio::test]` of every test of the suite, on stores of the factory given; with `if there is one` after it, of the
-/// factory that is optional: without it they are skipped.
+/// Makes a `#[tokio::test]` of every test of the suite, on stores of the given factory. With `if
+/// there is one` after it the factory is optional: without it the tests are skipped.
 #[macro_export]
 macro_rules! conformance_suite {
     ($factory:expr) => {

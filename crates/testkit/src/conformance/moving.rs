@@ -11,7 +11,7 @@ use crate::factory::StoreFactory;
 use crate::random::outcome_name;
 use crate::scene::*;
 
-/// Goal: an entry moves with all that is below it, and is counted where it is.
+/// Goal: an entry moves with everything below it, and counts at its new place.
 pub async fn move_takes_everything_along(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
@@ -30,7 +30,7 @@ pub async fn move_takes_everything_along(factory: &dyn StoreFactory) {
     moved.add(&directories(1));
     assert_eq!(scene.usage(UsageOf::Directory(c)).await, moved);
     assert_eq!(scene.usage(UsageOf::User(UserId(1))).await, owner, "whose it is does not change");
-    // Renamed in place; up; into what is beside it.
+    // Renamed in place; up; into the directory beside it.
     scene.applied(rename(at(c, "x"), at(c, "y"))).await;
     scene.applied(rename(at(c, "y"), top("z"))).await;
     assert_eq!(scene.usage(UsageOf::Directory(c)).await, Usage::default());
@@ -82,7 +82,8 @@ pub async fn move_frees_the_name(factory: &dyn StoreFactory) {
     assert!(scene.entry(&top("x")).await.is_none());
 }
 
-/// Goal: paths have at most `DEPTH_MAX` names; what lies below what is moved or restored is not looked at.
+/// Goal: paths have at most `DEPTH_MAX` names. Entries below a moved or restored one are not
+/// checked.
 pub async fn move_and_restore_keep_to_the_depth(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     // Directories 2, 3, … one below the other, one less than the depth allows.
@@ -111,8 +112,8 @@ pub async fn move_and_restore_keep_to_the_depth(factory: &dyn StoreFactory) {
     scene.applied(rename(at(below, "f"), top("f"))).await;
 }
 
-/// Goal: what is removed is an item of the trash with all that is below it: counted for owner, group and SE, not for
-/// the directories above.
+/// Goal: a removed entry is an item of the trash with everything below it. It counts for owner,
+/// group and SE, not for the directories above.
 pub async fn remove_moves_to_the_trash(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
@@ -143,7 +144,7 @@ pub async fn remove_moves_to_the_trash(factory: &dyn StoreFactory) {
     assert_eq!(scene.usage(UsageOf::Directory(DirId::ROOT)).await, directories(1));
     assert!(scene.entry(&at(a, "b")).await.is_none());
     assert_eq!(scene.at(&at(b, "f")).await.id(), object(1));
-    // Where it was can be removed too, before or after.
+    // Its former parent can be removed too, before or after.
     scene.trash(top("a")).await;
     assert_eq!(scene.store().trash(None, 10).await.expect("trash").items.len(), 2);
 }
@@ -168,7 +169,7 @@ pub async fn remove_refuses(factory: &dyn StoreFactory) {
     scene.refused("ParentGone", with(at(a, "f"), Expect::ANY, false)).await;
 }
 
-/// Goal: what is restored is back with all that is below it, where it shall be, counted there.
+/// Goal: a restored item is back with everything below it, at its new place, and counts there.
 pub async fn restore_brings_everything_back(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
@@ -178,7 +179,7 @@ pub async fn restore_brings_everything_back(factory: &dyn StoreFactory) {
     scene.applied(edit(at(b, "f"), Edit::SetTag(tag("run", 1)))).await;
     let file = scene.at(&at(b, "f")).await;
     let trash = scene.trash(at(a, "b")).await;
-    // A part of it is removed, from a directory that is in the trash: it is not alive.
+    // A part of it is removed, from a directory in the trash: that is not alive.
     scene.refused("ParentGone", remove(at(b, "f"))).await;
     let revision = scene.applied(restore(trash, at(c, "x"))).await;
     let entry = scene.at(&at(c, "x")).await;
@@ -214,8 +215,8 @@ pub async fn restore_refuses(factory: &dyn StoreFactory) {
     scene.applied(restore(file, at(b, "f"))).await;
 }
 
-/// Goal: a part of an item comes back with all that is below it, counted where it stands then; the rest of
-/// the item stays, and counts what is left.
+/// Goal: a part of an item comes back with everything below it, and counts at its new place. The
+/// rest of the item stays, and counts what is left.
 pub async fn restore_below_takes_a_part_out_of_an_item(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
@@ -254,7 +255,7 @@ pub async fn restore_below_takes_a_part_out_of_an_item(factory: &dyn StoreFactor
     assert_eq!(due.entries.iter().map(exacat_model::Entry::id).collect::<Vec<_>>(), [object(1)]);
     scene.applied(restore_below(at(a, "h"), top("h"))).await;
     assert_eq!(scene.usage(UsageOf::Directory(DirId::ROOT)).await.files, 3);
-    // The rest comes back, or ends, as any item.
+    // The rest is restored, or purged, as any item.
     scene.applied(restore(trash, top("a"))).await;
     assert_eq!(scene.usage(UsageOf::Directory(a)).await, Usage::default());
 }
@@ -286,7 +287,7 @@ pub async fn restore_below_refuses(factory: &dyn StoreFactory) {
     scene.refused("NotFound", mutation).await;
 }
 
-/// Goal: what is purged is gone from everything, its copies that take space are queued.
+/// Goal: a purged entry is gone from everything, and its copies that take space are queued.
 pub async fn purge_ends_for_good(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
@@ -321,7 +322,7 @@ pub async fn purge_ends_for_good(factory: &dyn StoreFactory) {
     assert_eq!(item.usage, left, "the item counts what is left of it");
     assert_eq!(scene.usage(UsageOf::User(UserId(1))).await, left);
     assert_eq!(scene.store().locate(&[object(1)]).await.expect("locate"), [None]);
-    // A part of an archive has no copy of its own.
+    // An archive member has no copy of its own.
     scene.applied(purge_below(at(a, "m"))).await;
     assert_eq!(queue(2).await.len() + queue(3).await.len(), 2);
     scene.applied(purge_below(at(a, "b"))).await;
@@ -332,7 +333,7 @@ pub async fn purge_ends_for_good(factory: &dyn StoreFactory) {
     scene.refused("NotFound", restore(trash, top("a"))).await;
 }
 
-/// Goal: each refusal of `Purge`, in order: only what is in the trash can be purged.
+/// Goal: each refusal of `Purge`, in order: only entries in the trash can be purged.
 pub async fn purge_refuses(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;

@@ -14,7 +14,8 @@ use crate::factory::{End, StoreFactory};
 use crate::random::{Generator, View};
 use crate::scene::*;
 
-/// Goal: each answer is of one state. Method: a batch of reads that must add up, while a writer moves things about.
+/// Goal: each answer is of one state. Method: a batch of reads that must add up, while a writer
+/// moves entries.
 pub async fn r1_an_answer_is_of_one_state(factory: &dyn StoreFactory) {
     let scene = Arc::new(Scene::new(factory).await);
     let a = scene.directory(DirId::ROOT, "a").await;
@@ -45,7 +46,8 @@ pub async fn r1_an_answer_is_of_one_state(factory: &dyn StoreFactory) {
     writer.await.expect("the writer");
 }
 
-/// Goal: whoever has an answer, or was told of it, reads what it says. Method: clients write, tell each other, read.
+/// Goal: every client that has an answer, or heard of it, reads its effect. Method: clients write,
+/// inform each other, and read.
 pub async fn r2_what_was_answered_is_read(factory: &dyn StoreFactory) {
     let scene = Arc::new(Scene::new(factory).await);
     let (tell, mut told) = tokio::sync::mpsc::channel::<(Name, Revision)>(4);
@@ -78,7 +80,8 @@ pub async fn r2_what_was_answered_is_read(factory: &dyn StoreFactory) {
     }
 }
 
-/// Goal: what is there all along is listed once, whatever comes and goes between the pages.
+/// Goal: an entry that is there all along is listed once, whatever is added and removed between the
+/// pages.
 pub async fn r3_a_listing_gives_what_stays_once(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let directory = scene.directory(DirId::ROOT, "d").await;
@@ -96,7 +99,8 @@ pub async fn r3_a_listing_gives_what_stays_once(factory: &dyn StoreFactory) {
             assert!(!page.more || !page.items.is_empty(), "a page that goes on has something");
             seen.extend(page.items.iter().map(|entry| entry.at.name.to_string()));
             after = page.items.last().map(|entry| entry.at.name.clone()).or(after);
-            // Between the pages something comes before and after where the listing is, and something goes.
+            // Between the pages an entry comes before and after the listing's position, and one
+            // goes.
             let (gone, back) = (format!("goes{:02}", turn % 20), format!("comes{limit}-{turn:03}"));
             scene
                 .apply(vec![remove(at(directory, &gone)), create(new_directory(at(directory, &back)))])
@@ -243,12 +247,12 @@ pub async fn r4_children_come_in_the_order_of_bytes(factory: &dyn StoreFactory) 
     let listed: Vec<_> = page.items.iter().map(|entry| entry.at.name.as_str()).collect();
     assert_eq!(listed, names);
     assert!(!page.more);
-    // After a name that is not there.
+    // After a name that does not exist.
     let page = scene.store().list(DirId::ROOT, Some(&name("a0")), 1).await.expect("list").expect("the root");
     assert_eq!(page.items[0].at.name.as_str(), "aa");
 }
 
-/// What is below a directory adds up to, found by listing.
+/// Adds up everything below a directory, by listing.
 async fn scan(store: &dyn Store, directory: DirId) -> Usage {
     let mut sum = Usage::default();
     let mut waiting = vec![directory];
@@ -262,8 +266,8 @@ async fn scan(store: &dyn Store, directory: DirId) -> Usage {
     sum
 }
 
-/// Goal: counters equal what a scan adds up, at every revision. Method: random mutations; after each, everything is
-/// listed and added up.
+/// Goal: counters equal the sums of a scan, at every revision. Method: random mutations; after
+/// each, everything is listed and added up.
 pub async fn r5_counters_equal_a_scan_at_every_revision(factory: &dyn StoreFactory) {
     for seed in 0..3 * crate::rounds() {
         let scene = Scene::new(factory).await;
@@ -332,7 +336,7 @@ async fn check_sums(store: &dyn Store, seed: u64, step: usize) {
     assert_eq!(scan(store, DirId::ROOT).await, below_root);
 }
 
-/// Goal: what cannot be there counts nothing.
+/// Goal: identities that cannot exist count nothing.
 pub async fn r5_what_is_not_there_counts_nothing(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let of = [
@@ -379,13 +383,13 @@ pub async fn r6_a_path_ends_found_missing_or_stopped(factory: &dyn StoreFactory)
     ] {
         assert_eq!((passed(walk), &walk.end), (gates, &end));
     }
-    // A gate says what permission needs, as it is now.
+    // A gate has the present facts that permission needs.
     assert_eq!(walks[3].gates[2], Gate::of(&entry_b).expect("a directory"));
     assert_eq!(walks[3].gates[2].owner, UserId(2));
 }
 
-/// Goal: of paths that end at a file `files` gives what `walk` gives, and nothing of others, however many are asked for
-/// and whatever stands next to them.
+/// Goal: for paths that end at a file `files` returns the same as `walk`, and nothing for others.
+/// This holds for any number of paths, and whatever is next to them.
 pub async fn r6_files_are_found_as_walks_end_at_them(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
@@ -437,12 +441,12 @@ pub async fn r6_files_are_found_as_walks_end_at_them(factory: &dyn StoreFactory)
     }
     assert_eq!(found, 6);
     assert_eq!(assert_files_are_walked(&*store, &[]).await, 0);
-    // Each next to each; and more than any store may look at in one go.
+    // Each next to each; and more than a store may process at once.
     let pairs = kinds.iter().flat_map(|one| kinds.iter().flat_map(move |other| [one.clone(), other.clone()]));
     let pairs: Vec<Lfn> = pairs.collect();
     assert!(pairs.len() > 700);
     assert_eq!(assert_files_are_walked(&*store, &pairs).await, 2 * 6 * kinds.len());
-    // As it is now: what was moved is found where it is.
+    // The present state: a moved file is found at its new place.
     scene.applied(rename(top("a"), top("moved"))).await;
     assert_eq!(assert_files_are_walked(&*store, &kinds).await, 2);
     let moved = ["/moved/b/f", "/a/b/f", "/moved/b/g"].map(lfn);
@@ -454,7 +458,7 @@ pub async fn r6_files_are_found_as_walks_end_at_them(factory: &dyn StoreFactory)
     assert_eq!(store.files(&moved).await.expect_err("closed").kind, ErrorKind::Unavailable);
 }
 
-/// `files` gives of these paths what `walk` does; how many there are.
+/// Checks that `files` returns for these paths the same as `walk`. Returns the number of files.
 async fn assert_files_are_walked(store: &dyn Store, paths: &[Lfn]) -> usize {
     let walked = store.walk(paths).await.expect("walk");
     let files = store.files(paths).await.expect("files");
@@ -478,7 +482,8 @@ async fn assert_files_are_walked(store: &dyn Store, paths: &[Lfn]) -> usize {
     files.found.iter().flatten().count()
 }
 
-/// Goal: an entry is found by its id in the tree, after moves, in the trash, and not when it is purged.
+/// Goal: an entry is found by its id in the tree, after moves, and in the trash, but not after a
+/// purge.
 pub async fn r7_an_entry_is_found_wherever_it_is(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
@@ -502,7 +507,7 @@ pub async fn r7_an_entry_is_found_wherever_it_is(factory: &dyn StoreFactory) {
     assert_eq!(file.entry, scene.at(&at(b, "f")).await);
     assert_eq!((&directory.place, gates(&directory)), (&Place::Tree(lfn("/a/b")), vec![DirId::ROOT, a]));
     assert_eq!((&root.place, gates(&root)), (&Place::Tree(lfn("/")), vec![]));
-    // Moved with what is above it.
+    // Moved with a directory above it.
     scene.applied(rename(top("a"), top("z"))).await;
     let file = store.locate(&[object(1)]).await.expect("locate").remove(0).expect("f");
     assert_eq!(file.place, Place::Tree(lfn("/z/b/f")));
@@ -514,7 +519,7 @@ pub async fn r7_an_entry_is_found_wherever_it_is(factory: &dyn StoreFactory) {
     assert_eq!((&file.place, gates(&file)), (&Place::Trash(trash), vec![a, b]));
     assert_eq!((&item.place, gates(&item)), (&Place::Trash(trash), vec![]));
     assert_eq!(store.trash_item(trash).await.expect("trash item").expect("there").entry, item.entry);
-    // The way to it in the tree ends where it was.
+    // The path to it in the tree ends at its former place.
     let walk = store.walk(&[lfn("/z/b/f")]).await.expect("walk").remove(0);
     assert_eq!(walk.end, WalkEnd::Missing { components: 0 });
     assert!(store.list(b, None, 10).await.expect("list").is_some(), "what is in the trash can be listed");
@@ -523,7 +528,7 @@ pub async fn r7_an_entry_is_found_wherever_it_is(factory: &dyn StoreFactory) {
     assert_eq!(store.list(DirId(99), None, 10).await.expect("list"), None);
 }
 
-/// Goal: what has expired, longest ago first; not what is in the trash; as many as asked for.
+/// Goal: expired entries, longest ago first; none in the trash; as many as requested.
 pub async fn r8_what_has_expired_is_due(factory: &dyn StoreFactory) {
     let mut scene = Scene::new(factory).await;
     let start = scene.clock.now();
@@ -550,12 +555,13 @@ pub async fn r8_what_has_expired_is_due(factory: &dyn StoreFactory) {
     assert_eq!(due(300, 10).await, (vec![2, 3, 1], vec![]));
     assert_eq!(due(5000, 10).await, (vec![2, 3, 1, 4], vec![14, 11, 13, 12]));
     assert_eq!(due(5000, 2).await, (vec![2, 3], vec![14, 11]));
-    // Changed, taken away, set.
+    // Changed, removed, set.
     scene.applied(edit(at(directory, "f2"), Edit::Expires(Some(start.plus_ms(350))))).await;
     scene.applied(edit(at(directory, "f3"), Edit::Expires(None))).await;
     scene.applied(release(guid(14), None)).await;
     assert_eq!(due(5000, 10).await, (vec![1, 2, 4], vec![11, 13, 12]));
-    // In the trash with what is above it: not due; back: due again; the directory itself may expire.
+    // In the trash with its directory: not due. Restored: due again. The directory itself may
+    // expire.
     let trash = scene.trash(top("d")).await;
     assert_eq!(due(5000, 10).await.0, Vec::<u8>::new());
     scene.applied(restore(trash, top("e"))).await;
@@ -571,13 +577,14 @@ pub async fn r8_what_has_expired_is_due(factory: &dyn StoreFactory) {
     assert_eq!(due.bookings.len(), 3);
 }
 
-/// Goal: a limit beyond the greatest is taken as the greatest; too many keys are refused; a closed store says so.
+/// Goal: a limit beyond the greatest counts as the greatest; too many keys are refused; a closed
+/// store says so.
 pub async fn r9_reads_are_bounded(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let names: Vec<String> = (0..=PAGE_ITEMS_MAX).map(|number| format!("{number:05}")).collect();
     let directory = scene.directory(DirId::ROOT, "d").await;
     let store = scene.store();
-    // Filled quickly: a deep tree is not needed, only many of something. Groups are cheap in every store.
+    // Filled quickly: any large number of items will do, and groups are cheap in every store.
     for part in names.chunks(2000) {
         let record = |name: &String| group(1000 + name.parse::<u32>().expect("a number"), name);
         let records = part.iter().map(|name| set(record(name)));
@@ -604,7 +611,7 @@ pub async fn r9_reads_are_bounded(factory: &dyn StoreFactory) {
     assert_eq!(store.changed(Revision(u64::MAX)).await.expect_err("closed").kind, ErrorKind::Unavailable);
 }
 
-/// Goal: a replica in any state is found on its SE, in the trash too; what was dropped is not.
+/// Goal: a replica in any state is found on its SE, in the trash too; a dropped one is not.
 pub async fn r3_files_of_an_se_are_all_of_them(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     for number in 0..4 {
@@ -631,8 +638,9 @@ pub async fn r3_files_of_an_se_are_all_of_them(factory: &dyn StoreFactory) {
     assert_eq!(on(9).await, Vec::<u8>::new());
 }
 
-/// Goal: of the files of an SE none is left out because it moves while they are listed, and none that stays where it is
-/// comes twice. Method: between the pages files go to directories made earlier and later, into the trash and back.
+/// Goal: a listing of an SE omits no file that moves meanwhile, and repeats none that stays at its
+/// place. Method: between the pages files move to older and newer directories, into the trash and
+/// back.
 pub async fn r3_files_of_an_se_that_move_are_not_missed(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let mut directories = Vec::new();
@@ -686,7 +694,8 @@ pub async fn r3_files_of_an_se_that_move_are_not_missed(factory: &dyn StoreFacto
     }
 }
 
-/// Goal: a file restored from the trash behind a listing that has come to the trash is not missed either.
+/// Goal: a file restored from the trash behind a listing that has reached the trash is not missed
+/// either.
 pub async fn r3_files_of_an_se_restored_meanwhile_are_not_missed(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let directory = scene.directory(DirId::ROOT, "d").await;

@@ -82,7 +82,7 @@ pub async fn set_record_refuses(factory: &dyn StoreFactory) {
     let Record::Se(storage) = &mut twin else { panic!("an SE") };
     storage.name = exacat_model::SeName::parse("DEMO::Site1::SE").expect("a name");
     scene.refused("InUse", with(twin, ExpectRecord::Any)).await;
-    // What it refers to is not there.
+    // It refers to a missing record.
     let any = ExpectRecord::Any;
     scene.refused("NotFound", with(with_groups(user(9, "nine"), 99, vec![]), any)).await;
     scene.refused("NotFound", with(with_groups(user(9, "nine"), 1, vec![GroupId(99)]), any)).await;
@@ -97,7 +97,7 @@ pub async fn set_record_refuses(factory: &dyn StoreFactory) {
     scene.applied(with(group(9, "group1"), ExpectRecord::Absent)).await;
 }
 
-/// Goal: each refusal of `DropRecord`, in order; what may be dropped is.
+/// Goal: each refusal of `DropRecord`, in order; unused records can be dropped.
 pub async fn drop_record_refuses_what_is_used(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let (user1, group1) = (RecordKey::User(UserId(1)), RecordKey::Group(GroupId(1)));
@@ -109,7 +109,8 @@ pub async fn drop_record_refuses_what_is_used(factory: &dyn StoreFactory) {
     scene.refused("Stale", expecting(user1, ExpectRecord::Absent)).await;
     scene.refused("InUse", unset(RecordKey::User(UserId::ADMIN))).await;
     scene.refused("InUse", unset(RecordKey::Group(GroupId::ADMIN))).await;
-    // A user and a group: entries in the tree and the trash, directories too; bookings; a group: users.
+    // A user and a group: entries in the tree and the trash, directories too; upload reservations;
+    // a group: users.
     scene.applied(edit(top("/"), Edit::Owner(UserId(1)))).await;
     scene.refused("InUse", unset(user1)).await;
     scene.applied(edit(top("/"), Edit::Owner(UserId(0)))).await;
@@ -121,7 +122,7 @@ pub async fn drop_record_refuses_what_is_used(factory: &dyn StoreFactory) {
     scene.applied(purge(item)).await;
     scene.applied(book(booking(guid(1), &[1]))).await;
     scene.refused("InUse", unset(user1)).await;
-    // A storage element: bookings, deletions, replicas of any state.
+    // A storage element: upload reservations, deletions, replicas of any state.
     scene.refused("InUse", unset(se1)).await;
     scene.applied(commit(guid(1), 1, top("f"))).await;
     scene.refused("InUse", unset(se1)).await;
@@ -148,7 +149,8 @@ pub async fn drop_record_refuses_what_is_used(factory: &dyn StoreFactory) {
     scene.refused("NotFound", unset(group1)).await;
 }
 
-/// Goal: with a user go its tokens and its quota, with a group its quota; nothing else's.
+/// Goal: a user is dropped with its tokens and its quota, a group with its quota; nothing else's
+/// is.
 pub async fn drop_record_takes_along_what_belongs_to_it(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.applied(set(token(1, 1))).await;

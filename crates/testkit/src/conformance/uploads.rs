@@ -18,7 +18,8 @@ fn account(usage: Usage, reserved: Usage) -> Account {
     Account { usage, reserved }
 }
 
-/// Goal: a booking is kept as booked, with what the store adds, and reserves for owner and group.
+/// Goal: an upload reservation is kept as requested, with the store's additions, and reserves for
+/// owner and group.
 pub async fn book_keeps_and_reserves(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.clock.turn(9);
@@ -61,7 +62,7 @@ pub async fn book_refuses(factory: &dyn StoreFactory) {
     part.pending[0].location = member(1).location;
     scene.refused("Invalid", book(part)).await;
     scene.refused("Limit", book(Booking { size: FILE_BYTES_MAX + 1, ..b(1, &[9]) })).await;
-    // By another; of something that is no file, or in the trash.
+    // By another user; of an entry that is no file, or in the trash.
     scene.applied(book(b(1, &[1]))).await;
     scene.refused("GuidInUse", book(Booking { owner: UserId(2), ..b(1, &[9]) })).await;
     scene.applied(create(new_link(top("l"), guid(2)))).await;
@@ -73,7 +74,7 @@ pub async fn book_refuses(factory: &dyn StoreFactory) {
     scene.trash(top("d")).await;
     scene.refused("GuidInUse", book(b(3, &[9]))).await;
     scene.refused("GuidInUse", book(b(4, &[9]))).await;
-    // Of a file that is there.
+    // Of an existing file.
     scene.file(DirId::ROOT, "f", 5, &[1]).await;
     scene.applied(edit(top("f"), Edit::Checksum(checksum(1)))).await;
     scene.applied(create(new_file(top("unknown"), guid(6), None, &[]))).await;
@@ -83,7 +84,7 @@ pub async fn book_refuses(factory: &dyn StoreFactory) {
     scene.refused("ReplicaExists", book(b(5, &[9, 1]))).await;
     scene.applied(edit(top("f"), Edit::ReplicaState { se: SeNumber(1), state: ReplicaState::Lost })).await;
     scene.refused("ReplicaExists", book(b(5, &[1]))).await;
-    // On storage elements that are there and online.
+    // On storage elements that exist and are online.
     scene.applied(set(se(3, SeStatus::ReadOnly))).await;
     scene.applied(set(quota(QuotaOf::User(UserId(1)), [Some(0), None, None]))).await;
     scene.refused("NoSuchSe", book(b(7, &[1, 9]))).await;
@@ -101,7 +102,8 @@ pub async fn book_refuses(factory: &dyn StoreFactory) {
     scene.applied(book(other)).await;
 }
 
-/// Goal: a booking needs room in the quotas of owner and group, the replaced one's given back first.
+/// Goal: an upload reservation needs room in the quotas of owner and group, after the replaced
+/// one's is given back.
 pub async fn book_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     for of in [QuotaOf::User(UserId(1)), QuotaOf::Group(GroupId(1))] {
@@ -125,14 +127,14 @@ pub async fn book_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
         scene.apply(vec![release(guid(1), None), release(guid(2), None)]).await;
         scene.applied(unset(exacat_model::RecordKey::Quota(of))).await;
     }
-    // A group that is new to the booking gets all of it.
+    // A group that is new to the upload reservation gets all of it.
     scene.applied(book(booking(guid(1), &[1]))).await;
     scene.applied(set(quota(QuotaOf::Group(GroupId(2)), [None, Some(99), None]))).await;
     scene.refused("Quota", book(Booking { group: GroupId(2), ..booking(guid(1), &[1]) })).await;
 }
 
-/// Goal: so many unfinished uploads a user has, not one more; a replaced one does not count. A hundred thousand: in the
-/// long form of the tests only.
+/// Goal: a user has at most so many unfinished uploads; a replaced one does not count. A hundred
+/// thousand: only in the long form of the tests.
 pub async fn book_has_at_most_so_many_of_a_user(factory: &dyn StoreFactory) {
     if crate::rounds() == 1 {
         return;
@@ -157,7 +159,8 @@ pub async fn book_has_at_most_so_many_of_a_user(factory: &dyn StoreFactory) {
     scene.applied(book(booking(wide(1), &[1]))).await;
 }
 
-/// Goal: the first commit makes the file, the others add replicas; the booking ends with its last.
+/// Goal: the first commit makes the file, the others add replicas; the upload reservation ends with
+/// its last.
 pub async fn commit_makes_the_file_and_adds_replicas(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let directory = scene.directory(DirId::ROOT, "d").await;
@@ -260,7 +263,7 @@ pub async fn commit_refuses_to_make_a_file(factory: &dyn StoreFactory) {
     scene.applied(with(1, 1, top("f"), 100, 1)).await;
 }
 
-/// Goal: each refusal of a commit to a file that is there, in order.
+/// Goal: each refusal of a commit to an existing file, in order.
 pub async fn commit_refuses_to_add_a_replica(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.file(DirId::ROOT, "f", 1, &[]).await;
@@ -280,7 +283,7 @@ pub async fn commit_refuses_to_add_a_replica(factory: &dyn StoreFactory) {
     // Its checksum became known, and is another.
     scene.applied(edit(top("f"), Edit::Checksum(checksum(1)))).await;
     scene.refused("Mismatch", with(1, top("f"), 2)).await;
-    // It became a part of an archive.
+    // It became an archive member.
     scene.applied(edit(top("f"), Edit::PutReplica(member(9)))).await;
     scene.refused("Invalid", with(1, top("f"), 1)).await;
     scene.applied(edit(top("f"), Edit::DropReplica { se: SeNumber(0), delete: false })).await;
@@ -307,7 +310,8 @@ pub async fn commit_refuses_to_add_a_replica(factory: &dyn StoreFactory) {
     scene.applied(with(3, top("f"), 1)).await;
 }
 
-/// Goal: what is released is given back; what may have been written is queued; each refusal.
+/// Goal: a released reservation is given back; copies that may have been written are queued; each
+/// refusal.
 pub async fn release_gives_back_and_queues(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let mut wish = booking(guid(1), &[1, 2, 3]);
@@ -337,11 +341,11 @@ pub async fn release_gives_back_and_queues(factory: &dyn StoreFactory) {
         assert_eq!((deletion.id, deletion.guid), (DeletionId { revision, index }, guid(1)));
         assert_eq!((deletion.size, &deletion.location), (Some(100), &location));
     }
-    // The last one released by itself ends the booking too.
+    // The release of the last one by itself ends the upload reservation too.
     scene.applied(book(booking(guid(2), &[1]))).await;
     scene.applied(release(guid(2), Some(1))).await;
     assert_eq!(scene.store().booking(guid(2)).await.expect("booking"), None);
-    // After a commit only what is pending is released.
+    // After a commit only pending replicas are released.
     scene.applied(book(booking(guid(3), &[1, 2]))).await;
     scene.applied(commit(guid(3), 1, top("f"))).await;
     scene.applied(release(guid(3), None)).await;
@@ -350,7 +354,7 @@ pub async fn release_gives_back_and_queues(factory: &dyn StoreFactory) {
     assert_eq!(scene.usage(UsageOf::Deletions(SeNumber(2))).await.replicas, 2);
 }
 
-/// Goal: done deletions are taken off the queue of their SE; each refusal.
+/// Goal: done deletions are removed from the queue of their SE; each refusal.
 pub async fn dequeue_takes_off_the_queue(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let mut ids = Vec::new();

@@ -1,42 +1,44 @@
 //! Judges a history by the order in which the store itself says it applied the changes.
 //!
-//! The changes are the effects, each with the operation it was part of. They must be what was asked for and answered -
-//! a change for each success, none for a refusal, at most one for an answer that was lost - and each must be possible
-//! on what the ones before it left. Between two changes nothing changes: every other answer - what was read, and what a
-//! refusal tells - has a place in one of these gaps. Gap `n` is the one after `n` changes; the change at `n` leads from
-//! gap `n` to gap `n + 1`.
+//! The changes are the effects, each with the operation it was part of. They must match requests
+//! and answers: a change for each success, none for a refusal, at most one for a lost answer. Each
+//! must be possible on the result of the ones before it. Nothing changes between two changes: every
+//! other answer (a read value, a refusal) has a place in one of these gaps. Gap `n` is the one
+//! after `n` changes; the change at `n` leads from gap `n` to gap `n + 1`.
 //!
-//! What was answered before something else was asked must come before it. So each answer has a first and a last gap it
-//! can be in; and of two answers, one given before the other was asked for, the first must not be in a later gap.
-//! Giving each answer, in the order of asking, the earliest gap that fits leaves the most to those after it: if that
-//! does not go, nothing does. The whole takes about as long as sorting.
+//! An operation that was answered before another was requested must come before it. So each answer
+//! has a first and a last gap it can be in. Of two answers, one given before the other was
+//! requested, the first must not be in a later gap. Giving each answer, in the order of requests,
+//! the earliest gap that fits leaves the most to those after it: if that fails, every choice fails.
+//! The whole takes about as long as sorting.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{Action, Event, FileNumber, Names, Seen, perform};
 
-/// A change, as the store tells it.
+/// A change, as the store reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Whose.
+    /// Client of the change.
     pub client: usize,
-    /// Which of the client's.
+    /// Number of the client's operation.
     pub number: usize,
-    /// What was done.
+    /// Action that was done.
     pub action: Action,
-    /// To which file.
+    /// File of the action.
     pub file: FileNumber,
 }
 
-/// Does the order of these changes explain the history, which begins with nothing under any name? If not, says why.
+/// Checks that the order of these changes explains the history, which begins with nothing under any
+/// name. An error has the reason.
 pub fn check_with_changes(events: &[Event], applied: &[Applied]) -> Result<(), String> {
     let causes = causes(events, applied)?;
     let gaps = Gaps::of(applied)?;
 
-    // Changes among themselves: none asked for after one that comes later was answered.
+    // Changes among themselves: none was requested after a later one was answered.
     let mut asked: Option<&Event> = None;
-    // The latest asking among the changes up to each: it rises, so that it can be searched.
+    // The latest request among the changes up to each: it rises, so that it can be searched.
     let mut asked_by = Vec::with_capacity(causes.len());
     for event in &causes {
         if let Some(before) = asked.filter(|before| before.asked > event.deadline()) {
@@ -54,7 +56,8 @@ pub fn check_with_changes(events: &[Event], applied: &[Applied]) -> Result<(), S
     let mut answers: Vec<&Event> =
         events.iter().filter(|event| !matches!(event.seen, Seen::Done(_) | Seen::Lost)).collect();
     answers.sort_by_key(|event| event.asked);
-    // The gaps of answers given already, by when they were given; and the last gap of those answered by now.
+    // The gaps of answers given already, by the times they were given; and the last gap of those
+    // answered by now.
     let mut given: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut gap_by_now = 0;
     for event in answers {
@@ -65,9 +68,10 @@ pub fn check_with_changes(events: &[Event], applied: &[Applied]) -> Result<(), S
             gap_by_now = gap_by_now.max(gap);
             given.pop();
         }
-        // After every change answered before this was asked - and so after those the store has before it.
+        // After every change answered before this request, and so after those the store has before
+        // it.
         let first = answered_from.partition_point(|answered| *answered < event.asked);
-        // Before every change asked for after this was answered.
+        // Before every change requested after this was answered.
         let last = asked_by.partition_point(|asked| *asked < event.answered);
         match gaps.fitting(event, first.max(gap_by_now)) {
             Some(gap) if gap <= last => given.push(Reverse((event.answered, gap))),
@@ -88,7 +92,7 @@ pub fn check_with_changes(events: &[Event], applied: &[Applied]) -> Result<(), S
     Ok(())
 }
 
-/// The event each change is the effect of: one each, and what the client saw.
+/// Finds the event of each change: one each, and as the client saw it.
 fn causes<'a>(events: &'a [Event], applied: &[Applied]) -> Result<Vec<&'a Event>, String> {
     let mut open: BTreeMap<(usize, usize), &Event> = BTreeMap::new();
     for event in events {
@@ -113,14 +117,14 @@ fn causes<'a>(events: &'a [Event], applied: &[Applied]) -> Result<Vec<&'a Event>
     }
 }
 
-/// A name and what it has; and when: from the first gap of a span to before the second.
+/// For a name and its file, the spans of time: from the first gap of a span to before the second.
 type Holding = BTreeMap<(usize, Option<FileNumber>), Vec<(usize, usize)>>;
 
-/// What the names have in each gap.
+/// Files of the names in each gap.
 struct Gaps {
-    /// In order.
+    /// Spans, in order.
     holding: Holding,
-    /// How many gaps.
+    /// Number of gaps.
     count: usize,
 }
 
@@ -128,7 +132,8 @@ impl Gaps {
     fn of(applied: &[Applied]) -> Result<Gaps, String> {
         let count = applied.len() + 1;
         let mut names = Names::new();
-        // Since which gap a name has what it has; a name that is not here has nothing since the first.
+        // The gap since which a name has its file; a name that is missing here has nothing since
+        // the first.
         let mut since: BTreeMap<usize, usize> = BTreeMap::new();
         let mut holding = Holding::new();
         for (gap, change) in applied.iter().enumerate() {
@@ -153,7 +158,7 @@ impl Gaps {
         Ok(Gaps { holding, count })
     }
 
-    /// The first gap, not before this one, in which the name has this.
+    /// Returns the first gap, not before `from`, in which the name has this.
     fn next(&self, name: usize, has: Option<FileNumber>, from: usize) -> Option<usize> {
         let Some(spans) = self.holding.get(&(name, has)) else {
             // A name that no change touches has nothing all the time.
@@ -168,14 +173,15 @@ impl Gaps {
         self.holding.range((name, None)..=(name, Some(FileNumber::MAX))).next().is_some()
     }
 
-    /// The first gap, not before this one, in which the event's client would have seen what it saw.
+    /// Returns the first gap, not before `from`, in which the event's client would have seen its
+    /// answer.
     fn fitting(&self, event: &Event, from: usize) -> Option<usize> {
         match (event.action, event.seen) {
             (Action::Read(name), Seen::Value(has)) => self.next(name, has, from),
             (Action::Remove(name) | Action::Move(name, _), Seen::Nothing) => self.next(name, None, from),
             (Action::Create(name, _), Seen::Taken(there)) => self.next(name, Some(there), from),
             (Action::Move(name, to), Seen::Taken(there)) => {
-                // Both: there at the one, and anything at the other.
+                // Both: this file at the one, and any file at the other.
                 let mut gap = self.next(to, Some(there), from)?;
                 while self.next(name, None, gap) == Some(gap) {
                     let spans = self.holding.get(&(name, None))?;

@@ -1,13 +1,14 @@
-//! What concurrent clients saw, and whether any order explains it.
+//! Histories of concurrent clients, and the check that some order explains them.
 //!
-//! Clients create, remove, move and read a few names on any store, and record when they asked and were answered, by
-//! one counter. A history is in order if each operation has effect at one instant between asking and answer, such that
-//! every answer is what the order of these instants gives (linearizability). An operation whose answer was lost has
-//! effect at any time after it was asked, or never.
+//! Clients create, remove, move and read a few names on any store, and record the times of requests
+//! and answers, by one counter. A history is in order if each operation has effect at one instant
+//! between request and answer, and the order of these instants gives every answer
+//! (linearizability). An operation whose answer was lost has effect at any time after its request,
+//! or never.
 //!
-//! Two checks, independent of each other: [`check`] searches for any such order, knowing only what the clients saw, and
-//! so is for short histories; [`check_with_changes`] takes the order the store itself says it applied the changes in,
-//! and so asks more of a store, and judges histories of any length.
+//! Two checks, independent of each other. [`check`] searches for any such order from the clients'
+//! view alone, and so is for short histories. [`check_with_changes`] takes the order of changes
+//! that the store reports, and so demands more of a store, and judges histories of any length.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,21 +32,21 @@ pub use search::{NotExplained, STEPS_MAX, check};
 /// A file, by the number its maker gave it; no two are the same.
 pub type FileNumber = u32;
 
-/// What a client did.
+/// Action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Make this file under this name.
     Create(usize, FileNumber),
-    /// Remove what has this name.
+    /// Remove the file of this name.
     Remove(usize),
-    /// Move what has the first name to the second.
+    /// Move the file of the first name to the second.
     Move(usize, usize),
-    /// Read what has this name.
+    /// Read the file of this name.
     Read(usize),
 }
 
 impl Action {
-    /// The name, twice, or both.
+    /// Returns both names of a move, otherwise the name twice.
     fn names(self) -> [usize; 2] {
         match self {
             Action::Create(name, _) | Action::Remove(name) | Action::Read(name) => [name, name],
@@ -54,16 +55,16 @@ impl Action {
     }
 }
 
-/// What it saw.
+/// Answer that a client saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// It was done, to this file.
+    /// Done, to this file.
     Done(FileNumber),
     /// Nothing has the name.
     Nothing,
-    /// This has the name that was wanted.
+    /// This file has the wanted name.
     Taken(FileNumber),
-    /// This is read.
+    /// The name has this file.
     Value(Option<FileNumber>),
     /// The answer was lost.
     Lost,
@@ -72,17 +73,17 @@ pub enum Seen {
 /// One operation of a history.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Whose.
+    /// Client.
     pub client: usize,
-    /// Which of the client's.
+    /// Number of the client's operation.
     pub number: usize,
-    /// What was asked.
+    /// Request.
     pub action: Action,
-    /// What was answered.
+    /// Answer.
     pub seen: Seen,
-    /// When it was asked.
+    /// Time of the request.
     pub asked: u64,
-    /// When it was answered; without meaning if the answer was lost.
+    /// Time of the answer; without meaning if the answer was lost.
     pub answered: u64,
 }
 
@@ -94,7 +95,7 @@ impl fmt::Debug for Event {
 }
 
 impl Event {
-    /// When it must have had its effect by.
+    /// Latest time of its effect.
     fn deadline(&self) -> u64 {
         if self.seen == Seen::Lost { u64::MAX } else { self.answered }
     }
@@ -106,10 +107,10 @@ impl Event {
 
 // ---- judging ----
 
-/// What each name has.
+/// Files of the names.
 type Names = BTreeMap<usize, FileNumber>;
 
-/// What an action does at one instant, and what its client would see.
+/// Performs an action at one instant, and returns the answer its client would see.
 fn perform(names: &mut Names, action: Action) -> Seen {
     match action {
         Action::Create(name, file) => match names.get(&name) {
@@ -135,20 +136,20 @@ fn perform(names: &mut Names, action: Action) -> Seen {
 
 // ---- recording ----
 
-/// Clients to run at once.
+/// Plan of clients that run at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Clients {
-    /// What they do follows from it, up to the order in which they are served.
+    /// Seed of their actions; they follow from it, up to the order in which they are served.
     pub seed: u64,
-    /// How many.
+    /// Number of clients.
     pub clients: usize,
-    /// What each does.
+    /// Actions of each.
     pub actions: usize,
-    /// Over how many names; few, so that they meet.
+    /// Number of names; few, so that clients meet.
     pub names: usize,
-    /// Do they move things? Then names are not independent of each other.
+    /// True if they move entries. Then names are not independent of each other.
     pub moves: bool,
-    /// What they do when an answer is lost: ask again, or go on not knowing.
+    /// True if they repeat a request with a lost answer, otherwise they continue without knowing.
     pub ask_again: bool,
 }
 
@@ -174,7 +175,7 @@ fn name_number(name: &Name) -> Option<usize> {
     name.as_str().strip_prefix("name")?.parse().ok()
 }
 
-/// The id of what this client did as its `number`th.
+/// Returns the id of the client's `number`th operation.
 fn operation(seed: u64, client: usize, number: usize) -> OperationId {
     let mut id = [0xee; 16];
     id[..8].copy_from_slice(&seed.to_be_bytes());
@@ -183,7 +184,8 @@ fn operation(seed: u64, client: usize, number: usize) -> OperationId {
     OperationId(id)
 }
 
-/// What the store says it did for these clients, in its order. What it did for nobody of them is a defect.
+/// Returns the changes that the store made for these clients, in its order. Any other change is a
+/// defect.
 async fn applied(store: &dyn Store, plan: &Clients) -> Vec<Applied> {
     let mut operations = BTreeMap::new();
     for client in 0..plan.clients {
@@ -271,7 +273,8 @@ impl Client {
         }
     }
 
-    /// Lets others go first now and then: a store that answers at once would else meet one client at a time.
+    /// Lets other clients go first now and then: a store that answers at once would otherwise meet
+    /// one client at a time.
     async fn others_first(&mut self) {
         while self.rng.u8(..3) == 0 {
             tokio::task::yield_now().await;
@@ -297,7 +300,8 @@ impl Client {
     }
 }
 
-/// Runs the clients on a store without any changes yet; gives what they saw, and what the store says it did.
+/// Runs the clients on a store without any changes yet. Returns what they saw, and the store's
+/// changes.
 pub async fn record(store: Arc<dyn Store>, plan: Clients) -> (Vec<Event>, Vec<Applied>) {
     let clock = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = (0..plan.clients)
@@ -315,8 +319,8 @@ pub async fn record(store: Arc<dyn Store>, plan: Clients) -> (Vec<Event>, Vec<Ap
     (events, applied)
 }
 
-/// Runs the clients and judges what they saw by what the store says it did; panics with the plan and the reason if it
-/// is not in order.
+/// Runs the clients and judges their answers by the store's changes. Panics with the plan and the
+/// reason if they are not in order.
 pub async fn run(store: Arc<dyn Store>, plan: Clients) -> Vec<Event> {
     let (events, applied) = record(store, plan).await;
     if let Err(why) = check_with_changes(&events, &applied) {
@@ -325,21 +329,22 @@ pub async fn run(store: Arc<dyn Store>, plan: Clients) -> Vec<Event> {
     events
 }
 
-/// What came of many short histories, each judged in both ways.
+/// Result of many short histories, each judged in both ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Histories judged by what the store says it did.
+    /// Histories judged by the store's changes.
     pub histories: usize,
-    /// Those of them for which the search came to no end in [`STEPS_MAX`].
+    /// Those of them for which the search did not end within [`STEPS_MAX`].
     pub undecided: usize,
     /// Answers that stayed lost.
     pub not_known: usize,
-    /// The most steps a search took that came to its end.
+    /// Most steps of a search that ended.
     pub steps: usize,
 }
 
 impl Tally {
-    /// Runs the clients, and judges what they saw also by the search; panics if no order explains it.
+    /// Runs the clients, and judges their answers by the search too. Panics if no order explains
+    /// them.
     pub async fn run(&mut self, store: Arc<dyn Store>, plan: Clients) {
         let events = run(store, plan).await;
         self.histories += 1;
@@ -351,7 +356,7 @@ impl Tally {
         }
     }
 
-    /// Both together.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Tally) {
         self.histories += other.histories;
         self.undecided += other.undecided;
@@ -359,13 +364,13 @@ impl Tally {
         self.steps = self.steps.max(other.steps);
     }
 
-    /// Panics if so many searches were given up that they cannot be said to have found nothing.
+    /// Panics if too many searches were given up to conclude anything.
     pub fn assert_decided(&self) {
         assert!(self.histories > 0 && self.undecided * 50 <= self.histories, "too many undecided: {self:?}");
     }
 }
 
-/// Events as lines, in the order of asking.
+/// Formats events as lines, in the order of requests.
 fn lines(events: &[Event]) -> String {
     let mut events = events.to_vec();
     events.sort_by_key(|event| event.asked);

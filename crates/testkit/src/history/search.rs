@@ -1,20 +1,22 @@
-//! Looks for an order that explains a history, by what the clients saw alone.
+//! Searches for an order that explains a history, from the clients' view alone.
 //!
-//! The search of Wing and Gong, with memory. What it costs grows with how many operations were open at once, and
-//! above all with answers that were lost; so it is given up after a number of steps, and then has not judged.
+//! The search of Wing and Gong, with memory. Its cost grows with the number of operations open at
+//! once, and above all with lost answers. So it is given up after a number of steps, and then has
+//! not judged.
 //!
-//! Names that no move connects are judged one by one: a history is in order if it is for each of them.
+//! Names that no move connects are judged one by one: a history is in order if it is for each of
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use super::{Action, Event, FileNumber, Names, Seen, lines, perform};
 
-/// Steps of one search, for one group of names; a step orders one operation after those before it. Ten times
-/// what the worst of a thousand histories of the tests takes.
+/// Steps of one search, for one group of names; a step orders one operation after those before it.
+/// Ten times the steps of the worst of a thousand histories of the tests.
 pub const STEPS_MAX: usize = 100_000;
 
-/// Why a history is not said to be in order.
+/// Reason why a history is not known to be in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotExplained {
     /// No order explains these: the events of names that moves connect.
@@ -34,9 +36,9 @@ impl fmt::Display for NotExplained {
     }
 }
 
-/// Looks for an order that explains the history, which begins with nothing under any name, in at most this many steps
-/// for each group of names; says how many it took. A group for which there certainly is no order goes before one that
-/// is undecided.
+/// Searches for an order that explains the history, which begins with nothing under any name, in at
+/// most `steps_max` steps for each group of names. Returns the number of steps. An error for a
+/// group that certainly has no order precedes one for an undecided group.
 pub fn check(events: &[Event], steps_max: usize) -> Result<usize, NotExplained> {
     let mut taken = 0;
     let mut undecided = None;
@@ -51,7 +53,7 @@ pub fn check(events: &[Event], steps_max: usize) -> Result<usize, NotExplained> 
     undecided.map_or(Ok(taken), |group| Err(NotExplained::Undecided(group)))
 }
 
-/// The events by groups of names that moves connect, each in the order of asking.
+/// Splits the events by groups of names that moves connect, each in the order of requests.
 fn groups(events: &[Event]) -> Vec<Vec<Event>> {
     let mut leader: BTreeMap<usize, usize> = BTreeMap::new();
     fn find(leader: &BTreeMap<usize, usize>, name: usize) -> usize {
@@ -73,9 +75,10 @@ fn groups(events: &[Event]) -> Vec<Vec<Event>> {
     groups
 }
 
-/// The events that can matter: a file whose making was lost and that nobody ever saw need not have been made. While it
-/// had its name, only operations whose answers were lost could have met it - but for a move that was refused because
-/// of what has its second name: what has its first one that does not show. Where there is such a move all matter.
+/// Returns the events that can matter. A file whose creation lost its answer, and that no client
+/// ever saw, need not exist. While it had its name, only operations with lost answers could have
+/// met it. The exception is a move that was refused because of its second name: it does not show
+/// the file of its first one. With such a move all events matter.
 fn that_matter(events: &[Event]) -> Vec<Event> {
     if events.iter().any(|event| matches!((event.action, event.seen), (Action::Move(..), Seen::Taken(_)))) {
         return events.to_vec();
@@ -94,10 +97,11 @@ fn that_matter(events: &[Event]) -> Vec<Event> {
     events.iter().filter(|event| !never_met(event)).copied().collect()
 }
 
-/// The search for an order of one group.
+/// Search for an order of one group.
 struct Search {
     events: Vec<Event>,
-    /// Where the search was and found nothing: what had been ordered, and what the names had.
+    /// States from which the search found nothing: the ordered operations, and the files of the
+    /// names.
     dead_ends: HashSet<(Vec<bool>, Names)>,
     steps_left: usize,
 }
@@ -107,12 +111,12 @@ impl Search {
         Search { events: that_matter(events), dead_ends: HashSet::new(), steps_left: steps_max }
     }
 
-    /// Is there one? None if the steps were used up before that was known. Depth first, without recursion: histories
-    /// are long.
+    /// Says whether there is an order; none if the steps were used up before. Depth first, without
+    /// recursion: histories are long.
     fn explains(&mut self) -> Option<bool> {
         let mut ordered = vec![false; self.events.len()];
         let mut names = Names::new();
-        // What was ordered, what the names had before, and what else could come next there.
+        // The ordered operation, the names before it, and the other candidates there.
         let mut path: Vec<(usize, Names, Vec<usize>)> = Vec::new();
         let mut next = self.candidates(&ordered, &names);
         loop {
@@ -149,11 +153,13 @@ impl Search {
         }
     }
 
-    /// What can come next: asked before anything that is not ordered yet was answered, and seen as it would be. The
-    /// last is tried first: the one with the nearest deadline.
+    /// Returns the operations that can come next: requested before any unordered one was answered,
+    /// and with the answer that was seen. The last is tried first: the one with the nearest
+    /// deadline.
     ///
-    /// What changes nothing and can come now need not come later: then it is the only one. Of operations of one kind
-    /// whose answers were lost the first asked can stand for the others; one that would change nothing did not happen.
+    /// An operation that changes nothing and can come now need not come later: then it is the only
+    /// one. Of operations of one kind with lost answers the first requested can stand for the
+    /// others. One that would change nothing did not happen.
     fn candidates(&self, ordered: &[bool], names: &Names) -> Vec<usize> {
         let open = || (0..self.events.len()).filter(|at| !ordered[*at]);
         let first_deadline = open().map(|at| self.events[at].deadline()).min().unwrap_or(u64::MAX);

@@ -1,5 +1,5 @@
-//! Random mutations: from small pools, mostly such that they apply, often such that they are refused, for every
-//! reason there is.
+//! Random mutations from small pools: mostly such that they apply, often such that they are
+//! refused, for every possible reason.
 
 use exacat_model::{
     AccountName, At, BookedReplica, Booking, Checksum, Checksums, Deletion, DeletionId, DirId, Edit, Entry,
@@ -18,10 +18,10 @@ use crate::factory::End;
 const NAMES: [&str; 6] = ["a", "b", "c", "ż ó", "%2e?;=&", "e"];
 const GUIDS: u8 = 24;
 const SIZES: [Option<u64>; 6] = [None, Some(0), Some(1), Some(10), Some(100), Some(700)];
-/// SEs 1 to 4 come and go; this one is never registered.
+/// SEs 1 to 4 are added and removed; this one is never registered.
 const SE_NEVER: u16 = 9;
 
-/// What there is, as far as a generator wants to know.
+/// Content of a store, as far as a generator needs it.
 pub struct View {
     /// Directories in the tree, the root among them.
     pub directories: Vec<DirId>,
@@ -44,7 +44,7 @@ pub struct View {
 const ALL: usize = 10_000;
 
 impl View {
-    /// Looks at a small store.
+    /// Reads a small store.
     pub async fn of(store: &dyn Store) -> View {
         let (directories, entries) = below(store, vec![DirId::ROOT]).await;
         let trash = store.trash(None, ALL).await.expect("trash").items;
@@ -76,7 +76,7 @@ async fn below(store: &dyn Store, from: Vec<DirId>) -> (Vec<DirId>, Vec<Entry>) 
     (directories, entries)
 }
 
-/// The sequence of these settings.
+/// Makes the sequence of these settings.
 pub(super) async fn sequence(settings: Settings) -> Vec<Step> {
     let mut generator = Generator::new(settings.seed);
     let clock = TestClock::new();
@@ -98,7 +98,7 @@ pub(super) async fn sequence(settings: Settings) -> Vec<Step> {
             // Now and then it goes back.
             Step::Turn(if rng.u8(..8) == 0 { -rng.i64(0..4000) } else { rng.i64(0..1500) })
         } else if rng.u8(..100) < 4 && !sent.is_empty() {
-            // Asked again, as it was or with more to do.
+            // Repeated, as it was or with more mutations.
             let mut again = sent[rng.usize(..sent.len())].clone();
             if rng.bool() {
                 let view = View::of(&*store).await;
@@ -144,7 +144,7 @@ fn account(text: &str) -> AccountName {
 }
 
 impl Generator {
-    /// Its mutations follow from the seed and from what it is shown.
+    /// Makes a generator. Its mutations follow from the seed and from the views.
     pub fn new(seed: u64) -> Self {
         Generator { rng: Rng::with_seed(seed), operations: 0 }
     }
@@ -161,7 +161,7 @@ impl Generator {
         items[self.rng.usize(..items.len())].clone()
     }
 
-    /// Users, groups, storage elements and limits to begin with.
+    /// Makes users, groups, storage elements and limits to begin with.
     pub fn beginning(&mut self) -> Vec<Request> {
         let groups = (1..=3).map(|id| self.group(id)).collect::<Vec<_>>();
         let users = (1..=3).map(|id| self.user(id, id)).collect::<Vec<_>>();
@@ -177,7 +177,7 @@ impl Generator {
         request(self.operations, who, mutations)
     }
 
-    /// A request of one mutation, sometimes of a few.
+    /// Makes a request of one mutation, sometimes of a few.
     pub fn request(&mut self, view: &View, now: TimeMs) -> Request {
         let count = if self.percent(70) { 1 } else { self.rng.usize(1..6) };
         let mutations = (0..count).map(|_| self.mutation(view, now)).collect();
@@ -185,9 +185,9 @@ impl Generator {
         self.named(who, mutations)
     }
 
-    /// One mutation.
+    /// Makes one mutation.
     pub fn mutation(&mut self, view: &View, now: TimeMs) -> Mutation {
-        // The more there is, the more is taken away: states stay small enough for collisions.
+        // The more entries, the more removals: states stay small enough for collisions.
         let crowded = view.entries.len() + view.below.len() > 40;
         match self.rng.u8(..100) {
             0..26 if !crowded => self.create(view, now),
@@ -237,7 +237,7 @@ impl Generator {
         At { parent, name: self.some_name() }
     }
 
-    /// Where something is, mostly; with what is there.
+    /// Chooses a place, mostly with an entry; returns that too.
     fn target(&mut self, view: &View) -> (At, Option<Entry>) {
         match self.one_of(&view.entries).cloned() {
             Some(entry) if self.percent(88) => (entry.at.clone(), Some(entry)),
@@ -287,7 +287,7 @@ impl Generator {
         }
     }
 
-    /// The PFN a file has by itself, said explicitly, maybe of another file.
+    /// Makes the PFN that a file has by itself as an explicit one, maybe of another file.
     fn derived_in_words(&mut self) -> Location {
         let mut pfn = "root://host".to_owned();
         pfn.push_str(self.some_guid().storage_path().as_str());
@@ -390,7 +390,7 @@ impl Generator {
         Mutation::Update { at, expect: self.expect(entry.as_ref()), edits }
     }
 
-    /// Puts a replica, or says it is a member, where an upload is in flight to.
+    /// Puts a replica where an upload is in flight, or makes the file a member.
     fn overtake_a_booking(&mut self, view: &View) -> Option<Mutation> {
         let there = |booking: &&Booking| view.entries.iter().any(|entry| entry.guid() == Some(booking.guid));
         let booking = view.bookings.iter().find(there)?;
@@ -404,7 +404,7 @@ impl Generator {
         })
     }
 
-    /// Gives a copy that waits for deletion to a file again: the one it was of, or another.
+    /// Gives a copy that waits for deletion to a file again: its own, or another.
     fn want_back(&mut self, view: &View) -> Option<Mutation> {
         let (se, deletion) = self.one_of(&view.deletions)?.clone();
         let files: Vec<&Entry> = view.entries.iter().filter(|entry| entry.file().is_some()).collect();

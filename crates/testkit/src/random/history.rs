@@ -1,4 +1,4 @@
-//! A history of random changes, for what takes histories over.
+//! A history of random changes, for tests that copy histories.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use exacat_store::{Clock, Store};
 use super::{Generator, View, model};
 use crate::clock::TestClock;
 
-/// The reference after so many random requests, and all its changes.
+/// Returns the reference after so many random requests, and all its changes.
 pub async fn history(seed: u64, steps: usize, clock: &TestClock) -> (Arc<MemoryStore>, Vec<Change>) {
     let model = model(clock);
     let mut generator = Generator::new(seed);

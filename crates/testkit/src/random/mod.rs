@@ -1,7 +1,8 @@
 //! Random sequences of operations, run on the reference and on a store under test at once.
 //!
-//! Every outcome is compared, and every so often - and at the end - the whole state. A sequence comes from a seed,
-//! which is printed with every failure; a sequence that fails is made as short as it gets and still fails.
+//! Every outcome is compared, and now and then, and at the end, the whole state. A sequence comes
+//! from a seed, which is printed with every failure. A failing sequence is shortened as far as it
+//! still fails.
 
 mod generate;
 mod history;
@@ -22,10 +23,10 @@ use crate::factory::{End, StoreFactory};
 pub use generate::{Generator, View};
 pub use history::history;
 
-/// How long, and what with.
+/// Length and seed of a sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Where the sequence comes from.
+    /// Seed of the sequence.
     pub seed: u64,
     /// Steps of the sequence.
     pub steps: usize,
@@ -36,7 +37,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The usual length with this seed.
+    /// Returns the usual length with this seed.
     pub fn seeded(seed: u64) -> Self {
         Settings { seed, steps: 400, compare_every: 50, reopen_every: 60 }
     }
@@ -55,19 +56,19 @@ pub enum Step {
     Compare,
 }
 
-/// What a sequence that held came to: how often each mutation had each outcome.
+/// Result of a sequence without failure: the number of times each mutation had each outcome.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(pub BTreeMap<(&'static str, &'static str), u64>);
 
 impl Tally {
-    /// Adds another's.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Tally) {
         for (what, count) in &other.0 {
             *self.0.entry(*what).or_default() += count;
         }
     }
 
-    /// What the contract's table can give, limits apart, and was not met.
+    /// Returns the possible outcomes by the contract's table, limits apart, that did not occur.
     pub fn not_met(&self) -> Vec<(&'static str, &'static str)> {
         let all =
             OUTCOMES.iter().flat_map(|(mutation, outcomes)| outcomes.iter().map(|one| (*mutation, *one)));
@@ -75,7 +76,8 @@ impl Tally {
     }
 }
 
-/// What each mutation can come to by the contract's table. Of limits only those that a single number can exceed.
+/// Possible outcomes of each mutation by the contract's table. Of limits only those that a single
+/// number can exceed.
 const OUTCOMES: [(&str, &[&str]); 13] = [
     ("create", &["Applied", "Invalid", "Limit", "ParentGone", "Exists", "GuidInUse", "NoSuchSe", "Quota"]),
     (
@@ -124,11 +126,11 @@ const OUTCOMES: [(&str, &[&str]); 13] = [
 /// A difference that was found.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Where the sequence came from.
+    /// Seed of the sequence.
     pub seed: u64,
     /// The shortest sequence found that shows it.
     pub steps: Vec<Step>,
-    /// What it shows.
+    /// Description of the difference.
     pub what: String,
 }
 
@@ -152,7 +154,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The name of an outcome, without what is each store's own: the texts.
+/// Returns the name of an outcome, without the texts, which are each store's own.
 pub fn outcome_name(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Applied { .. } => "Applied",
@@ -179,7 +181,7 @@ pub fn outcome_name(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Are two outcomes the same but for the texts?
+/// Says whether two outcomes are the same but for the texts.
 pub fn same_outcome(one: &Outcome, other: &Outcome) -> bool {
     let detail = |outcome: &Outcome| match outcome {
         Outcome::Applied { revision, id } => (Some(*revision), *id),
@@ -189,7 +191,7 @@ pub fn same_outcome(one: &Outcome, other: &Outcome) -> bool {
     outcome_name(one) == outcome_name(other) && detail(one) == detail(other)
 }
 
-/// Runs the sequence of `settings` on a store of `factory`. A failure is as short as it gets.
+/// Runs the sequence of `settings` on a store of `factory`. A failure is shortened.
 pub async fn run(factory: &dyn StoreFactory, settings: Settings) -> Result<Tally, Box<Failure>> {
     let steps = generate::sequence(settings).await;
     match execute(factory, &steps).await {
@@ -201,7 +203,7 @@ pub async fn run(factory: &dyn StoreFactory, settings: Settings) -> Result<Tally
     }
 }
 
-/// Runs a sequence; says what differed.
+/// Runs a sequence. An error describes the difference.
 pub async fn execute(factory: &dyn StoreFactory, steps: &[Step]) -> Result<Tally, String> {
     let clock = TestClock::new();
     let model = MemoryStore::new(clock.shared());
@@ -254,7 +256,7 @@ fn compare_outcomes(
 }
 
 async fn compare_states(model: &dyn Store, store: &dyn Store, now: TimeMs) -> Result<(), String> {
-    // Some things are due only later: look from a while ahead too.
+    // Some entries are due only later: read from a while ahead too.
     for ahead in [0, 10_000] {
         let now = now.plus_ms(ahead);
         let (expected, got) = (Dump::of(model, now).await, Dump::of(store, now).await);
@@ -265,14 +267,14 @@ async fn compare_states(model: &dyn Store, store: &dyn Store, now: TimeMs) -> Re
     Ok(())
 }
 
-/// A request of one mutation or more, under an operation id of its own.
+/// Makes a request of one mutation or more, under an operation id of its own.
 pub fn request(operation: u64, who: exacat_model::UserId, mutations: Vec<Mutation>) -> Request {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&operation.to_be_bytes());
     Request::new(OperationId(id), who, mutations)
 }
 
-/// A memory store on its own clock, as generators look at it.
+/// Makes a memory store on its own clock, for generators.
 pub fn model(clock: &TestClock) -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new(clock.shared()))
 }

@@ -1,12 +1,12 @@
-//! Makes a failing sequence short: takes away as much as can be taken away while it still fails.
+//! Shortens a failing sequence: removes as much as possible while it still fails.
 
 use super::{Step, execute};
 use crate::factory::StoreFactory;
 
-/// Runs spent on it, at most: a sequence is to be read by a person, not to be minimal.
+/// Maximum runs spent on it: a person must be able to read a sequence; it need not be minimal.
 const RUNS_MAX: usize = 400;
 
-/// The shortest failing sequence found, and what it shows.
+/// Returns the shortest failing sequence found, and its failure.
 pub(super) async fn shrink(
     factory: &dyn StoreFactory,
     steps: Vec<Step>,
@@ -27,7 +27,7 @@ struct Best<'a> {
 }
 
 impl Best<'_> {
-    /// Takes `steps` as the best if they fail too.
+    /// Keeps `steps` as the best if they fail too.
     async fn try_these(&mut self, steps: Vec<Step>) -> bool {
         if self.runs_left == 0 {
             return false;
@@ -42,7 +42,8 @@ impl Best<'_> {
         }
     }
 
-    /// Halves, quarters … single steps, from the end backwards: what comes after the failure goes first.
+    /// Drops halves, quarters … single steps, from the end backwards: steps after the failure go
+    /// first.
     async fn drop_chunks(&mut self) {
         let mut size = self.steps.len().div_ceil(2).max(1);
         loop {
@@ -61,7 +62,7 @@ impl Best<'_> {
         }
     }
 
-    /// Single mutations out of requests of several.
+    /// Drops single mutations from requests of several.
     async fn drop_mutations(&mut self) {
         let mut step = 0;
         while step < self.steps.len() {

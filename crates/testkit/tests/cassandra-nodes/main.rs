@@ -1,6 +1,9 @@
-//! Nodes of the ring that die and nodes that stop for a while, under load: no client notices; and after its repair a node that was
-//! away has everything. These tests kill and pause nodes, so they have the ring for themselves: `make test-cluster` runs them one by one, after
-//! the others. Skipped without a ring of three whose directory is known.
+//! Nodes of the ring that die, and nodes that stop for a while, under load: no client notices.
+//! After its repair a node that was away has everything.
+//!
+//! These tests kill and pause nodes, so they have the ring for themselves. `make test-cluster` runs
+//! them one by one, after the others. They are skipped without a ring of three whose directory is
+//! known.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -29,9 +32,9 @@ use scylla::statement::unprepared::Statement;
 
 /// Clients of the load, over two servers.
 const CLIENTS: u64 = 6;
-/// Rounds of a client's work that have to be done in each phase, all clients together.
+/// Rounds of a client's work in each phase, all clients together.
 const ROUNDS: u64 = 60;
-/// What is waited for must come by then.
+/// Time limit for every wait.
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// The ring that `cluster/up.sh` started.
@@ -81,7 +84,7 @@ impl Ring {
         assert!(done.expect("up.sh").success());
     }
 
-    /// Asks a node's tool for operators.
+    /// Runs a node's tool for operators.
     async fn tool(&self, node: usize, words: &[&str]) -> (bool, String) {
         let mut command = Command::new(Self::script("nodetool.sh"));
         command.arg(&self.directory).arg(node.to_string()).args(words).stdin(Stdio::null());
@@ -110,7 +113,7 @@ impl Ring {
         }
     }
 
-    /// Waits until a node takes another one for dead.
+    /// Waits until a node considers another one dead.
     async fn takes_for_dead(&self, node: usize) {
         let begun = Instant::now();
         while !self.tool(node, &["status"]).await.1.lines().any(|line| line.starts_with("DN ")) {
@@ -119,7 +122,7 @@ impl Ring {
         }
     }
 
-    /// Replaces a dead node, as operators are told to.
+    /// Replaces a dead node by the documented steps.
     async fn replace(&self, node: usize, keyspace: &str) {
         let mut command = Command::new(Self::script("replace.sh"));
         command.arg(&self.directory).arg(node.to_string()).arg(keyspace).stdin(Stdio::null());
@@ -129,7 +132,7 @@ impl Ring {
         assert!(done.status.success(), "replace.sh: {}", String::from_utf8_lossy(&said));
     }
 
-    /// The end of the log as one node alone has it.
+    /// Reads the end of the log from one node alone.
     async fn head_at(&self, node: usize, keyspace: &str) -> i64 {
         let host = self.hosts.split(',').nth(node - 1).expect("a node");
         let only = AllowListHostFilter::new([host]).expect("an address");
@@ -147,14 +150,14 @@ impl Ring {
         rows.maybe_first_row::<(Option<i64>,)>().expect("a row").and_then(|(head,)| head).unwrap_or(0)
     }
 
-    /// Gives a node what it missed.
+    /// Repairs a node.
     async fn repair(&self, node: usize, keyspace: &str) {
         let (done, said) = self.tool(node, &["repair", "-full", keyspace]).await;
         assert!(done, "repair: {said}");
     }
 }
 
-/// Clients that work until they are told to end, and what became of it.
+/// Clients that work until they are told to end, and their results.
 struct Load {
     stop: AtomicBool,
     rounds: AtomicU64,
@@ -188,8 +191,8 @@ impl Load {
         done
     }
 
-    /// A file is made, looked up at the other server, renamed and looked up here; every third is removed. Each request is made once: an error is
-    /// what a client would see.
+    /// Makes a file, looks it up at the other server, renames it and looks it up here; removes
+    /// every third. Each request is made once: an error is one that a client would see.
     async fn client(&self, client: u64, home: DirId, here: &CassandraStore, other: &CassandraStore) {
         let mut number = 0u64;
         while !self.stop.load(SeqCst) {
@@ -249,9 +252,9 @@ impl Load {
     }
 }
 
-/// Goal: an answered append that one survivor of a dead node has alone is not lost when the node is
+/// Goal: an answered append that only one survivor of a dead node has is not lost when the node is
 /// replaced by the documented steps. Method: node 3 is away during the append, which nodes 1 and 2
-/// answer; node 2 dies; node 3 comes back, without hints. Afterwards nodes 2 and 3 alone are asked.
+/// answer; node 2 dies; node 3 comes back, without hints. Afterwards only nodes 2 and 3 are read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_replaced_by_the_documented_steps_loses_no_answered_append() {
     let Some(ring) = Ring::find() else { return };
@@ -300,8 +303,9 @@ async fn node_replaced_by_the_documented_steps_loses_no_answered_append() {
     }
 }
 
-/// Goal: a node that dies, or stops for a while, costs time and nothing else: no request fails, what was answered is there, and after a repair the node
-/// has all it missed - shown by a check of everything that is read from it and one other node alone.
+/// Goal: a node that dies, or stops for a while, costs time and nothing else. No request fails, and
+/// no answered change is missing. After a repair the node has all it missed: an audit reads it and
+/// one other node alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_die_and_stop_and_no_client_notices() {
     let Some(ring) = Ring::find() else { return };
@@ -362,7 +366,7 @@ async fn nodes_die_and_stop_and_no_client_notices() {
         eprintln!("{:?}", shown.collect::<Vec<_>>());
     }
     ring.repair(3, &keyspace).await;
-    // Now a quorum is node 3 and one other: what node 3 missed would be missed here.
+    // Now a quorum is node 3 and one other: rows that node 3 missed would be missing here.
     ring.signal(1, "KILL");
     let after = catalogue.one_more().await;
     let audit = after.audit().await.expect("an audit");

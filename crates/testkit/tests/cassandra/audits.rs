@@ -1,4 +1,4 @@
-//! Checks of everything, over tables that are damaged and tables that change.
+//! Audits of tables that are damaged and of tables that change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const TABLES: [(&str, &[&str]); 12] = [
     ("totals", &["id"]),
 ];
 
-/// The tables, past the store.
+/// Direct access to the tables, past the store.
 struct Tables(Session);
 
 impl Tables {
@@ -74,7 +74,8 @@ async fn findings(catalogue: &mut Servers) -> Vec<String> {
     audit.findings.into_iter().map(|finding| format!("{}: {}", finding.what, finding.which)).collect()
 }
 
-/// Goal: whatever row is taken out of the tables, or stands where nobody looks for it, is found; and once it is as it was nothing is.
+/// Goal: any row that is missing in the tables, or is where no read looks, is found. Once it is as
+/// before, nothing is found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_missing_in_the_tables_is_found() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };
@@ -110,8 +111,8 @@ async fn whatever_is_missing_in_the_tables_is_found() {
     assert_eq!(findings(&mut catalogue).await, [""; 0]);
 }
 
-/// Goal: an audit that takes its time finds nothing wrong in a catalogue that two servers change meanwhile, and is of a revision
-/// between its beginning and its end.
+/// Goal: a slow audit of a catalogue that two servers change meanwhile finds nothing wrong. It is
+/// of a revision between its beginning and its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_go_on_during_an_audit() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };

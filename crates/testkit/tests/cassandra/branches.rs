@@ -26,7 +26,7 @@ async fn session(catalogue: &Servers) -> Session {
     session
 }
 
-/// It says what is wrong, and does nothing any more.
+/// Checks that the store reports the reason, and does nothing any more.
 async fn assert_closed(store: &CassandraStore, number: u64) {
     let error = store.revision().await.expect_err("it goes on");
     assert!(error.message.contains("another branch of the history"), "{error}");
@@ -38,7 +38,7 @@ async fn assert_closed(store: &CassandraStore, number: u64) {
 }
 
 /// Goal: a group that is replaced under a running server, and followed by others, is noticed before
-/// anything of it is taken in. Method: the last group gets another id, as if another server had
+/// any of it is installed. Method: the last group gets another id, as if another server had
 /// appended another one there; a further server appends to that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn group_replaced_under_a_running_server_closes_it() {
@@ -84,7 +84,7 @@ async fn head_that_went_back_closes_a_running_server() {
     assert_closed(&store, 10).await;
 }
 
-/// Goal: a log of before schema version 4, without names of groups, goes on after the upgrade.
+/// Goal: a log of before schema version 4, without names of groups, continues after the upgrade.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_without_predecessors_goes_on_after_the_upgrade() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };

@@ -1,4 +1,4 @@
-//! Answers that may be older than the question: how old they are, what they cost, and that they are exact all the same.
+//! Bounded-staleness answers: their age, their cost, and that they are exact all the same.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ pub async fn is_there(store: &dyn Store, path: &Lfn) -> bool {
     matches!(walk.end, WalkEnd::Found(_))
 }
 
-/// One more server of the catalogue, that takes what it knows for good for so long.
+/// Opens one more server of the catalogue, whose row cache suffices for so long.
 async fn one_more(catalogue: &mut Servers, clock: &TestClock, stale_max: Duration) -> Arc<CassandraStore> {
     let settings = CassandraSettings { stale_max, ..catalogue.settings().clone() };
     let store = CassandraStore::open(settings, clock.shared()).await.expect("a store opens");
@@ -48,12 +48,13 @@ fn relaxed(store: &CassandraStore, level: Consistency) -> Arc<dyn Store> {
     store.relaxed(level).expect("servers share it")
 }
 
-/// Goal (issue: stale caches are bounded by the stated seconds, `latest` is never stale): after one server answered a move the other shows it at once
-/// at `latest`, and at every other level at the latest once the bound is over.
+/// Goal: stale caches are bounded by the stated seconds, and `latest` is never stale. After one
+/// server answered a move, the other shows it at once at `latest`. At every other level it shows
+/// the move at the end of the bound at the latest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn latest_is_never_stale_and_others_no_longer_than_stated() {
     let Some(hosts) = ring() else { return };
-    // With several replicas the one that is asked may lack what most have.
+    // With several replicas the one that is read may lack rows that most have.
     let one_is_exact = !hosts.contains(',');
     let clock = TestClock::new();
     let mut catalogue = Servers::start(&CassandraFactory::on(hosts), &clock).await;
@@ -63,7 +64,7 @@ async fn latest_is_never_stale_and_others_no_longer_than_stated() {
     make_directory(&writer, 0, DirId::ROOT, "d0").await;
     let (mut turn, mut stale) = (0, 0);
     let mut step = async || {
-        // Back and forth: of both names the reader knows what they are, so nothing has to be fetched.
+        // Back and forth: the reader has both names cached, so nothing has to be fetched.
         let (old, new) = (format!("d{}", turn % 2), format!("d{}", (turn + 1) % 2));
         turn += 1;
         apply(&writer, turn, rename(top(&old), top(&new))).await;
@@ -75,7 +76,7 @@ async fn latest_is_never_stale_and_others_no_longer_than_stated() {
     }
     for level in RELAXED.into_iter().cycle().take(6) {
         let view = relaxed(&reader, level);
-        // Its look is of now, so that there is something to be stale.
+        // Its read of the log head is of now, so that an answer can be stale.
         reader.revision().await.expect("a look");
         let (old, new, moved) = step().await;
         let mut revision = exacat_model::Revision(0);
@@ -102,7 +103,8 @@ async fn latest_is_never_stale_and_others_no_longer_than_stated() {
     assert!(figure(&*reader, "answers_without_look").await > 0);
 }
 
-/// Goal: within the bound a path that is known costs no statement at all; beyond it one look, of the level; `latest` a look each time.
+/// Goal: within the bound a cached path costs no statement. Beyond it it costs one read of the log
+/// head at the level; at `latest` one each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_known_path_costs_nothing_within_the_bound() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };
@@ -124,7 +126,7 @@ async fn a_known_path_costs_nothing_within_the_bound() {
             for _ in 0..20 {
                 assert!(is_there(&*view, &path).await);
             }
-            // Asking for figures is a look itself.
+            // The request for metrics reads the log head itself.
             assert_eq!(figure(&*reader, "reads").await - before - 1, reads, "{level}");
             let weak = figure(&*reader, "looks_below_quorum").await - weak;
             assert_eq!(weak, if level < Consistency::Quorum { reads } else { 0 }, "{level}");
@@ -139,13 +141,13 @@ async fn a_known_path_costs_nothing_within_the_bound() {
     }
 }
 
-/// Goal: what has to be fetched is fetched and looked after as for `latest`, so that a server that is far behind answers of one state, and
-/// `latest` on it goes on to be exact.
+/// Goal: missing rows are fetched and checked as for `latest`. So a server that is far behind
+/// answers of one state, and `latest` on it stays exact.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_known_is_of_the_last_state() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };
     let clock = TestClock::new();
-    // What is not there has to be read.
+    // Without a filter, missing rows must be read.
     let factory = CassandraFactory { stretch_changes: 5, filter_bytes: 0, ..factory };
     let mut catalogue = Servers::start(&factory, &clock).await;
     let writer = catalogue.one_more().await;
@@ -156,7 +158,8 @@ async fn what_is_not_known_is_of_the_last_state() {
         let number = 100 * (level as u64 + 1);
         let name = |what: &str| format!("{what}-{level}");
         assert!(is_there(&*reader, &lfn("/a")).await);
-        // Behind its back a directory is made below one that it knows, which moves; over several stretches of the log.
+        // Unknown to the reader a directory is made below one that it has cached, which moves; over
+        // several log segments.
         let below = make_directory(&writer, number, a, &name("below")).await;
         for file in 0..12u8 {
             let place = at(below, &format!("f{file}"));
@@ -183,7 +186,7 @@ async fn what_is_not_known_is_of_the_last_state() {
     }
 }
 
-/// One server, asked at a level.
+/// One server, with reads at a level.
 struct Asked {
     servers: Box<dyn UnderTest>,
     level: Consistency,
@@ -209,7 +212,8 @@ impl UnderTest for Asked {
     }
 }
 
-/// Goal: on the server that changed something, relaxed answers are those of the reference, also when it forgets all the time.
+/// Goal: on the server that changed something, bounded-staleness answers are those of the
+/// reference, also when it evicts all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_one_server_relaxed_answers_are_those_of_the_reference() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };

@@ -1,4 +1,4 @@
-//! What answers and changes cost: statements are counted, and fetches that wait for one another.
+//! Costs of answers and changes: numbers of statements, and of fetches that wait for one another.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ const DEPTH: u64 = 9;
 /// Entries of the directory that is listed.
 const ENTRIES: u32 = 2500;
 
-/// Reads so far, rounds of fetching so far, rows that are known. Asking this costs a look at the head.
+/// Reads so far, rounds of fetching so far, cached rows. The request itself costs a read of the log
+/// head.
 async fn figures(store: &dyn Store) -> (u64, u64, u64) {
     let status = store.status().await.expect("status");
     let figure = |name: &str| figure_of(&status, name);
@@ -24,7 +25,7 @@ async fn figures(store: &dyn Store) -> (u64, u64, u64) {
 
 /// Reads and rounds of fetching that something takes.
 async fn cost<T>(store: &Arc<CassandraStore>, work: impl Future<Output = T>) -> (T, u64, u64) {
-    // Once more, so that it knows all that it is asked for.
+    // Once more, so that the server has everything for this request cached.
     figures(&**store).await;
     let before = figures(&**store).await;
     let done = work.await;
@@ -46,8 +47,9 @@ fn numbered(number: u32, what: u8) -> Guid {
     Guid(guid)
 }
 
-/// Goal: a path that is known is looked up by one read, that of the log's head; one that was never seen by one read after the other, each with a
-/// look at the head; one that was forgotten by one round of reads, all at once, and at most one more.
+/// Goal: a look-up of a cached path is one read, that of the log head. A path that was never seen
+/// takes one read after the other, each with a read of the log head. An evicted path takes one
+/// round of reads, all at once, and at most one more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_look_up_costs_one_read_or_one_round() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };
@@ -62,7 +64,7 @@ async fn a_look_up_costs_one_read_or_one_round() {
     let make = create(new_file(at(parent, "f"), Guid([1; 16]), Some(1), &[]));
     writer.apply(request(100, UserId::ADMIN, vec![make])).await.expect("made");
     let crowd = make_directory(&writer, 101, DirId::ROOT, "crowd").await;
-    // The last group is known to everyone who opens: this one is of something else.
+    // A server that opens has the last group cached: this one is of another directory.
     make_directory(&writer, 102, crowd, "last").await;
     let path = lfn(&format!("{path}/f"));
     let look_up = async |store: &CassandraStore| {
@@ -78,7 +80,7 @@ async fn a_look_up_costs_one_read_or_one_round() {
         let ((), reads, rounds) = cost(&reader, look_up(&reader)).await;
         assert_eq!((reads, rounds), (1, 0), "reads and rounds of a path that is known");
     }
-    // Much else is looked up, and does not fit.
+    // Many other look-ups do not fit into the cache.
     let many: Vec<_> = (0..400).map(|number| lfn(&format!("/crowd/{number}"))).collect();
     let (mut forgot, mut before) = (false, 0);
     for some in many.chunks(50).cycle().take(40) {
@@ -97,7 +99,7 @@ async fn a_look_up_costs_one_read_or_one_round() {
     assert!(reads <= DEPTH + 5, "{reads} reads");
 }
 
-/// Goal: a page of a listing is one read of one partition, and one look at the head.
+/// Goal: a page of a listing is one read of one partition, and one read of the log head.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_of_a_listing_is_one_read() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };
@@ -122,7 +124,7 @@ async fn a_page_of_a_listing_is_one_read() {
         let (page, reads, _) = cost(&reader, listing).await;
         let page = page.expect("list").expect("there");
         seen += page.items.len();
-        // The first looks where the directory is as well.
+        // The first page also reads the place of the directory.
         let most = if turn == 0 { 4 } else { 2 };
         assert!(reads <= most, "page {turn}: {reads} reads");
         if !page.more {

@@ -1,5 +1,5 @@
-//! Statements that get lost, or whose answers do: every one of every mutation. Whoever asks again under the same operation id gets what
-//! came of it, and nothing is lost or done twice.
+//! Lost statements, or lost answers to them: every one of every mutation. A client that repeats its
+//! request under the same operation id gets its outcome, and nothing is lost or done twice.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use exacat_testkit::random::{self, Generator, View, same_outcome};
 use exacat_testkit::{Dump, TestClock, rounds};
 use parking_lot::Mutex;
 
-/// Times a request is asked again, at most.
+/// Maximum repetitions of a request.
 const ASKED_AGAIN_MAX: usize = 60;
 
 /// Loses statements by a seed, or one of a number.
 struct Losing {
     rng: Mutex<fastrand::Rng>,
-    /// Of a hundred.
+    /// Percentage of lost statements.
     percent: Mutex<u8>,
-    /// How many were lost, by kind and fate.
+    /// Numbers of lost statements, by kind and fate.
     lost: Mutex<std::collections::BTreeMap<(String, String), usize>>,
 }
 
@@ -37,7 +37,8 @@ impl Faults for Losing {
     }
 }
 
-/// Asks until there is an answer, so often at most: also where it is certain that nothing was done.
+/// Repeats a request until there is an answer, at most `most` times: also where certainly nothing
+/// was done.
 pub async fn answered(store: &dyn Store, request: &Request, most: usize) -> Vec<Outcome> {
     for _ in 0..most {
         match store.apply(request.clone()).await {
@@ -49,9 +50,10 @@ pub async fn answered(store: &dyn Store, request: &Request, most: usize) -> Vec<
     panic!("{most} answers in a row were lost");
 }
 
-/// Goal: whatever statement is lost, on the way there or on the way back, outcomes and state are those of the reference. Method: random
-/// mutations, one each, through a way that loses some of a hundred statements; now and then another server takes over; at the end everything is
-/// compared over a way that loses nothing.
+/// Goal: whatever statement is lost, on either way, outcomes and state are those of the reference.
+/// Method: random mutations, one each, over a connection that loses some of a hundred statements.
+/// Now and then another server takes over. At the end everything is compared over a connection that
+/// loses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_statement_is_lost_nothing_is_lost_or_doubled() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };
@@ -86,7 +88,8 @@ async fn whatever_statement_is_lost_nothing_is_lost_or_doubled() {
                 && expected.iter().zip(&got).all(|(one, other)| same_outcome(one, other));
             assert!(same, "seed {seed}, step {step}: {got:?}, expected {expected:?}, of {request:?}");
             if step % 40 == 39 {
-                // What the server before had under way it may still do: it is of a moment of the log, and harms nothing.
+                // The server before may still complete its pending writes. They carry an earlier
+                // timestamp and do no harm.
                 *losing.percent.lock() = 0;
                 lossy = open(&mut catalogue, &clock, &losing).await;
                 *losing.percent.lock() = 3;

@@ -1,4 +1,5 @@
-//! Directories that come to have very many children get more partitions for them, and nobody sees it.
+//! Directories with a growing number of children get more partitions for them, and no client
+//! notices.
 
 use exacat_model::{DirId, Guid, UserId};
 use exacat_store::{Outcome, Store, WalkEnd};
@@ -7,7 +8,7 @@ use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
 use exacat_testkit::random::{outcome_name, request};
 use exacat_testkit::scene::{at, create, lfn, new_directory, new_file, remove, rename};
 
-/// Children one partition should have; so many that a directory gets its third size.
+/// Children per partition; so few that a directory gets its third size.
 const PARTITION_ROWS: u64 = 10;
 const CHILDREN: u32 = 400;
 
@@ -17,8 +18,9 @@ fn numbered(number: u32) -> Guid {
     Guid(guid)
 }
 
-/// Goal: a directory that grows through all its sizes lists all its children in order, each is found, changed, moved and removed, wherever it was written; also by a
-/// server that knows nothing of it, and after everything is in the tables.
+/// Goal: a directory that grows through all its sizes lists all its children in order. Each is
+/// found, changed, moved and removed, in whichever partition it was written. The same holds for a
+/// server without cached rows, and after everything is in the tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_grows_through_its_sizes() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };
@@ -40,7 +42,7 @@ async fn a_directory_grows_through_its_sizes() {
             writer.apply(request(10 + u64::from(number), UserId::ADMIN, vec![file])).await.expect("made");
         assert_eq!(outcome_name(&made[0]), "Applied");
         names.insert(name);
-        // What was written when the directory was small goes on, or goes away, when it is large.
+        // Children written when the directory was small stay, or are removed, when it is large.
         if number % 40 == 39 {
             let first = names.pop_first().expect("some");
             let change = if number % 80 == 39 {

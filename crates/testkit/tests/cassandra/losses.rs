@@ -1,4 +1,5 @@
-//! Each statement of each kind of mutation is lost, once on the way there and once on the way back, one at a time.
+//! Each statement of each kind of mutation is lost, once on the way there and once on the way back,
+//! one at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -19,12 +20,12 @@ use parking_lot::Mutex;
 
 use crate::faults::answered;
 
-/// Times a request is asked again, at most.
+/// Maximum repetitions of a request.
 const ASKED_AGAIN_MAX: usize = 20;
-/// Statements one mutation can have, at most: with more something is wrong.
+/// Maximum statements of one mutation: more are a defect.
 const STATEMENTS_MAX: u64 = 60;
 
-/// Loses one statement: that of this number since it was told so.
+/// Loses one statement: that of this number since it was set.
 #[derive(Default)]
 struct LosesOne {
     seen: AtomicU64,
@@ -53,7 +54,7 @@ impl LosesOne {
         *self.which.lock() = Some((which, fate));
     }
 
-    /// Waits until no statement is sent any more: what is answered goes on in the background.
+    /// Waits until no statement is sent any more: flushes go on after an answer.
     async fn quiet(&self) {
         let mut before = u64::MAX;
         for _ in 0..200 {
@@ -68,7 +69,7 @@ impl LosesOne {
     }
 }
 
-/// The store and the reference, asked the same.
+/// The store and the reference, with the same requests.
 struct Both {
     store: Arc<CassandraStore>,
     model: Arc<dyn Store>,
@@ -76,7 +77,7 @@ struct Both {
 }
 
 impl Both {
-    /// Asks both, the store until it answers: the outcome.
+    /// Applies to both, to the store until it answers; returns the outcome.
     async fn apply(&mut self, mutation: Mutation) -> Outcome {
         self.operations += 1;
         let request = request(self.operations, UserId::ADMIN, vec![mutation]);
@@ -86,7 +87,7 @@ impl Both {
         expected
     }
 
-    /// The same of what must be applied; its revision.
+    /// Applies to both what must be applied; returns its revision.
     async fn applied(&mut self, mutation: Mutation) -> Revision {
         match self.apply(mutation.clone()).await {
             Outcome::Applied { revision, .. } => revision,
@@ -95,7 +96,8 @@ impl Both {
     }
 }
 
-/// A kind of mutation, on things of this number that nothing else uses: what comes before it, and itself.
+/// Returns a mutation of this kind, on entries of this number that no other one uses, after
+/// applying its preparations.
 async fn prepared(both: &mut Both, kind: &str, number: u8) -> Mutation {
     let name = format!("{kind}{number}");
     let id = guid(number);
@@ -180,13 +182,15 @@ const KINDS: [&str; 15] = [
     "drop-record",
 ];
 
-/// Goal: whichever statement of a mutation is lost, the client that asks again gets the outcome it would have had, and at the end the state is that
-/// of the reference, and whole. Method: every kind of mutation again and again, each time with the next of its statements lost - up to the last
-/// write of its rows - until there are no more of them.
+/// Goal: whichever statement of a mutation is lost, a repeated request gets the outcome it would
+/// have had. At the end the state is that of the reference, and whole.
+///
+/// Method: every kind of mutation again and again, each time with the next of its statements lost,
+/// until there are no more. The last one is the last write of its rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_statement_of_each_mutation_is_lost_once() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };
-    // All that a mutation needs is read, and what it did is written at once.
+    // All rows that a mutation needs are read, and its results are flushed at once.
     let factory = CassandraFactory { settle_changes: 1, filter_bytes: 0, ..factory };
     let mut counts = Vec::new();
     for kind in KINDS {
@@ -219,7 +223,7 @@ async fn each_statement_of_each_mutation_is_lost_once() {
                 loses.quiet().await;
                 let Some(what) = *loses.lost.lock() else { break };
                 *lost.entry(format!("{what:?}")).or_default() += 1;
-                // What was lost in the background shows at the latest when the next comes.
+                // A loss in the background shows at the next mutation at the latest.
                 both.applied(create(new_directory(at(DirId::ROOT, &format!("after{number}"))))).await;
             }
         }

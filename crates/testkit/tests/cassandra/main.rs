@@ -1,5 +1,6 @@
-//! The store on a Cassandra ring held to the contract: clause by clause, against the reference at random, with many clients, with
-//! answers lost, and with several servers at once. Skipped without a ring; `make test-cluster` starts one.
+//! Tests of the store on a Cassandra ring against the contract: clause by clause, and against the
+//! reference at random. Also with many clients, with lost answers, and with several servers at
+//! once. Skipped without a ring; `make test-cluster` starts one.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! Servers that hand their requests to one of them: that they do, and that one that is gone is not missed. What clients of all of them see
-//! is in `servers`.
+//! Servers that forward their requests to one of them: they do it, and a server that ends is not
+//! missed. `servers` tests their clients' view.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -15,10 +15,10 @@ use exacat_testkit::scene::{create, lfn, new_directory, top};
 
 use crate::consistency::is_there;
 
-/// What must come comes by then.
+/// Time limit for every wait.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits until these figures of these servers are as large as that.
+/// Waits until these metrics of these servers are as large as that.
 async fn come_to<const N: usize>(wanted: [(&CassandraStore, &str, u64); N], or_else: &str) {
     let begun = Instant::now();
     for (store, name, least) in wanted {
@@ -29,9 +29,10 @@ async fn come_to<const N: usize>(wanted: [(&CassandraStore, &str, u64); N], or_e
     }
 }
 
-/// Makes directories at a server, one after the other, until told to end; each answer is looked at. How many there are now.
+/// Makes directories at a server, one after the other, until told to end, and checks each answer.
+/// Returns their number.
 async fn make(store: Arc<CassandraStore>, operations: u64, until: &AtomicU64) -> u64 {
-    // The weakest level there is: what a server answered it sees, whichever server did it.
+    // The weakest level: a server shows its own answers, whichever server made the change.
     let weakest = store.relaxed(Consistency::One).expect("this store has levels");
     let mut number = 0;
     while until.load(SeqCst) == 0 {
@@ -54,8 +55,8 @@ async fn all_there(store: &CassandraStore, operations: u64, count: u64) {
     }
 }
 
-/// Goal: of servers that write at the same time the ones opened later hand their requests to the first; when that ends the next one does it all; no
-/// client notices.
+/// Goal: of servers that write at the same time the later opened ones forward their requests to the
+/// first. When that ends the next one takes over; no client notices.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_writes_for_all() {
     let Some(factory) = ring().map(CassandraFactory::together) else { return };

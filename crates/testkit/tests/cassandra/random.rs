@@ -1,5 +1,6 @@
-//! Random sequences on a ring and on the reference: all outcomes, all state, and what it left when it is opened again; with a server that
-//! knows much, and with one that forgets all the time and whose log has many stretches.
+//! Random sequences on a ring and on the reference: all outcomes, all state, and the state after it
+//! was opened again. One server has many rows cached; another evicts all the time, with many log
+//! segments.
 
 use exacat_testkit::cassandra::{CassandraFactory, ring};
 use exacat_testkit::random::{self, Settings, Tally};

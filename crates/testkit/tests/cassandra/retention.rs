@@ -1,4 +1,4 @@
-//! A history that is kept for some time: older stretches of the log go whole, and nothing else is lost.
+//! Retention of the history: old log segments are dropped as a whole, and nothing else is lost.
 
 use exacat_model::{DirId, Revision, UserId};
 use exacat_store::Store;
@@ -10,8 +10,9 @@ use exacat_testkit::scene::{at, create, new_directory};
 /// A day.
 const KEPT_MS: u64 = 86_400_000;
 
-/// Goal: changes that are older than is kept are told no more, those that are younger are, all of them; the catalogue has everything, for servers that are open and for new
-/// ones; and a request is still answered when it is asked again.
+/// Goal: changes past retention are gone from the changefeed, all younger ones are there. The
+/// catalogue is complete, for open servers and for new ones. A repeated request still gets its
+/// answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_older_than_is_kept_goes() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };

@@ -1,5 +1,5 @@
-//! A cluster that does not let everyone in: TLS both ways, and a password. Skipped unless the environment says how one is let in;
-//! `make test-cluster-secure` starts such a ring.
+//! A cluster with access control: TLS both ways, and a password. Skipped unless the environment
+//! names the credentials; `make test-cluster-secure` starts such a ring.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use exacat_testkit::cassandra::{CassandraFactory, Servers, access, ring};
 use exacat_testkit::random::request;
 use exacat_testkit::scene::{create, lfn, new_directory, top};
 
-/// The ring, how one is let in, and a directory for what is wrong.
+/// Returns the ring, the credentials, and a directory for wrong ones.
 fn secure() -> Option<(String, ClusterAccess, tempfile::TempDir)> {
     let hosts = ring()?;
     let access = access();
@@ -42,7 +42,8 @@ async fn a_catalogue_works_where_not_everyone_is_let_in() {
     assert_eq!(two.list(DirId::ROOT, None, 10).await.expect("list").expect("there").items.len(), 1);
 }
 
-/// Goal: whoever lacks a part of it is not let in, and a node that shows another authority's certificate is not believed; and it is said why.
+/// Goal: a server that lacks a credential is not admitted, and a node with another authority's
+/// certificate is not trusted; the error has the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_lacks_something_is_not_let_in() {
     let Some((hosts, access, directory)) = secure() else { return };

@@ -1,4 +1,4 @@
-//! Several servers of one catalogue at once: what the attempt of 2017 got wrong, each a test.
+//! Several servers of one catalogue at once: each fault of the attempt of 2017 is a test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use exacat_testkit::{TestClock, UnderTest, winners};
 struct Three {
     servers: Vec<Arc<CassandraStore>>,
     operations: AtomicUsize,
-    // Gives the keyspace back, last.
+    // Returns the keyspace, last.
     _catalogue: Servers,
 }
 
@@ -80,8 +80,8 @@ impl Before for InTurn {
     }
 }
 
-/// Goal (2017: two creators left two rows for one name; the directories of two servers had two ids): exactly one creator of a name wins, over
-/// all servers, and all are told who.
+/// Goal: exactly one creator of a name wins, over all servers, and all learn which. (2017: two
+/// creators left two rows for one name; the directories of two servers had two ids.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_creators_on_three_servers_wins() {
     let Some(three) = Three::start().await else { return };
@@ -90,14 +90,15 @@ async fn one_of_many_creators_on_three_servers_wins() {
     three.is_whole().await;
 }
 
-/// Goal: one order explains what clients of three servers see, and the changes are that order.
+/// Goal: one order explains the answers to clients of three servers, and the changes are that
+/// order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_changes_explain_what_clients_of_three_servers_see() {
     let Some(three) = Three::start().await else { return };
     three.explain_what_clients_see().await;
 }
 
-/// Goal: the same of servers that hand their requests to one of them.
+/// Goal: the same of servers that forward their requests to one of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_changes_explain_what_clients_of_servers_that_work_together_see() {
     let Some(hosts) = ring() else { return };
@@ -106,7 +107,8 @@ async fn the_changes_explain_what_clients_of_servers_that_work_together_see() {
     assert!(figure(&*three.servers[2], "requests_handed_over").await > 0);
 }
 
-/// Goal (2017: caches were not told): what one server answered, every other server reads at once.
+/// Goal (2017: caches were not told): a change that one server answered is read by every other
+/// server at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_server_answered_the_others_read() {
     let Some(three) = Three::start().await else { return };
@@ -133,8 +135,8 @@ async fn what_one_server_answered_the_others_read() {
     three.is_whole().await;
 }
 
-/// Goal (2017: an insert into a directory being removed survived out of reach): of a create and the removal of its directory, whichever comes
-/// first decides about the other.
+/// Goal: of a create and the removal of its directory, the first one decides about the other.
+/// (2017: an insert into a directory being removed survived out of reach.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_create_survives_in_a_removed_directory() {
     let Some(three) = Three::start().await else { return };
@@ -173,8 +175,8 @@ async fn no_create_survives_in_a_removed_directory() {
     three.is_whole().await;
 }
 
-/// Goal: moves of directories into each other, at once on three servers, make no loop; and (2017: a move into the directory it
-/// is in lost the name) no name is lost or doubled.
+/// Goal: moves of directories into each other, at once on three servers, make no loop. No name is
+/// lost or doubled (2017: a move into the directory it is in lost the name).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn moves_at_once_make_no_loop_and_lose_nothing() {
     let Some(three) = Three::start().await else { return };
@@ -216,7 +218,7 @@ async fn moves_at_once_make_no_loop_and_lose_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_and_a_removal_cost_the_same_whatever_lies_below() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };
-    // Each group is written to the tables by itself, so that what it costs can be told.
+    // Each group is flushed by itself, so that its cost can be told apart.
     let three = Three::of(CassandraFactory { settle_changes: 1, ..factory }).await;
     let store = &three.servers[0];
     let mut costs = Vec::new();
@@ -246,7 +248,8 @@ async fn a_move_and_a_removal_cost_the_same_whatever_lies_below() {
     assert!(costs[0].0 <= 40 && costs[0].1 <= 40, "{costs:?}");
 }
 
-/// Conditional batches and writes so far, once nothing is under way. Not reads: how often the head is looked at depends on who else does.
+/// Conditional batches and writes so far, once nothing is under way. Not reads: the number of reads
+/// of the log head depends on other activity.
 async fn statements(store: &Arc<CassandraStore>) -> u64 {
     let mut last = None;
     for _ in 0..100 {
@@ -262,7 +265,8 @@ async fn statements(store: &Arc<CassandraStore>) -> u64 {
     panic!("it does not come to rest");
 }
 
-/// Goal: a server that ends in the middle of what it does leaves a whole catalogue, which others go on with.
+/// Goal: a server that ends in the middle of its work leaves a whole catalogue, with which others
+/// continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_vanishes_leaves_a_whole_catalogue() {
     let Some(hosts) = ring() else { return };

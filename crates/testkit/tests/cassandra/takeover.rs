@@ -1,4 +1,4 @@
-//! Histories taken over by a catalogue on a ring, and given back.
+//! Histories copied into a catalogue on a ring, and back.
 
 use exacat_model::{Change, Revision};
 use exacat_store::{Clock, Store};
@@ -14,8 +14,8 @@ async fn same(expected: &dyn Store, got: &dyn Store, clock: &TestClock, what: &s
     assert!(difference.is_none(), "{what}: {}", difference.expect("some"));
 }
 
-/// Goal: a history taken over in pieces, by one process after the other, gives the state it gave where it was made; and taken back from the
-/// cluster into an embedded store it does so again.
+/// Goal: a history copied in pieces, by one process after the other, gives the state of its source.
+/// Copied back from the cluster into an embedded store it does so again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_history_comes_to_the_ring_and_back() {
     let Some(hosts) = ring() else { return };
@@ -24,7 +24,7 @@ async fn a_history_comes_to_the_ring_and_back() {
     for (seed, forgets) in (0..2 * rounds()).zip([false, true].into_iter().cycle()) {
         let clock = TestClock::new();
         let (model, changes) = history(7200 + seed, 250, &clock).await;
-        // One that forgets, and a log of many stretches.
+        // One that evicts, and a log of many segments.
         let factory = if forgets { forgetful.clone() } else { factory.clone() };
         let mut catalogue = Servers::start(&factory, &clock).await;
         for (number, piece) in changes.chunks(150).enumerate() {

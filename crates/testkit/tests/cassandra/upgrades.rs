@@ -1,4 +1,4 @@
-//! Tables of an earlier release are refused, and brought up to date.
+//! Tables of an earlier release are refused, and upgraded.
 
 use exacat_model::ErrorKind;
 use exacat_store::{Clock, Store};
@@ -8,7 +8,8 @@ use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
 use scylla::client::session_builder::SessionBuilder;
 use scylla::value::Row;
 
-/// Goal: a program refuses tables of an earlier version with what to do; that can be done twice, and then it works on them.
+/// Goal: a program refuses tables of an earlier version with advice. An upgrade can be repeated,
+/// and then the program works on them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_an_earlier_version_are_brought_up_to_date() {
     let Some(factory) = ring().map(CassandraFactory::on) else { return };

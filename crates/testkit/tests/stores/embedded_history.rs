@@ -25,7 +25,7 @@ async fn an_order_explains_what_clients_see() {
     eprintln!("{tally:?}");
 }
 
-/// Histories no search could judge.
+/// Goal: histories that no search could judge are in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_changes_explain_what_many_clients_see() {
     for seed in 0..rounds() {
@@ -51,7 +51,7 @@ async fn nothing_is_doubled_or_lost_with_an_answer() {
     }
 }
 
-/// Over 10 000 names in the long form.
+/// Goal: one of many creators gets each name; over 10 000 names in the long form.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_creators_wins() {
     let clock = TestClock::new();

@@ -1,5 +1,5 @@
-//! Random sequences on the embedded store and the reference: all outcomes, all state, and what it left when it is opened
-//! again, over many small segments, memtables and runs.
+//! Random sequences on the embedded store and the reference, over many small segments, memtables
+//! and sorted runs. Compares all outcomes, all state, and the state after it was opened again.
 
 use exacat_testkit::random::{self, Settings, Tally};
 use exacat_testkit::{EmbeddedFactory, rounds};

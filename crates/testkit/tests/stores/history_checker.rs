@@ -1,4 +1,4 @@
-//! That the history checker is worth its word: what is in order passes, what is not is found.
+//! Tests of the history checker: it passes what is in order, and finds what is not.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use exacat_testkit::history::{
     Action, Applied, Clients, Event, NotExplained, STEPS_MAX, Seen, check, check_with_changes, record,
 };
 
-/// Events as `(asked, answered, action, seen)`.
+/// Makes events from `(asked, answered, action, seen)`.
 fn history(events: &[(u64, u64, Action, Seen)]) -> Vec<Event> {
     let event = |(client, (asked, answered, action, seen)): (usize, &(u64, u64, Action, Seen))| Event {
         client,
@@ -46,7 +46,7 @@ fn what_is_in_order_passes() {
         vec![(0, 1, Create(0, 1), Lost), (2, 3, Read(0), Value(None)), (4, 5, Read(0), Value(Some(1)))],
         // A lost answer that happened, as only a move that could not be made shows.
         vec![(0, 1, Create(0, 1), Done(1)), (2, 3, Create(1, 2), Lost), (4, 5, Move(1, 0), Taken(1))],
-        // Another name is another matter.
+        // Another name does not matter.
         vec![(0, 1, Create(0, 1), Done(1)), (2, 3, Create(5, 2), Done(2)), (4, 5, Read(5), Value(Some(2)))],
     ] {
         assert!(check(&history(&good), STEPS_MAX).is_ok(), "{good:?}");
@@ -60,16 +60,16 @@ fn what_is_not_in_order_is_found() {
         vec![(0, 9, Create(0, 1), Done(1)), (1, 8, Create(0, 2), Done(2))],
         // An answered create is not there.
         vec![(0, 1, Create(0, 1), Done(1)), (2, 3, Read(0), Value(None))],
-        // Read before it was asked for.
+        // Read before it was requested.
         vec![(0, 1, Read(0), Value(Some(1))), (2, 3, Create(0, 1), Done(1))],
-        // Seen, then not, though nothing took it away.
+        // Seen, then not, though nothing removed it.
         vec![(0, 9, Create(0, 1), Done(1)), (1, 2, Read(0), Value(Some(1))), (3, 4, Read(0), Value(None))],
         // A move that left it at both names; one that left it at none.
         vec![(0, 1, Create(0, 1), Done(1)), (2, 3, Move(0, 1), Done(1)), (4, 5, Read(0), Value(Some(1)))],
         vec![(0, 1, Create(0, 1), Done(1)), (2, 3, Move(0, 1), Done(1)), (4, 5, Read(1), Value(None))],
         // Removed twice.
         vec![(0, 1, Create(0, 1), Done(1)), (2, 9, Remove(0), Done(1)), (3, 8, Remove(0), Done(1))],
-        // Refused, and nobody has it.
+        // Refused, and no file has it.
         vec![(0, 1, Create(0, 1), Taken(2))],
         // A lost answer that happened twice.
         vec![(0, 1, Create(0, 1), Lost), (2, 3, Remove(0), Done(1)), (4, 5, Read(0), Value(Some(1)))],
@@ -81,13 +81,13 @@ fn what_is_not_in_order_is_found() {
     }
 }
 
-/// A search that is given up does not say that there is no order, nor that there is one.
+/// Goal: a search that is given up says neither that there is an order, nor that there is none.
 #[test]
 fn a_search_that_is_given_up_has_not_judged() {
     let good = history(&[(0, 1, Create(0, 1), Done(1)), (2, 3, Read(0), Value(Some(1)))]);
     assert_eq!(check(&good, 2), Ok(2));
     assert!(matches!(check(&good, 1), Err(NotExplained::Undecided(_))));
-    // Another group of names for which there is none is still found.
+    // Another group of names without an order is still found.
     let mut bad = good;
     bad.extend(history(&[(4, 5, Read(7), Value(Some(2)))]));
     assert!(matches!(check(&bad, 1), Err(NotExplained::NoOrder(_))));
@@ -95,7 +95,8 @@ fn a_search_that_is_given_up_has_not_judged() {
 
 // ---- with the changes ----
 
-/// Events as `(asked, answered, action, seen)`, and which of them are the changes, to which file, in order.
+/// Events as `(asked, answered, action, seen)`; the events that are changes, with their files, in
+/// order.
 type WithChanges = (Vec<(u64, u64, Action, Seen)>, Vec<(usize, u32)>);
 
 fn judge((events, changes): &WithChanges) -> Result<(), String> {
@@ -239,7 +240,8 @@ async fn real(ask_again: bool) -> (Vec<Event>, Vec<Applied>) {
     record(Arc::new(LostAnswers::of(store, 5, if ask_again { 0 } else { 20 })), plan).await
 }
 
-/// A real history passes; with one thing made wrong - a value nobody wrote, a file removed twice - it does not.
+/// Goal: a real history passes; with one fault (a value nobody wrote, a file removed twice) it does
+/// not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_false_note_in_a_real_history_is_found() {
     let (events, applied) = real(true).await;
@@ -269,8 +271,8 @@ async fn a_false_note_in_a_real_history_is_found() {
     }
 }
 
-/// Each change of a real history with lost answers that is taken away, told twice or told in another place is found,
-/// unless the order of the two did not show.
+/// Goal: each change of a real history with lost answers that is removed, doubled or swapped is
+/// found. The exception is a swap that does not show in any answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_false_change_in_a_real_history_is_found() {
     let (events, applied) = real(false).await;
@@ -283,7 +285,7 @@ async fn a_false_change_in_a_real_history_is_found() {
         });
         let mut missing = applied.clone();
         missing.remove(at);
-        // Of a change whose answer was lost another may never have been seen either.
+        // A change whose answer was lost may have left no other trace.
         assert!(lost || check_with_changes(&events, &missing).is_err(), "change {at} is missing");
         for to in [0, at, applied.len()] {
             let mut doubled = applied.clone();

@@ -1,5 +1,5 @@
-//! The stores held to the contract: clause by clause, against the reference at random, with many clients at once and
-//! with answers lost.
+//! Tests of the stores against the contract: clause by clause, against the reference at random,
+//! with many clients at once and with lost answers.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

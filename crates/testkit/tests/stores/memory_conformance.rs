@@ -1,5 +1,5 @@
-//! The conformance suite on the memory store; and that the suite is whole: every clause and every row has a test, and
-//! every test is in it.
+//! The conformance suite on the memory store. Also checks that the suite is whole: every clause and
+//! every row has a test, and every test is in it.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ exacat_testkit::conformance_suite!(MemoryFactory);
 
 const CONTRACT: &str = include_str!("../../../store/src/contract.rs");
 
-/// The clauses as the contract's text numbers them, in small letters: `a1`, `r9`.
+/// Returns the clauses as the contract's text numbers them, in small letters: `a1`, `r9`.
 fn clauses() -> BTreeSet<String> {
     let starts = CONTRACT.lines().filter_map(|line| line.strip_prefix("//! * **"));
     starts.filter_map(|rest| rest.split([' ', '*']).next()).map(str::to_lowercase).collect()

@@ -1,4 +1,5 @@
-//! Concurrent clients, lost answers and many creators of one name, on the memory store: these tests' own proof.
+//! Concurrent clients, lost answers and many creators of one name, on the memory store: these
+//! tests' own proof.
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ async fn an_order_explains_what_clients_see() {
     eprintln!("{tally:?}");
 }
 
-/// Histories no search could judge.
+/// Goal: histories that no search could judge are in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_changes_explain_what_many_clients_see() {
     for seed in 0..2 * rounds() {

@@ -1,5 +1,5 @@
-//! Random sequences on the memory store against itself, replayed from its changes now and then (H3); and the proof
-//! that a store with a defect is found out, with a short sequence that shows it.
+//! Random sequences on the memory store against itself, replayed from its changes now and then
+//! (H3). Also proves that a store with a defect is found out, with a short sequence that shows it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use exacat_store::{ApplyError, Outcome, Request, Store};
 use exacat_testkit::random::{self, Failure, Settings, Tally};
 use exacat_testkit::{Before, End, Fronted, MemoryFactory, StoreFactory, TestClock, UnderTest, rounds};
 
-/// Also: the sequences are such that every mutation has every outcome it can have.
+/// Goal: a replayed store is the same store. Also: every mutation has every outcome it can have.
 #[tokio::test]
 async fn a_replayed_store_is_the_same_store() {
     let mut tally = Tally::default();
@@ -23,7 +23,7 @@ async fn a_replayed_store_is_the_same_store() {
     assert!(tally.not_met().is_empty(), "never met: {:?}", tally.not_met());
 }
 
-/// Counts the bookings in place of another that queued something, and those that did not.
+/// Counts the replacing upload reservations that queued something, and those that did not.
 #[derive(Clone, Default)]
 struct Replacing(Arc<[AtomicU64; 2]>);
 
@@ -67,8 +67,8 @@ impl UnderTest for Watched {
     }
 }
 
-/// Goal: the sequences have bookings in place of others, such that leave copies to be deleted and such that do not: so the
-/// comparison of stores is one of these too.
+/// Goal: the sequences have replacing upload reservations, both with copies left to delete and
+/// without. So the comparison of stores includes them.
 #[tokio::test]
 async fn sequences_have_bookings_in_place_of_others() {
     let replacing = Replacing::default();
@@ -80,7 +80,7 @@ async fn sequences_have_bookings_in_place_of_others() {
     assert!(kept > 0 && queued > 0, "kept all: {kept}, queued some: {queued}");
 }
 
-/// What is done to requests on their way to a store, so that the store looks defective.
+/// Change of requests on their way to a store, so that the store looks defective.
 #[derive(Clone, Copy)]
 struct Defect(fn(&mut Mutation));
 
@@ -114,8 +114,9 @@ impl UnderTest for Defective {
     }
 }
 
-/// The sequence that shows the defect has few steps: what is needed, and not much more. Of a few seeds, for some need
-/// more: numbers of directories are given in turn, so a file in the ninth needs those before it.
+/// Checks that the sequence that shows the defect has few steps: the needed ones, and not many
+/// more. It is the shortest of a few seeds. For some seeds it takes more: numbers of directories
+/// are given in turn, so a file in the ninth needs those before it.
 async fn found_out(defect: fn(&mut Mutation), steps_max: usize) {
     let factory = DefectiveFactory(Defect(defect));
     let mut shortest: Option<Box<Failure>> = None;

@@ -1,4 +1,5 @@
-//! Histories taken over by the embedded store: what comes of it is what the reference has, also after it was opened again.
+//! Histories copied into the embedded store: the result is as in the reference, also after it was
+//! opened again.
 
 use std::sync::Arc;
 
@@ -12,8 +13,9 @@ fn open(settings: &EmbeddedSettings, clock: &TestClock) -> Arc<EmbeddedStore> {
     EmbeddedStore::open(settings.clone(), clock.shared()).expect("a store opens")
 }
 
-/// Goal: a history that is taken over, in pieces and with the store ended in between, gives the state it gave where it was made, the history
-/// itself, and the answers to requests that are asked again. Small segments and memtables, so that there are many.
+/// Goal: a history copied in pieces, with the store ended in between, gives the state of its
+/// source. It also gives the history itself, and the answers to repeated requests. Small segments
+/// and memtables, so that there are many.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_history_taken_over_gives_the_same_state() {
     for seed in 0..2 * rounds() {
@@ -44,7 +46,7 @@ async fn a_history_taken_over_gives_the_same_state() {
     }
 }
 
-/// Goal: what does not follow the last change is refused, and changes nothing.
+/// Goal: changes that do not follow the last one are refused, and change nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_history_with_a_hole_is_refused() {
     let clock = TestClock::new();

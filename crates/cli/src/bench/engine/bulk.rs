@@ -1,4 +1,5 @@
-//! Bulk load: a listing into a new catalogue, in order and in none, as `exacat import --offline` does it.
+//! Bulk load: a listing into a new catalogue, sorted and unsorted, as `exacat import --offline`
+//! loads it.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::bench::Report;
 use crate::bench::measure::{histogram, own_cpu_s, record};
 use crate::bench::workload::scatter;
 
-/// Rows of a listing, at most: its file is temporary, and what is measured does not change beyond.
+/// Maximum rows of a listing: its file is temporary, and larger ones give the same result.
 const ROWS_MAX: u64 = 10_000_000;
 
 /// Measures both orders.
@@ -42,7 +43,8 @@ fn failed(error: impl std::fmt::Display) -> Error {
 fn write_listing(path: &Path, rows: u64, sorted: bool) -> std::io::Result<()> {
     let mut out = std::io::BufWriter::new(std::fs::File::create(path)?);
     writeln!(out, "lfn\tguid\tsize\tchecksum\tmtime\tjob\treplicas")?;
-    // An odd number, and one prime to whatever has no other factors than two and five: each row comes once.
+    // An odd number, prime to every number whose only factors are two and five: each row comes
+    // once.
     const STEP: u64 = 7_368_787;
     for row in 0..rows {
         let row = if sorted { row } else { row.wrapping_mul(STEP) % rows };

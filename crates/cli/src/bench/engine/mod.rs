@@ -1,4 +1,4 @@
-//! `exacat bench --engine`: the embedded engine by itself, at any size: how fast, how steady, how large.
+//! `exacat bench --engine`: the embedded engine by itself, at any size: speed, steadiness, space.
 
 mod bulk;
 mod served;
@@ -23,17 +23,17 @@ use super::workload::scatter;
 use super::{BenchSettings, Report};
 use sustained::Filled;
 
-/// Readers side by side.
+/// Concurrent readers.
 const READERS: u64 = 4;
-/// Look-ups of a measurement of single ones.
+/// Single look-ups of a measurement.
 const LOOK_UPS: u64 = 400_000;
 /// Files of the hot set.
 const HOT: u64 = 100_000;
 /// Entries of the directory that is listed.
 const LISTED: u64 = 1_000_000;
-/// How long reads and writes are mixed, in look-ups.
+/// Look-ups of the measurement that mixes reads and writes.
 const MIXED: u64 = 600_000;
-/// Look-ups for each write, when they are mixed.
+/// Look-ups per write, in the mix.
 const READS_PER_WRITE: u64 = 15;
 
 fn sample(what: &str, items: u64, wall_s: f64, cpu_s: f64, latency: &Histogram<u64>) -> Sample {
@@ -70,9 +70,9 @@ fn bytes_in(directory: &Path) -> u64 {
     files.flatten().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
 }
 
-/// Measures and prints as it goes.
+/// Runs all measurements, and prints each when it is done.
 pub async fn run(files: u64, place: &Path, report: &mut Report<'_>) -> Result<()> {
-    // As a server has it, which serves it at the end.
+    // Laid out as a server's, which serves it at the end.
     let data = &place.join("store");
     std::fs::create_dir_all(data).map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
     bulk::run(files, data, report).await?;
@@ -131,7 +131,7 @@ async fn once(what: &str, report: &mut Report<'_>, work: impl Future<Output = Re
     report.show(&sample(what, 1, start.elapsed().as_secs_f64(), own_cpu_s() - cpu, &latency))
 }
 
-/// Takes a snapshot of what was just written to, clones it, and opens both.
+/// Takes a snapshot right after writes, clones it, and opens both.
 async fn snapshots(store: &Arc<dyn Store>, data: &Path, report: &mut Report<'_>) -> Result<()> {
     if !report.wants("snapshot") {
         return Ok(());
@@ -198,9 +198,9 @@ async fn sizes(store: &dyn Store, data: &Path, filled: &Filled, report: &mut Rep
     ))
 }
 
-/// A file that is there for certain, by a random number.
+/// Returns a file that certainly exists, chosen by a random number.
 fn some_file(filled: &Filled, random: u64) -> Result<Lfn> {
-    // Directories that were still open at the end have some files at least, most often.
+    // Directories that were still open at the end mostly have a few files.
     let mut random = random;
     loop {
         let ordinal = random % filled.directories.max(1);
@@ -226,7 +226,7 @@ async fn look_up(store: &dyn Store, paths: &[Lfn]) -> Result<()> {
     }
 }
 
-/// Looks up by `READERS`, `per_call` at once, the n-th call's being `choose(n)`.
+/// Measures look-ups by `READERS`, `per_call` at once; the n-th call is `choose(n)`.
 async fn drive(
     store: &Arc<dyn Store>,
     what: &str,
@@ -254,7 +254,7 @@ async fn drive(
                 let sent = Instant::now();
                 look_up(&*store, &paths).await?;
                 record(&mut latency, sent.elapsed());
-                // Others get their turn.
+                // Let other tasks run.
                 tokio::task::yield_now().await;
             }
         });
@@ -314,7 +314,7 @@ async fn list(store: &Arc<dyn Store>, report: &mut Report<'_>) -> Result<()> {
     let mut next = 0;
     while next < count {
         let end = (next + sustained::BATCH).min(count);
-        // Names of one directory, GUIDs of directories that are not there.
+        // Names of one directory, GUIDs of directories that do not exist.
         let mutations: Result<Vec<Mutation>> =
             (next..end).map(|file| tree::file(directory, (1 << 40) + file, 0)).collect();
         let operation = builder.operation();
@@ -345,19 +345,19 @@ async fn list(store: &Arc<dyn Store>, report: &mut Report<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Makes a directory in the root; none if it is there.
+/// Makes a directory in the root; none if it exists.
 async fn made_directory(store: &Arc<dyn Store>, name: &str) -> Result<Option<DirId>> {
     let lfn = Lfn::parse(&format!("/{name}"))?;
     let there = store.walk(std::slice::from_ref(&lfn)).await?;
     if matches!(there.first().map(|walk| &walk.end), Some(WalkEnd::Found(_))) {
         return Ok(None);
     }
-    // An id of its own: asked again, a request gets the first answer.
+    // An id of its own: a repeated request gets the first answer.
     let mut builder = tree::Builder::new((1 << 40) + name.len() as u64, DirId::ROOT);
     Ok(Some(builder.directory(&**store, DirId::ROOT, name).await?))
 }
 
-/// Look-ups around a centre that wanders, and a write for every fifteen.
+/// Measures look-ups around a wandering centre, with a write for every fifteen.
 async fn mixed(store: &Arc<dyn Store>, filled: &Arc<Filled>, report: &mut Report<'_>) -> Result<()> {
     let what = "mixed, 15 look-ups for 1 create";
     if !report.wants(what) {
@@ -406,7 +406,8 @@ async fn mixed(store: &Arc<dyn Store>, filled: &Arc<Filled>, report: &mut Report
     report.show(&sample(&format!("{what}: creates"), writes.len(), wall_s, cpu_s, &writes))
 }
 
-/// A number whose directory is near a centre, as real accesses are: a thousandth of all is one standard deviation.
+/// Returns a number whose directory is near a centre, as real accesses are. One standard deviation
+/// is a thousandth of all.
 fn gaussian(call: u64, directories: u64) -> u64 {
     let uniform = |salt: u64| (scatter(call.wrapping_mul(4) + salt) >> 11) as f64 / (1u64 << 53) as f64;
     // Twelve uniform numbers: near enough to a Gaussian.
@@ -420,7 +421,7 @@ fn gaussian(call: u64, directories: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Goal: the measurement measures: everything is made, found, listed and opened again, at a small size.
+    /// Goal: every measurement makes, finds, lists and opens what it should, at a small size.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_small_run_shows_every_line() {
         let place = tempfile::tempdir().unwrap();

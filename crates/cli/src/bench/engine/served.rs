@@ -1,4 +1,5 @@
-//! The filled catalogue served: look-ups of files from all over it and of a hot set over the network, by bare frames.
+//! Look-ups in the filled catalogue over the network, by bare frames: all over it, and in a hot
+//! set.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::bench::target::StartedServer;
 use crate::bench::workload::scatter;
 use crate::bench::{Report, all_good, frames, once};
 
-/// Look-ups of a measurement, and questions there are for it.
+/// Look-ups of a measurement, and questions made for it.
 const LOOK_UPS: u64 = 1_000_000;
 /// Connections.
 const CONNECTIONS: usize = 4;
@@ -27,7 +28,7 @@ fn questions(filled: &Filled, choose: impl Fn(u64) -> u64) -> Result<Vec<Operati
     (0..LOOK_UPS.min(filled.files)).map(question).collect()
 }
 
-/// Serves the data directory, whose `store` was filled, and looks up.
+/// Serves the data directory, whose `store` was filled, and measures look-ups.
 pub async fn run(filled: &Filled, data: &Path, report: &mut Report<'_>) -> Result<()> {
     let what = |of: &str| format!("whereis, {of}, single, {CONNECTIONS} x {DEPTH} in flight, bare frames");
     let (uniform, hot) = (what("uniform"), what("hot set"));

@@ -1,4 +1,4 @@
-//! Filling a catalogue without a pause: does the rate hold, and does any batch wait?
+//! Fills a catalogue without a pause, and shows whether the rate holds and whether any batch waits.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,40 +25,40 @@ pub const BATCH: u64 = 1000;
 /// Batches in flight.
 const LANES: u64 = 4;
 
-/// One second of it.
+/// One second of the fill.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Second {
     /// Files made durable.
     pub files: u64,
-    /// The longest batch that ended in it, microseconds.
+    /// Longest batch that ended in it, microseconds.
     pub max_us: u64,
-    /// The longest sync of the disk's yardstick that ended in it, microseconds.
+    /// Longest sync of the disk's yardstick that ended in it, microseconds.
     pub disk_max_us: u64,
 }
 
-/// What came of it.
+/// Result of a fill.
 pub struct Filled {
-    /// Files there are.
+    /// Number of files.
     pub files: u64,
-    /// Directories that are full: those of numbers below this, but for the ones still open.
+    /// Number of full directories: those with smaller numbers than this, without the open ones.
     pub directories: u64,
-    /// How many files those have that are not full.
+    /// Number of files of each directory that is not full.
     pub open: HashMap<u64, u64>,
-    /// Numbers that were not used.
+    /// Unused numbers of directories.
     unused: Vec<std::ops::Range<u64>>,
-    /// Wall time, and CPU time of load generator and engine, seconds.
+    /// Wall time, seconds.
     pub wall_s: f64,
-    /// See `wall_s`.
+    /// CPU time of load generator and engine, seconds.
     pub cpu_s: f64,
-    /// Of batches.
+    /// Latencies of batches.
     pub latency: Histogram<u64>,
-    /// Of the disk's yardstick.
+    /// Latencies of the disk's yardstick.
     pub disk: Histogram<u64>,
-    /// Second by second.
+    /// The fill, second by second.
     pub seconds: Vec<Second>,
 }
 
-/// What the lanes share.
+/// State shared by the lanes.
 struct Progress {
     files: AtomicU64,
     next_directory: AtomicU64,
@@ -81,7 +81,7 @@ impl Progress {
     }
 }
 
-/// Puts `files` files into the store, each batch across directories chosen at random among those open. `beside` names a
+/// Puts `files` files into the store, each batch across random open directories. `beside` names a
 /// file on the same disk.
 pub async fn fill(store: &Arc<dyn Store>, files: u64, beside: PathBuf) -> Result<Filled> {
     let data = tree::prepare(&**store).await?;
@@ -121,7 +121,7 @@ pub async fn fill(store: &Arc<dyn Store>, files: u64, beside: PathBuf) -> Result
     })
 }
 
-/// Directories of one run are made by one lane: it takes so many numbers at once.
+/// Numbers that a lane takes at once: one lane makes all directories of a run.
 const TAKEN: u64 = 500;
 
 async fn fill_lane(
@@ -138,7 +138,8 @@ async fn fill_lane(
     loop {
         let missing = open_max.saturating_sub(open.len() as u64);
         let room: u64 = open.iter().map(|open| FILES_PER_DIRECTORY - open.filled()).sum();
-        // A few at once, so that directories cost few batches; and never fewer than the next batch needs.
+        // A few at once, so that directories cost few batches; and never fewer than the next batch
+        // needs.
         if missing > open_max / 100 || room < BATCH {
             let mut wanted = missing.max(BATCH.saturating_sub(room).div_ceil(FILES_PER_DIRECTORY));
             while wanted > 0 {
@@ -176,12 +177,13 @@ async fn fill_lane(
 }
 
 impl Filled {
-    /// Was a directory of this number made?
+    /// Says whether a directory of this number was made.
     pub fn is_made(&self, ordinal: u64) -> bool {
         ordinal < self.directories && !self.unused.iter().any(|range| range.contains(&ordinal))
     }
 
-    /// Files a second, of the seconds of each tenth of the time: the mean, the longest batch, and the disk's longest sync.
+    /// Statistics of each tenth of the time: mean files a second, longest batch, and the disk's
+    /// longest sync.
     pub fn deciles(&self) -> Vec<(f64, u64, u64)> {
         let whole = &self.seconds[..self.seconds.len().saturating_sub(1)];
         let of = whole.len().div_ceil(10).max(1);

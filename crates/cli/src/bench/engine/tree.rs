@@ -1,4 +1,5 @@
-//! The tree the engine is measured on: shaped like an experiment's, filled in random order across many open directories.
+//! Tree for the engine's measurements: shaped like an experiment's, filled in random order across
+//! many open directories.
 
 use exacat_model::{
     At, Checksum, ChecksumAlgorithm, Checksums, DirId, EntryId, Error, ErrorKind, ExpectRecord, File,
@@ -9,19 +10,19 @@ use exacat_store::{Clock, Outcome, Request, Store, SystemClock};
 
 use crate::bench::workload::scatter;
 
-/// Files that a directory is filled with, as those of one job's output or one chunk of a run.
+/// Files of a full directory, such as one job's output or one chunk of a run.
 pub const FILES_PER_DIRECTORY: u64 = 100;
 /// Directories with files in a directory of runs.
 const DIRECTORIES_PER_RUN: u64 = 500;
 /// Storage elements.
 const SES: u16 = 60;
-/// When the first file was made.
+/// Time of the first file.
 const BEGIN_MS: u64 = 1_780_000_000_000;
 
-/// A directory that files go into.
+/// Directory that still gets files.
 #[derive(Clone, Copy, Debug)]
 pub struct Open {
-    /// Its number in the tree, by which its path is known.
+    /// Number in the tree, from which its path follows.
     pub ordinal: u64,
     id: DirId,
     filled: u64,
@@ -29,10 +30,10 @@ pub struct Open {
 
 /// Creates directories, one after the other.
 pub struct Builder {
-    /// Sets request ids of builders apart.
+    /// Distinguishes the request ids of builders.
     lane: u64,
     requests: u64,
-    /// The directory of the run being filled with directories, by run.
+    /// Directory of the run that gets directories at present, by run.
     run: Option<(u64, DirId)>,
     data: DirId,
 }
@@ -41,7 +42,7 @@ fn refused(outcome: &Outcome) -> Error {
     Error::new(ErrorKind::Internal, format!("the engine did not do what it was asked: {outcome:?}"))
 }
 
-/// Sends mutations that must all be applied; gives the directories made.
+/// Sends mutations that must all be applied; returns the directories made.
 pub async fn apply(
     store: &dyn Store,
     operation: OperationId,
@@ -80,7 +81,7 @@ fn mkdir(parent: DirId, name: &str) -> Result<Mutation> {
     new_entry(parent, name, BEGIN_MS, NewBody::Directory)
 }
 
-/// What a directory of this number is called in its run's.
+/// Name of a directory in its run's.
 fn directory_name(ordinal: u64) -> String {
     format!("{:04}", ordinal % DIRECTORIES_PER_RUN)
 }
@@ -89,18 +90,18 @@ fn run_name(run: u64) -> String {
     format!("{:09}", 526_000 + run)
 }
 
-/// The name of the n-th file of a directory: 28 bytes, as of a job's output.
+/// Name of the n-th file of a directory: 28 bytes, as of a job's output.
 fn file_name(ordinal: u64, file: u64) -> String {
     format!("AO2D_{:08x}_{file:04}.{:04x}.root", ordinal as u32, scatter(ordinal << 20 | file) as u16)
 }
 
-/// The LFN of the n-th file of a directory.
+/// LFN of the n-th file of a directory.
 pub fn lfn(ordinal: u64, file: u64) -> Result<Lfn> {
     let run = ordinal / DIRECTORIES_PER_RUN;
     Lfn::parse(&format!("/data/{}/{}/{}", run_name(run), directory_name(ordinal), file_name(ordinal, file)))
 }
 
-/// The GUID of it.
+/// GUID of the n-th file of a directory.
 pub fn guid(ordinal: u64, file: u64) -> Guid {
     let mut guid = [0; 16];
     guid[..8].copy_from_slice(&scatter(ordinal << 20 | file).to_le_bytes());
@@ -108,7 +109,7 @@ pub fn guid(ordinal: u64, file: u64) -> Guid {
     Guid(guid)
 }
 
-/// The n-th file of a directory: a size, an md5, two replicas at derived PFNs.
+/// Makes the n-th file of a directory: a size, an md5, two replicas at derived PFNs.
 pub fn file(parent: DirId, ordinal: u64, number: u64) -> Result<Mutation> {
     let random = scatter(ordinal << 20 | number);
     let mut digest = [0; 16];
@@ -151,12 +152,12 @@ pub async fn prepare(store: &dyn Store) -> Result<DirId> {
 }
 
 impl Builder {
-    /// One of several side by side. `data`: where the runs go.
+    /// Makes one of several builders. `data` is the directory of runs.
     pub fn new(lane: u64, data: DirId) -> Self {
         Builder { lane, requests: 0, run: None, data }
     }
 
-    /// An id for the next request.
+    /// Returns an id for the next request.
     pub fn operation(&mut self) -> OperationId {
         self.requests += 1;
         let mut lane = [0; 10];
@@ -165,7 +166,7 @@ impl Builder {
         OperationId::new(SystemClock.now(), lane)
     }
 
-    /// Makes directories of these numbers, which are in one run's.
+    /// Makes directories of these numbers, all of one run.
     async fn make_in_run(&mut self, store: &dyn Store, run: u64, ordinals: &[u64]) -> Result<Vec<Open>> {
         let above = match self.run {
             Some((known, above)) if known == run => above,
@@ -205,19 +206,19 @@ impl Builder {
 }
 
 impl Open {
-    /// The next file in it.
+    /// Makes the next file in it.
     pub fn next(&mut self) -> Result<Mutation> {
         let mutation = file(self.id, self.ordinal, self.filled);
         self.filled += 1;
         mutation
     }
 
-    /// Has it all its files?
+    /// True if it has all its files.
     pub fn is_full(&self) -> bool {
         self.filled >= FILES_PER_DIRECTORY
     }
 
-    /// Files in it.
+    /// Number of files in it.
     pub fn filled(&self) -> u64 {
         self.filled
     }

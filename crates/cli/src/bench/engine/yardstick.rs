@@ -1,5 +1,5 @@
-//! What the disk itself takes meanwhile: 4 KiB overwritten and made durable, again and again, beside what is measured. The machine may
-//! be shared, and its disk with it: a stall of both is the disk's.
+//! Yardstick of the disk: repeatedly overwrites 4 KiB and syncs them, beside the measurement. The
+//! machine and its disk may be shared: a stall of both is the disk's.
 
 use std::fs::File;
 use std::io;
@@ -16,13 +16,13 @@ use parking_lot::Mutex;
 
 use crate::bench::measure::{histogram, record};
 
-/// How often.
+/// Interval of syncs.
 const EVERY: Duration = Duration::from_millis(20);
 /// Places of the file, written in turn.
 const PLACES: u64 = 64;
 const BYTES: usize = 4096;
 
-/// The longest sync of each second, microseconds.
+/// Longest sync of each second, microseconds.
 type Seconds = Arc<Mutex<Vec<u64>>>;
 
 /// Measures until it is ended.
@@ -38,7 +38,7 @@ fn failed(error: &dyn std::fmt::Display) -> Error {
 }
 
 impl Yardstick {
-    /// Begins, in a file of this name.
+    /// Begins to measure, in a file of this name.
     pub fn begin(path: PathBuf) -> Result<Self> {
         let file = blank(&path).map_err(|error| failed(&error))?;
         let (latency, seconds) = (histogram()?, Seconds::default());
@@ -66,10 +66,10 @@ impl Yardstick {
         Ok(Yardstick { path, end, thread, seconds })
     }
 
-    /// What it came to: all syncs, and the longest of each second.
+    /// Ends it, and returns all syncs, and the longest of each second.
     pub fn end(self) -> Result<(Histogram<u64>, Vec<u64>)> {
         let Yardstick { path, end, thread, seconds } = self;
-        // If nobody takes it the thread has ended, and says why.
+        // If nobody receives this, the thread has ended, and its result says why.
         let _ended_already = end.try_send(());
         let latency = thread.join().map_err(|_| failed(&"its thread ended by a defect"))?;
         let latency = latency.map_err(|error| failed(&error))?;
@@ -79,7 +79,7 @@ impl Yardstick {
     }
 }
 
-/// A file whose bytes are all there to be overwritten.
+/// Makes a file whose bytes all exist already, to be overwritten.
 fn blank(path: &Path) -> io::Result<File> {
     let file = File::create(path)?;
     file.write_all_at(&vec![0; PLACES as usize * BYTES], 0)?;

@@ -1,4 +1,4 @@
-//! What is in a local file: its size and its checksums, made in one reading.
+//! Size and checksums of a local file, from one reading.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
 
-/// One checksum in the making.
+/// One checksum during its computation.
 enum Making {
     Adler32(simd_adler32::Adler32),
     Crc32c(u32),
@@ -53,7 +53,7 @@ impl Making {
     }
 }
 
-/// What a file holds.
+/// Size and checksums of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     pub size: u64,

@@ -1,5 +1,6 @@
-//! `cp`: files between this machine and storage elements, through the catalogue. The bytes are moved by the client of XRootD
-//! ([`program`]); which replica is read, where is written, and whether it is right ([`content`]) is seen to here.
+//! `cp`: copies files between this machine and storage elements, through the catalogue. The client
+//! of XRootD moves the bytes ([`program`]). This module chooses the replicas to read and the places
+//! to write, and checks the result ([`content`]).
 
 mod content;
 mod place;
@@ -27,15 +28,15 @@ use crate::failure::{Failure, say};
 use crate::output::{human, json};
 use crate::progress::Bar;
 
-/// A token made for one command lasts so long at most.
+/// Maximum lifetime of a token made for one command.
 const TOKEN_SECONDS: u64 = 24 * 3600;
-/// So long it is waited for a file that was written to be found whole: its storage element reads it for its checksum.
+/// Time limit for a written file to be found whole: its storage element reads it for its checksum.
 const WHOLE_WITHIN: Duration = Duration::from_secs(600);
-/// It is looked again after so long, at first.
+/// First interval of these checks.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
-/// And so long at most.
+/// Longest interval of them.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
-/// Checksums of what is written: the first is the one that storage elements make, the second what `alien.py` asks for.
+/// Checksums of written files: storage elements make the first, `alien.py` asks for the second.
 const MADE: [ChecksumAlgorithm; 2] = [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Md5];
 
 /// `exacat cp`
@@ -48,7 +49,7 @@ pub async fn cp(context: &mut Context, args: &CpArgs, global: &Global) -> Result
         None => root_url(&global.connection)?,
     };
     let (certificate, site) = (certificate(&global.connection), site(args)?);
-    // Last, so that nothing fails between making it and taking it back.
+    // Last, so that no failure comes between making the token and revoking it.
     let (shown, own) = token_to_show(context, global, matches!(to, Side::Catalogue(..))).await?;
     let program = Program::new(args.xrdcp.clone(), root, shown, certificate.as_deref()).await;
     let mut copying = Copying { program, args, global, site };
@@ -68,7 +69,7 @@ pub async fn cp(context: &mut Context, args: &CpArgs, global: &Global) -> Result
         };
         match done {
             Ok(()) => {}
-            // Of one file the failure is that of the command.
+            // For a single file the failure is that of the command.
             Err(Failure::Catalogue { subject, error, .. }) if many => {
                 context.fail(subject.as_deref().unwrap_or(text), &error);
             }
@@ -90,7 +91,7 @@ fn site(args: &CpArgs) -> Result<Option<AccountName>, Failure> {
     Ok(args.site.as_deref().map(AccountName::parse).transpose()?)
 }
 
-/// The token that is shown to the server's face of XRootD: the user's, or one made for this command.
+/// Returns the token for the XRootD service: the user's, or one made for this command.
 async fn token_to_show(
     context: &Context,
     global: &Global,
@@ -112,7 +113,7 @@ async fn token_to_show(
     }
 }
 
-/// What copies share.
+/// State that all copies share.
 struct Copying<'a> {
     program: Program,
     args: &'a CpArgs,
@@ -121,9 +122,9 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    // ---- to here ----
+    // ---- to this machine ----
 
-    /// Copies a file to here, from the first replica that can be read and is right.
+    /// Copies a file to this machine, from the first replica that can be read and is right.
     async fn read(&mut self, context: &mut Context, lfn: &Lfn, to: &Path, into: bool) -> Result<(), Failure> {
         let began = Instant::now();
         let about = |error: Error| Failure::about(lfn.as_str(), error);
@@ -175,7 +176,7 @@ impl Copying<'_> {
         Err(about(why.unwrap_or_else(none)))
     }
 
-    /// Reads it from one storage element, and gives it its name if it is right.
+    /// Reads the file from one storage element, and gives it its name if it is right.
     async fn read_from(
         &mut self,
         se: &SeName,
@@ -188,7 +189,7 @@ impl Copying<'_> {
             path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let unfinished = directory.join(format!(".{name}.{}.unfinished", std::process::id()));
-        // Taken away again whatever happens, unless it gets its name.
+        // Removed again in any case, unless it gets its name.
         let unfinished = tempfile::TempPath::try_from_path(unfinished)
             .map_err(|error| Failure::local(format!("{}: {error}", directory.display())))?;
         let url = self.program.url(opened, &[("exacat.se", se.as_str())]);
@@ -226,7 +227,7 @@ impl Copying<'_> {
         Ok(Ok(()))
     }
 
-    // ---- from here ----
+    // ---- from this machine ----
 
     /// Copies a local file to storage elements.
     async fn write(
@@ -259,7 +260,7 @@ impl Copying<'_> {
         }
         match why {
             Some(error) if written == 0 => return Err(about(error)),
-            // The file is there, with fewer replicas than were asked for.
+            // The file exists, with fewer replicas than requested.
             Some(error) => context.fail(lfn.as_str(), &error),
             None => {}
         }
@@ -278,7 +279,7 @@ impl Copying<'_> {
         self.tell(context, &format!("{lfn} on {}", ses.join(", ")), Some(content.size), began)
     }
 
-    /// Where the file shall stand, and what is there.
+    /// Finds the LFN of the target, and its present entry.
     async fn target(
         &self,
         context: &Context,
@@ -346,14 +347,14 @@ impl Copying<'_> {
         let mut bar = Bar::new(self.global, "bytes");
         let copied = self
             .program
-            // Without -f it would not even ask where a name is taken. Whether it may be is for the server to say.
+            // Without -f xrdcp refuses a taken name without asking. The server decides on it.
             .copy(&["-f"], from.as_os_str().to_owned(), OsString::from(url), |child| {
                 bar.show_bytes(read_by(child).min(content.size), content.size);
             })
             .await;
         bar.end();
         if let Err(error) = copied? {
-            // What was booked is not wanted; if nothing was, that is fine too.
+            // Give the upload reservation up. It is no error if there is none.
             let _ = context.call(Operation::UploadAbort { guid, se: None }).await;
             return Ok(Err(error));
         }
@@ -387,7 +388,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Is a replica of it still being waited for?
+    /// Says whether a replica of it is still pending.
     async fn is_booked(&self, context: &Context, guid: Guid) -> Result<bool, Failure> {
         let limit = crate::context::PAGE_ITEMS;
         let mut pages =
@@ -433,7 +434,7 @@ fn is_read_by_root(pfn: &str) -> bool {
     ["root://", "roots://", "xroot://", "xroots://"].iter().any(|scheme| pfn.starts_with(scheme))
 }
 
-/// Bytes that a process has read: what it copies, and a little more.
+/// Bytes that a process has read: the file, and a little more.
 fn read_by(child: &tokio::process::Child) -> u64 {
     let path = child.id().map(|id| PathBuf::from(format!("/proc/{id}/io")));
     let text = path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
@@ -441,7 +442,7 @@ fn read_by(child: &tokio::process::Child) -> u64 {
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Reads a file where it keeps nothing else waiting.
+/// Reads a file on a thread that may block.
 async fn read(path: PathBuf, algorithms: Vec<ChecksumAlgorithm>) -> Result<Content, Failure> {
     let lost = |error| Failure::local(format!("reading was lost: {error}"));
     tokio::task::spawn_blocking(move || content::read(&path, &algorithms)).await.map_err(lost)?
@@ -469,7 +470,7 @@ async fn stat_if_there(context: &Context, lfn: &Lfn) -> exacat_model::Result<Opt
     }
 }
 
-/// The GUID of a file that is there, if what is to be written is the same: then it gets further replicas.
+/// Returns the GUID of an existing file with the same content: it then gets further replicas.
 fn same_file(stat: &Stat, content: &Content) -> exacat_model::Result<Guid> {
     let other = |what: &str| {
         let message = format!("it exists, {what}: remove it first, or take another name");
@@ -489,7 +490,8 @@ fn same_file(stat: &Stat, content: &Content) -> exacat_model::Result<Guid> {
     }
 }
 
-/// What is opened to read a file: itself, or the archive that it is in and its name there.
+/// Returns the file to open for reading: itself, or the archive that contains it and its name
+/// there.
 async fn opened(context: &Context, stat: &Stat) -> Result<(Lfn, Option<String>), Failure> {
     let inside = stat.entry.file().and_then(|file| {
         file.replicas.iter().find_map(|replica| match &replica.location {

@@ -1,4 +1,4 @@
-//! What stands on either side of a copy: a local file, or an LFN and where its replicas are wanted.
+//! Sides of a copy: a local file, or an LFN and the wanted places of its replicas.
 
 use std::path::PathBuf;
 
@@ -8,26 +8,26 @@ use exacat_model::{AccountName, Error, Lfn, SeName};
 use crate::failure::Failure;
 use crate::parse;
 
-/// What local files begin with.
+/// Prefix of local files.
 const LOCAL: &str = "file:";
 
-/// One side.
+/// One side of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Side {
     Local(PathBuf),
     Catalogue(Lfn, Spec),
 }
 
-/// Where one replica is wanted.
+/// Wanted place of one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Where the catalogue likes.
+    /// Chosen by the catalogue.
     Any,
     Se(SeName),
     Label(AccountName),
 }
 
-/// Where replicas are wanted, one after the other, and where not.
+/// Wanted places of replicas, in order, and excluded ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     pub wishes: Vec<Wish>,
@@ -39,12 +39,12 @@ impl Spec {
         Spec { wishes: vec![Wish::Any], never: Vec::new() }
     }
 
-    /// Nothing was said.
+    /// True if nothing is specified.
     pub fn is_empty(&self) -> bool {
         *self == Spec::none()
     }
 
-    /// Reads `disk:2,VO::SITE::SE,!VO::OTHER::SE`.
+    /// Parses `disk:2,VO::SITE::SE,!VO::OTHER::SE`.
     fn parse(text: &str) -> exacat_model::Result<Self> {
         let mut spec = Spec { wishes: Vec::new(), never: Vec::new() };
         for one in text.split([',', ';']).map(str::trim) {
@@ -77,7 +77,8 @@ impl Spec {
 }
 
 impl Side {
-    /// Reads one. What stands behind the last `@` says where, if it can be read so; else it is part of the name.
+    /// Parses one side. The text behind the last `@` names the places if it can be parsed so;
+    /// otherwise it is part of the name.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         if let Some(path) = text.strip_prefix(LOCAL) {
             let path = path.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(path);

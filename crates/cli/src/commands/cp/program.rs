@@ -1,4 +1,4 @@
-//! The client of XRootD as a program: how it is started, what it is told of who asks, and what it says when it fails.
+//! The client program of XRootD: its start, its credentials, and its error messages.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,19 @@ use tokio::process::{Child, Command};
 
 use crate::failure::Failure;
 
-/// Unless the environment says otherwise, a server that does not answer is given up after a while: there are other replicas.
+/// Settings that give an unresponsive server up after a while, unless the environment has them:
+/// there are other replicas.
 const PATIENCE: [(&str, &str); 4] = [
     ("XRD_CONNECTIONWINDOW", "15"),
     ("XRD_CONNECTIONRETRY", "1"),
     ("XRD_STREAMERRORWINDOW", "30"),
     ("XRD_REQUESTTIMEOUT", "300"),
 ];
-/// Where a client of XRootD looks for the certificates that it trusts.
+/// Environment variable of XRootD clients for the directory of trusted certificates.
 const CERTIFICATES: &str = "X509_CERT_DIR";
-/// How often it is looked how far it is.
+/// Interval of looks at its progress.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of what it says that are kept.
+/// Bytes of its output that are kept.
 const SAID_BYTES_MAX: usize = 64 << 10;
 
 /// See the module.
@@ -31,12 +32,12 @@ pub struct Program {
     /// `root://HOST:PORT`.
     root: String,
     token: String,
-    /// A directory with the server's certificate, as clients of XRootD look for it.
+    /// Directory with the server's certificate, as clients of XRootD look for it.
     certificates: Option<tempfile::TempDir>,
 }
 
 impl Program {
-    /// With a token to show, and the certificate of a server that no authority signed.
+    /// Makes the program with a token, and the certificate of a server that no authority signed.
     pub async fn new(xrdcp: PathBuf, root: String, token: String, certificate: Option<&Path>) -> Self {
         let certificates = match certificate {
             Some(certificate) if std::env::var_os(CERTIFICATES).is_none() => hashed(certificate).await,
@@ -45,13 +46,13 @@ impl Program {
         Program { xrdcp, root, token, certificates }
     }
 
-    /// The URL of an LFN, with fields.
+    /// Returns the URL of an LFN, with fields.
     pub fn url(&self, lfn: &Lfn, fields: &[(&str, &str)]) -> String {
         let mut fields: Vec<String> =
             fields.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
         let mut path = lfn.as_str();
         if path.contains('?') {
-            // For the client the path would end there: the name stands in the fields.
+            // For the client the path would end there, so the name goes into the fields.
             fields.push(format!("exacat.lfn={}", escaped(path)));
             fields.push("tried=-".to_owned());
             path = "/";
@@ -75,7 +76,7 @@ impl Program {
         command
     }
 
-    /// Copies; tells how many bytes are done as far as can be seen. An error says why not.
+    /// Copies; reports the number of bytes done as far as it can be seen. An error has the reason.
     pub async fn copy(
         &self,
         options: &[&str],
@@ -106,17 +107,17 @@ impl Program {
         Ok(if status.success() { Ok(()) } else { Err(why(&said, status.code())) })
     }
 
-    /// Has the server look whether a file that was written is whole. What comes of it shows in the catalogue.
+    /// Asks the server to check whether a written file is whole. The result shows in the catalogue.
     pub async fn nudge(&self, lfn: &Lfn) {
         let program = self.xrdcp.with_file_name("xrdfs");
         let mut command = self.command(&program);
         command.arg(&self.root).arg("stat").arg(lfn.as_str());
-        // It looks by itself too, a little later.
+        // The server checks by itself too, a little later.
         let _ = command.output().await;
     }
 }
 
-/// What it says, to the end, of which a part is kept.
+/// Reads the program's output to the end, and keeps a part of it.
 async fn said(from: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
     use tokio::io::AsyncReadExt;
     let mut kept = Vec::new();
@@ -135,7 +136,7 @@ async fn said(from: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// The error that the last line it said stands for.
+/// Makes an error from the last line of the output.
 fn why(said: &str, code: Option<i32>) -> Error {
     let said = said.replace('\0', "");
     let line = said.split(['\r', '\n']).rfind(|line| !line.trim().is_empty()).unwrap_or("").trim();
@@ -152,7 +153,7 @@ fn why(said: &str, code: Option<i32>) -> Error {
     };
     let line = match line.split_once("] ") {
         _ if line.is_empty() => format!("xrdcp ended with status {}", code.unwrap_or(-1)),
-        // The client's words for a host that it does not reach.
+        // The client's message for an unreachable host.
         Some(("[FATAL", cause)) => format!("the host cannot be reached: {cause} (xrdcp)"),
         Some(("[ERROR", cause)) => match cause.split_once(&format!("[{}] ", number.unwrap_or_default())) {
             Some((_, cause)) => cause.to_owned(),
@@ -163,7 +164,8 @@ fn why(said: &str, code: Option<i32>) -> Error {
     Error::new(kind, line)
 }
 
-/// A directory in which a certificate is found by the hash of its subject; none if there is nothing here that makes that hash.
+/// Makes a directory with a certificate under the hash of its subject; none if no program here can
+/// make that hash.
 async fn hashed(certificate: &Path) -> Option<tempfile::TempDir> {
     let asked = Command::new("openssl")
         .args(["x509", "-noout", "-hash", "-in"])

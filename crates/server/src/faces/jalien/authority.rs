@@ -1,5 +1,6 @@
-//! Our own authority: it issues the tokens that `alien.py` works with after its first connection. A token is a
-//! certificate of a limited life whose subject names the account and the role.
+//! Our own certificate authority. It issues the tokens that `alien.py` uses after its first
+//! connection. A token is a certificate of limited life; its subject names the account and the
+//! role.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,35 +24,35 @@ use super::certificates::{provider, unauthenticated};
 use super::subject::Subject;
 use crate::directory::{read, write_private, write_public};
 
-/// Bits of a token's key. The client wants RSA, by the first line of the key's file.
+/// Bits of a token's RSA key. The client requires RSA, by the first line of the key file.
 const KEY_BITS: usize = 2048;
-/// How long the authority's own certificate lasts.
+/// Lifetime of the authority's own certificate, in milliseconds.
 const AUTHORITY_MS: u64 = 30 * 366 * 24 * 3_600_000;
-/// The last moment that is written into a certificate: the year 9000.
+/// Last moment that a certificate can contain, in milliseconds: the year 9000.
 const MOMENT_MS_MAX: u64 = 221_845_392_000_000;
-/// Keys made at once: each takes a processor for a while.
+/// Most keys made at once, because each takes a processor for a while.
 const KEYS_AT_ONCE: usize = 1;
-/// Those who may wait for a key.
+/// Most requests that wait for a key.
 const KEYS_WAITING_MAX: usize = 64;
-/// A token is good from a little before it is issued: clocks differ.
+/// Validity of a token before its time of issue, in milliseconds, because clocks differ.
 const CLOCKS_DIFFER_MS: u64 = 300_000;
-/// What all subjects of tokens begin with.
+/// First part of all subjects of tokens.
 const ORGANISATION: &str = "exacat";
 const USERS: &str = "Users";
-/// The number of the kind "common name", which occurs twice in a token's subject.
+/// Object identifier of "common name", which occurs twice in a token's subject.
 const COMMON_NAME: [u64; 4] = [2, 5, 4, 3];
 
-/// Whose a token is.
+/// Holder of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
-    /// The account it was issued to.
+    /// The account that the token was issued to.
     pub account: AccountName,
-    /// The account it acts as.
+    /// The account that it acts as.
     pub role: AccountName,
 }
 
 impl Holder {
-    /// Whose a token with this subject is. Only for certificates that our own authority issued.
+    /// Returns the holder in a token's subject. Only for certificates of our own authority.
     pub fn of(subject: &Subject) -> Result<Self> {
         let parts: Vec<(&str, &str)> =
             subject.parts.iter().map(|(called, value)| (*called, value.as_str())).collect();
@@ -73,12 +74,12 @@ impl Holder {
     }
 }
 
-/// A token: PEM texts.
+/// A token, as PEM texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CertificateToken {
-    /// Its certificate, and that of the authority.
+    /// The token's certificate, and that of the authority.
     pub certificate: String,
-    /// Its key.
+    /// The token's key.
     pub key: String,
 }
 
@@ -92,7 +93,7 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// The authority whose certificate and key are in these files; made if they are not there.
+    /// Loads the authority's certificate and key from these files; makes them if they are missing.
     pub fn open(certificate: PathBuf, key: PathBuf, now: TimeMs) -> Result<Self> {
         let (certificate_pem, key_pem) = match (read(&certificate)?, read(&key)?) {
             (Some(certificate), Some(key)) => (certificate, key),
@@ -103,7 +104,7 @@ impl Authority {
                 tracing::info!(certificate = %certificate.display(), "made an authority for tokens");
                 (certificate_pem, key_pem)
             }
-            // A first start that was interrupted between the two: no token was issued yet.
+            // The first start was interrupted between the two files: no token was issued yet.
             (None, Some(_)) => {
                 let (certificate_pem, key_pem) = make(now)?;
                 write_private(&key, key_pem.as_bytes())?;
@@ -138,12 +139,12 @@ impl Authority {
         })
     }
 
-    /// Tells certificates that it issued from others.
+    /// Returns a verifier that accepts only certificates of this authority.
     pub fn verifier(&self) -> &Arc<dyn ClientCertVerifier> {
         &self.verifier
     }
 
-    /// Issues a token that is good until `expires`.
+    /// Issues a token that is valid until `expires`.
     pub async fn issue(&self, holder: &Holder, now: TimeMs, expires: TimeMs) -> Result<CertificateToken> {
         let waits = self.waiting.take(1).ok_or_else(|| crate::admission::busy("tokens being issued"))?;
         let closed = |_| Error::new(ErrorKind::Unavailable, "the server stops");
@@ -200,7 +201,7 @@ fn make(now: TimeMs) -> Result<(String, String)> {
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// Makes a certificate good from a little before `now` until `expires`.
+/// Sets a certificate's validity, from a little before `now` until `expires`.
 fn set_life(parameters: &mut CertificateParams, now: TimeMs, expires: TimeMs) -> Result<()> {
     if expires.0 > MOMENT_MS_MAX || expires <= now {
         return Err(Error::invalid("a certificate cannot be good until then"));
@@ -234,7 +235,7 @@ mod tests {
         let chain: Vec<CertificateDer<'static>> =
             CertificateDer::pem_slice_iter(token.certificate.as_bytes()).map(|one| one.unwrap()).collect();
         assert_eq!(chain.len(), 2);
-        // The same authority after a restart.
+        // Opens the same authority, as after a restart.
         let again = open().unwrap();
         let judge = |authority: &Authority, at: TimeMs| {
             let time = UnixTime::since_unix_epoch(Duration::from_millis(at.0));
@@ -245,7 +246,7 @@ mod tests {
         let read = subject::read(&chain[0]).unwrap();
         assert_eq!(read.text, "/O=exacat/CN=Users/CN=jdoe/OU=prod");
         assert_eq!(Holder::of(&read).unwrap(), jdoe);
-        // Another authority of the same name.
+        // Opens another authority of the same name.
         let elsewhere = tempfile::tempdir().unwrap();
         let other =
             Authority::open(elsewhere.path().join("a.crt"), elsewhere.path().join("a.key"), NOW).unwrap();

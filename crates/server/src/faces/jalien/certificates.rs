@@ -1,8 +1,9 @@
-//! Who a client's certificate says it is: checked against the authorities an operator trusts, and against our own.
+//! Identity from client certificates, checked against the operator's trusted authorities and our
+//! own.
 //!
-//! In the TLS handshake a client only shows that it has the key of its certificate. Whether the certificate is worth
-//! anything is judged after it, so that a client that is not let in is told so in words (401), and does not just find
-//! its connection closed.
+//! The TLS handshake only proves that the client has the key of its certificate. The server checks
+//! the certificate after the handshake. So a rejected client gets a reason (401) instead of a
+//! closed connection.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -24,35 +25,36 @@ use super::authority::{Authority, Holder};
 use super::subject;
 use crate::directory::failed;
 
-/// Authorities, revocations and the map of users are read again after so long: they change while a server runs.
+/// Interval at which authorities, revocations and the map of users are read again, because they
+/// change while a server runs.
 const READ_AGAIN: Duration = Duration::from_secs(600);
-/// Bytes of one file of authorities, revocations or users.
+/// Most bytes of one file of authorities, revocations or users.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Files looked at in a directory of authorities.
+/// Most files read in a directory of authorities.
 const FILES_MAX: usize = 10_000;
-/// Certificates a client may send: its own and those between it and an authority.
+/// Most certificates from a client: its own and those between it and an authority.
 const CHAIN_MAX: usize = 10;
 
-/// What a certificate that was found good says.
+/// Contents of a valid certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shown {
-    /// Its subject, as grids write it: `/DC=org/CN=Jane Doe`.
+    /// Subject, in the grid form: `/DC=org/CN=Jane Doe`.
     pub subject: String,
-    /// It is not good any more from then on.
+    /// Time from which it is no longer valid.
     pub expires: TimeMs,
-    /// Whose it is, if it is one of our own tokens.
+    /// Holder, if it is one of our own tokens.
     pub holder: Option<Holder>,
-    /// SHA-256 of it.
+    /// SHA-256 of the certificate.
     pub digest: [u8; 32],
 }
 
-/// What is trusted, as it was when it was read.
+/// The trusted authorities and users, as last read.
 struct Known {
     authorities: Option<Arc<dyn ClientCertVerifier>>,
     users: HashMap<String, AccountName>,
 }
 
-/// Judges certificates.
+/// Checks certificates.
 pub(super) struct Certificates {
     authorities: Option<PathBuf>,
     map: Option<PathBuf>,
@@ -62,7 +64,8 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    /// Reads what is trusted; what cannot be read is an error now, and later leaves what was known.
+    /// Reads the trusted files. A file that cannot be read is an error now; a later refresh keeps
+    /// the old state.
     pub fn open(
         authorities: Option<PathBuf>,
         map: Option<PathBuf>,
@@ -78,7 +81,7 @@ impl Certificates {
         })
     }
 
-    /// Reads what is trusted again, if it is time to.
+    /// Reads the trusted files again, if that is due.
     pub async fn refresh(&self) {
         {
             let mut read = self.read.lock();
@@ -97,7 +100,7 @@ impl Certificates {
         }
     }
 
-    /// What a client's certificate says, if it is good.
+    /// Returns the contents of a client's certificate, if it is valid.
     pub fn judge(&self, chain: &[CertificateDer<'_>], now: TimeMs) -> Result<Shown> {
         let [own, between @ ..] = chain else {
             return Err(unauthenticated("present a certificate: none was sent"));
@@ -125,7 +128,7 @@ impl Certificates {
         Ok(Shown { expires: subject.expires, subject: subject.text, holder, digest: sha256(own) })
     }
 
-    /// The account a good certificate stands for.
+    /// Returns the caller that a valid certificate stands for.
     pub async fn caller(&self, catalogue: &Catalogue, shown: &Shown) -> Result<Caller> {
         if let Some(holder) = &shown.holder {
             let caller = catalogue.caller_named(&holder.account).await.map_err(as_stranger)?;
@@ -147,7 +150,7 @@ impl Certificates {
     }
 }
 
-/// An account that is not there, or may not be acted as, is no better than none.
+/// Treats a missing or forbidden account like no account.
 fn as_stranger(error: Error) -> Error {
     match error.kind {
         ErrorKind::NotFound | ErrorKind::Denied => unauthenticated(&error.message),
@@ -188,11 +191,11 @@ fn read_file(path: &Path) -> Result<String> {
         )));
     }
     let bytes = std::fs::read(path).map_err(|error| failed("read", path, &error))?;
-    // Comments in files of authorities are in whatever encoding.
+    // Comments in files of authorities may have any encoding.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A map as grids have it: each line a subject in quotes, and a user.
+/// Parses a map in the grid form: each line a subject in quotes, and a user.
 fn read_map(text: &str, path: &Path) -> Result<HashMap<String, AccountName>> {
     let mut users = HashMap::new();
     for (index, line) in text.lines().enumerate() {
@@ -212,7 +215,8 @@ fn read_map(text: &str, path: &Path) -> Result<HashMap<String, AccountName>> {
     Ok(users)
 }
 
-/// The authorities in a file, or in the files of a directory as grids have it, with the revocations beside them.
+/// Loads the authorities in a file, or in the files of a grid directory, with the revocations
+/// beside them.
 fn verifier_of(path: &Path) -> Result<Arc<dyn ClientCertVerifier>> {
     let mut roots = RootCertStore::empty();
     let mut revocations: Vec<CertificateRevocationListDer<'static>> = Vec::new();
@@ -220,7 +224,7 @@ fn verifier_of(path: &Path) -> Result<Arc<dyn ClientCertVerifier>> {
     for file in files_of(path)? {
         let text = match read_file(&file) {
             Ok(text) => text,
-            // A link that leads nowhere is no reason to refuse everybody.
+            // A dangling link is no reason to refuse everybody.
             Err(error) => {
                 tracing::warn!(%error, "an authority is left out");
                 continue;
@@ -250,7 +254,7 @@ fn verifier_of(path: &Path) -> Result<Arc<dyn ClientCertVerifier>> {
         Error::invalid(format!("{}: no authority to trust: {error}", path.display()))
     };
     build(Vec::new()).map_err(|error| nothing(&error))?;
-    // One list that cannot be read would stand for all.
+    // Drop each unreadable list: one of them would make all others fail.
     revocations.retain(|list| match build(vec![list.clone()]) {
         Ok(_) => true,
         Err(error) => {
@@ -271,7 +275,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     for entry in std::fs::read_dir(path).map_err(unreadable)? {
         let file = entry.map_err(unreadable)?.path();
         let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        // Names by hash end in a number; those of revocations in r and a number.
+        // Hashed names end in a number; those of revocations in `r` and a number.
         let digits = ending.strip_prefix('r').unwrap_or(ending);
         let hashed = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         if hashed || matches!(ending, "pem" | "crt" | "crl") {
@@ -285,7 +289,8 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Asks for a certificate in the handshake and checks that the client has its key; nothing else, see the module.
+/// Requests a certificate in the handshake and checks only that the client has its key; the module
+/// gives the reason.
 #[derive(Debug)]
 pub(crate) struct KeyHolder(Arc<CryptoProvider>);
 

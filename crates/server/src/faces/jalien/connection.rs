@@ -1,5 +1,5 @@
-//! One websocket: requests in, answers out, in order. It goes on reading while a command is carried out, so that pings
-//! are answered; what is asked, and what is answered and not taken yet, is bounded.
+//! One websocket: requests in, answers out, in order. The connection keeps reading while a command
+//! runs, so that it answers pings. Pending requests and unread answers are bounded.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,25 +31,25 @@ use crate::service::Phase;
 pub(super) const READ_BYTES: usize = 8 << 10;
 /// Bytes gathered before they are written.
 pub(super) const WRITE_BYTES: usize = 16 << 10;
-/// Bytes of one frame. The buffer of the codec takes a whole one, and stays as large as it once was.
+/// Most bytes of one frame. The codec's buffer holds a whole one, and never shrinks.
 const FRAME_BYTES: usize = 16 << 10;
-/// Bytes of answers written and not taken by the client: frames are made while those before them are not taken only as far as
-/// they fit into the buffer.
+/// Most bytes of written answers that the client has not taken. The connection makes further frames
+/// only as far as they fit into the buffer.
 pub(super) const WRITE_BYTES_MAX: usize = 1 << 20;
-/// Parts of answers that wait to be written.
+/// Most parts of answers that wait to be written.
 const PARTS_WAITING_MAX: usize = 2;
-/// How long the client may take to say that it has read that the connection ends.
+/// Time for the client to confirm the end of the connection.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A request on its way to the shell.
 pub(super) struct Asked {
     pub text: String,
     pub id: OperationId,
-    /// Where the client stands, if it came back.
+    /// State of the client, if it resumes a broken connection.
     pub standing: Option<Standing>,
-    /// It begins a connection in place of one that broke, and nothing is known of where the client stood.
+    /// True if the connection replaces a broken one and the client's state is unknown.
     pub astray: bool,
-    /// None: the server holds too many bytes of requests, and this one is refused.
+    /// None if the server holds too many bytes of requests, and refuses this one.
     pub held: Option<Held>,
     _own: Held,
 }
@@ -59,25 +59,25 @@ pub(super) struct Part {
     pub bytes: Vec<u8>,
     pub first: bool,
     pub last: bool,
-    /// Among the answers that are not read yet; none for one without results.
+    /// Room among the unread answers; none for an answer without results.
     pub room: Option<Room>,
-    /// Where the client stood before the command, with the last part.
+    /// State of the client before the command, with the last part.
     pub before: Option<Standing>,
-    /// Nothing more is answered: the client is nobody any more.
+    /// True if no more answers follow: the client's identity has ended.
     pub closes: bool,
 }
 
-/// How a connection ends.
+/// The way a connection ends.
 enum End {
-    /// The client said so.
+    /// The client closed it.
     Closed,
-    /// It broke.
+    /// The connection broke.
     Broken,
-    /// We say so, and why.
+    /// The server closes it, with a reason.
     Say(CloseCode, &'static str),
 }
 
-/// See the module.
+/// One websocket connection.
 pub(super) struct Connection {
     face: Arc<Face>,
     websocket: WebSocketStream<TlsStream<TcpStream>>,
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// Holds the conversation to its end.
+    /// Serves the connection to its end.
     pub async fn run(mut self, mut shell: Shell) {
         let limits = Arc::clone(&self.face.service.limits);
         let (ask, asked) = mpsc::channel(limits.jalien_requests_max);
@@ -124,7 +124,7 @@ impl Connection {
         let work = shell.work(asked, put);
         tokio::pin!(work);
         let end = tokio::select! {
-            // It ends when `ask` is dropped, not before.
+            // The work ends when `ask` is dropped, not before.
             () = &mut work => End::Broken,
             end = self.converse(ask, parts, until) => end,
         };
@@ -139,8 +139,8 @@ impl Connection {
                 let _ = tokio::time::timeout(LAST_WORDS, async {
                     let _ = self.websocket.close(Some(frame)).await;
                     while let Some(Ok(_)) = self.websocket.next().await {}
-                    // Of a request that was too long the rest still comes: closing with bytes unread would make the system
-                    // throw away the last words.
+                    // The rest of a request that was too long still arrives. Closing with unread
+                    // bytes would make the system discard the last message.
                     let stream = self.websocket.get_mut();
                     let _ = stream.shutdown().await;
                     let mut rest = [0u8; 4096];
@@ -159,7 +159,7 @@ impl Connection {
         };
         tracing::debug!(peer = %self.peer, how, "connection ended");
         drop(self);
-        // Reads stop; a write that was begun is seen to its end.
+        // Reads stop; a write that started is awaited to its end.
         cancel.cancel();
         work.await;
     }
@@ -197,7 +197,7 @@ impl Connection {
                     Some(Ok(Message::Binary(_))) => {
                         return End::Say(CloseCode::Unsupported, "requests are texts");
                     }
-                    // Pings are answered by the codec.
+                    // The codec answers pings.
                     Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                     Some(Ok(Message::Close(_))) => return End::Closed,
                     Some(Err(WebSocketError::Capacity(_))) => {
@@ -226,7 +226,7 @@ impl Connection {
         }
     }
 
-    /// Takes a request down and hands it on.
+    /// Registers a request and passes it on.
     fn take(&mut self, text: &str, ask: &mpsc::Sender<Asked>, own: &Arc<Bounded>) -> Option<End> {
         let counts = &self.face.service.instruments.counts;
         counts.bytes_in.fetch_add(text.len() as u64, Ordering::Relaxed);
@@ -237,7 +237,7 @@ impl Connection {
         let mut astray = false;
         if !std::mem::replace(&mut self.begun, true) {
             if begins_anew(text) {
-                // A program that starts stands at home.
+                // A new program starts at home.
             } else if let Some(resumed) = self.face.repeats.resume(&self.client, said) {
                 count(&counts.resumed);
                 (id, standing) = (Some(resumed.id), Some(resumed.standing.clone()));
@@ -260,7 +260,7 @@ impl Connection {
         };
         self.unsure.ask(said, id);
         let bytes = text.len();
-        // Within the bound before this request; one may go beyond it, and is itself bounded.
+        // Within the bound before this request: one request, itself bounded, may exceed it.
         let Some(held_own) = own.take(bytes.min(own.max().saturating_sub(own.now()))) else {
             return Some(End::Broken);
         };
@@ -283,7 +283,7 @@ impl Connection {
         let mut rooms = Vec::new();
         while let Some(part) = next.take() {
             if rooms.len() >= PARTS_WAITING_MAX {
-                // What was read meanwhile is not held any more.
+                // A flush frees the room of parts that the client has read.
                 if let Some(end) = self.flush().await {
                     return Some(end);
                 }
@@ -325,7 +325,7 @@ impl Connection {
         self.flush().await
     }
 
-    /// Sees to it that the client has what was sent, as long as it reads.
+    /// Flushes written bytes to the client, as long as it reads.
     async fn flush(&mut self) -> Option<End> {
         let stall = self.face.service.limits.output_stall;
         match tokio::time::timeout(stall, self.websocket.flush()).await {
@@ -341,7 +341,7 @@ impl Connection {
     }
 }
 
-/// Is it the first request of a program that starts anew?
+/// True for the first request of a program that starts anew.
 fn begins_anew(text: &str) -> bool {
     ["\"commandlist\"", "\"setSite\""].iter().any(|command| {
         text.split_once("\"command\"")

@@ -1,5 +1,5 @@
-//! What comes before the websocket: a request by HTTP, let in by the client's certificate; and the public keys of
-//! envelopes, which anybody may have.
+//! HTTP before the websocket: a request, admitted by the client's certificate. Also the public keys
+//! of envelopes, which anybody may read.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -37,20 +37,20 @@ use crate::faces::REFUSAL_TIME;
 use crate::faces::errors::http_status;
 use crate::instruments::count;
 
-/// The place of the websocket.
+/// Path of the websocket.
 const WEBSOCKET: &str = "/websocket/json";
-/// From one request to the next, headers included.
+/// Longest time from one request to the next, headers included.
 const HEADER_TIME: Duration = Duration::from_secs(10);
-/// All requests of a connection until it becomes a websocket.
+/// Longest time for all requests of a connection until it becomes a websocket.
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
-/// Bytes of the headers of a request.
+/// Most bytes of the headers of a request.
 const HEADER_BYTES_MAX: usize = 16 << 10;
-/// Bytes of what a client calls itself that are kept.
+/// Most bytes kept of a client's user agent.
 const AGENT_BYTES_MAX: usize = 256;
-/// The one version of websockets there is.
+/// The only version of websockets.
 const VERSION: &str = "13";
 
-/// A websocket that was let in.
+/// An admitted websocket.
 struct Admitted {
     upgrade: OnUpgrade,
     shell: Shell,
@@ -59,7 +59,7 @@ struct Admitted {
 
 type Slot = Arc<Mutex<Option<Admitted>>>;
 
-/// Answers requests, and holds the conversation of a websocket if it comes to one.
+/// Answers requests, and serves the websocket if there is one.
 pub(super) async fn converse(
     face: Arc<Face>,
     stream: TlsStream<TcpStream>,
@@ -108,7 +108,7 @@ pub(super) async fn converse(
     }
 }
 
-/// Answers one request: there is no slot for the connection.
+/// Answers one request with `busy`: there is no slot for the connection.
 pub(super) async fn refuse(stream: TlsStream<TcpStream>, peer: SocketAddr) {
     let answer = service_fn(|_: Request<Incoming>| async {
         let why = format!("{}\n", busy("connections").message);
@@ -126,7 +126,7 @@ pub(super) async fn refuse(stream: TlsStream<TcpStream>, peer: SocketAddr) {
     }
 }
 
-/// The bounds of a websocket: what is read is bounded by the protocol, what is written by the connection.
+/// Returns the bounds of a websocket: the protocol bounds reads, the connection writes.
 fn bounds() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(connection::READ_BYTES)
@@ -178,7 +178,7 @@ async fn answer(
     }
 }
 
-/// Lets a client in, or says why not.
+/// Admits a client, or refuses it with a reason.
 async fn open(
     face: &Arc<Face>,
     chain: &[CertificateDer<'static>],

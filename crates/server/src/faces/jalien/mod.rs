@@ -1,9 +1,9 @@
-//! The protocol of JAliEn's central services: what `alien.py` speaks. `docs/compat/jalien.md` says what of it there is,
-//! and where it differs.
+//! The protocol of JAliEn's central services, which `alien.py` speaks. `docs/compat/jalien.md`
+//! describes its supported part and the differences.
 //!
-//! [`http`] lets clients in by their certificates ([`certificates`], [`authority`]), [`connection`] holds the
-//! conversation of one, [`shell`] is where its commands are carried out, [`commands`] are these. What reads and writes
-//! files elsewhere gets [`envelopes`](crate::envelopes).
+//! [`http`] admits clients by their certificates ([`certificates`], [`authority`]). [`connection`]
+//! serves one client, [`shell`] runs its commands, [`commands`] defines them. Clients that read and
+//! write files elsewhere get [`envelopes`](crate::envelopes).
 
 mod authority;
 mod certificates;
@@ -38,17 +38,17 @@ use certificates::Certificates;
 pub(crate) use certificates::KeyHolder;
 use repeats::Repeats;
 
-/// What the names and labels of storage elements were so long ago, they are still.
+/// Age up to which names and labels of storage elements are reused.
 const SES_KEPT: Duration = Duration::from_secs(5);
-/// How long the administrator's own token, made at each start, lasts.
+/// Lifetime of the administrator's own token, made at each start, in milliseconds.
 const ADMIN_TOKEN_MS: u64 = 7 * 24 * 3_600_000;
 /// The account made with the catalogue.
 const ADMIN: &str = "admin";
 
-/// Storage elements as they were at a moment.
+/// Storage elements, with the time of reading.
 type SesAt = (Instant, Arc<Vec<SeUsage>>);
 
-/// What all connections share.
+/// The common state of all connections.
 pub(crate) struct Face {
     service: Arc<Service>,
     clock: Arc<dyn Clock>,
@@ -59,12 +59,12 @@ pub(crate) struct Face {
     authority: Arc<Authority>,
     repeats: Repeats,
     ses: Mutex<Option<SesAt>>,
-    /// Places for content of files in memory.
+    /// Seats for contents of files in memory.
     contents: Arc<Semaphore>,
 }
 
 impl Face {
-    /// Makes what is needed, in the data directory.
+    /// Opens the face, and makes its files in the data directory.
     pub fn open(
         service: Arc<Service>,
         clock: Arc<dyn Clock>,
@@ -93,7 +93,7 @@ impl Face {
         }))
     }
 
-    /// Writes a token of the administrator, so that there is a way in before anybody else is known.
+    /// Writes a token of the administrator, so that there is a way in before other accounts exist.
     pub async fn write_admin_token(&self, directory: &DataDirectory) -> Result<()> {
         let admin = AccountName::parse(ADMIN)?;
         let holder = Holder { account: admin.clone(), role: admin };
@@ -104,7 +104,7 @@ impl Face {
         write_public(&place.join("admin.crt"), token.certificate.as_bytes())
     }
 
-    /// The home of an account that has none of its own.
+    /// Returns the default home of an account.
     fn home_of(&self, account: &AccountName) -> Result<Lfn> {
         let initial = account.as_str().chars().next().map_or_else(String::new, |first| first.to_string());
         let text = self.settings.home.replace("{initial}", &initial).replace("{user}", account.as_str());

@@ -1,11 +1,11 @@
-//! Requests that come again: a client whose connection broke connects anew and sends what it has no answer to once more,
-//! without saying so and without going back to the directory it was in.
+//! Repeated requests after a broken connection. A client reconnects and sends its unanswered
+//! requests again. It does not mark them as repeats, and does not return to its directory.
 //!
-//! What a connection that broke had not surely answered is kept for a moment, with the operation ids and with where the
-//! client was. If the same client's next connection begins with one of those requests, it is that request again: it
-//! gets the id it had, so that it is carried out once, and starts from where it was. Only what begins a
-//! connection counts, and only as long as one follows the other; a program that starts anew asks for the list of
-//! commands first, which is never a repeat.
+//! The server keeps the possibly unanswered requests of a broken connection for a moment, with
+//! their operation ids and the client's state. If the same client's next connection starts with one
+//! of them, it is that request again. It gets the old id, so that it runs once, and the old state.
+//! Only requests at the start of a connection count, and only while they follow in the old order. A
+//! program that starts anew requests the list of commands first, which is never a repeat.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,21 +15,22 @@ use exacat_model::{AccountName, Lfn, OperationId};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-/// A client comes back within seconds, or not at all.
+/// Time in which a client reconnects, if at all.
 const KEPT: Duration = Duration::from_secs(60);
-/// An answer that was sent so long before the connection broke has arrived.
+/// Time after which a sent answer has arrived.
 const ARRIVED: Duration = Duration::from_secs(10);
-/// Connections that broke and are kept.
+/// Most broken connections that are kept.
 const BROKEN_MAX: usize = 1024;
-/// Requests of one connection whose answers may not have arrived. The client sends up to 64 before it reads.
+/// Most requests of one connection whose answers may not have arrived. The client sends up to 64
+/// before it reads.
 const REQUESTS_MAX: usize = 128;
 
-/// What a request says, by a digest: requests can be long.
+/// Digest of a request's text, because requests can be long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said([u8; 16]);
 
 impl Said {
-    /// That of a text.
+    /// Returns the digest of a text.
     pub fn of(text: &str) -> Self {
         let mut short = [0u8; 16];
         short.copy_from_slice(&Sha256::digest(text.as_bytes())[..16]);
@@ -37,14 +38,14 @@ impl Said {
     }
 }
 
-/// Which client: its certificate, and what it calls itself.
+/// Identity of a client: its certificate and its user agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Client {
     pub certificate: [u8; 32],
     pub agent: Arc<str>,
 }
 
-/// Where a client stands: what its requests depend on beside what they say.
+/// State of a client that its requests depend on, besides their text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     pub directory: Lfn,
@@ -57,7 +58,7 @@ pub(super) struct Standing {
 struct Made {
     said: Said,
     id: OperationId,
-    /// Where the client stood; none until the request is begun.
+    /// State of the client; none until the request starts.
     standing: Option<Standing>,
     answered: Option<Instant>,
 }
@@ -69,9 +70,9 @@ pub(super) struct Unsure {
 }
 
 impl Unsure {
-    /// Takes a request down.
+    /// Registers a request.
     pub fn ask(&mut self, said: Said, id: OperationId) {
-        // Somebody who asks on has read what was answered, unless requests were sent in one go.
+        // A client that sends more has read all answers, unless it sent several requests at once.
         if self.made.iter().all(|made| made.answered.is_some()) {
             self.made.clear();
         }
@@ -81,7 +82,7 @@ impl Unsure {
         self.made.push_back(Made { said, id, standing: None, answered: None });
     }
 
-    /// The oldest request not answered was answered; it had been made from `standing`.
+    /// Notes the answer to the oldest unanswered request, which was made from `standing`.
     pub fn answered(&mut self, standing: Standing) {
         if let Some(made) = self.made.iter_mut().find(|made| made.answered.is_none()) {
             made.answered = Some(Instant::now());
@@ -90,22 +91,22 @@ impl Unsure {
     }
 }
 
-/// A connection that broke.
+/// A broken connection.
 #[derive(Debug)]
 struct Broken {
     client: Client,
     when: Instant,
     made: VecDeque<Made>,
-    /// Where the client stood at the end.
+    /// State of the client at the end.
     standing: Standing,
 }
 
-/// What broke lately.
+/// Connections that broke recently.
 #[derive(Debug, Default)]
 pub(super) struct Repeats(Mutex<VecDeque<Broken>>);
 
 impl Repeats {
-    /// Keeps what a connection had not surely answered when it broke.
+    /// Keeps the possibly unanswered requests of a broken connection.
     pub fn broke(&self, client: Client, unsure: Unsure, standing: Standing) {
         let now = Instant::now();
         let mut made = unsure.made;
@@ -123,8 +124,8 @@ impl Repeats {
         broken.push_back(Broken { client, when: now, made, standing });
     }
 
-    /// The first request of a connection: is it one that came before? Then what follows it is given, too. What is given
-    /// is given once.
+    /// Returns the earlier request that the first request of a connection repeats, and those after
+    /// it. Returns each only once.
     pub fn resume(&self, client: &Client, said: Said) -> Option<Resumed> {
         let mut all = self.0.lock();
         all.retain(|broken| broken.when.elapsed() < KEPT);
@@ -132,7 +133,7 @@ impl Repeats {
             |broken: &Broken| broken.client == *client && broken.made.iter().any(|made| made.said == said);
         let index = all.iter().rposition(is_it)?;
         let broken = all.remove(index)?;
-        // The last that says so: of a request that was made twice, the first was surely answered.
+        // The last match: of a request made twice, the first was surely answered.
         let at = broken.made.iter().rposition(|made| made.said == said)?;
         let mut rest: VecDeque<Made> = broken.made.into_iter().skip(at).collect();
         let first = rest.pop_front()?;
@@ -140,18 +141,18 @@ impl Repeats {
     }
 }
 
-/// A request that came again, and what may come again after it.
+/// A repeated request, and those that may follow it.
 #[derive(Debug)]
 pub(super) struct Resumed {
-    /// The operation id it had.
+    /// The original operation id.
     pub id: OperationId,
-    /// Where the client stood.
+    /// The original state of the client.
     pub standing: Standing,
     rest: VecDeque<Made>,
 }
 
 impl Resumed {
-    /// The id of the next request, if it comes again too.
+    /// Returns the id of the next request, if it is a repeat too.
     pub fn next(&mut self, said: Said) -> Option<OperationId> {
         match self.rest.front() {
             Some(made) if made.said == said => self.rest.pop_front().map(|made| made.id),

@@ -1,5 +1,5 @@
-//! Where the commands of one client are carried out, one after the other: who it is, where it stands, and how what
-//! a command says becomes an answer.
+//! State of one client: its identity, role and directory. Runs its commands one after the other,
+//! and turns their output into answers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -27,18 +27,18 @@ use crate::faces::errors;
 use crate::instruments::count;
 use crate::service::{Asker, Cancel, Checked, Work, step_id};
 
-/// Entries that a command holds while it tells of them one by one.
+/// Most entries that a command holds while it reports them.
 pub(super) const STATS_AT_ONCE: usize = 500;
-/// Items of a page, where there is room for them. A command holds one while its client reads.
+/// Items of a page, where there is room for them. A command holds one page while its client reads.
 const PAGE_ITEMS: u32 = 500;
-/// Bytes of each, about, as they come from the catalogue.
+/// Estimated bytes of each item, as they come from the catalogue.
 const PAGE_ITEM_BYTES: usize = 512;
-/// Bytes for which there has to be room before a part of an answer is made: what gathers it doubles as it grows.
+/// Room in bytes before a part of an answer is made: its buffer doubles as it grows.
 const PART_ROOM_BYTES: usize = 2 * PART_BYTES + (4 << 10);
-/// Bytes of an answer that are gathered before a part of it is sent, where others leave so much unread that there is no room for more.
+/// Bytes of a part if other clients leave so much unread that there is no room for more.
 const SMALL_PART_BYTES: usize = 16 << 10;
 
-/// Why a command ends: the number of an error, and what went wrong with what.
+/// Reason for the end of a command: error number and detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub number: i32,
@@ -61,49 +61,49 @@ impl From<Error> for Failure {
     }
 }
 
-/// The catalogue gave an answer to something else than was asked.
+/// Returns the error for an answer of the catalogue that does not fit the request.
 pub(super) fn unexpected() -> Failure {
     Failure::new(errno::EIO, "a defect of exacat: the answer is to something else")
 }
 
 pub(super) type Outcome<T = ()> = Result<T, Failure>;
 
-/// The command that is being carried out.
+/// The running command.
 struct Current {
     id: OperationId,
     steps: u64,
-    /// Writes of this fingerprint so far.
+    /// Writes so far, by fingerprint.
     writes: HashMap<u64, u64>,
-    /// A path of it is meant from where the client stands.
+    /// True if one of its paths is relative to the client's directory.
     is_relative: AtomicBool,
     deadline: Instant,
     writer: AnswerWriter,
     put: Option<mpsc::Sender<Part>>,
-    /// The last error of one of many paths: the others are gone on with.
+    /// The last error among many paths; the command continues with the others.
     last: Option<Failure>,
-    /// Texts that a command keeps for itself in place of telling them.
+    /// Output that a command captures instead of sending it.
     captured: Option<Vec<Item>>,
-    /// Room for what the writer has, among the answers that are not read yet.
+    /// Room for the writer's bytes among the unread answers.
     room: Option<Room>,
-    /// The same for the page that is being told.
+    /// Room for the page that is being reported.
     page: Option<Held>,
 }
 
-/// See the module.
+/// State of one client, which runs its commands.
 pub(super) struct Shell {
     pub face: Arc<Face>,
     pub shown: Shown,
     pub peer: SocketAddr,
-    /// Where its network is.
+    /// Site of the client's network.
     near: Option<AccountName>,
     asker: Asker,
-    /// Whose certificate it is, without a role.
+    /// The caller of the certificate, without a role.
     pub base: Arc<Caller>,
     checked: Checked,
     pub home: Lfn,
     pub timing: bool,
     standing: Arc<Mutex<Standing>>,
-    /// The client may take itself to be in another directory than it is: its connection was renewed.
+    /// True if the client may assume a wrong directory, because its connection was replaced.
     astray: bool,
     cancel: Arc<Cancel>,
     unread: Unread,
@@ -111,7 +111,7 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// Lets a client in, if its certificate stands for an account.
+    /// Admits a client, if its certificate stands for an account.
     pub async fn open(face: Arc<Face>, shown: Shown, peer: SocketAddr) -> exacat_model::Result<Self> {
         let service = Arc::clone(&face.service);
         let caller = face.certificates.caller(&service.catalogue, &shown).await?;
@@ -149,7 +149,7 @@ impl Shell {
         Ok(shell)
     }
 
-    /// The home of who is acted as.
+    /// Returns the home of the account that the client acts as.
     async fn find_home(&mut self) -> exacat_model::Result<Lfn> {
         let whoami = self.ask(Operation::Whoami).await.map_err(|failure| Error::invalid(failure.detail))?;
         if let Answer::Whoami { user: Some(user), .. } = whoami
@@ -175,7 +175,7 @@ impl Shell {
         &self.shown.subject
     }
 
-    /// For how long its certificate is good.
+    /// Returns the remaining validity of its certificate.
     pub fn valid_for(&self) -> Duration {
         let now = self.face.clock.now();
         Duration::from_millis(self.shown.expires.0.saturating_sub(now.0))
@@ -204,7 +204,7 @@ impl Shell {
         }
     }
 
-    /// Where the client says it is, or else where its network is.
+    /// Returns the site that the client named, or else that of its network.
     pub fn site(&self) -> Option<AccountName> {
         self.standing.lock().site.clone().or_else(|| self.near.clone())
     }
@@ -213,7 +213,7 @@ impl Shell {
         self.standing.lock().site = site;
     }
 
-    /// Acts as another account from now on; none for one's own.
+    /// Acts as another account from now on; none for the client's own.
     pub async fn act_as(&mut self, role: Option<AccountName>) -> Outcome {
         let service = Arc::clone(&self.face.service);
         let caller = match &role {
@@ -226,10 +226,11 @@ impl Shell {
         Ok(())
     }
 
-    /// Carries out requests until there will be no more.
+    /// Runs requests until the connection has no more.
     pub async fn work(&mut self, mut asked: mpsc::Receiver<Asked>, put: mpsc::Sender<Part>) {
         while let Some(asked) = asked.recv().await {
-            // The connection is gone: what was not begun is not done, and whoever comes back asks for it again.
+            // The connection is gone. Requests that have not started do not run; the client repeats
+            // them when it reconnects.
             if self.cancel.is_cancelled() {
                 break;
             }
@@ -294,7 +295,7 @@ impl Shell {
         }
     }
 
-    /// Goes to where a client that came back stood.
+    /// Restores the state of a client that reconnected.
     async fn stand(&mut self, standing: Standing) {
         if self.act_as(standing.role.clone()).await.is_ok() {
             *self.standing.lock() = standing;
@@ -315,7 +316,7 @@ impl Shell {
         done
     }
 
-    /// Looks at the certificate again: what it allows may have changed, or nothing at all any more.
+    /// Checks the certificate again, because its rights may have changed or ended.
     async fn check_again(&mut self) -> Outcome {
         let service = Arc::clone(&self.face.service);
         let gone = |error: Error| match error.kind {
@@ -351,12 +352,12 @@ impl Shell {
         self.run(command, request.options).await
     }
 
-    /// Carries out one command.
+    /// Runs one command.
     pub async fn run(&mut self, command: &'static Command, options: Vec<String>) -> Outcome {
         (command.run)(self, options).await
     }
 
-    /// Tells a result.
+    /// Sends a result.
     pub async fn say(&mut self, item: Item) -> Outcome {
         if let Some(captured) = &mut self.current.captured {
             captured.push(item);
@@ -385,7 +386,7 @@ impl Shell {
         }
     }
 
-    /// Carries out a command and gives back what it would have told.
+    /// Runs a command and returns its output instead of sending it.
     pub async fn capture(&mut self, command: &'static Command, options: Vec<String>) -> Outcome<Vec<Item>> {
         let before = self.current.captured.replace(Vec::new());
         let done = self.run(command, options).await;
@@ -393,12 +394,12 @@ impl Shell {
         done.map(|()| items)
     }
 
-    /// Remembers that one of many could not be done, and goes on.
+    /// Notes the failure of one among many, so that the command continues.
     pub fn fail_later(&mut self, failure: impl Into<Failure>) {
         self.current.last = Some(failure.into());
     }
 
-    /// Remembers it, if it could not be done.
+    /// Notes the failure, if there is one.
     pub fn note<T>(&mut self, outcome: Result<T, impl Into<Failure>>) -> Option<T> {
         match outcome {
             Ok(value) => Some(value),
@@ -409,13 +410,13 @@ impl Shell {
         }
     }
 
-    /// Asks the catalogue, as the client's request or a step of it.
+    /// Sends an operation to the catalogue, as the client's request or a step of it.
     pub async fn ask(&mut self, operation: Operation) -> Outcome<Answer> {
         Ok(self.asked(operation, Step::First).await?)
     }
 
-    /// The id of a write that the command asks for. It follows from what is asked, and not from how
-    /// many steps came before: a command that comes again may find fewer files for its wildcards.
+    /// Returns the id of a command's write. It follows from the operation, not from the number of
+    /// earlier steps: a repeated command may match fewer files with its wildcards.
     fn id_of_write(&mut self, operation: &Operation) -> exacat_model::Result<OperationId> {
         if self.astray && self.current.is_relative.load(Relaxed) {
             let here = path::directory_text(&self.directory());
@@ -459,9 +460,10 @@ impl Shell {
         service.ask(work).await
     }
 
-    /// The next page of a long answer, of as many items as there is room for; none at its end. `next` holds what is to be asked.
+    /// Returns the next page of a long answer, with as many items as there is room for; none at its
+    /// end. `next` holds the operation for the following page.
     pub async fn page(&mut self, next: &mut Option<Operation>) -> Outcome<Option<Answer>> {
-        // First, so that its bytes are there again.
+        // Release first, so that its bytes are free again.
         self.current.page = None;
         let Some(operation) = next.take() else { return Ok(None) };
         self.current.page = self.unread.shared(PAGE_ITEMS as usize * PAGE_ITEM_BYTES);
@@ -469,8 +471,8 @@ impl Shell {
         self.turn(next, operation, page).await
     }
 
-    /// The same with pages as they are asked for: those of a command that writes page by page are the same ones when it
-    /// comes again.
+    /// Returns the next page with the requested limit. A command that writes page by page needs the
+    /// same pages when it is repeated.
     pub async fn page_as_asked(&mut self, next: &mut Option<Operation>) -> Outcome<Option<Answer>> {
         match next.take() {
             Some(operation) => self.turn(next, operation.clone(), operation).await,
@@ -492,13 +494,13 @@ impl Shell {
         Ok(Some(answer))
     }
 
-    /// The path a text means here.
+    /// Resolves a path against the client's directory and home.
     pub fn path(&self, text: &str) -> Outcome<Lfn> {
         self.current.is_relative.fetch_or(path::is_relative(text), Relaxed);
         Ok(path::resolve(text, &self.directory(), &self.home)?)
     }
 
-    /// What stands under each path.
+    /// Returns the entry of each path.
     pub async fn stats(&mut self, lfns: Vec<Lfn>, follow: bool) -> Outcome<Vec<exacat_model::Result<Stat>>> {
         let mut found = Vec::with_capacity(lfns.len());
         for some in lfns.chunks(READ_BATCH_MAX) {
@@ -510,7 +512,7 @@ impl Shell {
         Ok(found)
     }
 
-    /// What stands under a path.
+    /// Returns the entry of a path.
     pub async fn stat(&mut self, lfn: &Lfn, follow: bool) -> Outcome<Stat> {
         match self.stats(vec![lfn.clone()], follow).await?.pop() {
             Some(stat) => Ok(stat?),
@@ -518,7 +520,7 @@ impl Shell {
         }
     }
 
-    /// What stands under a path, or nothing.
+    /// Returns the entry of a path, or none.
     pub async fn stat_if_there(&mut self, lfn: &Lfn) -> Outcome<Option<Stat>> {
         match self.stats(vec![lfn.clone()], true).await?.pop() {
             Some(Ok(stat)) => Ok(Some(stat)),
@@ -528,7 +530,7 @@ impl Shell {
         }
     }
 
-    /// All storage elements, as they were a moment ago.
+    /// Returns all storage elements, as of a moment ago.
     pub async fn ses(&mut self) -> Outcome<Arc<Vec<SeUsage>>> {
         if let Some((when, ses)) = &*self.face.ses.lock()
             && when.elapsed() < SES_KEPT
@@ -542,12 +544,12 @@ impl Shell {
         Ok(ses)
     }
 
-    /// All storage elements, as they are.
+    /// Returns all storage elements, read now.
     pub async fn ses_now(&mut self) -> Outcome<Arc<Vec<SeUsage>>> {
         *self.face.ses.lock() = None;
         self.ses().await
     }
 }
 
-/// No error of the protocol's: the client is nobody any more, and is told so with EPERM.
+/// Not an error number of the protocol: the client has lost its identity, and gets EPERM.
 const STRANGER: i32 = -1;

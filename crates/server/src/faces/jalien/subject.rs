@@ -1,4 +1,4 @@
-//! The subject of a certificate, written as grids do: `/C=ch/O=Somewhere/CN=Jane Doe`.
+//! Subject of a certificate, in the grid form: `/C=ch/O=Somewhere/CN=Jane Doe`.
 
 use exacat_model::limits::SUBJECT_BYTES_MAX;
 use exacat_model::{Error, Result, TimeMs};
@@ -6,18 +6,18 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::certificates::unauthenticated;
 
-/// What a certificate says of whom it is for.
+/// The subject of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Subject {
-    /// As a text.
+    /// The subject as text.
     pub text: String,
-    /// Its parts: what each is called, and what it says.
+    /// Its parts: name and value.
     pub parts: Vec<(&'static str, String)>,
-    /// The certificate is not good any more from then on.
+    /// Time from which the certificate is no longer valid.
     pub expires: TimeMs,
 }
 
-/// What the parts of a subject are called, by the number of their kind, as OpenSSL has it.
+/// Names of the parts of a subject, by object identifier, as in OpenSSL.
 const CALLED: [(&str, &str); 12] = [
     ("2.5.4.3", "CN"),
     ("2.5.4.4", "SN"),
@@ -33,7 +33,7 @@ const CALLED: [(&str, &str); 12] = [
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// Reads the subject. One that cannot be written as a text stands for nobody.
+/// Reads the subject. Refuses one that cannot be written as text.
 pub(super) fn read(certificate: &[u8]) -> Result<Subject> {
     let bad = |why: &str| unauthenticated(&format!("the certificate cannot be read: {why}"));
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(|error| bad(&error.to_string()))?;

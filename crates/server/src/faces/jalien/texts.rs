@@ -1,4 +1,4 @@
-//! How things are written for people and programs of this protocol.
+//! Text forms of values, for people and programs of this protocol.
 
 use exacat_model::answer::Stat;
 use exacat_model::{Body, ChecksumAlgorithm, Checksums, Kind, TimeMs};
@@ -11,22 +11,22 @@ fn moment(time: TimeMs) -> jiff::Timestamp {
     jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::MAX)
 }
 
-/// `Nov 21 18:40`, in UTC.
+/// Returns a time as `Nov 21 18:40`, in UTC.
 pub(super) fn short_time(time: TimeMs) -> String {
     moment(time).strftime("%b %d %H:%M").to_string()
 }
 
-/// `2026-11-21 18:40:10`, in UTC.
+/// Returns a time as `2026-11-21 18:40:10`, in UTC.
 pub(super) fn plain_time(time: TimeMs) -> String {
     moment(time).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
-/// `Sat Nov 21 18:40:24 2026`, in UTC.
+/// Returns a time as `Sat Nov 21 18:40:24 2026`, in UTC.
 pub(super) fn long_time(time: TimeMs) -> String {
     moment(time).strftime("%a %b %d %H:%M:%S %Y").to_string()
 }
 
-/// The letter of a kind, as programs get it.
+/// Returns the letter of a kind, for programs.
 pub(super) fn kind_letter(kind: Kind) -> &'static str {
     match kind {
         Kind::Directory => "d",
@@ -36,12 +36,12 @@ pub(super) fn kind_letter(kind: Kind) -> &'static str {
     }
 }
 
-/// `drwxr-xr-x`.
+/// Returns the permissions as `drwxr-xr-x`.
 pub(super) fn permissions(stat: &Stat) -> String {
     format!("{}{}", stat.entry.kind().letter(), stat.entry.mode.text())
 }
 
-/// The path of an entry; of a directory with a slash at its end.
+/// Returns the path of an entry; a directory has a trailing slash.
 pub(super) fn path_text(stat: &Stat) -> String {
     match stat.entry.kind() {
         Kind::Directory => path::directory_text(&stat.lfn),
@@ -49,27 +49,27 @@ pub(super) fn path_text(stat: &Stat) -> String {
     }
 }
 
-/// Bytes of a file; 0 of anything else and where they are not known.
+/// Returns the bytes of a file; 0 for other entries and unknown sizes.
 pub(super) fn size(stat: &Stat) -> u64 {
     stat.entry.size().unwrap_or(0)
 }
 
-/// The digits of an MD5; empty if it is not known.
+/// Returns the digits of an MD5; empty if it is not known.
 pub(super) fn md5(checksums: &Checksums) -> String {
     checksums.get(ChecksumAlgorithm::Md5).map(md5_text).unwrap_or_default()
 }
 
-/// The MD5 of an entry; empty if it has none that is known.
+/// Returns the MD5 of an entry; empty if it is not known.
 pub(super) fn md5_of(stat: &Stat) -> String {
     stat.entry.file().map(|file| md5(&file.checksums)).unwrap_or_default()
 }
 
-/// The GUID of an entry; empty of a directory.
+/// Returns the GUID of an entry; empty for a directory.
 pub(super) fn guid_of(stat: &Stat) -> String {
     stat.entry.guid().map(|guid| guid.to_string()).unwrap_or_default()
 }
 
-/// The job that made a file.
+/// Returns the job that made a file.
 pub(super) fn job_of(stat: &Stat) -> Option<u64> {
     match &stat.entry.body {
         Body::File(file) => file.job,
@@ -77,7 +77,7 @@ pub(super) fn job_of(stat: &Stat) -> Option<u64> {
     }
 }
 
-/// One line of a long listing, without the name.
+/// Returns one line of a long listing, without the name.
 pub(super) fn long_line(stat: &Stat, human: bool) -> String {
     let bytes = if human { human_size(size(stat)) } else { size(stat).to_string() };
     format!(
@@ -89,7 +89,7 @@ pub(super) fn long_line(stat: &Stat, human: bool) -> String {
     )
 }
 
-/// `1.5 GB`: powers of 1024, as JAliEn writes them.
+/// Returns a size as `1.5 GB`: powers of 1024, in JAliEn's form.
 pub(super) fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KB", "MB", "GB", "TB", "PB", "EB"];
     let mut value = bytes as f64;
@@ -101,7 +101,7 @@ pub(super) fn human_size(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.4} {}", UNITS[unit]) }
 }
 
-/// A text as it stands in an attribute of XML.
+/// Escapes a text for an XML attribute.
 pub(super) fn xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -110,7 +110,7 @@ pub(super) fn xml(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // XML 1.0 has no way to write the other control characters.
+            // XML 1.0 cannot express the other control characters.
             character if (character as u32) < 0x20 => out.push_str(&format!("&#{};", character as u32)),
             character => out.push(character),
         }

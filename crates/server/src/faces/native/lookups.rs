@@ -1,9 +1,9 @@
 //! Look-ups of one wake-up of a connection, answered together.
 //!
-//! The catalogue looks up many names for little more than the price of one, so what a client has pipelined -
-//! single look-ups and those inside batches alike - is gathered by kind and options, looked up in one call of
-//! the catalogue for each kind, and taken apart again. Nobody waits for company: what was gathered is looked up
-//! as soon as the bytes that have come are used up.
+//! The catalogue looks up many names for little more than the price of one. So the connection
+//! gathers pipelined look-ups, single ones and those inside batches, by kind and options. It makes
+//! one call of the catalogue for each kind, and splits the result. No look-up waits for others: the
+//! call happens as soon as all received bytes are handled.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,17 +22,17 @@ use crate::admission::busy;
 use crate::instruments::{Ended, OperationIndex};
 use crate::service::{Asker, EncodedItems};
 
-/// The operation id of what needs none.
+/// Placeholder for operations without an id.
 pub(super) const NO_ID: OperationId = OperationId([0; 16]);
 
-/// What can be looked up together.
+/// Items that can be looked up together.
 enum Items {
     Stat { follow: bool, lfns: Vec<Lfn> },
     Whereis { site: Option<AccountName>, files: Vec<FileRef> },
     Lfns { guids: Vec<Guid> },
 }
 
-/// Whose part of a look-up: of which request or operation of a batch, and how many items.
+/// A request's part of a look-up: its target, and the number of items.
 struct Part {
     target: Target,
     items: usize,
@@ -45,16 +45,17 @@ struct Group {
     count: usize,
 }
 
-/// The look-ups gathered.
+/// The gathered look-ups.
 #[derive(Default)]
 pub(super) struct Lookups {
     groups: Vec<Group>,
 }
 
-/// Groups at once: kinds, options and consistencies that differ. When there are more, what was gathered is looked up first.
+/// Most groups at once: different kinds, options and consistency levels. Before one more, the
+/// connection looks up the gathered ones.
 const GROUPS_MAX: usize = 8;
 
-/// An operation that is not a look-up that can be gathered, given back.
+/// Result of gathering: an operation that cannot be gathered is returned.
 pub(super) enum Gathered {
     Yes,
     No(Box<(Operation, Target)>),
@@ -79,7 +80,7 @@ impl Items {
         })
     }
 
-    /// Takes the other's items in, if they are of one kind.
+    /// Adds the other's items, if they are of one kind.
     fn merge(&mut self, other: Items) -> std::result::Result<(), Items> {
         match (self, other) {
             (Items::Stat { follow, lfns }, Items::Stat { follow: other, lfns: mut more })
@@ -112,22 +113,22 @@ impl Lookups {
         self.groups.is_empty()
     }
 
-    /// Items gathered; a look-up of nothing counts as one.
+    /// Returns the number of gathered items; a look-up of nothing counts as one.
     pub fn items(&self) -> usize {
         self.groups.iter().map(|group| group.count.max(group.parts.len())).sum()
     }
 
-    /// Requests gathered, at most: operations of batches count one by one.
+    /// Returns the number of gathered requests; operations of batches count one by one.
     pub fn requests(&self) -> usize {
         self.groups.iter().map(|group| group.parts.len()).sum()
     }
 
-    /// Is there no place for another kind?
+    /// True if there is no room for another kind.
     pub fn is_full(&self) -> bool {
         self.groups.len() >= GROUPS_MAX
     }
 
-    /// Gathers an operation, if it is of a kind that can be.
+    /// Gathers an operation, if its kind allows that.
     pub fn gather(
         &mut self,
         operation: Operation,
@@ -153,8 +154,8 @@ impl Lookups {
         Gathered::Yes
     }
 
-    /// Looks everything up and appends the answers to `out`. Should the catalogue have to wait for its store,
-    /// a task does so, and the answers come as replies.
+    /// Looks up everything and appends the answers to `out`. If the catalogue must wait for its
+    /// store, a task does so, and the answers arrive as replies.
     pub fn look_up(&mut self, asker: &Asker, outbox: &Outbox, since: Instant, out: &mut Vec<u8>) -> Tracked {
         let mut tracked = Tracked::default();
         for group in self.groups.drain(..) {
@@ -219,21 +220,22 @@ impl Lookups {
     }
 }
 
-/// Which requests the connection has to know of: those that tasks go on with, and those that were in flight
-/// and are answered.
+/// Requests that the connection must track: those that tasks continue, and those in flight that
+/// were answered.
 #[derive(Default)]
 pub(super) struct Tracked {
     pub begun: Vec<u64>,
     pub ended: Vec<u64>,
 }
 
-/// What was found, as a whole.
+/// The result of a whole look-up.
 enum Found {
     Answer(Answer),
     Whereis(EncodedItems),
 }
 
-/// The outcomes of the parts of one look-up. Should it have failed as a whole, each part has.
+/// Splits the outcome of one look-up into those of its parts. If it failed as a whole, each part
+/// failed.
 fn take_apart(outcome: Result<Found>, shape: &[usize]) -> Vec<Result<Given>> {
     fn all(shape: &[usize], error: Error) -> Vec<Result<Given>> {
         shape.iter().map(|_| Err(error.clone())).collect()
@@ -270,7 +272,7 @@ fn take_apart(outcome: Result<Found>, shape: &[usize]) -> Vec<Result<Given>> {
     }
 }
 
-/// Gives outcomes of one look-up to whom they belong.
+/// Delivers the outcomes of one look-up to their requests.
 struct HandOut<'a> {
     outbox: &'a Outbox,
     asker: &'a Asker,
@@ -280,11 +282,11 @@ struct HandOut<'a> {
 }
 
 impl HandOut<'_> {
-    /// Now: they are there.
+    /// Delivers all outcomes now.
     fn all(&mut self, parts: Vec<Part>, outcomes: Vec<Result<Given>>, tracked: &mut Tracked) {
         let service = &self.outbox.service;
         let time = self.since.elapsed();
-        // Requests that ended alike are recorded together.
+        // Record requests with the same outcome together.
         let mut alike: Option<(Ended, u64, u64)> = None;
         for (part, outcome) in parts.into_iter().zip(outcomes) {
             let kind = Ended::of(&outcome);
@@ -314,7 +316,7 @@ impl HandOut<'_> {
         }
     }
 
-    /// Later, by a task.
+    /// Prepares delivery later, by a task.
     fn as_waiting(&self, parts: Vec<Part>, tracked: &mut Tracked) -> Vec<Waiting> {
         let waiting = |part: Part| {
             tracked.begun.push(match &part.target {

@@ -1,6 +1,6 @@
-//! The native protocol, over TLS and over a Unix socket: what our own clients speak.
+//! The native protocol, over TLS and over a Unix socket, which our own clients speak.
 //!
-//! `docs/internals/native-protocol.md` describes the conversation; [`connection`] holds it.
+//! `docs/internals/native-protocol.md` describes the conversation; [`connection`] implements it.
 
 mod connection;
 mod lookups;
@@ -23,11 +23,11 @@ use crate::instruments::count;
 use crate::service::Service;
 use connection::Connection;
 
-/// What a listener needs of the server.
+/// Parts of the server that a listener needs.
 #[derive(Clone)]
 pub(crate) struct Listening {
     pub service: Arc<Service>,
-    /// Held by all that goes on; the server has ended when nobody holds it.
+    /// Held by all running work; the server has ended when nobody holds it.
     pub alive: mpsc::Sender<()>,
 }
 

@@ -1,7 +1,7 @@
-//! Who waits for an outcome: a request, or one operation of a batch; and how it gets there.
+//! Delivery of outcomes to waiting requests and to operations of batches.
 //!
-//! A [`Waiting`] is answered exactly once: if it is dropped unanswered, whatever went wrong, it answers with a
-//! defect. What answers is encoded where the work was done and reaches the connection as bytes.
+//! A [`Waiting`] is answered exactly once: dropped unanswered, it reports an internal error. The
+//! thread that did the work encodes the answer, and the connection gets bytes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::admission::Room;
 use crate::instruments::{Ended, OperationIndex};
 use crate::service::{Asker, Service};
 
-/// What is answered: an answer, or what has its canonical bytes already.
+/// An answer, or its canonical bytes.
 pub(super) enum Given {
     Answer(Answer),
     /// An [`Answer::Whereis`] of so many items.
@@ -40,16 +40,16 @@ impl Encode for Given {
 /// Encoded frames for the client, from a task to the connection.
 pub(super) struct Reply {
     pub bytes: Vec<u8>,
-    /// The request that has all its answer with this.
+    /// The request whose answer this completes.
     pub ended: Option<u64>,
-    /// What the answer keeps for itself until the connection has taken it over.
+    /// Room that the answer holds until the connection has taken it over.
     pub _room: Option<OwnedSemaphorePermit>,
-    /// The same, among the bytes of answers that are not read yet.
+    /// Room among the bytes of unread answers, held equally long.
     pub _unread: Option<Room>,
 }
 
-/// Where the tasks of a connection put their replies. There is room for one reply of every request in flight
-/// and for the parts of streams that may be under way, so putting never waits.
+/// Channel for the replies of a connection's tasks. It has room for one reply of every request in
+/// flight and for the parts of streams under way, so sending never waits.
 #[derive(Clone)]
 pub(super) struct Outbox {
     pub sender: mpsc::Sender<Reply>,
@@ -59,7 +59,7 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub fn put(&self, reply: Reply) {
-        // Closed: the connection is gone, and with it whoever waited.
+        // If the channel is closed, the connection is gone, and nobody waits.
         if let Err(mpsc::error::TrySendError::Full(reply)) = self.sender.try_send(reply) {
             tracing::error!(request = reply.ended, "a reply did not fit: the connection's bounds are wrong");
         }
@@ -81,7 +81,7 @@ impl Measure {
     }
 }
 
-/// Who waits for an outcome.
+/// Recipient of an outcome.
 pub(super) struct Waiting {
     target: Option<Target>,
     outbox: Outbox,
@@ -90,11 +90,11 @@ pub(super) struct Waiting {
     unread: Option<Room>,
 }
 
-/// Which outcome it is.
+/// Target of an outcome.
 pub(super) enum Target {
-    /// That of a request.
+    /// A request.
     Request(u64),
-    /// That of an operation of a batch.
+    /// An operation of a batch.
     InBatch(Arc<BatchInProgress>, usize),
 }
 
@@ -103,7 +103,7 @@ impl Waiting {
         Waiting { target: Some(target), outbox, measure, room: None, unread: None }
     }
 
-    /// Keeps both until the connection has the answer.
+    /// Holds both until the connection has the answer.
     pub fn keep(&mut self, room: OwnedSemaphorePermit, unread: Room) {
         self.room = Some(room);
         self.unread = Some(unread);
@@ -131,7 +131,7 @@ impl Waiting {
         self.outbox.put(Reply { bytes: last, ended: Some(request), _room: None, _unread: None });
     }
 
-    /// Answers.
+    /// Sends the answer.
     pub fn answer(mut self, outcome: Result<Given>) {
         self.settle(outcome);
     }
@@ -174,7 +174,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A batch some of whose operations are not answered yet. The one that fills the last place encodes them all.
+/// A batch with unanswered operations. The one that fills the last place encodes them all.
 pub(super) struct BatchInProgress {
     request: u64,
     state: Mutex<Places>,
@@ -183,7 +183,8 @@ pub(super) struct BatchInProgress {
 struct Places {
     outcomes: Vec<Option<Result<Given>>>,
     open: usize,
-    /// Of long outcomes, until all are encoded. A small one would keep the next from being made.
+    /// Rooms of long outcomes, until all are encoded. The room for a small part would block the
+    /// next one.
     rooms: Vec<Room>,
 }
 
@@ -196,8 +197,8 @@ impl BatchInProgress {
         })
     }
 
-    /// Puts one outcome in its place, with its room. If it was the last, appends all answers to `out` and gives the request; the
-    /// room is left for the whole then.
+    /// Stores one outcome, with its room. If it is the last, appends all answers to `out` and
+    /// returns the request; `room` then stays for the whole answer.
     pub fn fill(
         &self,
         index: usize,
@@ -226,7 +227,7 @@ impl BatchInProgress {
         Some(self.request)
     }
 
-    /// The batch's request.
+    /// Returns the batch's request.
     pub fn request(&self) -> u64 {
         self.request
     }

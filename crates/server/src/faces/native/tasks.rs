@@ -1,4 +1,4 @@
-//! Requests that are worked on by tasks of their own: single operations, and streams.
+//! Requests that run in tasks of their own: single operations, and streams.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,25 +15,26 @@ use super::reply::{Given, Reply, Waiting};
 use crate::admission::{Admission, Class, Held, Room, Step, Unread, limit_of};
 use crate::service::{CANCELLED, Work, cancelled, items, step_id, too_late};
 
-/// Long reads of one connection that run or have their answer on its way.
+/// Long reads of one connection that run or whose answer is on its way.
 const HEAVY_UNDER_WAY_MAX: usize = 8;
-/// Bulk writes of one connection that run or have their answer on its way.
+/// Bulk writes of one connection that run or whose answer is on its way.
 const BULK_UNDER_WAY_MAX: usize = 64;
 /// Parts of all streams of one connection on their way.
 pub(super) const PARTS_UNDER_WAY_MAX: usize = 8;
-/// Items of one part of a stream, at most: a stream yields its slot after each.
+/// Most items of one part of a stream, which yields its slot after each.
 const PART_ITEMS_MAX: u32 = 1000;
-/// Items of a stream's first part, so that it comes at once; each further one has up to [`PART_GROWTH`] times as many.
+/// Items of a stream's first part, so that it arrives at once; each further one has up to
+/// [`PART_GROWTH`] times as many.
 const PART_ITEMS_FIRST: u32 = 50;
 const PART_GROWTH: u32 = 4;
 
-/// Items of a page that is asked for by itself.
+/// Items of a page that is requested by itself.
 const PAGE_ITEMS: u32 = PAGE_ITEMS_MAX as u32;
-/// Bytes for which there has to be room for each item of a page, before it is made; what it turns out to have counts then.
+/// Room in bytes for each item of a page, before it is made; then its real size counts.
 const ITEM_BYTES: usize = 512;
-/// The same for an item of a bulk write.
+/// Room in bytes for an item of a bulk write.
 const DONE_BYTES: usize = 64;
-/// The same for what has no items.
+/// Room in bytes for an answer without items.
 const OTHER_BYTES: usize = 512 << 10;
 
 fn page_bytes(operation: &Operation) -> usize {
@@ -47,13 +48,13 @@ fn bulk_bytes(operation: &Operation) -> usize {
     usize::try_from(items(operation)).unwrap_or(OTHER_BYTES).saturating_mul(DONE_BYTES).min(OTHER_BYTES)
 }
 
-/// Bounds what is made for a connection and not yet taken over by it: answers that may be long.
+/// Bounds the long answers that tasks made and the connection has not taken over yet.
 #[derive(Clone)]
 pub(super) struct Rooms {
     heavy: Arc<Semaphore>,
     bulk: Arc<Semaphore>,
     parts: Arc<Semaphore>,
-    /// Among the bytes that all connections share.
+    /// Room among the bytes that all connections share.
     unread: Unread,
 }
 
@@ -75,12 +76,12 @@ pub(super) struct Job {
     pub rooms: Rooms,
     /// Counts it as in flight, of its user and of all.
     pub held: (Held, Held),
-    /// Tells the server that something is still going on.
+    /// Tells the server that work is still running.
     pub alive: mpsc::Sender<()>,
 }
 
-/// Waits for a place, and for room for an answer of about so many bytes; none when it was cancelled or the deadline passed
-/// before there was.
+/// Waits for a place, and for room for an answer of about so many bytes. Returns none if it was
+/// cancelled or the deadline passed first.
 async fn enter(
     place: &Arc<Semaphore>,
     unread: &Unread,
@@ -125,15 +126,15 @@ pub(super) async fn run(job: Job) {
     drop((held, alive));
 }
 
-/// Writes that are carried out together, at most.
+/// Most writes that run together.
 pub(super) const TOGETHER_MAX: usize = 256;
 
-/// Is it one of those that are carried out together, if they come together?
+/// True if the operation can run together with others of its kind.
 pub(super) fn goes_together(operation: &Operation) -> bool {
     matches!(operation, Operation::Register { files, .. } if files.len() == 1)
 }
 
-/// Carries out writes that came together: those of one kind at once.
+/// Runs the gathered writes: those of one kind together.
 pub(super) fn start_together(jobs: Vec<Job>) {
     let mut jobs = jobs.into_iter().peekable();
     while let Some(first) = jobs.next() {
@@ -152,7 +153,7 @@ pub(super) fn start_together(jobs: Vec<Job>) {
     }
 }
 
-/// What registrations have in common that are carried out together.
+/// Common properties of registrations that run together.
 type Kind = ((bool, Existing), Instant);
 
 fn kind(work: &Work) -> Option<Kind> {
@@ -185,14 +186,14 @@ async fn register_each(jobs: Vec<Job>, (how, deadline): Kind) {
     drop(held);
 }
 
-/// Adds to a stream's credit; what goes beyond the protocol's bound is not granted.
+/// Adds to a stream's credit, up to the protocol's bound.
 pub(super) fn grant(credit: &Semaphore, parts: u32) {
     let room = (CREDIT_MAX as usize).saturating_sub(credit.available_permits());
     credit.add_permits((parts as usize).min(room));
 }
 
-/// Streams the pages of an operation, as the client grants credit. With a `deadline` the whole must be over by
-/// then; each page has the server's own in any case.
+/// Streams the pages of an operation, as the client grants credit. A `deadline` applies to the
+/// whole; the server's own applies to each page in any case.
 pub(super) async fn stream(
     job: Job,
     request: u64,
@@ -227,7 +228,7 @@ async fn pages(
         || Error::new(ErrorKind::Unavailable, format!("{CANCELLED} before the stream was at its end"));
     let Work { mut asker, id, operation, consistency, cancel, mut step, .. } = work;
     let mut checked = service.checking();
-    // As it was asked: its parts are no larger than that either.
+    // As requested: the parts do not exceed the requested limit.
     let mut asked = operation;
     let (mut items, mut items_max) = (PART_ITEMS_FIRST, PART_ITEMS_MAX);
     let mut parts = 0u64;
@@ -271,7 +272,7 @@ async fn pages(
         let answer = receive.await.unwrap_or_else(|_| Err(stopped()))?;
         let mut bytes = Vec::new();
         if let Err(error) = encode_part(&mut bytes, waiting.frame_bytes_max(), request, &answer) {
-            // Fewer items may fit; a write has been done and cannot be asked again with another size.
+            // Fewer items may fit. A write is done, and cannot be repeated with another size.
             let fewer = page_items(&answer) / 2;
             if fewer == 0 || asked.writes() {
                 return Err(error);
@@ -304,7 +305,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// How many items a page has.
+/// Returns the number of items of a page.
 fn page_items(answer: &Answer) -> u32 {
     let items = match answer {
         Answer::Entries { items, .. } => items.len(),

@@ -7,7 +7,7 @@ use exacat_wire::xrootd::numbers::{SERVER_VERSION, request};
 
 use super::asked::{Asking, Outcome, Response, unexpected};
 
-/// The configuration: a line for each name, which is the name itself if it means nothing here.
+/// Returns the configuration: a line for each name, the name itself if it has no meaning here.
 pub(super) fn config(asking: &Asking, names: &[&str]) -> String {
     let line = |name: &&str| match *name {
         "version" => SERVER_VERSION.to_owned(),
@@ -17,14 +17,15 @@ pub(super) fn config(asking: &Asking, names: &[&str]) -> String {
             kinds.map(|(place, kind)| format!("{place}:{}", kind.name())).collect::<Vec<_>>().join(",")
         }
         "sitename" => asking.with.face.settings.name.clone().unwrap_or_else(|| "sitename".to_owned()),
-        // Nothing is read here, no connection is bound to another, no attribute is kept, and no file is open.
+        // The server reads no file contents, binds no connections, keeps no attributes, and has no
+        // open files.
         "bind_max" | "pio_max" | "readv_ior_max" | "readv_iov_max" | "tpc" | "fattr" => "0".to_owned(),
         other => other.to_owned(),
     };
     names.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// Why a request is not done, and what is to be done in its place.
+/// Returns the reason why a request is not supported, and the alternative.
 pub(super) fn not_done(number: u16) -> &'static str {
     match number {
         request::TRUNCATE => "what a file holds never changes: write a new file, and remove the old one",
@@ -38,21 +39,21 @@ pub(super) fn not_done(number: u16) -> &'static str {
     }
 }
 
-/// How many storage elements there are to write to. Of their space nothing is known.
+/// Returns the number of writable storage elements. Their space is not known.
 pub(super) fn file_system(asking: &Asking) -> Response {
     let ses = asking.with.face.service.catalogue.storage_elements();
     let online = ses.iter().filter(|se| se.status == SeStatus::Online).count();
     Response::Text(format!("{online} 0 0 0 0 0"))
 }
 
-/// What is used below a directory, and what the caller's quota leaves.
+/// Returns the usage below a directory, and the free part of the caller's quota.
 pub(super) async fn space(asking: &Asking, lfn: Lfn) -> Outcome {
     let used = match asking.ask(Operation::Du { lfns: vec![lfn] }).await? {
         Answer::Usages(mut usages) => usages.pop().ok_or_else(unexpected)??.replica_bytes,
         _ => return Err(unexpected()),
     };
     let left = if asking.is_somebody() { quota_left(asking).await? } else { None };
-    // 0 stands for what is not known, and -1 for no quota, as clients have it.
+    // Clients read 0 as unknown, and -1 as no quota.
     let (quota, free) = match left {
         Some((quota, free)) => (quota.to_string(), free),
         None => ("-1".to_owned(), 0),
@@ -63,7 +64,7 @@ pub(super) async fn space(asking: &Asking, lfn: Lfn) -> Outcome {
     )))
 }
 
-/// The caller's own limit on bytes of replicas, and what is left of it.
+/// Returns the caller's own limit on bytes of replicas, and the free part of it.
 async fn quota_left(asking: &Asking) -> Outcome<Option<(u64, u64)>> {
     let Answer::Quotas(quotas) = asking.ask(Operation::QuotaGet { owners: Vec::new() }).await? else {
         return Err(unexpected());

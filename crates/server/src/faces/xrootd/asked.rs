@@ -1,4 +1,4 @@
-//! A request on its way to an answer: whose it is, what it asks of the catalogue, and how the outcome is written.
+//! A request on its way to an answer: its caller, its operations, and the encoding of its outcome.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,37 +19,37 @@ use crate::faces::errors;
 use crate::instruments::count;
 use crate::service::{Asker, Cancel, Work};
 
-/// What tokens of ours begin with; envelopes, and tokens for others, do not.
+/// Prefix of our tokens; envelopes and foreign tokens lack it.
 const TOKEN_PREFIX: &str = "exa_";
-/// Names asked of the catalogue at once.
+/// Names requested from the catalogue at once.
 const PAGE_ITEMS: u32 = 1000;
-/// Bytes for which there has to be room before a part is made: that gathered, and a page more of names of 100 bytes, with what
-/// is told of them.
+/// Room in bytes before a part is made: the gathered part, and one more page of names of 100 bytes
+/// with their metadata.
 const PART_ROOM_BYTES: usize = PART_BYTES + 200 * PAGE_ITEMS as usize;
-/// A client that is told to wait comes again after so many seconds.
+/// Seconds after which a client that must wait asks again.
 const WAIT_SECONDS: u32 = 1;
 
 /// A part of an answer on its way to the client.
 pub(super) struct Part {
     pub bytes: Vec<u8>,
     pub last: bool,
-    /// Among the answers that are not read yet; none for a short one.
+    /// Room among the unread answers; none for a short one.
     pub room: Option<Room>,
 }
 
-/// What the requests of a connection share.
+/// The common state of a connection's requests.
 #[derive(Clone)]
 pub(super) struct Conversation {
     pub face: Arc<Face>,
     pub asker: Asker,
     pub peer: IpAddr,
-    /// Where the client came to.
+    /// The server address that the client connected to.
     pub local: SocketAddr,
-    /// Where the client is.
+    /// Site of the client.
     pub site: Option<AccountName>,
     /// The one storage element that the client reads from on this connection.
     pub source: Option<SeNumber>,
-    /// Nobody else reads what the client sends, so it may show a token with a request.
+    /// True if nobody else can read the client's bytes, so that it may show a token with a request.
     pub is_private: bool,
     pub cancel: Arc<Cancel>,
     pub listings: Arc<Bounded>,
@@ -57,12 +57,12 @@ pub(super) struct Conversation {
     pub put: mpsc::Sender<Part>,
 }
 
-/// Why a request is not done.
+/// Reason for a refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Not now; the same again a little later.
+    /// Not now; the client repeats it a little later.
     Wait(String),
-    /// A number and a sentence.
+    /// An error number and a text.
     Error(u32, String),
 }
 
@@ -81,30 +81,30 @@ impl From<Error> for Refusal {
     }
 }
 
-/// The catalogue gave an answer to something else than was asked.
+/// Returns the error for an answer of the catalogue that does not fit the request.
 pub(super) fn unexpected() -> Refusal {
     Refusal::new(error::SERVER_ERROR, "a defect of exacat: the answer is to something else")
 }
 
-/// What is answered.
+/// A response.
 pub(super) enum Response {
-    /// It is done, and there is nothing to tell.
+    /// Success, without content.
     Done,
     /// A text.
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// The end of an answer, header and all, with its room; what came before it was sent.
+    /// The end of an answer, with its header and room; the parts before it were sent.
     Written(Vec<u8>, Room),
-    /// Elsewhere, under the same path: host, port, and fields to go with it.
+    /// A redirection under the same path: host, port, and fields for it.
     Host(String, u16, String),
-    /// Elsewhere, under another URL.
+    /// A redirection to another URL.
     Url(String),
 }
 
 pub(super) type Outcome<T = Response> = Result<T, Refusal>;
 
-/// Answers a request, with the last part of its answer.
+/// Answers a request; returns the last part of its answer.
 pub(super) async fn answer(with: Arc<Conversation>, header: RequestHeader, carried: Bytes) -> Part {
     let (mut out, mut room) = (Vec::new(), None);
     let counts = &with.face.service.instruments.counts;
@@ -160,7 +160,7 @@ async fn admitted(with: &Arc<Conversation>, header: &RequestHeader, carried: &By
     done
 }
 
-/// One request being carried out.
+/// One running request.
 pub(super) struct Asking {
     pub with: Arc<Conversation>,
     pub stream: StreamId,
@@ -241,21 +241,21 @@ impl Asking {
                 unsupported(&format!("a query of the kind {name}"))
             }
             Request::Unsupported => Err(Refusal::new(error::UNSUPPORTED, about::not_done(header.request))),
-            // Only before a client is known, and then it is answered by the connection.
+            // Valid only before authentication, where the connection answers them.
             Request::Protocol { .. } | Request::Login { .. } | Request::Auth(_) | Request::Unknown => {
                 Err(Refusal::new(error::INVALID_REQUEST, format!("{} makes no sense here", header.name())))
             }
         }
     }
 
-    /// The path that is asked for, by whoever shows a token for it.
+    /// Returns the requested path, and switches to the caller of a token in the request.
     async fn path(&mut self, asked: &Asked<'_>) -> Outcome<Lfn> {
         let lfn = asked.lfn()?;
         self.whose(asked.fields).await?;
         Ok(lfn)
     }
 
-    /// A token that comes with a request says whose that is.
+    /// Switches to the caller of a token in the request.
     async fn whose(&mut self, fields: Fields<'_>) -> Outcome<()> {
         if fields.0.is_empty() {
             return Ok(());
@@ -273,35 +273,34 @@ impl Asking {
         Ok(())
     }
 
-    /// The client, as the catalogue knows it.
+    /// Returns the client's caller.
     pub fn asker(&self) -> &Asker {
         &self.asker
     }
 
-    /// Files that are being written; none on a server to which nothing is written.
+    /// Returns the files being written; none on a read-only server.
     pub fn uploads(&self) -> Option<&Arc<Uploads>> {
         self.with.face.uploads.as_ref()
     }
 
-    /// Looks whether a file of this name that is being written is whole, so that the next answer tells
-    /// of it.
+    /// Checks whether an upload of this name is complete, so that the next answer includes it.
     pub async fn written(&self, lfn: &Lfn) {
         if let Some(uploads) = self.uploads() {
             uploads.asked_for(uploads.named(lfn)).await;
         }
     }
 
-    /// Who asks.
+    /// Returns the caller's name.
     pub fn user(&self) -> &str {
         self.asker.caller.name().map_or("", |name| name.as_str())
     }
 
-    /// Is it somebody?
+    /// True unless the caller is anonymous.
     pub fn is_somebody(&self) -> bool {
         self.asker.caller.user().is_some()
     }
 
-    /// Asks the catalogue.
+    /// Sends an operation to the catalogue.
     pub async fn ask(&self, operation: Operation) -> exacat_model::Result<Answer> {
         self.asked(operation, Step::First).await
     }
@@ -322,7 +321,8 @@ impl Asking {
         self.with.face.service.ask(work).await
     }
 
-    /// The next page of a long answer; none at its end. `next` holds what is to be asked.
+    /// Returns the next page of a long answer; none at its end. `next` holds the operation for the
+    /// following page.
     pub async fn page(
         &self,
         next: &mut Option<Operation>,
@@ -339,7 +339,7 @@ impl Asking {
         Ok(Some(answer))
     }
 
-    /// Room for a part of a long answer.
+    /// Returns room for a part of a long answer.
     pub async fn room(&self) -> Room {
         self.with.unread.room(PART_ROOM_BYTES).await
     }

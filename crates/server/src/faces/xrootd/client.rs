@@ -1,5 +1,5 @@
-//! Who a client is: by a token that it logs in with, by the account that it says it runs as where that is believed, by the
-//! address that it comes from, or nobody.
+//! Identity of a client: by its login token, by the account that it names (where trusted), by its
+//! address, or anonymous.
 
 use std::net::IpAddr;
 
@@ -10,12 +10,12 @@ use exacat_wire::xrootd::Credentials;
 use super::Face;
 use crate::service::{Asker, Checked, Service};
 
-/// Subjects of accounts that stand for an account elsewhere begin with this,
+/// Prefix of the subjects of accounts for a user name elsewhere.
 const UNIX: &str = "unix:";
-/// and those that stand for an address.
+/// Prefix of the subjects of accounts for an address.
 const HOST: &str = "host:";
 
-/// What was shown, and is looked at again now and then.
+/// Credentials that the client showed; the server checks them again at intervals.
 #[derive(Clone)]
 enum Shown {
     Token(String),
@@ -23,7 +23,7 @@ enum Shown {
     Nothing,
 }
 
-/// A client that is known.
+/// An authenticated client.
 pub(super) struct Known {
     pub asker: Asker,
     pub checked: Checked,
@@ -37,7 +37,7 @@ impl Known {
         Ok(Known { asker: service.asker(caller), checked, shown })
     }
 
-    /// By what it shows.
+    /// Authenticates a client by its credentials.
     pub async fn by_credentials(face: &Face, credentials: Credentials<'_>, peer: IpAddr) -> Result<Self> {
         let refused = |why: String| Error::new(ErrorKind::Unauthenticated, why);
         match credentials {
@@ -56,7 +56,8 @@ impl Known {
         }
     }
 
-    /// By where it comes from: the account of that address, or anybody if those who are not known may read.
+    /// Authenticates a client by its address: the account of that address, or anonymous if
+    /// anonymous reads are allowed.
     pub async fn by_place(face: &Face, peer: IpAddr) -> Result<Option<Self>> {
         let subject = format!("{HOST}{}", peer.to_canonical());
         match Known::open(&face.service, Shown::Subject(subject)).await {
@@ -69,7 +70,7 @@ impl Known {
         }
     }
 
-    /// Looks at the same again: what it allows may have changed, or nothing at all any more.
+    /// Checks the same credentials again, because their rights may have changed or ended.
     pub async fn check_again(&mut self, service: &Service) -> Result<()> {
         let checked = service.checking();
         let caller = caller(service, &self.shown).await?;
@@ -80,18 +81,18 @@ impl Known {
         Ok(())
     }
 
-    /// Whom it is taken for.
+    /// Returns the name of the client's account.
     pub fn name(&self) -> &str {
         self.asker.caller.name().map_or("", |name| name.as_str())
     }
 }
 
-/// Is the account that a client says it runs as believed?
+/// True if the server trusts the account that a client names.
 pub(super) fn is_trusted(face: &Face, peer: IpAddr) -> bool {
     face.settings.trusted.iter().any(|network| network.contains(peer))
 }
 
-/// Whoever shows this token, with one request.
+/// Returns the caller of a token that came with one request.
 pub(super) async fn by_token(service: &Service, token: &str) -> Result<Asker> {
     Ok(service.asker(service.catalogue.authenticate(token).await?))
 }

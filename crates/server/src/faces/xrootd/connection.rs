@@ -1,5 +1,6 @@
-//! One connection: the greeting, TLS if it comes to that, who it is; then requests, each answered as soon as it is done. What
-//! waits for nothing is answered at once and in order; what does, by a task, in whatever order they end.
+//! One connection: greeting, TLS on request, authentication; then requests, each answered as soon
+//! as it is done. Requests that wait for nothing are answered at once and in order. Others run as
+//! tasks, and are answered in any order.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -27,21 +28,21 @@ use crate::instruments::count;
 use crate::randomness;
 use crate::service::{Cancel, Phase};
 
-/// Bytes for which there is room before a read. A connection on which nothing happens holds these.
+/// Room for a read, in bytes: the memory of a quiet connection.
 const READ_BYTES: usize = 4 << 10;
-/// Answers beyond so many bytes are written before further requests are looked at.
+/// Bytes of answers above which the server writes before it handles further requests.
 const WRITE_BYTES: usize = 64 << 10;
-/// Parts of answers that wait to be written.
+/// Most parts of answers that wait to be written.
 const PARTS_WAITING_MAX: usize = 4;
-/// Credentials that a client may show before it is sent away.
+/// Most attempts of a client to authenticate.
 const TRIES_MAX: u32 = 4;
-/// How long the client may take to read that the connection ends.
+/// Time for the client to read the end of the connection.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Why a connection ends whose client reads nothing.
+/// Reason for the end of a connection whose client does not read.
 const STALLED: &str = "the client does not read";
 
-/// Bytes that wait for a client to read them, counted as long as they do.
+/// Bytes that wait for a client to read them, counted as long as they wait.
 struct Output<'a> {
     of: &'a AtomicU64,
     bytes: u64,
@@ -60,25 +61,25 @@ impl Drop for Output<'_> {
     }
 }
 
-/// What the client has to do before it can ask.
+/// Stage of the login.
 enum Stage {
-    /// Say who it is.
+    /// The client must name itself.
     Login,
-    /// Show that it is who it says.
+    /// The client must prove its identity.
     Auth { user: String, about: String },
-    /// Nothing more.
+    /// The client is authenticated.
     Known(Arc<Conversation>, Known),
 }
 
-/// How a connection ends.
+/// The way a connection ends.
 enum End {
-    /// The client said so, or is gone.
+    /// The client closed it, or is gone.
     Closed,
-    /// By us, and why.
+    /// The server closes it, for this reason.
     Said(&'static str),
 }
 
-/// See the module.
+/// One connection of XRootD's protocol.
 pub(super) struct Connection {
     face: Arc<Face>,
     stream: Stream,
@@ -88,7 +89,7 @@ pub(super) struct Connection {
     asked_last: Instant,
     decoder: Decoder,
     out: Vec<u8>,
-    /// Rooms of what is in `out`.
+    /// Rooms of the bytes in `out`.
     rooms: Vec<Room>,
     unread: Unread,
     stage: Stage,
@@ -96,7 +97,7 @@ pub(super) struct Connection {
     cancel: Arc<Cancel>,
     listings: Arc<Bounded>,
     waiting: usize,
-    /// Given back when the connection ends.
+    /// Slot of the connection; dropping it gives it back.
     entrance: Entrance,
 }
 
@@ -131,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// Holds the conversation to its end.
+    /// Serves the connection to its end.
     pub async fn run(mut self) {
         let (put, parts) = mpsc::channel(PARTS_WAITING_MAX);
         let mut tasks = JoinSet::new();
@@ -147,13 +148,14 @@ impl Connection {
         if !matches!(self.stage, Stage::Known(..)) {
             count(&self.face.service.instruments.counts.handshakes_failed);
         }
-        // Reads stop; a write that was begun is seen to its end.
+        // Reads stop; a write that started is awaited to its end.
         self.cancel.cancel();
         drop(self);
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Writes what there is to say, and waits until it was read: closing with bytes unread would make the system throw it away.
+    /// Writes the remaining output, and waits until the client has read it: closing with unread
+    /// bytes would make the system discard it.
     async fn last_words(&mut self) {
         if self.flush().await.is_ok() && self.stream.shutdown().await.is_ok() {
             let mut rest = [0; 4096];
@@ -222,7 +224,7 @@ impl Connection {
                         self.said(part);
                     }
                 }
-                // What a task that panicked would have said is never said.
+                // The output of a task that panicked is lost.
                 Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
                     if ended.is_err() {
                         return End::Said("a defect of exacat");
@@ -245,7 +247,7 @@ impl Connection {
         }
     }
 
-    /// Takes down what a task has to say.
+    /// Takes over the output of a task.
     fn said(&mut self, part: Part) {
         self.out.extend_from_slice(&part.bytes);
         self.rooms.extend(part.room);
@@ -255,7 +257,7 @@ impl Connection {
         }
     }
 
-    /// Writes what there is to say, to a client that reads.
+    /// Writes the output to a client that reads.
     async fn flush(&mut self) -> Result<(), End> {
         if self.out.is_empty() {
             return Ok(());
@@ -265,8 +267,8 @@ impl Connection {
         let counts = &service.instruments.counts;
         let output = Output::new(&service.instruments.output_bytes, self.out.len() as u64);
         let mut written = 0;
-        // Over TLS, each response begins a record of its own. XrdCl reads one message per event of its
-        // socket, and TLS wakes nobody for a second message that it has decrypted with the first.
+        // Over TLS, each response starts a record of its own. XrdCl reads one message per event of
+        // its socket, and TLS does not report a second message that it decrypted with the first.
         let apart = self.stream.is_secure();
         let ends_at = |from: usize| match apart {
             true => from + response::first_bytes(&self.out[from..]),
@@ -308,13 +310,13 @@ impl Connection {
         self.out.clear();
         self.rooms.clear();
         if self.out.capacity() > 2 * WRITE_BYTES {
-            // A long directory is no reason to hold on to so much.
+            // Release the buffer: a long listing should not keep so much memory.
             self.out = Vec::new();
         }
         end.map_or(Ok(()), Err)
     }
 
-    /// Takes a request down: answers it, or has it answered.
+    /// Handles a request: answers it, or starts a task for it.
     async fn take(
         &mut self,
         header: RequestHeader,
@@ -322,7 +324,7 @@ impl Connection {
         put: &mpsc::Sender<Part>,
         tasks: &mut JoinSet<()>,
     ) -> Option<End> {
-        // Said once more it changes nothing: there are clients that ask again later.
+        // Some clients ask again later; the repetition changes nothing.
         if header.request == request::PROTOCOL && matches!(self.stage, Stage::Known(..)) {
             let roles = self.roles(&header).await.0 & !(role::GO_TO_TLS | role::TLS_LOGIN);
             response::write_protocol(&mut self.out, header.stream, roles);
@@ -369,7 +371,7 @@ impl Connection {
         None
     }
 
-    /// What this server is to the client, and whether it goes on in TLS now.
+    /// Returns the roles of this server for the client, and whether TLS starts now.
     async fn roles(&self, header: &RequestHeader) -> (u32, bool) {
         let abilities = match Request::parse(header, &[]) {
             Ok(Request::Protocol { abilities, .. }) => abilities,
@@ -381,18 +383,18 @@ impl Connection {
         }
         let able = abilities & (ability::TLS | ability::WANT_TLS) != 0;
         let wants = abilities & ability::WANT_TLS != 0;
-        // Where something may be read without showing a token, nothing has to be kept from others.
+        // Where a client may read without a token, there is nothing to hide.
         let upgrade = able && (wants || !self.is_open().await);
         if upgrade { (roles | role::GO_TO_TLS | role::TLS_LOGIN, true) } else { (roles, false) }
     }
 
-    /// May the client come in without a token?
+    /// True if the client needs no token.
     async fn is_open(&self) -> bool {
         let peer = self.peer.ip();
         is_trusted(&self.face, peer) || matches!(Known::by_place(&self.face, peer).await, Ok(Some(_)))
     }
 
-    /// What a client says before it is known.
+    /// Handles requests before authentication.
     async fn introduce(
         &mut self,
         header: RequestHeader,
@@ -458,12 +460,12 @@ impl Connection {
         (self.tries >= TRIES_MAX).then_some(End::Said("nothing that it showed was good"))
     }
 
-    /// Goes on in TLS.
+    /// Starts TLS.
     async fn secure(&mut self) -> Option<End> {
         if let Err(end) = self.flush().await {
             return Some(end);
         }
-        // Whoever had sent something ahead could have had it put there by somebody on the way.
+        // Bytes sent ahead of TLS may come from an attacker on the way.
         if self.decoder.waiting() > 0 {
             return Some(End::Said("something was sent ahead of TLS"));
         }
@@ -478,7 +480,7 @@ impl Connection {
         None
     }
 
-    /// Lets in who needs to show nothing; tells others what they may show.
+    /// Admits clients that need no credentials; tells others the accepted kinds.
     async fn login(
         &mut self,
         stream: StreamId,
@@ -547,9 +549,9 @@ impl Connection {
     }
 }
 
-/// A token: not before a time, of so many bytes at most.
+/// Offer of tokens: not before a time, of so many bytes at most.
 const TOKENS: &str = "&P=ztn,0:4096:";
-/// The account that the client runs as.
+/// Offer of the client's account name.
 const ACCOUNTS: &str = "&P=unix";
-/// The address that it comes from.
+/// Offer of the client's address.
 const PLACES: &str = "&P=host";

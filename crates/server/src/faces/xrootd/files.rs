@@ -1,5 +1,5 @@
-//! Requests about files: where they are, their checksums, and to open them, which is to be sent to
-//! one of those places.
+//! Requests about files: locations, checksums, and opening, which redirects the client to one of
+//! the locations.
 
 use std::sync::Arc;
 
@@ -19,25 +19,24 @@ use crate::data_server::Target;
 use crate::envelopes::{Access, Subject, is_own_place};
 use crate::instruments::count;
 
-/// The field that says which file it is: a client that comes back may have the PFN's path in place
-/// of the LFN's.
+/// Field with the file's LFN: a client that comes back may send the PFN's path in place of it.
 const LFN_FIELD: &str = "exacat.lfn";
-/// The field with the numbers of the storage elements that a client was sent to.
+/// Field with the numbers of the storage elements that a client was redirected to.
 const SES_FIELD: &str = "exacat.ses";
-/// The field with the storage element that a client wants to read from, or to write to.
+/// Field with the storage element that a client wants to read from, or write to.
 pub(super) const SE_FIELD: &str = "exacat.se";
-/// The field that says which checksum is wanted.
+/// Field with the wanted kind of checksum.
 const CHECKSUM_FIELD: &str = "cks.type";
-/// The user name under which a client of several servers at once logs in for the replica on a
-/// storage element: this, and its number. A login has room for 8 bytes.
+/// Prefix of the user name with which a multi-source client logs in for one replica; the storage
+/// element's number follows. A login has room for 8 bytes.
 const SOURCE_USER: &str = "se.";
-/// What a client says in `triedrc` of a host that has not the file: that tells nothing of the
-/// others there.
+/// A client's reason in `triedrc` for a host without the file: it implies nothing about other files
+/// there.
 const NOT_THERE: &str = "enoent";
-/// What separates a PFN from the member of the archive that is at it.
+/// Separator of a PFN and the member of its archive.
 const MEMBER_MARK: &str = "?ZIP=";
 
-/// The checksum that a request is about.
+/// Returns the kind of checksum that a request wants.
 pub(super) fn wanted(asked: &Asked<'_>) -> Outcome<ChecksumAlgorithm> {
     let Some(name) = asked.fields.get(CHECKSUM_FIELD) else { return Ok(ChecksumAlgorithm::Adler32) };
     named(name).ok_or_else(|| {
@@ -50,7 +49,7 @@ fn named(name: &str) -> Option<ChecksumAlgorithm> {
     ChecksumAlgorithm::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(name))
 }
 
-/// A checksum of a file: the one that is asked for, or, if none is, any that is known.
+/// Returns a checksum of a file: the requested kind, or without a request any known one.
 pub(super) async fn checksum(asking: &Asking, lfn: Lfn, asked: &Asked<'_>) -> Outcome {
     let algorithm = wanted(asked)?;
     let is_named = asked.fields.get(CHECKSUM_FIELD).is_some();
@@ -60,7 +59,7 @@ pub(super) async fn checksum(asking: &Asking, lfn: Lfn, asked: &Asked<'_>) -> Ou
         let (name, digits) = text.split_once(':').unwrap_or((algorithm.name(), &text));
         Some(Response::Text(format!("{name} {digits}")))
     };
-    // Its writer may refuse an upload because of this answer: it is committed when that is decided.
+    // The writer may refuse an upload because of this answer; the commit waits for that decision.
     if let Some(answer) = own_upload(asking, &lfn).await.as_ref().and_then(found) {
         return Ok(answer);
     }
@@ -75,7 +74,8 @@ pub(super) async fn checksum(asking: &Asking, lfn: Lfn, asked: &Asked<'_>) -> Ou
     })
 }
 
-/// The checksums of the caller's latest upload of a name, if it is whole and not committed.
+/// Returns the checksums of the caller's latest upload of a name, if it is complete and not
+/// committed.
 async fn own_upload(asking: &Asking, lfn: &Lfn) -> Option<Checksums> {
     let uploads = asking.uploads()?;
     let mut own = uploads.named(lfn).into_iter().rev();
@@ -88,7 +88,7 @@ fn not_a_file(lfn: &Lfn, kind: Kind) -> Refusal {
     Refusal::new(number, format!("{lfn} is a {}, not a file", kind.name()))
 }
 
-/// Where a file is, the best first.
+/// Returns the locations of a file, the best first.
 async fn places(asking: &Asking, lfn: Lfn) -> Outcome<exacat_model::Result<Whereis>> {
     let site = asking.with.site.clone();
     match asking.ask(Operation::Whereis { files: vec![FileRef::Lfn(lfn)], site }).await? {
@@ -97,15 +97,15 @@ async fn places(asking: &Asking, lfn: Lfn) -> Outcome<exacat_model::Result<Where
     }
 }
 
-/// A replica that a client of this protocol can be sent to.
+/// A replica to which the server can redirect a client of this protocol.
 struct Offer<'a> {
     se: Arc<Se>,
     pfn: &'a str,
     target: Target<'a>,
 }
 
-/// The replicas of a file that can be read by this protocol: those at which others met with failure
-/// of late last, otherwise in the order of the catalogue.
+/// Returns the replicas that this protocol can read: in the order of the catalogue, those with
+/// recent failures last.
 fn offers<'a>(asking: &Asking, whereis: &'a Whereis) -> Vec<Offer<'a>> {
     let face = &asking.with.face;
     let mut offers: Vec<Offer<'a>> = whereis
@@ -131,8 +131,7 @@ fn none_left(whereis: &Whereis, lfn: &Lfn) -> Refusal {
     Refusal::new(error::NO_REPLICAS, format!("{lfn}: {why}"))
 }
 
-/// Which file is asked for, and the storage elements that the client was sent to for it, if it
-/// comes back from those.
+/// Returns the requested file, and the storage elements that the client comes back from.
 pub(super) fn asked_again(asking: &Asking, asked: &Asked<'_>) -> Outcome<(Lfn, Vec<SeNumber>)> {
     let with = &asking.with;
     let came_back = asked.fields.tried().next().is_some();
@@ -156,7 +155,7 @@ pub(super) fn asked_again(asking: &Asking, asked: &Asked<'_>) -> Outcome<(Lfn, V
     Ok((lfn, tried))
 }
 
-/// The fields by which a client that comes back is understood.
+/// Returns the fields by which the server recognises a client that comes back.
 pub(super) fn sent_to(tried: &[SeNumber], lfn: &Lfn) -> String {
     format!("{}&{LFN_FIELD}={}", ses_field(tried), escaped(lfn.as_str()))
 }
@@ -166,7 +165,7 @@ fn ses_field(tried: &[SeNumber]) -> String {
     format!("{SES_FIELD}={}", tried.join(","))
 }
 
-/// Opens a file: sends the client to the best replica that it was not sent to already.
+/// Opens a file: redirects the client to the best replica that it has not tried.
 pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcome {
     if how & options::WRITING != 0 {
         return opening::open(asking, how, asked).await;
@@ -188,12 +187,12 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
     {
         return Err(refusal);
     }
-    // A client that does not say where it was sent to says at least which hosts it tried.
+    // Without the field, a client that comes back still names the hosts it tried.
     let was_tried = |offer: &Offer<'_>| match came_back && tried.is_empty() {
         true => asked.fields.tried().any(|host| host == offer.target.host),
         false => tried.contains(&offer.se.number),
     };
-    // Who says from where it wants to read gets that or nothing.
+    // A client that names a storage element gets that one or none.
     let only = asked.fields.values(SE_FIELD).next();
     let is_meant = |offer: &Offer<'_>| match &only {
         Some(name) => offer.se.name.as_str() == name,
@@ -208,8 +207,8 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
     redirect(asking, &lfn, &whereis, &offer, &tried)
 }
 
-/// What is said of a member of an archive, if it is one: the client would be given all of the
-/// archive in its place.
+/// Returns a refusal if the file is a member of an archive: the client would get the whole archive
+/// instead.
 async fn in_archive(asking: &Asking, lfn: Lfn) -> Outcome<Option<Refusal>> {
     let stat = stat_of(asking, lfn, true).await?;
     let inside = stat.entry.file().and_then(|file| {
@@ -259,14 +258,14 @@ fn redirect(asking: &Asking, lfn: &Lfn, whereis: &Whereis, offer: &Offer<'_>, tr
     Ok(Response::Url(offer.target.url(&fields)))
 }
 
-/// The storage element that a user name of a login stands for.
+/// Returns the storage element that a login's user name stands for.
 pub(super) fn source_of(user: &str) -> Option<SeNumber> {
     user.strip_prefix(SOURCE_USER)?.parse().ok().map(SeNumber)
 }
 
-/// Location of a file; for a directory, or anything else, this server. A client that reads from
-/// several servers at once opens the LFN at each. Where the path of the PFN is another it does so
-/// here, and says by its user name which replica it means.
+/// Returns the locations of a file; for other entries, this server. A multi-source client opens the
+/// LFN at each location. If the path of the PFN differs, the client opens it here, and names the
+/// replica by its user name.
 pub(super) async fn locate(asking: &Asking, lfn: Lfn, any: bool, sources: bool) -> Outcome {
     let this = || Ok(Response::Text(format!("Sw{}", here(asking))));
     if any {
@@ -294,7 +293,7 @@ pub(super) async fn locate(asking: &Asking, lfn: Lfn, any: bool, sources: bool) 
     Ok(Response::Text(found.join(" ")))
 }
 
-/// Where this server is, for a client that came to it.
+/// Returns the address of this server, as the client reached it.
 pub(super) fn here(asking: &Asking) -> String {
     let local = asking.with.local;
     match &asking.with.face.settings.name {

@@ -1,4 +1,4 @@
-//! The public keys of envelopes, by HTTPS on the same port: storage elements fetch them by themselves.
+//! Public keys of envelopes, over HTTPS on the same port: storage elements fetch them themselves.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,14 +18,14 @@ use super::Face;
 use crate::envelopes::{CONFIGURATION, KEYS};
 use crate::service::Phase;
 
-/// From one request to the next, headers included.
+/// Longest time from one request to the next, headers included.
 const HEADER_TIME: Duration = Duration::from_secs(10);
-/// A connection with all its requests.
+/// Longest life of a connection with all its requests.
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
-/// Bytes of the headers of a request.
+/// Most bytes of the headers of a request.
 const HEADER_BYTES_MAX: usize = 16 << 10;
 
-/// Tells them.
+/// Serves the public keys.
 pub(super) async fn tell(face: Arc<Face>, stream: TcpStream, peer: SocketAddr) {
     let secured = crate::faces::secured(&face.service, &face.acceptor, stream, &peer).await;
     let Some(stream) = secured else { return };

@@ -1,9 +1,10 @@
-//! The protocol of XRootD: names are answered here, and who opens a file is sent to where its bytes are.
-//! `docs/compat/xrootd.md` says what of it there is, and how clients are configured.
+//! XRootD's protocol: the server answers requests about names, and redirects a client that opens a
+//! file to its storage element. `docs/compat/xrootd.md` describes the supported part, and the
+//! configuration of clients.
 //!
-//! [`connection`] holds the conversation of one client, [`client`] is who it is, [`asked`] carries requests out: those about
-//! names in [`names`], those about files in [`files`], those about the server in [`about`]; [`uploads`] looks after files that are
-//! being written.
+//! [`connection`] serves one client, [`client`] authenticates it, [`asked`] runs requests: those
+//! about names in [`names`], about files in [`files`], about the server in [`about`]. [`uploads`]
+//! tracks files that are being written.
 
 mod about;
 mod asked;
@@ -36,22 +37,23 @@ use connection::Connection;
 use stream::Stream;
 pub(crate) use uploads::Uploads;
 
-/// The first byte of a client that begins with TLS: one of HTTPS, for clients of XRootD say something before.
+/// First byte of a client that starts with TLS: an HTTPS client, because XRootD clients send a
+/// greeting first.
 const TLS_FIRST: u8 = 0x16;
 
-/// What all connections share.
+/// The common state of all connections.
 pub(crate) struct Face {
     service: Arc<Service>,
     settings: XrootdSettings,
     envelopes: Arc<Envelopes>,
     places: Arc<Places>,
     acceptor: TlsAcceptor,
-    /// None of a catalogue to which nothing is written.
+    /// None for a read-only catalogue.
     uploads: Option<Arc<Uploads>>,
 }
 
 impl Face {
-    /// The face, with what it needs; what is being written is kept in the data directory.
+    /// Opens the face; the data directory keeps the uploads in progress.
     pub fn open(
         service: Arc<Service>,
         clock: Arc<dyn Clock>,
@@ -95,7 +97,7 @@ pub(crate) async fn serve(face: Arc<Face>, listener: TcpListener, alive: mpsc::S
     }
 }
 
-/// Looks who it is: a client of XRootD, or somebody who wants the keys of envelopes.
+/// Distinguishes a client of XRootD from an HTTPS client that wants the keys of envelopes.
 async fn converse(face: Arc<Face>, stream: TcpStream, peer: SocketAddr, entrance: Entrance) {
     let opened = Instant::now();
     super::without_delay(&stream, &peer);

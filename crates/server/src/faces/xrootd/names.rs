@@ -14,7 +14,7 @@ use exacat_wire::xrootd::response::{self, Listing};
 use super::asked::{Asking, Outcome, Refusal, Response, unexpected};
 use crate::admission::busy;
 
-/// What a stat says of what something is. Whether it may be read is judged when it is.
+/// Returns the stat flags of a kind. The server judges the right to read at the read itself.
 fn flags(kind: Kind) -> u32 {
     let may = flag::READABLE | flag::WRITABLE;
     match kind {
@@ -24,14 +24,14 @@ fn flags(kind: Kind) -> u32 {
     }
 }
 
-/// A number for what stays the same when it is renamed.
+/// Returns a number that a rename does not change.
 fn number(id: EntryId) -> u64 {
     match id {
         EntryId::Directory(id) => id.0,
         EntryId::Object(guid) => {
             let mut last = [0; 8];
             last.copy_from_slice(&guid.0[8..]);
-            // Clients take it for a signed one.
+            // Clients read it as a signed number.
             u64::from_be_bytes(last) >> 1
         }
     }
@@ -51,7 +51,7 @@ fn told(stat: &Stat) -> response::Stat<'_> {
     }
 }
 
-/// What stands under paths; a link's is what it stands for.
+/// Returns the entries of paths, with `follow` the targets of links.
 async fn stats(asking: &Asking, lfns: Vec<Lfn>, follow: bool) -> Outcome<Vec<exacat_model::Result<Stat>>> {
     match asking.ask(Operation::Stat { lfns, follow }).await? {
         Answer::Stats(stats) => Ok(stats),
@@ -59,7 +59,7 @@ async fn stats(asking: &Asking, lfns: Vec<Lfn>, follow: bool) -> Outcome<Vec<exa
     }
 }
 
-/// What stands under one path.
+/// Returns the entry of one path.
 pub(super) async fn stat_of(asking: &Asking, lfn: Lfn, follow: bool) -> Outcome<Stat> {
     Ok(stats(asking, vec![lfn], follow).await?.pop().ok_or_else(unexpected)??)
 }
@@ -75,8 +75,8 @@ pub(super) async fn stat(asking: &Asking, lfn: Lfn) -> Outcome {
     Ok(Response::Text(told(&stat).to_string()))
 }
 
-/// Looks at all uploads below a directory that is not there yet: the first that is committed makes
-/// it. False if there are none.
+/// Checks all uploads below a missing directory: the first commit makes it. False if there are
+/// none.
 async fn written_below(asking: &Asking, directory: &Lfn) -> bool {
     let Some(uploads) = asking.uploads() else { return false };
     let below = uploads.below(directory);
@@ -85,14 +85,14 @@ async fn written_below(asking: &Asking, directory: &Lfn) -> bool {
     any
 }
 
-/// Looks at the uploads that a listing of a directory may come to show: those in it, and those
-/// below directories in it that are not there yet.
+/// Checks the uploads that a listing of a directory may include: those in it, and those below
+/// missing directories in it.
 async fn written_in(asking: &Asking, directory: &Lfn) -> Outcome<()> {
     let Some(uploads) = asking.uploads() else { return Ok(()) };
     Ok(uploads.before_listing(asking.asker(), directory).await?)
 }
 
-/// A byte for each path: what it is.
+/// Returns a byte for each path: its kind.
 pub(super) async fn kinds(asking: &Asking, lfns: Vec<Lfn>) -> Outcome {
     if let Some(uploads) = asking.uploads() {
         uploads.asked_for(lfns.iter().flat_map(|lfn| uploads.named(lfn)).collect()).await;
@@ -104,13 +104,13 @@ pub(super) async fn kinds(asking: &Asking, lfns: Vec<Lfn>) -> Outcome {
     Ok(Response::Bytes(bytes))
 }
 
-/// The checksum of an entry, as it stands in a listing.
+/// Returns the checksum of an entry, in the form of a listing.
 fn listed_checksum(stat: &Stat, wanted: ChecksumAlgorithm) -> String {
     let known = stat.entry.file().and_then(|file| file.checksums.get(wanted));
     known.map_or_else(|| format!("{}:none", wanted.name()), ToString::to_string)
 }
 
-/// The names in a directory, sent as they are read.
+/// Lists the names in a directory, and sends them as they are read.
 pub(super) async fn list(
     asking: &Asking,
     lfn: Lfn,
@@ -131,7 +131,7 @@ pub(super) async fn list(
             && let [only] = items.as_slice()
             && only.lfn == lfn
         {
-            // Of what is no directory the list is itself.
+            // The catalogue lists an entry that is no directory as itself.
             return Err(Error::new(ErrorKind::NotDirectory, format!("{lfn} is no directory")).into());
         }
         let targets = if with_stats { targets(asking, &items).await? } else { HashMap::new() };
@@ -145,7 +145,7 @@ pub(super) async fn list(
                 listing.push_stat(&told(stat), checksum.as_deref());
             }
         }
-        // Nothing of the page is held while the client is waited for.
+        // Hold nothing of the page while waiting for the client.
         drop((items, targets));
         let enough = if room.is_small() { 1 } else { PART_BYTES };
         if next.is_some() && listing.waiting() >= enough {
@@ -159,8 +159,8 @@ pub(super) async fn list(
     Ok(Response::Written(last, room))
 }
 
-/// What the links among entries stand for, by the links' own paths. Of one that leads nowhere there
-/// is nothing.
+/// Returns the targets of the links among entries, by the links' own paths. Dangling links have
+/// none.
 async fn targets(asking: &Asking, items: &[Stat]) -> Outcome<HashMap<Lfn, Stat>> {
     let links = items.iter().filter(|item| item.entry.kind() == Kind::Link);
     let links: Vec<Lfn> = links.map(|link| link.lfn.clone()).collect();
@@ -183,13 +183,13 @@ async fn each_done(asking: &Asking, operation: Operation) -> Outcome {
 }
 
 pub(super) async fn mkdir(asking: &Asking, lfn: Lfn, parents: bool, mode: u16) -> Outcome {
-    // Who says nothing of a mode sends 0.
+    // A client that gives no mode sends 0.
     let mode = if mode == 0 { None } else { Some(Mode::new(mode)?) };
     each_done(asking, Operation::Mkdir { lfns: vec![lfn], parents, mode }).await
 }
 
-/// To the trash, as all that is removed. A file that is being written is given up: clients remove
-/// what they found to have another checksum, and tell nobody else.
+/// Removes an entry to the trash, and aborts uploads of the name. Clients remove files with a wrong
+/// checksum, and do not report them otherwise.
 pub(super) async fn remove(asking: &Asking, lfn: Lfn, directory: bool) -> Outcome {
     if directory {
         written_in(asking, &lfn).await?;
@@ -206,7 +206,7 @@ pub(super) async fn remove(asking: &Asking, lfn: Lfn, directory: bool) -> Outcom
     each_done(asking, Operation::Remove { lfn, recursive: false, directory }).await
 }
 
-/// Gives up the uploads of a name that the caller may give up; false if there was none.
+/// Aborts the uploads of a name that the caller may abort; false if there was none.
 async fn give_up(asking: &Asking, lfn: &Lfn) -> Outcome<bool> {
     let Some(uploads) = asking.uploads() else { return Ok(false) };
     let mut any = false;
@@ -217,7 +217,7 @@ async fn give_up(asking: &Asking, lfn: &Lfn) -> Outcome<bool> {
                 any = true;
                 uploads.given_up(&pending).await;
             }
-            // It was committed meanwhile, or is somebody else's.
+            // It was committed meanwhile, or belongs to another user.
             Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Denied) => {}
             Err(error) => return Err(error.into()),
         }

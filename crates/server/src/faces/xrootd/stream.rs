@@ -1,4 +1,4 @@
-//! A connection's bytes: as they are, or inside TLS from some moment on.
+//! Byte stream of a connection: plain, or inside TLS from some moment on.
 
 use std::io;
 use std::pin::Pin;
@@ -8,13 +8,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// See the module.
+/// Byte stream of a connection.
 pub(super) enum Stream {
-    /// As they are.
+    /// Plain bytes.
     Plain(TcpStream),
     /// Inside TLS.
     Secure(Box<TlsStream<TcpStream>>),
-    /// Between the two: it failed, and nothing is left.
+    /// Neither: the switch to TLS failed.
     Gone,
 }
 

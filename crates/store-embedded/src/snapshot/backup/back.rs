@@ -1,4 +1,4 @@
-//! Restoring a catalogue from a backup, into an empty data directory; and checking backups.
+//! Restores a catalogue from a backup into an empty data directory, and checks backups.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,20 +22,21 @@ use crate::snapshot::{switch, take};
 use crate::store::EmbeddedStore;
 use crate::table::run_file_name;
 
-/// Bytes copied between two reports.
+/// Bytes copied between two progress reports.
 const REPORT_BYTES: u64 = 16 << 20;
 
 /// A backup to restore from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupSource {
-    /// The directory with backups.
+    /// Directory with backups.
     pub directory: PathBuf,
-    /// Which; none for the newest.
+    /// Name of the backup; none for the newest.
     pub name: Option<SnapshotName>,
 }
 
 impl EmbeddedStore {
-    /// Restores a catalogue from a directory of backups into the settings' directory, in which there is none.
+    /// Restores a catalogue from a directory of backups into the settings' directory, which must
+    /// have none.
     pub fn restore_backup(
         settings: &EmbeddedSettings,
         source: &BackupSource,
@@ -47,17 +48,18 @@ impl EmbeddedStore {
         restore_backup(&disk, settings, source, point, clock, tell)
     }
 
-    /// Are there backups in this directory?
+    /// Says whether this directory has backups.
     pub fn has_backups(directory: &Path) -> Result<bool> {
         Ok(Shelter::new(directory).catalogue(&RealDisk)?.is_some())
     }
 
-    /// The backups in a directory, the oldest first.
+    /// Returns the backups in a directory, the oldest first.
     pub fn list_backups(directory: &Path) -> Result<Vec<BackupInfo>> {
         list_backups(&(Arc::new(RealDisk) as Arc<dyn Disk>), directory)
     }
 
-    /// Reads every file of every backup in a directory and compares its checksum; gives what is wrong.
+    /// Reads every file of every backup in a directory and compares its checksum; returns the
+    /// problems.
     pub fn verify_backups(directory: &Path, tell: &mut dyn FnMut(&RestoreProgress)) -> Result<Vec<String>> {
         verify_backups(&RealDisk, directory, tell)
     }
@@ -83,7 +85,7 @@ fn there_are_some(disk: &dyn Disk, shelter: &Shelter) -> Result<()> {
     }
 }
 
-/// Which backup gives the runs, and which the log after them.
+/// Chooses the backup with the runs, and the backup with the log after them.
 fn choose(
     disk: &dyn Disk,
     shelter: &Shelter,
@@ -107,7 +109,7 @@ fn choose(
     let is_before = |label: &Label| match point {
         RestorePoint::AsTaken => label.name == last.name,
         RestorePoint::Revision(revision) => label.revision <= revision,
-        // Its last change is not after the moment it was taken.
+        // A backup's last change is never after the time at which it was taken.
         RestorePoint::Time(time) => label.time <= time,
     };
     let of_last = files::load(disk, &shelter.backup(&last.name))?;
@@ -123,13 +125,13 @@ fn choose(
     Err(Error::invalid(format!("no backup in {shown} was taken before that point{oldest}")))
 }
 
-/// A segment as its file's name tells: first revision and salt, and its last revision.
+/// Returns the segment in a file's name: first revision and salt, and its last revision.
 fn told(file: &Kept) -> Option<(&str, u64)> {
     let (segment, last) = file.name.split_once('.')?.0.rsplit_once('-')?;
     matches!(file.part, Part::Log(_)).then_some((segment, last.parse().ok()?))
 }
 
-/// Is what the one backup has of the log the beginning of what the other has?
+/// Says whether the log in the one backup is the beginning of the log in the other.
 fn goes_on(one: &[Kept], other: &[Kept]) -> bool {
     let Some((segment, last)) = one.iter().filter_map(told).next_back() else { return true };
     other.iter().filter_map(told).any(|(same, up_to)| same == segment && up_to >= last)
@@ -157,7 +159,7 @@ pub(crate) fn restore_backup(
     Ok(restored)
 }
 
-/// There is no catalogue where one is to be restored; what an interrupted restore left is removed.
+/// Checks that the directory has no catalogue; removes the leftovers of an interrupted restore.
 fn check_empty(disk: &dyn Disk, data: &Layout) -> Result<()> {
     let shown = data.root().display();
     if data.read_identity(disk)?.is_some() {
@@ -170,7 +172,7 @@ fn check_empty(disk: &dyn Disk, data: &Layout) -> Result<()> {
         ));
     }
     if switch::check_settled(disk, data).is_err() {
-        // It was done, but for the renames.
+        // The restore was done except for the renames.
         switch::settle(disk, data)?;
         return check_empty(disk, data);
     }
@@ -225,7 +227,7 @@ fn prepare(
         })?;
         bytes_done += file.bytes;
     }
-    // The line is all of it: what both have is the same.
+    // Both backups have the same files of the common part, so together they are the whole timeline.
     for file in own.iter().filter(|file| matches!(file.part, Part::Log(_)) && base.name != last.name) {
         let to = on.log().join(name_of(file));
         if !exists(&**disk, &to).map_err(|error| cannot_read(&to.display().to_string(), &error))? {
@@ -243,7 +245,7 @@ fn prepare(
     work.prepare(point, clock, tell)
 }
 
-/// What a file of a backup is called in a data directory.
+/// Returns the name of a backup's file in a data directory.
 fn name_of(file: &Kept) -> String {
     match file.part {
         Part::Run(number) => run_file_name(number),
@@ -254,7 +256,7 @@ fn name_of(file: &Kept) -> String {
     }
 }
 
-/// Copies, or only reads, a file of a backup, and checks that it is what was written.
+/// Copies, or only reads, a file of a backup, and checks that it is unchanged.
 fn read_through(copy: &mut Copy, file: &Kept, shelter: &Shelter, told: &mut dyn FnMut(u64)) -> Result<()> {
     let hash = loop {
         let hash = copy.step(REPORT_BYTES)?;

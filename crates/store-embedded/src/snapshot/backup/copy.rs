@@ -1,4 +1,4 @@
-//! Copying one file, in steps: its bytes, a checksum of them, and reading them back.
+//! Copies one file in steps, with a checksum of its bytes, and reads it back.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use crate::disk::{Disk, DiskFile};
 use crate::history::cannot_read;
 use crate::log::cannot_write;
 
-/// Bytes read and written at once.
+/// Bytes per read and write.
 const PIECE_BYTES: usize = 1 << 20;
-/// Bytes after which what was written is synced: syncing whole files beside a log would hold the log up.
+/// Bytes written between two syncs: syncing whole files beside a log would delay the log.
 const SYNC_BYTES: u64 = 8 << 20;
 
-/// A file being copied, or only read.
+/// A file that is copied, or only read.
 pub(in crate::snapshot) struct Copy {
     from: Box<dyn DiskFile>,
     from_name: String,
-    /// None: it is there already, and only read.
+    /// Target; none if the file exists already and is only read.
     to: Option<(Arc<dyn DiskFile>, PathBuf)>,
     bytes: u64,
     done: u64,
@@ -29,7 +29,7 @@ pub(in crate::snapshot) struct Copy {
 }
 
 impl Copy {
-    /// Copies the first `bytes` of a file.
+    /// Begins to copy the first `bytes` of a file.
     pub fn new(disk: &dyn Disk, from: PathBuf, bytes: u64, to: PathBuf) -> Result<Self> {
         let mut copy = Self::reading(disk, from, bytes)?;
         let file = disk.create(&to).map_err(|error| cannot_write(&to, &error))?;
@@ -37,7 +37,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Reads the first `bytes` of a file.
+    /// Begins to read the first `bytes` of a file.
     pub fn reading(disk: &dyn Disk, from: PathBuf, bytes: u64) -> Result<Self> {
         let from_name = from.display().to_string();
         let file = disk.open_to_read(&from).map_err(|error| cannot_read(&from_name, &error))?;
@@ -45,7 +45,8 @@ impl Copy {
         Ok(Copy { from: file, from_name, to: None, bytes, done: 0, unsynced: 0, hash, buffer })
     }
 
-    /// Goes on by some bytes; the checksum at the end. What was copied is durable then, but for its name.
+    /// Continues by up to `bytes_max`; returns the checksum at the end. The copy is durable then,
+    /// except for its name.
     pub fn step(&mut self, bytes_max: u64) -> Result<Option<u128>> {
         let until = self.done.saturating_add(bytes_max).min(self.bytes);
         while self.done < until {
@@ -77,7 +78,7 @@ impl Copy {
         Ok(Some(self.hash.digest128()))
     }
 
-    /// Bytes that were read.
+    /// Returns the bytes read so far.
     pub fn done(&self) -> u64 {
         self.done
     }

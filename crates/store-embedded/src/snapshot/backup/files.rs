@@ -1,13 +1,14 @@
-//! The file FILES of a backup: what it is made of, each with its length and its checksum.
+//! The file FILES of a backup: the list of its files, each with length and checksum.
 //!
 //! ```text
 //! exacat backup files
 //! version 1
 //! run 12 0000000012-00112233445566ff.run 8123456 00112233445566778899aabbccddeeff
-//! log 1 00000000000000000001-00112233445566ff-00000000000000000400.log 65536 00112233445566778899aabbccddeeff
+//! log 1 00000000000000000001-00112233445566ff-00000000000000000400.log 8192 00112233445566778899aabbccddeeff
 //! checksum 01234567
 //! ```
-//! What it is, its number or its first revision, its name in `runs` or `log` of the directory, its bytes, their XXH3-128.
+//! A line has the kind of file and its number or first revision. Then follow its name in `runs` or
+//! `log` of the directory, its bytes, and their XXH3-128.
 
 use std::path::Path;
 
@@ -22,7 +23,7 @@ use crate::settings::BACKUP_FILES_MAX;
 pub(super) const NAME: &str = "FILES";
 const VERSION: u32 = 1;
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     /// A run, by its number.
@@ -32,7 +33,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Where such files lie in a directory of backups, and in a data directory.
+    /// Returns the subdirectory for such files, in a directory of backups and in a data directory.
     pub fn directory(self) -> &'static str {
         match self {
             Part::Run(_) => "runs",
@@ -45,7 +46,7 @@ impl Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     pub part: Part,
-    /// Its name among the backups' files.
+    /// Name among the backups' files.
     pub name: String,
     pub bytes: u64,
     pub hash: u128,
@@ -90,7 +91,7 @@ fn file_of(line: &str) -> Option<Kept> {
         "log" => Part::Log(number),
         _ => return None,
     };
-    // It is joined to a path.
+    // The name becomes part of a path, so only harmless characters pass.
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
     if !plain || name.starts_with('.') || name.is_empty() {
         return None;
@@ -99,7 +100,7 @@ fn file_of(line: &str) -> Option<Kept> {
     Some(Kept { part, name: name.to_owned(), bytes: bytes.parse().ok()?, hash })
 }
 
-/// The files of the backup in this directory.
+/// Loads the list of files of the backup in this directory.
 pub(super) fn load(disk: &dyn Disk, directory: &Path) -> Result<Vec<Kept>> {
     let path = directory.join(NAME);
     let shown = path.display().to_string();

@@ -1,14 +1,16 @@
 //! Backups: copies of snapshots on another file system, and catalogues restored from there.
 //!
 //! ```text
-//!   DIR/BACKUPS                           which catalogue's they are
+//!   DIR/BACKUPS                           identity of the catalogue
 //!   DIR/runs/NUMBER-SALT.run              runs, shared by all backups that have them
 //!   DIR/log/REVISION-SALT-LAST.log        segments up to their last revision, shared as well
-//!   DIR/backups/NAME/                     CATALOGUE · manifest · FILES: what it is made of · SNAPSHOT, the last
+//!   DIR/backups/NAME/                     CATALOGUE · manifest · FILES: the list of files
+//!                                         · SNAPSHOT, written last
 //! ```
-//! A run never changes and a sealed segment neither, so a backup copies what came since the one before. Every file is written
-//! under another name, synced, read back and checked, and gets its name then; so whatever has its name is whole. A backup is
-//! there once its directory has its name, which is last.
+//! Runs and sealed segments never change, so a backup copies only files that are newer than the
+//! backup before. Every file is written under another name, synced, read back and checked, and
+//! renamed last: a file with its final name is whole. The backup exists once its directory has its
+//! name, which is the last step.
 
 mod back;
 mod copy;
@@ -36,20 +38,20 @@ use crate::segment::CatalogueId;
 
 const FILE: &str = "BACKUPS";
 const VERSION: u32 = 1;
-/// The files of a backup in its own directory.
+/// Files of a backup in its own directory.
 const MANIFEST: &str = "manifest";
 const CATALOGUE: &str = crate::identity::FILE;
 
-/// What is known of a backup.
+/// Description of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupInfo {
-    /// Its name in its directory.
+    /// Name in the directory of backups.
     pub name: SnapshotName,
-    /// The last change in it.
+    /// Last change in it.
     pub revision: Revision,
-    /// When it was taken.
+    /// Time at which it was taken.
     pub time: TimeMs,
-    /// Entries in the tree and the trash, the root not counted.
+    /// Entries in the tree and the trash, without the root.
     pub entries: u64,
 }
 
@@ -72,7 +74,7 @@ impl Shelter {
         self.backups().join(name.as_str())
     }
 
-    /// Whose backups are here; none if there are none.
+    /// Returns the catalogue whose backups are here; none if there are none.
     fn catalogue(&self, disk: &dyn Disk) -> Result<Option<CatalogueId>> {
         let path = self.root.join(FILE);
         let shown = path.display().to_string();
@@ -83,7 +85,7 @@ impl Shelter {
         Ok(Some(parsed))
     }
 
-    /// Makes the directory one for backups of this catalogue, if it is not yet.
+    /// Prepares the directory for backups of this catalogue, if it is not prepared yet.
     fn make(&self, disk: &dyn Disk, catalogue: CatalogueId) -> Result<()> {
         let shown = self.root.display();
         match self.catalogue(disk)? {
@@ -96,7 +98,7 @@ impl Shelter {
             None => {
                 let names = list_if_there(disk, &self.root)
                     .map_err(|error| cannot_read(&shown.to_string(), &error))?;
-                // What an interrupted beginning leaves is fine.
+                // An interrupted first backup leaves files that begin so.
                 if names.iter().any(|name| !name.starts_with(FILE) && name != LOCK) {
                     return Err(Error::invalid(format!(
                         "{shown} is not empty and has no backups: choose an empty directory"
@@ -113,7 +115,7 @@ impl Shelter {
         made().map_err(|error| cannot_use(&self.root, &error))
     }
 
-    /// The backups that are whole, the oldest first.
+    /// Returns the complete backups, the oldest first.
     fn list(&self, disk: &dyn Disk) -> Result<Vec<Label>> {
         let directory = self.backups();
         let names = list_if_there(disk, &directory)
@@ -126,7 +128,8 @@ impl Shelter {
     }
 }
 
-/// Why a directory cannot be one for backups. What waiting does not change is no reason to ask again.
+/// Returns the error for a directory that cannot hold backups. A lasting cause gives an error
+/// without retry.
 fn cannot_use(directory: &Path, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied
@@ -143,7 +146,7 @@ fn cannot_use(directory: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// What one of the texts here says, written again; none if nothing here is called so.
+/// Parses one of this module's text files and prints it again; none if no file has this name.
 pub(super) fn read_again(name: &str, text: &str) -> Option<Result<String>> {
     match name {
         FILE => Some(decode(text).map(encode)),
@@ -152,13 +155,13 @@ pub(super) fn read_again(name: &str, text: &str) -> Option<Result<String>> {
     }
 }
 
-/// What a backup is made of, by the names of the files: runs by number, segments by first revision.
+/// Files of a backup by their names: runs by number, segments by first revision.
 pub(crate) struct BackupFiles {
     pub runs: Vec<(u64, String)>,
     pub log: Vec<(u64, String)>,
 }
 
-/// The files of the backup in this directory; none if they cannot be read.
+/// Returns the files of the backup in this directory; none if the list is unreadable.
 pub(crate) fn files_of_backup(disk: &dyn Disk, directory: &Path) -> Option<BackupFiles> {
     let mut of = BackupFiles { runs: Vec::new(), log: Vec::new() };
     for file in files::load(disk, directory).ok()? {
@@ -170,7 +173,7 @@ pub(crate) fn files_of_backup(disk: &dyn Disk, directory: &Path) -> Option<Backu
     Some(of)
 }
 
-/// Held by who writes into a directory of backups.
+/// Lock file of a process that writes into a directory of backups.
 const LOCK: &str = "LOCK";
 
 fn encode(catalogue: CatalogueId) -> String {

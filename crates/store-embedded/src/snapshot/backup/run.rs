@@ -1,4 +1,4 @@
-//! Making a backup, in bounded steps, so that whoever asks for it sees how far it is.
+//! Makes a backup in bounded steps, so that the caller sees its progress.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -23,42 +23,42 @@ use crate::snapshot::line::header_of;
 use crate::snapshot::take::{Pinned, discard, log_files};
 use crate::table::run_file_name;
 
-/// A file to be in the backup.
+/// A file that the backup will have.
 struct Planned {
     part: Part,
     from: PathBuf,
-    /// So many of its bytes.
+    /// Number of its bytes that belong to the backup.
     bytes: u64,
     name: String,
 }
 
-/// What is being done with the file whose turn it is.
+/// Work on the current file.
 enum Stage {
-    /// Copied, or read if it is there already.
+    /// Copy the file, or read it if it exists already.
     Copying(Copy),
-    /// Read back.
+    /// Read the copy back.
     ReadingBack(Copy, u128),
-    /// What is in it is checked, from this part on.
+    /// Check the content, from this part on.
     Checking(Arc<Run>, usize, u128),
 }
 
-/// A backup that is being made of a snapshot that nobody else knows.
+/// A backup in the making, from a hidden snapshot.
 pub(in crate::snapshot) struct Backing {
     disk: Arc<dyn Disk>,
     shelter: Shelter,
-    /// The snapshot; removed in the end.
+    /// Layout of the snapshot, which is removed in the end.
     from: Layout,
     pinned: Pinned,
     plan: Vec<Planned>,
     at: usize,
     stage: Option<Stage>,
-    /// What earlier backups say of files.
+    /// Lengths and checksums of files in earlier backups.
     known: HashMap<String, (u64, u128)>,
     kept: Vec<Kept>,
     progress: BackupProgress,
-    /// Bytes of files that are done with.
+    /// Bytes of finished files.
     bytes_before: u64,
-    /// There is such a backup already.
+    /// True if such a backup exists already.
     complete: bool,
     _lock: Box<dyn Send + Sync>,
 }
@@ -70,7 +70,7 @@ impl Drop for Backing {
 }
 
 impl Backing {
-    /// Begins a backup of what was pinned at `from`, in a directory for backups.
+    /// Begins a backup of the pinned state at `from`, in a directory for backups.
     pub fn begin(
         disk: Arc<dyn Disk>,
         directory: &std::path::Path,
@@ -87,8 +87,8 @@ impl Backing {
             _ => cannot_use(directory, &error),
         })?;
         shelter.make(&*disk, pinned.identity.id)?;
-        // The directory itself is the operator's; what is in it exacat made, maybe by an older
-        // release.
+        // The directory itself belongs to the operator. exacat made everything in it, maybe by an
+        // older release with other modes.
         for part in ["runs", "log", "backups"] {
             let path = shelter.root.join(part);
             disk.make_private(&path, true).map_err(|error| cannot_write(&path, &error))?;
@@ -135,12 +135,12 @@ impl Backing {
         })
     }
 
-    /// How far it is.
+    /// Returns the progress.
     pub fn progress(&self) -> &BackupProgress {
         &self.progress
     }
 
-    /// Does some of it; true if it is done.
+    /// Does one step; true once the backup is complete.
     pub fn step(&mut self) -> Result<bool> {
         if self.complete {
             return Ok(true);
@@ -157,13 +157,13 @@ impl Backing {
         Ok(false)
     }
 
-    /// Where a file of the backups gets its name, and where it is made.
+    /// Returns the final path of a file in the backups, and the path at which it is made.
     fn paths(&self, file: &Planned) -> (PathBuf, PathBuf) {
         let directory = self.shelter.root.join(file.part.directory());
         (directory.join(&file.name), directory.join(format!("{}.unfinished", file.name)))
     }
 
-    /// Goes on with one file; gives how many bytes that took.
+    /// Continues the current file; returns the bytes processed.
     fn go_on(&mut self, budget: u64) -> Result<u64> {
         let file = &self.plan[self.at];
         let (path, unfinished) = self.paths(file);
@@ -246,7 +246,7 @@ impl Backing {
         }
     }
 
-    /// The file whose turn it was is whole.
+    /// Notes that the current file is whole.
     fn keep(&mut self, hash: u128, copied: bool) -> Result<()> {
         let file = &self.plan[self.at];
         let (path, unfinished) = self.paths(file);
@@ -265,7 +265,7 @@ impl Backing {
         Ok(())
     }
 
-    /// All files are there: now the backup is.
+    /// Completes the backup, once all files exist.
     fn finish(&mut self) -> Result<()> {
         let disk = &*self.disk;
         let (label, backups) = (&self.pinned.label, self.shelter.backups());
@@ -285,8 +285,8 @@ impl Backing {
     }
 }
 
-/// An earlier backup has more of the log's last segment than the log itself. A restore begins
-/// another segment, so this is no other timeline: the end of the log was lost.
+/// Returns the error for a log that lost its end: an earlier backup has more of the log's last
+/// segment than the log itself. A restore begins another segment, so this is no other timeline.
 fn ends_early(earlier: &Label, now: &Label, directory: &std::path::Path) -> Error {
     let what = format!(
         "the backup {} in {} has change {}, but the log of the catalogue ends with change {}: the end of the log was lost; \
@@ -299,7 +299,8 @@ fn ends_early(earlier: &Label, now: &Label, directory: &std::path::Path) -> Erro
     Error::new(ErrorKind::Corrupt, what)
 }
 
-/// The name of a backup: of its revision. Is there such a backup, of this very state?
+/// Returns the name of a backup, from its revision. Says whether a backup of this very state
+/// exists.
 fn name_for(label: &Label, there: &[Label]) -> Result<(SnapshotName, bool)> {
     let mut name = format!("r{}", label.revision.0);
     for further in 2..=u32::MAX {
@@ -308,14 +309,14 @@ fn name_for(label: &Label, there: &[Label]) -> Result<(SnapshotName, bool)> {
             Some(same) if (same.revision, same.digest) == (label.revision, label.digest) => {
                 return Ok((same.name.clone(), true));
             }
-            // The catalogue was restored since, and came to the same revision on another line.
+            // The catalogue was restored since, and reached the same revision on another timeline.
             Some(_) => name = format!("r{}-{further}", label.revision.0),
         }
     }
     Err(Error::invalid("there is no further name for a backup of this revision"))
 }
 
-/// What a backup of a snapshot is made of. What is `known` need not be copied again.
+/// Lists the files of a backup of a snapshot. Files in `known` need no second copy.
 fn plan(
     disk: &dyn Disk,
     from: &Layout,
@@ -338,7 +339,7 @@ fn plan(
     let end = pinned.label.revision;
     for (at, (first, name)) in all.iter().enumerate() {
         if *first > end {
-            // Nothing of it belongs to the snapshot.
+            // This segment begins after the snapshot.
             break;
         }
         let path = log.join(name);
@@ -349,7 +350,7 @@ fn plan(
         };
         let salt = header_of(disk, &Segment::new(&log, *first))?.salt;
         let stem = format!("{:020}-{salt:016x}-{:020}", first.0, last.0);
-        // It may have been copied before it was archived: that is as good.
+        // The segment may have been copied before it was archived. That copy is as good.
         let plain = format!("{stem}.log");
         let there = shelter.root.join("log").join(&plain);
         let (kept_as, bytes) = match known.get(&plain) {
@@ -368,7 +369,7 @@ fn length(disk: &dyn Disk, path: &std::path::Path) -> Result<u64> {
     length.map_err(|error| cannot_read(&path.display().to_string(), &error))
 }
 
-/// Bytes of a plain segment up to the end of the record with this change.
+/// Returns the bytes of a plain segment up to the end of the record with this change.
 fn length_up_to(disk: &dyn Disk, path: &std::path::Path, end: Revision) -> Result<u64> {
     let name = path.display().to_string();
     let file = disk.open_to_read(path).map_err(|error| cannot_read(&name, &error))?;
@@ -386,7 +387,7 @@ fn length_up_to(disk: &dyn Disk, path: &std::path::Path, end: Revision) -> Resul
     Ok(at as u64)
 }
 
-/// Reads a segment that was copied; `name` is that of what it was copied from.
+/// Checks a copied segment; `name` is that of the original.
 fn check_segment(disk: &dyn Disk, path: &std::path::Path, name: &str) -> Result<()> {
     let unreadable = |error: std::io::Error| cannot_read(name, &error);
     let file = disk.open_to_read(path).map_err(unreadable)?;

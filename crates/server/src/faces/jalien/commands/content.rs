@@ -1,4 +1,4 @@
-//! Content of small files: searched, read for a list of names, stored as a collection.
+//! Contents of small files: search, read as a list of names, store as a collection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,20 +24,20 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     run: |s, o| Box::pin(grep(s, o)),
 }];
 
-/// Bytes of a file that a command works on.
+/// Most bytes of a file that a command works on.
 pub(super) const CONTENT_BYTES_MAX: usize = 16 << 20;
-/// Files in memory at once, of all connections.
+/// Most files in memory at once, of all connections.
 pub(in crate::faces::jalien) const CONTENTS_AT_ONCE: usize = 4;
-/// Longest time for a file to be read or written.
+/// Longest time to read or write a file.
 const CONTENT_TIME: Duration = Duration::from_secs(60);
-/// Bytes of a compiled pattern.
+/// Most bytes of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a line that are told.
+/// Most bytes of a reported line.
 const LINE_BYTES_MAX: usize = 4 << 10;
-/// The quality of service of storage elements that collections are stored on.
+/// Quality of service of storage elements for stored collections.
 const LABEL: &str = "disk";
 
-/// Takes one of the places for content in memory; it is free again when the permit is dropped.
+/// Takes one of the seats for content in memory; dropping the permit frees it.
 pub(super) async fn seat(shell: &Shell) -> Outcome<tokio::sync::OwnedSemaphorePermit> {
     let seats = Arc::clone(&shell.face.contents);
     let closed = |_| Failure::new(errno::EAGAIN, "the server stops");
@@ -47,7 +47,7 @@ pub(super) async fn seat(shell: &Shell) -> Outcome<tokio::sync::OwnedSemaphorePe
     }
 }
 
-/// The field that shows an envelope; empty for a place that envelopes are not made for.
+/// Returns the URL field with an envelope; empty for a place that gets no envelopes.
 fn shown(shell: &Shell, access: Access, subject: &Subject<'_>, prefix: &str) -> Outcome<String> {
     match is_own_place(subject.pfn, prefix, subject.guid) {
         true => Ok(format!("authz=Bearer%20{}", shell.face.envelopes.seal(shell.user(), access, subject)?)),
@@ -60,7 +60,7 @@ fn md5_of(content: &[u8]) -> Outcome<Checksum> {
     Ok(Checksum::parse(&format!("md5:{digits}"))?)
 }
 
-/// The whole content of a file, from whichever of its replicas has it.
+/// Returns the whole content of a file, from any of its replicas.
 pub(super) async fn fetch(shell: &mut Shell, stat: &Stat) -> Outcome<Vec<u8>> {
     let lfn = &stat.lfn;
     let Some(guid) = stat.entry.file().map(|file| file.guid) else {
@@ -88,7 +88,7 @@ pub(super) async fn fetch(shell: &mut Shell, stat: &Stat) -> Outcome<Vec<u8>> {
     Err(Failure::new(errno::EBADFD, format!("No read PFNs for {lfn}: {last}")))
 }
 
-/// The same from one replica; or the reason why it was not read.
+/// Returns the content from one replica, or the reason why it was not read.
 async fn fetch_replica(
     shell: &mut Shell,
     lfn: &Lfn,
@@ -138,7 +138,7 @@ pub(super) async fn store(shell: &mut Shell, lfn: &Lfn, content: &[u8]) -> Outco
     let guid = upload.booking.guid;
     if let Err(failure) = write(shell, &upload, target, content).await {
         let abort = Operation::UploadAbort { guid, se: Some(target.se.clone()) };
-        // What is not given up now is when the booking expires.
+        // If the abort fails, the reservation ends at its expiry.
         let _ = shell.ask(abort).await;
         return Err(failure);
     }
@@ -224,7 +224,7 @@ async fn grep(shell: &mut Shell, given: Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// The lines of a content, without their ends.
+/// Returns the lines of a content, without their ends.
 fn lines(content: &[u8]) -> impl Iterator<Item = &[u8]> {
     let content = content.strip_suffix(b"\n").unwrap_or(content);
     let empty = content.is_empty();
@@ -234,8 +234,7 @@ fn lines(content: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(move |_| !empty)
 }
 
-/// The names in a list that a file has: one a line; empty lines and those that begin with `#` say
-/// nothing.
+/// Returns the names in a list file: one a line, without empty lines and those that start with `#`.
 pub(super) async fn names_in(shell: &mut Shell, text: &str) -> Outcome<Vec<String>> {
     let lfn = shell.path(text)?;
     let stat = shell.stat(&lfn, true).await?;

@@ -1,4 +1,4 @@
-//! Expands wildcards in the paths of a command: `*`, `?`, `[…]` and `{a,b}` match entries that exist.
+//! Wildcards in the paths of a command: `*`, `?`, `[…]` and `{a,b}` match entries that exist.
 
 use exacat_model::expansion::{Expansion, Step};
 use exacat_model::{Answer, Cursor, ErrorKind, Lfn, Operation};
@@ -11,10 +11,10 @@ const E2BIG: i32 = 7;
 /// Errnos of a directory in which nothing matches.
 const NO_MATCH: [i32; 3] = [errno::ENOENT, errno::ENOTDIR, libc::EACCES];
 
-/// Returns the paths that a text stands for: itself if it has no wildcards, else the entries that match.
+/// Returns the paths for a text: itself if it has no wildcards, else the entries that match.
 pub(super) async fn expand(shell: &mut Shell, text: &str) -> Outcome<Vec<Lfn>> {
     let whole = shell.path(text)?;
-    // An entry of just that name is meant, whatever its characters could match.
+    // An entry with exactly this name takes precedence over a match of its characters.
     let Some(mut expansion) = Expansion::of(&whole, false)? else { return Ok(vec![whole]) };
     if shell.stat_if_there(&whole).await?.is_some() {
         return Ok(vec![whole]);
@@ -54,7 +54,7 @@ async fn list(shell: &mut Shell, directory: Lfn, expansion: &mut Expansion) -> O
     }
 }
 
-/// Expands each text; what cannot be is remembered as a failure.
+/// Expands each text; notes a failure for each text that cannot be expanded.
 pub(super) async fn expand_all(shell: &mut Shell, texts: &[String]) -> Outcome<Vec<Lfn>> {
     let mut found = Vec::new();
     for text in texts {

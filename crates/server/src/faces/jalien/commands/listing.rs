@@ -1,4 +1,4 @@
-//! What is there: names, kinds, sizes.
+//! Commands that list entries: names, kinds, sizes.
 
 use exacat_model::answer::Stat;
 use exacat_model::query::Pattern;
@@ -103,7 +103,7 @@ fn listed(options: &Options, stat: &Stat) -> Option<Item> {
     Some(item.with("name", name).with("path", path).saying(text))
 }
 
-/// The paths that texts mean; a text may be a GUID.
+/// Returns the paths for texts; a text may be a GUID.
 pub(super) async fn named(shell: &mut Shell, texts: &[String]) -> Outcome<Vec<Lfn>> {
     let mut lfns = Vec::new();
     for text in texts {
@@ -195,10 +195,10 @@ async fn kind(shell: &mut Shell, given: Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// Entries found at most, if nothing else is asked.
+/// Most entries of a find, unless the request has a limit.
 const FOUND_MAX: u64 = u64::MAX;
 
-/// What a find was asked.
+/// A parsed find command.
 struct Wanted {
     directory: Lfn,
     filter: Filter,
@@ -207,7 +207,8 @@ struct Wanted {
     most: u64,
 }
 
-/// A pattern of this protocol as a regular expression: `*` for anything, `?` for one character.
+/// Returns a pattern of this protocol as a regular expression: `*` for any text, `?` for one
+/// character.
 fn expression(pattern: &str) -> String {
     let mut text = String::new();
     for piece in pattern.split_inclusive(['*', '?']) {
@@ -225,7 +226,7 @@ fn expression(pattern: &str) -> String {
     text
 }
 
-/// `directory`, as what paths below it begin with in a regular expression.
+/// Returns the start of a regular expression for paths below `directory`.
 fn below(directory: &Lfn) -> String {
     let base = if directory.is_root() { "" } else { directory.as_str() };
     format!("^{}/", regex::escape(base))
@@ -235,7 +236,7 @@ impl Wanted {
     fn read(shell: &mut Shell, options: &Options) -> Outcome<Self> {
         let (directory, pattern) = match options.rest.as_slice() {
             [directory, pattern] => (directory.clone(), pattern.clone()),
-            // `find DIR/*.root`: the pattern begins behind the last slash before the star.
+            // `find DIR/*.root`: the pattern starts after the last slash before the star.
             [both] if both.contains('*') => {
                 let star = both.find('*').unwrap_or(0);
                 let slash = both[..star].rfind('/').map_or(0, |at| at + 1);
@@ -337,14 +338,14 @@ async fn find(shell: &mut Shell, given: Vec<String>) -> Outcome {
         _ => {}
     }
     if options.has("c") {
-        // As it is written there: clients may look for it.
+        // JAliEn's own spelling: clients may look for it.
         shell.say(Item::text(format!("Found {count} maching entries"))).await?;
     }
     Ok(())
 }
 
-/// Gives links the content of what they stand for: clients copy them as that. A link that leads
-/// nowhere stays as it is.
+/// Gives links the content of their targets, because clients copy them as that. A dangling link
+/// stays as it is.
 async fn with_targets(shell: &mut Shell, items: &mut [Stat]) -> Outcome {
     let links: Vec<usize> =
         (0..items.len()).filter(|place| items[*place].entry.kind() == Kind::Link).collect();

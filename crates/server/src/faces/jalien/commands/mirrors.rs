@@ -1,4 +1,4 @@
-//! Replicas that are there already: registered one by one, and picked at random.
+//! Commands for existing replicas: register one, and pick PFNs at random.
 
 use exacat_model::operation::{NewReplica, ReplicaEdit};
 use exacat_model::{Answer, Cursor, Error, Operation, Pfn, ReplicaState, Se, SeName};
@@ -24,9 +24,9 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// PFNs of one answer.
+/// Most PFNs of one answer.
 const RANDOM_MAX: usize = 1000;
-/// Files among which they are chosen: the first ones of the storage element, in the order of the
+/// Number of files to choose from: the first ones of the storage element, in the order of the
 /// catalogue.
 const CHOSEN_AMONG_MAX: u64 = 100_000;
 
@@ -48,7 +48,7 @@ async fn add_mirror(shell: &mut Shell, given: Vec<String>) -> Outcome {
     shell.say(Item::text(format!("Mirror registered on {name}"))).await
 }
 
-/// The storage element of a name or a number.
+/// Returns the storage element with a name or a number.
 async fn storage_element(shell: &mut Shell, text: &str) -> Outcome<Se> {
     let ses = shell.ses_now().await?;
     let meant = |se: &&exacat_model::answer::SeUsage| {
@@ -78,7 +78,7 @@ async fn random_pfns(shell: &mut Shell, given: Vec<String>) -> Outcome {
             let Some(file) = stat.entry.file() else { continue };
             let Some(replica) = file.replica(se.number) else { continue };
             seen += 1;
-            // Each file seen so far has the same chance to be among those chosen.
+            // Reservoir sampling: each file seen so far is chosen with the same chance.
             let place = match chosen.len() < count {
                 true => chosen.len(),
                 false => usize::try_from(below(seen)?).unwrap_or(usize::MAX),
@@ -97,7 +97,7 @@ async fn random_pfns(shell: &mut Shell, given: Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// A random number below `end`.
+/// Returns a random number below `end`.
 fn below(end: u64) -> Outcome<u64> {
     Ok(u64::from_le_bytes(randomness::bytes()?) % end.max(1))
 }

@@ -1,4 +1,4 @@
-//! The commands: one table, and what several of them need. Each theme has its file.
+//! The command table, and helpers that several commands need. Each theme has its file.
 
 mod content;
 mod expand;
@@ -23,27 +23,27 @@ use super::shell::{Failure, Outcome, Shell};
 pub(super) use content::CONTENTS_AT_ONCE;
 pub(super) use session::go_to;
 
-/// What carries a command out.
+/// Function that runs a command.
 type Run = for<'a> fn(&'a mut Shell, Vec<String>) -> BoxFuture<'a, Outcome>;
 
 /// A command.
 pub(super) struct Command {
-    /// Its name.
+    /// The command's name.
     pub name: &'static str,
-    /// How it is used, and what it does: what `-h` tells.
+    /// Usage and effect: the text of `-h`.
     pub usage: &'static str,
-    /// What carries it out.
+    /// The function that runs it.
     pub run: Run,
 }
 
 impl Command {
-    /// What `-h` tells.
+    /// Returns the text of `-h`.
     pub fn help(&self) -> String {
         format!("usage: {} {}", self.name, self.usage)
     }
 }
 
-/// All commands, theme by theme.
+/// All commands, by theme.
 const TABLE: &[&[Command]] = &[
     session::COMMANDS,
     token::COMMANDS,
@@ -61,17 +61,17 @@ const TABLE: &[&[Command]] = &[
     own::COMMANDS,
 ];
 
-/// All commands.
+/// Returns all commands.
 pub(super) fn all() -> impl Iterator<Item = &'static Command> {
     TABLE.iter().flat_map(|commands| commands.iter())
 }
 
-/// The command of a name.
+/// Returns the command with a name.
 pub(super) fn named(name: &str) -> Option<&'static Command> {
     all().find(|command| command.name == name)
 }
 
-/// The options of a command.
+/// Parses the options of a command.
 fn options(
     flags: &'static [&'static str],
     valued: &'static [&'static str],
@@ -80,7 +80,7 @@ fn options(
     Options::parse(Known { flags, valued }, given).map_err(|error| Failure::invalid(error.to_string()))
 }
 
-/// That a command lacks something, and how it is used.
+/// Returns the error for a missing argument, with the usage.
 fn missing(command: &str) -> Failure {
     let usage = named(command).map(Command::help).unwrap_or_default();
     Failure::new(errno::EINVAL, usage.lines().next().unwrap_or_default())
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(names.len(), all().count());
         for command in all() {
             assert!(command.usage.contains('\n'), "{}: what does it do?", command.name);
-            // The client hides commands whose names end so.
+            // The client hides commands with this ending.
             assert!(!command.name.ends_with("_csd"));
         }
     }

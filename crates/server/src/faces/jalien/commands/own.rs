@@ -1,4 +1,4 @@
-//! What exacat has and JAliEn has not: the trash, snapshots, the history.
+//! Commands that JAliEn lacks: trash, snapshots, history.
 
 use exacat_model::{Answer, Cursor, HasRevision, OnTimeline, Operation, TrashId};
 use exacat_wire::jalien::Item;

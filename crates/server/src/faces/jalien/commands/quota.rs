@@ -1,4 +1,4 @@
-//! The commands about quotas of files and of jobs.
+//! Commands for quotas of files and of jobs.
 
 use exacat_model::answer::QuotaInfo;
 use exacat_model::operation::Owner;
@@ -21,9 +21,9 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// What stands for no limit where one is set.
+/// Text for "no limit" in a command that sets one.
 const NO_LIMIT: &str = "-1";
-/// What stands for no limit where quotas are told: the client divides by it.
+/// Number for "no limit" in reported quotas: the client divides by it.
 const ENDLESS: i64 = i64::MAX;
 
 fn users(shell: &Shell, names: &[String]) -> Outcome<Vec<AccountName>> {
@@ -58,7 +58,7 @@ async fn fquota(shell: &mut Shell, given: Vec<String>) -> Outcome {
 }
 
 async fn tell(shell: &mut Shell, user: &AccountName, quota: &QuotaInfo) -> Outcome {
-    // What is booked counts.
+    // Upload reservations count.
     let bytes = quota.used.bytes + quota.used.member_bytes + quota.reserved.bytes;
     let files = quota.used.objects() + quota.reserved.objects();
     let limit = |limit: Option<u64>| limit.map_or_else(|| ENDLESS.to_string(), |limit| limit.to_string());
@@ -109,7 +109,8 @@ async fn jquota(shell: &mut Shell, given: Vec<String>) -> Outcome {
         _ => return Err(missing("jquota")),
     };
     for user in users(shell, names)? {
-        // No maximum may be 0: the client divides. Two are written in two ways, by clients of two times.
+        // No maximum may be 0, because the client divides by it. Older and newer clients spell two
+        // of the keys differently.
         let mut item = Item::new().with("username", user.as_str());
         for name in ["nominalParallelJobs", "nominalparallelJobs", "maxParallelJobs", "maxparallelJobs"] {
             item = item.with(name, "1");

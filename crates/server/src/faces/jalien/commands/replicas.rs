@@ -1,4 +1,4 @@
-//! Where files are: replicas, GUIDs, archives and collections.
+//! Commands for file locations: replicas, GUIDs, archives and collections.
 
 use exacat_model::answer::{Stat, Whereis};
 use exacat_model::operation::{FileRef, ReplicaEdit};
@@ -51,12 +51,12 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// A line that tells of one replica.
+/// Returns a line for one replica.
 fn replica_line(se: &str, pfn: &str) -> String {
     format!("\t SE => {se:<24} pfn => {pfn}")
 }
 
-/// Where one file is.
+/// Returns the locations of one file.
 pub(super) async fn places(shell: &mut Shell, file: FileRef) -> Outcome<Whereis> {
     let site = shell.site();
     match shell.ask(Operation::Whereis { files: vec![file], site }).await? {
@@ -68,7 +68,7 @@ pub(super) async fn places(shell: &mut Shell, file: FileRef) -> Outcome<Whereis>
     }
 }
 
-/// The number of a storage element, as a text.
+/// Returns the number of a storage element, as text.
 pub(super) async fn number(shell: &mut Shell, name: Option<&SeName>) -> Outcome<String> {
     let Some(name) = name else { return Ok("0".to_owned()) };
     let ses = shell.ses().await?;
@@ -76,7 +76,7 @@ pub(super) async fn number(shell: &mut Shell, name: Option<&SeName>) -> Outcome<
     Ok(found.map_or(0, |se| se.se.number.0).to_string())
 }
 
-/// The archive a file is inside, and its name there.
+/// Returns the archive that contains a file, and the file's name in it.
 pub(super) fn member(stat: &Stat) -> Option<(Guid, &str)> {
     stat.entry.file()?.replicas.iter().find_map(|replica| match &replica.location {
         Location::Member { archive, member } => Some((*archive, member.as_str())),
@@ -139,7 +139,7 @@ async fn where_one(shell: &mut Shell, stat: &Stat, resolve: bool, name: bool) ->
     Ok(())
 }
 
-/// What `stat -v` adds: the replicas.
+/// Adds the replicas, for `stat -v`.
 pub(super) async fn verbose(shell: &mut Shell, stat: &Stat, item: Item) -> Outcome<Item> {
     let Some(file) = stat.entry.file() else { return Ok(item) };
     let ses = shell.ses().await?;
@@ -170,7 +170,7 @@ async fn md5sum(shell: &mut Shell, given: Vec<String>) -> Outcome {
                     shell.fail_later(Failure::new(errno::ENODATA, format!("{}: no MD5 is known", stat.lfn)));
                     continue;
                 }
-                // As it was asked for, unless it stood for several.
+                // Show the path as requested, unless it matched several entries.
                 let shown = if exacat_model::expansion::has_wildcard(text) {
                     stat.lfn.to_string()
                 } else {
@@ -211,7 +211,7 @@ async fn lfn2guid(shell: &mut Shell, given: Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// The GUID in a text, as in a URL.
+/// Returns the GUID in a text such as a URL.
 fn guid_in(text: &str) -> Option<Guid> {
     let bytes = text.as_bytes();
     (0..bytes.len().checked_sub(Guid::TEXT_BYTES - 1)?)
@@ -250,7 +250,7 @@ async fn guid2lfn(shell: &mut Shell, given: Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// The file a text means, by name or by GUID.
+/// Returns the file for a text, by name or by GUID.
 pub(super) fn file_of(shell: &mut Shell, text: &str, by_guid: bool) -> Outcome<FileRef> {
     match (by_guid, Guid::parse(text)) {
         (_, Ok(guid)) => Ok(FileRef::Guid(guid)),

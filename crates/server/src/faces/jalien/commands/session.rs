@@ -1,4 +1,4 @@
-//! Who one is, and where.
+//! Commands for the client's identity and current directory.
 
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Times a command is repeated to be measured, at most.
+/// Most repetitions of a command to measure it.
 const REPEATS_MAX: usize = 1000;
 
 async fn pwd(shell: &mut Shell, _given: Vec<String>) -> Outcome {
@@ -88,10 +88,10 @@ async fn cd(shell: &mut Shell, given: Vec<String>) -> Outcome {
     }
 }
 
-/// Makes a directory the current one.
+/// Changes the current directory.
 pub(in crate::faces::jalien) async fn go_to(shell: &mut Shell, text: &str) -> Outcome {
     let lfn = shell.path(text)?;
-    // The way back home is open always, also before the directory was made.
+    // The home directory is always allowed, even before it is made.
     if lfn == shell.home {
         shell.set_directory(lfn);
         return Ok(());
@@ -136,7 +136,7 @@ async fn help(shell: &mut Shell, given: Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// What the catalogue knows of the caller.
+/// Returns the catalogue's record of the caller.
 async fn myself(shell: &mut Shell) -> Outcome<UserInfo> {
     match shell.ask(Operation::Whoami).await? {
         Answer::Whoami { user: Some(user), .. } => Ok(user),
@@ -358,7 +358,7 @@ async fn guids_told(shell: &mut Shell, command: &str, given: Vec<String>) -> Out
     for text in &options.rest {
         let Some(guid) = shell.note(Guid::parse(text)) else { continue };
         let time = guid.time();
-        // Only those of version 1 tell the machine.
+        // Only GUIDs of version 1 name the machine.
         let machine = match guid.version() {
             Some(1) => guid.0[10..].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":"),
             _ => String::new(),

@@ -1,4 +1,4 @@
-//! Storage elements.
+//! Commands for storage elements.
 
 use exacat_model::answer::SeUsage;
 use exacat_model::{AccountName, SeStatus};
@@ -20,7 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Bytes of the expression that is made of one option.
+/// Most bytes of the regular expression made of one option.
 const EXPRESSION_BYTES_MAX: usize = 1 << 20;
 
 fn labels(se: &SeUsage) -> String {
@@ -31,7 +31,7 @@ fn has_labels(se: &SeUsage, wanted: &[&str]) -> bool {
     wanted.iter().all(|wanted| se.se.qos.iter().any(|label| label.as_str().eq_ignore_ascii_case(wanted)))
 }
 
-/// Is a storage element one that a text means?
+/// True if a text selects a storage element.
 fn meant(se: &SeUsage, text: &str) -> Outcome<bool> {
     if se.se.name.as_str().eq_ignore_ascii_case(text) || se.se.number.0.to_string() == text {
         return Ok(true);
@@ -104,7 +104,7 @@ async fn distances(shell: &mut Shell, given: Vec<String>) -> Outcome {
     };
     let mut found: Vec<(&SeUsage, Option<u32>)> =
         ses.iter().filter(|se| has_labels(se, &wanted)).map(|se| (se, distance(se))).collect();
-    // What is not known to be near is far.
+    // Without a known distance, a storage element counts as far.
     found.sort_by_key(|(se, distance)| (distance.unwrap_or(u32::MAX), se.se.number));
     for (se, distance) in found {
         let shown = distance.map_or_else(|| "unknown".to_owned(), |distance| distance.to_string());

@@ -1,4 +1,4 @@
-//! Tags: those of exacat, and how JAliEn's command shows them.
+//! Commands for tags: exacat's tags in the form of JAliEn's command.
 
 use exacat_model::{Answer, Error, Operation, Tag, TagKey};
 use exacat_wire::jalien::Item;

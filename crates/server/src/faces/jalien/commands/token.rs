@@ -1,4 +1,4 @@
-//! Tokens: certificates of our own authority.
+//! Command for tokens, the certificates of our own authority.
 
 use exacat_model::{AccountName, Error};
 use exacat_wire::jalien::Item;
@@ -15,7 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
 }];
 
 const DAY_MS: u64 = 24 * 3_600_000;
-/// Days a token is good for if nothing else is asked.
+/// Default lifetime of a token, in days.
 const DAYS: u64 = 2;
 
 async fn token(shell: &mut Shell, given: Vec<String>) -> Outcome {
@@ -33,8 +33,9 @@ async fn token(shell: &mut Shell, given: Vec<String>) -> Outcome {
         Some(text) => AccountName::parse(text)?,
     };
     let catalogue = &face.service.catalogue;
-    // A token says who asked and whom it acts as. One for a role leads to others for that role, of the same account, only:
-    // so it ends with the right to the role, however often it was renewed.
+    // A token names its account and the role it acts as. A token for a role can only renew itself
+    // for the same role and account. So the right to the role bounds it, however often it is
+    // renewed.
     let (account, caller) = match &shell.shown.holder {
         Some(holder) if holder.role != holder.account => {
             if role != holder.role {

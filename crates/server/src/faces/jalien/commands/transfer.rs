@@ -1,4 +1,4 @@
-//! Reading and writing files elsewhere: where, and with what leave.
+//! Commands to read and write files on storage elements: the places, and the envelopes for them.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// What is asked of places.
+/// A client's wishes for places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Specs {
     wanted: Vec<SeName>,
@@ -58,8 +58,7 @@ impl Specs {
 }
 
 impl Specs {
-    /// Refuses a storage element that is not there: a misspelt one would have the file stored
-    /// elsewhere, without a word.
+    /// Refuses a missing storage element: a misspelt one would silently store the file elsewhere.
     async fn check_known(&self, shell: &mut Shell) -> Outcome {
         if self.wanted.is_empty() && self.excluded.is_empty() {
             return Ok(());
@@ -71,7 +70,7 @@ impl Specs {
         if lacks(&shell.ses().await?).is_empty() {
             return Ok(());
         }
-        // One may have been added a moment ago.
+        // An operator may have added one a moment ago.
         let ses = shell.ses_now().await?;
         let Some(unknown) = lacks(&ses).into_iter().next() else { return Ok(()) };
         Err(Failure::invalid(format!("no such storage element: {unknown} (listSEs names all)")))
@@ -97,16 +96,16 @@ async fn access(shell: &mut Shell, given: Vec<String>) -> Outcome {
     }
 }
 
-/// One place, as it is told.
+/// One place, as reported to the client.
 struct Place<'a> {
     access: Access,
     lfn: &'a Lfn,
     guid: Guid,
     se: SeName,
     pfn: String,
-    /// Whose content is there: the file's, or its archive's.
+    /// GUID of the content there: the file's, or its archive's.
     stored: Guid,
-    /// The name inside of the archive that the place is of.
+    /// Name inside the archive that the place is of.
     member: Option<String>,
     size: u64,
     md5: Option<Checksum>,
@@ -162,14 +161,14 @@ async fn read(shell: &mut Shell, text: &str, specs: &Specs, strict: bool) -> Out
     };
     let inside = member(&stat).map(|(archive, name)| (archive, name.to_owned()));
     if let Some((archive, _)) = &inside {
-        // The envelope is for all of the archive, so that must be the caller's to read too.
+        // The envelope covers the whole archive, so the caller must be allowed to read that too.
         places(shell, FileRef::Guid(*archive)).await?;
     }
     let whereis = places(shell, FileRef::Guid(guid)).await?;
     let mut found: Vec<(SeName, String)> = Vec::new();
     for replica in whereis.replicas {
         let Some(se) = replica.se else { continue };
-        // Nobody has said yet where that storage element is.
+        // The prefix of that storage element is not known yet.
         if replica.pfn.is_empty() {
             continue;
         }
@@ -178,7 +177,7 @@ async fn read(shell: &mut Shell, text: &str, specs: &Specs, strict: bool) -> Out
         }
         found.push((se, replica.pfn));
     }
-    // Those that are wanted first, and those at which others met with failure last; otherwise as they are.
+    // Requested ones first, those with reported failures last, otherwise in the catalogue's order.
     let face = Arc::clone(&shell.face);
     let doubtful = |se: &SeName| {
         face.service.catalogue.storage_element(se).is_some_and(|se| face.places.is_doubtful(se.number))
@@ -220,7 +219,7 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
     let job = options.value("j").map(|text| number("j", text)).transpose()?;
     let lfn = shell.path(text)?;
     let checksums = md5.map_or_else(Checksums::none, Checksums::one);
-    // A file that is there gets further replicas, if it is the same file.
+    // An existing file gets further replicas, if it is the same file.
     let guid = match shell.stat_if_there(&lfn).await? {
         None => None,
         Some(stat) => {
@@ -253,7 +252,7 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
         match shell.ask(book).await {
             Ok(Answer::Upload(upload)) => break upload,
             Ok(_) => return Err(unexpected()),
-            // Fewer places than were asked for are better than none.
+            // Fewer places than requested are better than none.
             Err(failure) if failure.number == NO_PLACE && !options.has("f") && fewer(&mut choice) => {}
             Err(failure) if failure.number == NO_PLACE => {
                 return Err(Failure::new(
@@ -283,10 +282,10 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
     Ok(())
 }
 
-/// The number of the error that there are not enough storage elements.
+/// Error number for too few storage elements.
 const NO_PLACE: i32 = 16;
 
-/// Asks for one place less, of the label of which most are asked for; false if none could be left out.
+/// Requests one place less, of the label with the most; false if none can be left out.
 fn fewer(choice: &mut SeChoice) -> bool {
     let total: u64 = choice.qos.iter().map(|(_, count)| u64::from(*count)).sum();
     if total + choice.wanted.len() as u64 <= 1 {
@@ -303,7 +302,7 @@ fn fewer(choice: &mut SeChoice) -> bool {
 
 async fn commit(shell: &mut Shell, given: Vec<String>) -> Outcome {
     let refused = |why: &str| Failure::new(errno::EBADR, format!("Nothing was registered: {why}"));
-    // Positions count here, and what stands there may begin with a dash.
+    // Arguments are positional here, and may start with a dash.
     let [sealed, rest @ ..] = given.as_slice() else { return Err(missing("commit")) };
     let word = |at: usize| rest.get(at).map(String::as_str).filter(|word| !word.is_empty());
     let Some(sealed) = shell.face.envelopes.open_written(sealed) else {
@@ -338,7 +337,7 @@ async fn commit(shell: &mut Shell, given: Vec<String>) -> Outcome {
     let registered = match done {
         Ok(Answer::Done { .. }) => true,
         Ok(_) => return Err(unexpected()),
-        // It may have come before, from a client that lost the answer: what counts is that the replica is there.
+        // A client that lost the answer may repeat the commit: an existing replica is success.
         Err(failure) if failure.number == errno::ENOENT => is_there(shell, &sealed).await?,
         Err(failure) if failure.number == AGAIN_LATER || failure.number == errno::EAGAIN => {
             return Err(failure);
@@ -357,10 +356,10 @@ async fn commit(shell: &mut Shell, given: Vec<String>) -> Outcome {
     shell.say(item).await
 }
 
-/// The number of the error that it may or may not be done.
+/// Error number for an unknown outcome.
 const AGAIN_LATER: i32 = 110;
 
-/// Is the replica there that an envelope was for?
+/// True if the replica of an envelope exists.
 async fn is_there(shell: &mut Shell, sealed: &Sealed) -> Outcome<bool> {
     let found = match places(shell, FileRef::Guid(sealed.guid)).await {
         Ok(found) => found,

@@ -1,4 +1,4 @@
-//! Attributes: owners, modes, expiry.
+//! Commands for attributes: owners, modes, expiry.
 
 use exacat_model::operation::Attribute;
 use exacat_model::{AccountName, Answer, Cursor, Filter, Lfn, Mode, Operation, TimeMs};
@@ -29,7 +29,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 const DAY_MS: u64 = 24 * 3_600_000;
 
-/// Sets attributes of each; of what is below too, if asked.
+/// Sets attributes of each entry, with `recursive` also below it.
 async fn set(shell: &mut Shell, lfns: Vec<Lfn>, attributes: &[Attribute], recursive: bool) -> Outcome {
     for lfn in lfns {
         set_each(shell, vec![lfn.clone()], attributes).await?;
@@ -66,7 +66,7 @@ async fn chown(shell: &mut Shell, given: Vec<String>) -> Outcome {
     if paths.is_empty() {
         return Err(missing("chown"));
     }
-    // Names may have dots in them; the last stands before the group.
+    // Names may contain dots; the last one separates the group.
     let (user, group) = match who.rsplit_once([':', '.']) {
         Some((user, group)) => (user, Some(group)),
         None => (who.as_str(), None),
@@ -93,7 +93,7 @@ async fn chmod(shell: &mut Shell, given: Vec<String>) -> Outcome {
     set(shell, lfns, &attributes, options.has("R")).await
 }
 
-/// How long options say, in milliseconds. Months have 30 days, years 365.
+/// Returns the duration in options, in milliseconds. Months have 30 days, years 365.
 fn lasting(options: &Options) -> Outcome<u64> {
     let mut days = 0u64;
     for (name, of) in [("d", 1), ("w", 7), ("m", 30), ("y", 365)] {

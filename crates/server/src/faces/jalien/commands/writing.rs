@@ -1,4 +1,4 @@
-//! Making, moving and removing names.
+//! Commands that make, move and remove names.
 
 use exacat_model::limits::{BATCH_MUTATIONS_MAX, READ_BATCH_MAX};
 use exacat_model::operation::{Attribute, Existing, NewFile};
@@ -42,7 +42,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// The MD5 of nothing.
+/// MD5 of empty content.
 const MD5_OF_NOTHING: &str = "md5:d41d8cd98f00b204e9800998ecf8427e";
 
 async fn mkdir(shell: &mut Shell, given: Vec<String>) -> Outcome {
@@ -60,7 +60,7 @@ async fn mkdir(shell: &mut Shell, given: Vec<String>) -> Outcome {
         let Answer::EachDone(done) = shell.ask(make).await? else { return Err(unexpected()) };
         for (lfn, done) in some.iter().zip(done) {
             let done = match done {
-                // Fine, if it is a directory.
+                // Accepted, if it is a directory.
                 Err(error) if error.kind == ErrorKind::Exists => match shell.stat_if_there(lfn).await? {
                     Some(stat) if stat.entry.directory().is_some() => Ok(()),
                     _ => Err(error),
@@ -75,7 +75,7 @@ async fn mkdir(shell: &mut Shell, given: Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// Refuses what would take away the ground one stands on.
+/// Refuses to remove the current or home directory, or one above them.
 fn check_not_ground(shell: &Shell, lfn: &Lfn) -> Outcome {
     if lfn.contains(&shell.directory()) {
         return Err(Failure::invalid(format!("{lfn} is the current directory, or above it")));
@@ -215,7 +215,7 @@ async fn ln(shell: &mut Shell, given: Vec<String>) -> Outcome {
     let [target, name] = options.rest.as_slice() else { return Err(missing("ln")) };
     let target = shell.path(target)?;
     let mut lfn = shell.path(name)?;
-    // Into a directory, under the target's own name.
+    // A directory as the name: link into it, under the target's own name.
     if let Some(stat) = shell.stat_if_there(&lfn).await?
         && stat.entry.directory().is_some()
         && let Some(name) = target.file_name().map(|name: Name| name)

@@ -1,4 +1,4 @@
-//! Collections written as XML, as analyses read them.
+//! Collections as XML, in the form that analyses read.
 
 use exacat_model::answer::Stat;
 use exacat_model::{Lfn, Name};
@@ -18,12 +18,12 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     run: |s, o| Box::pin(to_xml(s, o)),
 }];
 
-/// What stands before the files.
+/// Returns the text before the files.
 pub(super) fn head(name: &str) -> String {
     format!("<?xml version=\"1.0\"?>\n<alien>\n  <collection name=\"{}\">", xml(name))
 }
 
-/// One file.
+/// Returns the text of one file.
 pub(super) fn event(number: u64, stat: &Stat) -> String {
     let lfn = xml(stat.lfn.as_str());
     let expires = stat.entry.expires.map(texts::plain_time).unwrap_or_default();
@@ -46,7 +46,7 @@ pub(super) fn event(number: u64, stat: &Stat) -> String {
     )
 }
 
-/// What stands after the files.
+/// Returns the text after the files.
 pub(super) fn tail(shell: &Shell, command: &str) -> String {
     let now = shell.now();
     format!(
@@ -112,12 +112,12 @@ async fn to_xml(shell: &mut Shell, given: Vec<String>) -> Outcome {
 /// A collection that is stored as a file.
 pub(super) struct Stored {
     text: String,
-    /// Its place in memory.
+    /// Its seat in memory.
     seat: OwnedSemaphorePermit,
 }
 
 impl Stored {
-    /// Begins one, which is to have this name.
+    /// Starts a collection with this name.
     pub async fn begin(shell: &Shell, target: &Lfn) -> Outcome<Self> {
         let seat = content::seat(shell).await?;
         Ok(Stored { text: head(target.file_name().as_ref().map_or("", Name::as_str)), seat })
@@ -134,7 +134,7 @@ impl Stored {
         Ok(())
     }
 
-    /// Stores it under a name that is not taken.
+    /// Stores it under a free name.
     pub async fn store(mut self, shell: &mut Shell, target: &Lfn, tail: &str) -> Outcome {
         self.push(tail)?;
         self.text.push('\n');

@@ -1,4 +1,4 @@
-//! What a client says, frame by frame: who it is, what it wants, and what has no place here.
+//! Frames of a client: authentication, requests, and frames that are out of place.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::instruments::count;
 use crate::service::Cancel;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Goes through the whole frames that are there, as long as there is room for answers.
+    /// Handles the complete frames in the buffer, as long as there is room for answers.
     pub(super) async fn take_frames(&mut self, received: Instant) {
         if !self.revalidate().await {
             return;
@@ -50,8 +50,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.look_up(&mut lookups, received);
     }
 
-    /// Looks at the credentials again if it is time. False if they are not valid any more; then the
-    /// connection ends, once what is in flight is finished.
+    /// Checks the credentials again if that is due. Returns false if they are no longer valid; then
+    /// the connection ends after the requests in flight.
     async fn revalidate(&mut self) -> bool {
         let Stage::Open(session) = &mut self.stage else {
             return true;
@@ -61,7 +61,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         match session.check_again(&self.service).await {
             Ok(()) => true,
-            // The store cannot tell now: the next request asks again, this one is refused by the store anyway.
+            // The store cannot tell now. The next request checks again, and the store refuses this
+            // one anyway.
             Err(error) if error.kind.is_retryable() => true,
             Err(error) => {
                 count(&self.service.instruments.counts.revalidations_refused);
@@ -102,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.tell_output();
     }
 
-    /// The bytes are not frames, or not those of this conversation: says so, and ends it.
+    /// Reports bytes that are no valid frames of this conversation, and ends it.
     pub(super) fn refuse_frame(&mut self, error: &FrameError) {
         count(&self.service.instruments.counts.frames_refused);
         tracing::info!(peer = %self.peer, %error, "not the native protocol");
@@ -153,7 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             (Stage::Open(_), Frame::Batch(batch)) => {
                 self.take_batch(request, batch, bytes, received, lookups);
             }
-            // Both may come when the request has ended already: then they mean nothing.
+            // Both may arrive after the request has ended, and are ignored then.
             (Stage::Open(_), Frame::Credit { parts }) => {
                 if let Some(credit) = self.in_flight.get(&request).and_then(|request| request.credit.as_ref())
                 {

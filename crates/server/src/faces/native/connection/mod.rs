@@ -1,13 +1,13 @@
 //! One connection: bytes in, bytes out, and the rules of the conversation.
 //!
-//! One task owns the connection. At each wake-up it takes over replies, writes what it can, reads what has
-//! come, and goes through all whole frames: look-ups are answered on the spot ([`lookups`](super::lookups)),
-//! everything else becomes a task whose reply comes back over a channel; single registrations one task together. What all of it has produced goes out
-//! with the next write.
+//! One task owns the connection. At each wake-up it takes over replies, writes what it can, reads
+//! what has come, and handles all complete frames. It answers look-ups at once
+//! ([`lookups`](super::lookups)). Every other request becomes a task whose reply returns over a
+//! channel; single registrations share one task. The next write sends the output of all of them.
 //!
-//! What the connection holds is bounded: it neither reads nor makes answers nor takes over replies while the
-//! client does not read what is there; requests in flight are bounded in number and bytes; pages and bulk
-//! answers on their way from tasks are bounded by the rooms of [`tasks`](super::tasks).
+//! The connection's memory is bounded. It neither reads nor makes answers nor takes over replies
+//! while the client does not read. Requests in flight are bounded in number and bytes. The rooms of
+//! [`tasks`](super::tasks) bound pages and bulk answers on their way from tasks.
 
 mod conversation;
 mod requests;
@@ -32,71 +32,71 @@ use crate::admission::{Bounded, ConnectionSlot, Held};
 use crate::instruments::count;
 use crate::service::{Cancel, Phase, Service};
 
-/// Bytes there is room for when reading, at least: what a quiet connection holds.
+/// Least room for a read, in bytes: the memory of a quiet connection.
 const READ_BYTES_MIN: usize = 8 << 10;
-/// Bytes read at once, at most. The room grows towards it while it is used up, and shrinks when it is not.
+/// Most bytes read at once. The room grows towards this while reads fill it, and shrinks otherwise.
 const READ_BYTES_MAX: usize = 256 << 10;
-/// Work without a pause, before other connections of the thread get their turn.
+/// Longest work before other connections of the thread get their turn.
 const TURN: Duration = Duration::from_micros(500);
-/// After everything was said, how long the client may take to close its end, so that it gets what was said.
+/// Time for the client to close its end after the last message, so that it receives that.
 const LINGER: Duration = Duration::from_secs(1);
-/// Interval at which a ping tells a client the server's time, for its operation ids.
+/// Interval of the pings that tell a client the server's time, for its operation ids.
 const TIME_TOLD_EVERY: Duration = Duration::from_secs(600);
-/// An output buffer that grew beyond this is given back when it is empty.
+/// Size above which an empty output buffer is released.
 const OUTPUT_KEPT_BYTES: usize = 256 << 10;
 
-/// Why a connection ends.
+/// The way a connection ends.
 #[derive(Debug)]
 enum End {
-    /// The client closed it, or it broke: nothing more can be said.
+    /// The client closed it, or it broke: nothing more can be sent.
     Gone,
-    /// Everything was said.
+    /// All output was sent.
     Said,
 }
 
-/// What the conversation has come to.
+/// Stage of the conversation.
 enum Stage {
-    /// The client's hello is awaited.
+    /// Waits for the client's hello.
     Hello,
-    /// The client is to say who it is.
+    /// Waits for the client's credentials.
     Authenticate,
-    /// Requests are taken.
+    /// Accepts requests.
     Open(Box<Session>),
 }
 
-/// How the server sees the end of the conversation.
+/// Progress towards the end of the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
-    /// Not at all.
+    /// Not closing.
     No,
-    /// What is in flight is finished; new requests are refused. The client may close, or time runs out.
+    /// Finishes requests in flight, and refuses new ones. The client may close, or time runs out.
     Goodbye,
-    /// What is in flight is finished, nothing more is read.
+    /// Finishes requests in flight, and reads nothing more.
     Finish,
-    /// What was written is sent, nothing else.
+    /// Sends the written output, and nothing else.
     Now,
 }
 
 /// A request that tasks work on.
 struct InFlight {
     cancel: Arc<Cancel>,
-    /// It may go on for as long as the client likes, or nothing happens.
+    /// True if it may run as long as the client likes, or as nothing happens.
     patient: bool,
     credit: Option<Arc<Semaphore>>,
     _bytes: (Held, Held),
 }
 
-/// See the module.
+/// One connection of the native protocol.
 pub(super) struct Connection<S> {
     service: Arc<Service>,
     stream: S,
     peer: Peer,
     stage: Stage,
-    /// Those of the protocol that are in force.
+    /// Protocol features in force.
     features: u64,
     closing: Closing,
     decoder: FrameDecoder,
-    /// Whole frames may be waiting in the decoder.
+    /// True if complete frames may wait in the decoder.
     backlog: bool,
     output: Vec<u8>,
     written: usize,
@@ -106,7 +106,7 @@ pub(super) struct Connection<S> {
     outbox: Outbox,
     replies: mpsc::Receiver<Reply>,
     in_flight: HashMap<u64, InFlight>,
-    /// Writes that are begun once the frames that came are gone through.
+    /// Writes that start together once all received frames are handled.
     together: Vec<Job>,
     request_bytes: Arc<Bounded>,
     streams: Arc<Bounded>,
@@ -116,25 +116,25 @@ pub(super) struct Connection<S> {
     timer: Pin<Box<tokio::time::Sleep>>,
     opened: Instant,
     heard: Instant,
-    /// Nothing was heard for the idle time, and the client was asked whether it is there.
+    /// Time of a ping after the idle time without traffic; none if there was traffic since.
     pinged: Option<Instant>,
-    /// When the client was told the server's time last.
+    /// Time when the client last got the server's time.
     told_time: Instant,
-    /// What of the waiting output the instruments have been told.
+    /// Bytes of waiting output that the metrics count.
     told_output: u64,
-    /// What of it is more than a connection may hold anyway.
+    /// Waiting output beyond the connection's own allowance.
     unread: Held,
-    /// Since when output waits and too little of it was taken, and how much.
+    /// Time since which too little of the waiting output was taken, and how much was.
     stalled_since: Option<(Instant, usize)>,
     goodbye_since: Option<Instant>,
-    /// Given back when the connection ends.
+    /// Slot of the connection; dropping it gives it back.
     slot: ConnectionSlot,
     alive: mpsc::Sender<()>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// A connection just accepted; TLS is up. `opened` is when it was accepted. `alive` is kept as long as it
-    /// or any of its tasks lives.
+    /// Makes a connection that was accepted at `opened`; TLS is up. The connection and its tasks
+    /// hold `alive`.
     pub fn new(
         service: Arc<Service>,
         stream: S,
@@ -144,8 +144,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         alive: mpsc::Sender<()>,
     ) -> Self {
         let limits = &service.limits;
-        // One for every request in flight, twice: look-ups that were gathered may join those in flight after the
-        // bound was looked at, but there are never more of them than the bound.
+        // Two for every request in flight. Look-ups may join those in flight after the check of the
+        // bound, but never more than the bound.
         let replies_max = 2 * limits.requests_per_connection_max + tasks::PARTS_UNDER_WAY_MAX;
         let (sender, replies) = mpsc::channel(replies_max);
         let outbox =
@@ -187,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Holds the conversation to its end.
+    /// Serves the connection to its end.
     pub async fn run(mut self) {
         let end = self.converse().await;
         for request in self.in_flight.values() {
@@ -200,7 +200,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.told_output = 0;
         tracing::debug!(peer = %self.peer, ?end, in_flight = self.in_flight.len(), "connection ended");
         if matches!(end, End::Said) {
-            // Closing with bytes unread would make the system throw away what the client has not read yet.
+            // Closing with unread bytes would make the system discard what the client has not read
+            // yet.
             let _ = tokio::time::timeout(LINGER, async {
                 let _ = self.stream.shutdown().await;
                 let mut rest = [0u8; 4096];
@@ -226,27 +227,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Bytes the client has not taken yet.
+    /// Returns the number of output bytes that the client has not taken yet.
     fn waiting_output(&self) -> usize {
         self.output.len() - self.written
     }
 
-    /// Is there so much for the client to read that nothing further is made for it?
+    /// True if so much output waits that the server makes no more.
     fn output_is_full(&self) -> bool {
         let (waiting, limits) = (self.waiting_output(), &self.service.limits);
         waiting >= limits.output_bytes_max
             || waiting >= limits.own_unread_bytes_max && self.service.admission.unread_bytes.is_full()
     }
 
-    /// Moves bytes and replies as far as they go. Ready when there are frames to go through (`None`), or the
-    /// connection has ended.
+    /// Moves bytes and replies as far as possible. Ready when frames can be handled (`None`), or
+    /// when the connection has ended.
     fn poll_io(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
         loop {
             let mut no_replies = false;
             while !self.output_is_full() && !no_replies {
                 match self.replies.poll_recv(context) {
                     Poll::Ready(Some(reply)) => self.take_over(reply),
-                    // None cannot be: the outbox has a sender.
+                    // The channel cannot be closed: the outbox has a sender.
                     Poll::Ready(None) | Poll::Pending => no_replies = true,
                 }
             }
@@ -254,12 +255,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Poll::Ready(Some(End::Gone));
             }
             if !no_replies && !self.output_is_full() {
-                // The write made room. Nobody would wake us for the replies that were not looked for.
+                // The write made room. Continue, because nothing would wake this task for the
+                // replies it skipped.
                 continue;
             }
             self.tell_output();
             if self.look_at_phase(context) {
-                // What it says has to be written.
+                // The new phase has output to write.
                 continue;
             }
             if self.is_finished() {
@@ -277,13 +279,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             match self.poll_timer(context) {
                 Poll::Pending => return Poll::Pending,
-                // Something was decided that may have something to say.
+                // A decision of the timer may have output.
                 Poll::Ready(()) => {}
             }
         }
     }
 
-    /// Keeps the sum over all connections.
+    /// Updates the sum of waiting output over all connections.
     fn tell_output(&mut self) {
         let now = self.waiting_output() as u64;
         if now != self.told_output {
@@ -306,7 +308,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(request) = ended {
             self.in_flight.remove(&request);
         }
-        // Before its room is given back.
+        // Update the sum before the room is released.
         self.tell_output();
     }
 
@@ -319,7 +321,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.written += bytes;
                     self.unflushed = true;
                     if let Some((_, taken)) = &mut self.stalled_since {
-                        // It reads again what it was slow to read: a sign of life, though nothing was said.
+                        // The client reads again after a delay: a sign of life, though it sent
+                        // nothing.
                         self.heard = Instant::now();
                         self.pinged = None;
                         *taken += bytes;
@@ -345,7 +348,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.output = Vec::new();
             }
         } else if self.written >= self.service.limits.output_bytes_max {
-            // Otherwise a client that keeps pace, but never quite catches up, would make the buffer grow.
+            // Otherwise the buffer would grow with a client that keeps pace but never quite catches
+            // up.
             self.output.drain(..self.written);
             self.written = 0;
         }
@@ -367,7 +371,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Reads once. Ready when something came, or the client will say nothing more.
+    /// Reads once. Ready when bytes arrived, or the client will send no more.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ()>> {
         if self.eof || matches!(self.closing, Closing::Finish | Closing::Now) {
             return Poll::Pending;
@@ -383,7 +387,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if let Err(error) = self.decoder.finish() {
                     self.refuse_frame(&error);
                 }
-                // A client that closes its end without a goodbye may still read what it asked for.
+                // A client that closes its end without a goodbye may still read its answers.
                 self.close(Closing::Finish);
                 Poll::Ready(Ok(()))
             }
@@ -402,7 +406,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Ends the conversation when the server does; true if there is something to say of that.
+    /// Ends the conversation when the server stops; true if that produced output.
     fn look_at_phase(&mut self, context: &mut Context<'_>) -> bool {
         let stops = self.closing == Closing::No && self.stopping.as_mut().poll(context).is_ready();
         if stops {
@@ -421,7 +425,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match self.stage {
             Stage::Open(_) => {
                 encode_goodbye(&mut self.output, reason);
-                // Streams can be gone on with elsewhere, from the cursor of their last part.
+                // The client can continue a stream elsewhere, from the cursor of its last part.
                 for request in self.in_flight.values().filter(|request| request.patient) {
                     request.cancel.cancel();
                 }
@@ -436,7 +440,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Goes on towards the end; never back.
+    /// Moves towards the end; never back.
     fn close(&mut self, how: Closing) {
         let rank = |closing: Closing| match closing {
             Closing::No => 0,
@@ -465,7 +469,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Sees to it that the timer fires within `time`.
+    /// Ensures that the timer fires within `time`.
     fn wake_by(&mut self, time: Duration) {
         let at = (Instant::now() + time).into();
         if at < self.timer.deadline() {
@@ -473,7 +477,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Ready when a time ran out and something was decided.
+    /// Handles timeouts. Ready when one led to a decision.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             if self.timer.as_mut().poll(context).is_pending() {
@@ -517,7 +521,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Poll::Ready(());
             }
             if idle && !self.in_flight.is_empty() {
-                // It may wait for a long answer, or be gone without a word: a client that is there answers.
+                // The client may wait for a long answer, or be gone silently: a live client answers
+                // the ping.
                 match self.pinged {
                     None => {
                         self.pinged = Some(now);
@@ -546,7 +551,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Gives up saying anything.
+    /// Discards all output.
     fn drop_output(&mut self) {
         self.output.clear();
         self.written = 0;

@@ -1,4 +1,4 @@
-//! Requests of a connection: gathered as look-ups, given to tasks, or refused.
+//! Requests of a connection: gathers look-ups, passes other requests to tasks, or refuses them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use crate::faces::native::tasks::{self, Job};
 use crate::instruments::{Ended, OperationIndex};
 use crate::service::{Cancel, Work, items};
 
-/// Bytes of the answer to one item of a look-up, about.
+/// Estimated bytes of the answer to one item of a look-up.
 const LOOKUP_BYTES: usize = 256;
 
-/// An operation, and what goes with it.
+/// An operation with its id and consistency level.
 struct Asked {
     operation: Operation,
     id: OperationId,
@@ -27,7 +27,7 @@ struct Asked {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Takes a request among those in flight, if there is room.
+    /// Adds a request to those in flight, if there is room.
     fn admit(
         &mut self,
         request: u64,
@@ -59,8 +59,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         received + deadline_ms.map_or(longest, |ms| Duration::from_millis(ms.into()).min(longest))
     }
 
-    /// Can it be answered on the spot, with others of its kind? A deadline that is over already is judged where
-    /// operations are run.
+    /// True if the operation can be answered at once, with others of its kind. The code that runs
+    /// operations handles a deadline that has passed.
     fn is_quick(&self, operation: &Operation, deadline_ms: Option<u32>) -> bool {
         self.closing == Closing::No
             && deadline_ms != Some(0)
@@ -72,14 +72,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && !self.service.looks_at_uploads(operation)
     }
 
-    /// Would the answers to look-ups of so many items be more than a connection may hold when others hold too much?
+    /// True if the answers to look-ups of so many items would exceed the connection's allowance
+    /// while the shared one is used up.
     fn answers_too_long(&self, items: u64) -> bool {
         let bytes = usize::try_from(items).unwrap_or(usize::MAX).saturating_mul(LOOKUP_BYTES);
         bytes > self.service.limits.own_unread_bytes_max && self.service.admission.unread_bytes.is_full()
     }
 
-    /// Makes room among the look-ups gathered, by looking them up, for one more of so many items: what is looked
-    /// up together must pass the bounds together.
+    /// Looks up the gathered look-ups if one more of this size would not fit: those looked up
+    /// together must pass the bounds together.
     fn make_room(&mut self, lookups: &mut Lookups, operation: &Operation, received: Instant) {
         let limits = &self.service.limits;
         let items = lookups.items() + usize::try_from(items(operation)).unwrap_or(usize::MAX);
@@ -92,7 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Is there room for one more look-up, should all that are gathered turn out to take time?
+    /// True if there is room for one more look-up, even if all gathered ones turn out to take time.
     fn may_gather(&self, request: u64) -> bool {
         self.in_flight.len() < self.service.limits.requests_per_connection_max
             && !self.in_flight.contains_key(&request)
@@ -211,7 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Counts an operation that was not taken on.
+    /// Counts a refused operation.
     fn refuse_operation(&self, operation: &Operation, received: Instant, error: &Error) {
         if let Stage::Open(session) = &self.stage {
             let index = OperationIndex::of(operation);
@@ -219,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// What a task needs to work on an operation; none if it was refused, and the refusal told.
+    /// Makes the job of an operation; none if it was refused, and the refusal sent.
     fn job(
         &mut self,
         target: Target,
@@ -284,7 +285,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Starts the writes that were gathered. Like look-ups they do not wait for company: they are those of one wake-up.
+    /// Starts the gathered writes. Like look-ups they are those of one wake-up, and never wait for
+    /// more.
     pub(super) fn start_together(&mut self) {
         tasks::start_together(std::mem::take(&mut self.together));
     }

@@ -1,4 +1,4 @@
-//! Requests that look at uploads first, so that their answers include those that are whole.
+//! Checks of uploads before other requests, so that their answers include complete uploads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::admission::Step;
 use crate::service::{Asker, Work};
 
 impl Uploads {
-    /// Says whether an operation of another protocol could have to look at uploads.
+    /// True if an operation of another protocol may need a check of uploads.
     pub fn concern(&self, operation: &Operation) -> bool {
         let reads =
             matches!(operation, Operation::Stat { .. } | Operation::Whereis { .. } | Operation::List { .. });
         reads && !self.known.lock().by_guid.is_empty()
     }
 
-    /// Looks at the uploads that the answer to a request of another protocol depends on. A request that
-    /// may not see the names learns nothing: the request itself is judged afterwards.
+    /// Checks the uploads that the answer to a request of another protocol depends on. This reveals
+    /// nothing to a client without rights, because the request itself is judged afterwards.
     pub async fn before(self: &Arc<Self>, work: &Work) {
         if work.step != Step::First || !self.concern(&work.operation) {
             return;
@@ -50,7 +50,7 @@ impl Uploads {
         }
     }
 
-    /// Those names that are not there, as far as a client may see.
+    /// Returns the missing ones of these names, as far as a client may see.
     async fn missing(&self, asker: &Asker, lfns: Vec<Lfn>) -> Result<BTreeSet<Lfn>> {
         let mut missing = BTreeSet::new();
         for some in lfns.chunks(READ_BATCH_MAX) {
@@ -68,8 +68,8 @@ impl Uploads {
         Ok(missing)
     }
 
-    /// Looks at the uploads that a listing of a directory may come to show: those in it, and those
-    /// below directories in it that are not there yet.
+    /// Checks the uploads that a listing of a directory may include: those in it, and those below
+    /// missing directories in it.
     pub async fn before_listing(self: &Arc<Self>, asker: &Asker, directory: &Lfn) -> Result<()> {
         let child = |lfn: &Lfn| Lfn::from_names(lfn.components().take(directory.depth() + 1));
         let (mut due, deeper): (Vec<Arc<Pending>>, Vec<_>) = self

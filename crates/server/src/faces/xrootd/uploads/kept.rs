@@ -1,5 +1,5 @@
-//! Files that are being written, as they are kept in the data directory: what a server was told of before it was stopped, it
-//! looks after when it is started again.
+//! Uploads in progress, as files in the data directory: after a restart the server continues to
+//! track them.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 
 use crate::directory::{failed, read, remove, write_private};
 
-/// One replica that somebody was sent to write.
+/// One replica that a client was redirected to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::faces::xrootd) struct Written {
     pub guid: Guid,
     pub lfn: Lfn,
     pub se: SeName,
     pub pfn: String,
-    /// Whose booking it is.
+    /// Owner of the upload reservation.
     pub owner: AccountName,
     pub size: u64,
-    /// Those that were booked.
+    /// Checksums in the reservation.
     pub checksums: Checksums,
     pub expires: TimeMs,
 }
@@ -58,7 +58,7 @@ impl Written {
     }
 }
 
-/// Where they are kept: a file for each.
+/// Directory of the uploads, with a file for each.
 pub(super) struct Kept {
     place: PathBuf,
 }
@@ -72,17 +72,17 @@ impl Kept {
         self.place.join(format!("{guid}{ENDING}"))
     }
 
-    /// Keeps one, in place of another of the same GUID.
+    /// Stores one, in place of another with the same GUID.
     pub fn put(&self, written: &Written) -> Result<()> {
         write_private(&self.path(written.guid), format!("{:#}\n", written.told()).as_bytes())
     }
 
-    /// Forgets one; it need not be there.
+    /// Removes one, which may be missing.
     pub fn forget(&self, guid: Guid) -> Result<()> {
         remove(&self.path(guid))
     }
 
-    /// All that are kept.
+    /// Returns all stored uploads.
     pub fn all(&self) -> Result<Vec<Written>> {
         let files = std::fs::read_dir(&self.place).map_err(|error| failed("list", &self.place, &error))?;
         let mut all = Vec::new();
@@ -100,7 +100,7 @@ impl Kept {
     }
 }
 
-/// What the files' names end in.
+/// Ending of the files' names.
 const ENDING: &str = ".json";
 
 #[cfg(test)]

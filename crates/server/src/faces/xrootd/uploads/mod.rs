@@ -1,8 +1,8 @@
-//! Uploads of clients of this protocol. They are booked when they are opened ([`opening`]); nobody
-//! tells the catalogue when they are whole, so the storage element is asked ([`visit`]), again and
-//! again until the booking expires, and at once when somebody asks for the name or lists its
-//! directory: a file that is whole, closed, and of the size and checksum booked is committed. A
-//! client that removes the name gives the upload up.
+//! Uploads of XRootD clients. Opening a file reserves it ([`opening`]). Nobody reports when the
+//! file is complete, so the server asks the storage element ([`visit`]). It does so repeatedly
+//! until the reservation expires, and at once when a request reads the name or lists its directory.
+//! It commits a file that is closed and has the reserved size and checksum. A client that removes
+//! the name aborts the upload.
 
 mod asking;
 mod kept;
@@ -31,55 +31,54 @@ use kept::Kept;
 pub(super) use kept::Written;
 use visit::{Found, Question, look};
 
-/// The first look at a storage element is so long after somebody was sent there; each is twice as
-/// long after the one before,
+/// Time from a redirection to the first visit; the interval doubles with each further visit.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
-/// up to this.
+/// Longest interval between visits.
 const LOOKS_APART_MAX: Duration = Duration::from_secs(60);
-/// Minimum pause between two looks at one upload.
+/// Shortest pause between two visits for one upload.
 const LOOKS_APART_MIN: Duration = Duration::from_millis(250);
-/// Longest wait of a request for the looks that it caused.
+/// Longest wait of a request for the visits that it caused.
 const WAIT_FOR_LOOK: Duration = Duration::from_secs(5);
-/// Looks at once, of those that are due, and as many again of those that requests cause. Storage
-/// elements that take their time for a checksum should leave room for others.
+/// Most scheduled visits at once, and as many again that requests cause. Storage elements with slow
+/// checksums should leave room for others.
 const LOOKS_AT_ONCE: usize = 64;
-/// Pause before an upload is committed whose checksum its owner asked for. A client that finds
-/// another checksum than its own removes the file at once, and nobody should have seen it.
+/// Pause before the commit of an upload whose owner asked for its checksum. A client that finds a
+/// wrong checksum removes the file at once, before anyone should see it.
 const VERDICT_TIME: Duration = Duration::from_secs(1);
-/// How often it is seen to whose time has come.
+/// Interval at which due visits are started.
 const TICK: Duration = Duration::from_millis(200);
 
-/// One upload that is under way.
+/// One upload in progress.
 pub(super) struct Pending {
     pub written: Written,
-    /// Held during a look.
+    /// Held during a visit.
     looked: Arc<tokio::sync::Mutex<Looked>>,
     due: Mutex<Due>,
 }
 
-/// The last look at an upload.
+/// The last visit for an upload.
 #[derive(Default)]
 struct Looked {
     begun: Option<Instant>,
     ended: Option<Instant>,
-    /// Nothing more is to come.
+    /// True if the upload has ended.
     over: bool,
 }
 
-/// The reason for a look.
+/// Purpose of a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// To commit the file if it is whole.
+    /// Commit the file if it is complete.
     Commit,
-    /// To tell its checksums to its owner, who may refuse the file because of them.
+    /// Report its checksums to its owner, who may refuse the file because of them.
     Checksum,
 }
 
-/// When it is looked at next.
+/// Schedule of the next visit.
 struct Due {
     at: Instant,
     apart: Duration,
-    /// Its task looks at it.
+    /// True while its task visits.
     under_way: bool,
 }
 
@@ -98,12 +97,12 @@ impl Pending {
     }
 }
 
-/// All of them, by GUID and by name.
+/// All uploads in progress, by GUID and by name.
 #[derive(Default)]
 struct Known {
     by_guid: HashMap<Guid, Arc<Pending>>,
-    /// In the order of names, so that what is below a directory stands together. Several clients
-    /// may write one name.
+    /// Ordered by name, so that the names below a directory are adjacent. Several clients may write
+    /// one name.
     by_name: BTreeMap<String, Vec<Guid>>,
 }
 
@@ -139,7 +138,7 @@ impl Known {
     }
 }
 
-/// See the module.
+/// Tracker of all uploads in progress.
 pub(crate) struct Uploads {
     service: Arc<Service>,
     envelopes: Arc<Envelopes>,
@@ -147,14 +146,14 @@ pub(crate) struct Uploads {
     kept: Arc<Kept>,
     known: Mutex<Known>,
     more: Notify,
-    /// Seats for the looks that requests cause.
+    /// Seats for the visits that requests cause.
     seats: Arc<Semaphore>,
-    /// Servers that tell checksums in place of those with the files.
+    /// Servers that report checksums in place of those with the files.
     checksums: Vec<ChecksumServer>,
 }
 
 impl Uploads {
-    /// Those that are kept in a directory.
+    /// Loads the uploads stored in a directory.
     pub fn open(
         service: Arc<Service>,
         envelopes: Arc<Envelopes>,
@@ -179,13 +178,13 @@ impl Uploads {
         }))
     }
 
-    /// Is there room for one more?
+    /// Refuses an upload beyond the limit.
     fn check_room(&self) -> Result<()> {
         let many = self.known.lock().by_guid.len() >= self.service.limits.xrootd_uploads_max;
         if many { Err(busy("files being written by this protocol")) } else { Ok(()) }
     }
 
-    /// Looks after one from now on; what was known of its GUID before is over.
+    /// Starts to track an upload, in place of an older one with its GUID.
     async fn add(&self, written: Written) -> Result<()> {
         self.check_room()?;
         let (kept, keep) = (Arc::clone(&self.kept), written.clone());
@@ -196,7 +195,7 @@ impl Uploads {
         Ok(())
     }
 
-    /// Looks after them until the server stops.
+    /// Visits uploads when due, until the server stops.
     pub async fn work(self: Arc<Self>, alive: mpsc::Sender<()>) {
         let stopping = self.service.reached(Phase::Stopping);
         tokio::pin!(stopping);
@@ -214,13 +213,13 @@ impl Uploads {
                 () = tokio::time::sleep(TICK), if !nothing => {}
             }
         }
-        // A commit that was begun is seen to its end; a visit that takes long is not waited for.
+        // Await commits that have started, but not long visits.
         let _ =
             tokio::time::timeout(WAIT_FOR_LOOK, async { while looks.join_next().await.is_some() {} }).await;
         drop(alive);
     }
 
-    /// Those whose time has come.
+    /// Returns the uploads that are due.
     fn due(&self, most: usize) -> Vec<Arc<Pending>> {
         let now = Instant::now();
         let known = self.known.lock();
@@ -238,23 +237,23 @@ impl Uploads {
         all
     }
 
-    /// The uploads of a name.
+    /// Returns the uploads of a name.
     pub(super) fn named(&self, lfn: &Lfn) -> Vec<Arc<Pending>> {
         self.known.lock().named(lfn)
     }
 
-    /// The uploads of names below a directory, however deep.
+    /// Returns the uploads of names below a directory, at any depth.
     pub(super) fn below(&self, directory: &Lfn) -> Vec<Arc<Pending>> {
         self.known.lock().below(directory)
     }
 
-    /// Looks at uploads, so that what a request is answered next tells of those that are whole.
-    /// Waits no longer than [`WAIT_FOR_LOOK`].
+    /// Visits uploads, so that the next answer to a request includes the complete ones. Waits no
+    /// longer than [`WAIT_FOR_LOOK`].
     pub(super) async fn asked_for(self: &Arc<Self>, pending: Vec<Arc<Pending>>) {
         if pending.is_empty() {
             return;
         }
-        // A look that began before the client asked may have been too early.
+        // A visit that started before this request may have been too early.
         let since = Instant::now();
         let looks = futures::stream::iter(pending).for_each_concurrent(LOOKS_AT_ONCE, |pending| async move {
             self.look_since(&pending, since, Purpose::Commit, Some(&self.seats)).await;
@@ -262,14 +261,14 @@ impl Uploads {
         let _ = tokio::time::timeout(WAIT_FOR_LOOK, looks).await;
     }
 
-    /// The checksums of an upload that is whole, told before it is committed; none if it is not, or
+    /// Returns the checksums of a complete upload before its commit; none if it is incomplete or
     /// was committed meanwhile.
     pub(super) async fn checksums_of(self: &Arc<Self>, pending: &Arc<Pending>) -> Option<Checksums> {
         let look = self.look_since(pending, Instant::now(), Purpose::Checksum, Some(&self.seats));
         tokio::time::timeout(WAIT_FOR_LOOK, look).await.ok().flatten()
     }
 
-    /// Forgets an upload that its client gave up.
+    /// Stops tracking an upload that its client aborted.
     pub(super) async fn given_up(&self, pending: &Pending) {
         count(&self.service.instruments.counts.xrootd_given_up);
         self.forget(&pending.written).await;
@@ -280,8 +279,8 @@ impl Uploads {
         pending.due.lock().looked_at();
     }
 
-    /// Looks at an upload, unless a look that began since then is done. A caller that goes away
-    /// leaves the look running, for a commit that was begun is seen to its end.
+    /// Visits for an upload, unless a visit that started since then is done. The visit continues if
+    /// the caller goes away, because a commit that started must end.
     async fn look_since(
         self: &Arc<Self>,
         pending: &Arc<Pending>,
@@ -318,7 +317,7 @@ impl Uploads {
     async fn forget(&self, written: &Written) {
         {
             let mut known = self.known.lock();
-            // It may have been booked anew meanwhile, for another storage element.
+            // It may have been reserved anew meanwhile, for another storage element.
             if known.by_guid.get(&written.guid).is_none_or(|now| now.written != *written) {
                 return;
             }
@@ -330,12 +329,12 @@ impl Uploads {
         }
     }
 
-    /// Asks the storage element, and does what follows. Gives whether nothing more is to come, and
-    /// the checksums that its owner is told.
+    /// Asks the storage element, and acts on the result. Returns whether the upload has ended, and
+    /// the checksums for its owner.
     async fn look(&self, pending: &Pending, purpose: Purpose) -> (bool, Option<Checksums>) {
         let written = &pending.written;
         if written.expires <= self.clock.trusted() {
-            // The worker for expired bookings releases the booking.
+            // The worker for expired reservations releases it.
             tracing::info!(lfn = %written.lfn, guid = %written.guid, "an upload was not whole before its booking expired");
             return (true, None);
         }
@@ -398,7 +397,7 @@ impl Uploads {
                 tracing::debug!(lfn = %written.lfn, se = %written.se, "an upload is whole");
                 true
             }
-            // It was committed or given up by somebody else, or has expired.
+            // Another client committed or aborted it, or it has expired.
             Err(error) if error.kind == ErrorKind::NotFound => true,
             Err(error)
                 if matches!(error.kind, ErrorKind::Exists | ErrorKind::Conflict | ErrorKind::Invalid) =>
@@ -412,8 +411,8 @@ impl Uploads {
         }
     }
 
-    /// Nothing can come of it any more: what was booked is released, and what was written waits for
-    /// its deletion.
+    /// Aborts an upload that can no longer succeed: releases the reservation, and queues the
+    /// written copy for deletion.
     async fn give_up(&self, written: &Written, why: &str) -> bool {
         tracing::info!(lfn = %written.lfn, se = %written.se, why, "an upload is given up");
         let abort = Operation::UploadAbort { guid: written.guid, se: Some(written.se.clone()) };
@@ -431,9 +430,9 @@ impl Uploads {
         }
     }
 
-    /// Asks the catalogue for whom a booking is of. Each attempt has an id of its own: a booking
-    /// ends with its commit or its release, so neither is done twice, and attempts go on for longer
-    /// than an id is known.
+    /// Runs an operation as the owner of the reservation. Each attempt has an id of its own. A
+    /// reservation ends with its commit or release, so neither happens twice. Attempts may continue
+    /// for longer than the store remembers an id.
     async fn ask_for(&self, written: &Written, operation: Operation) -> Result<()> {
         let service = &self.service;
         let id = service.catalogue.new_operation_id()?;
@@ -452,7 +451,7 @@ impl Uploads {
     }
 }
 
-/// Does something with files where it keeps nobody waiting.
+/// Runs file operations on a thread where they block no request.
 async fn on_disk(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     let lost = |error| Error::new(ErrorKind::Internal, format!("work on files was lost: {error}"));
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(lost(error)))

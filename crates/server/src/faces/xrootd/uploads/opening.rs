@@ -1,4 +1,5 @@
-//! A file is opened for writing: it is booked, and the client is sent to the storage element that was chosen.
+//! Opening a file for writing: reserves the upload, and redirects the client to the chosen storage
+//! element.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,30 +19,30 @@ use crate::faces::xrootd::asked::{Asking, Outcome, Refusal, Response, unexpected
 use crate::faces::xrootd::files::{self, SE_FIELD};
 use crate::instruments::count;
 
-/// The field with the bytes that the file will have, as clients send it.
+/// Field with the size of the file in bytes, as clients send it.
 const SIZE_FIELD: &str = "oss.asize";
-/// The field with the identity of the file: of one that is there, to add a replica to it; of one that was booked, to book it
-/// elsewhere; or chosen by the client.
+/// Field with the file's GUID. It names an existing file, to add a replica, or a reservation, to
+/// move it elsewhere. Otherwise the client chose it.
 const GUID_FIELD: &str = "exacat.guid";
-/// The field with checksums that the file will have.
+/// Field with checksums of the file.
 const CHECKSUM_FIELD: &str = "exacat.checksum";
-/// The field with storage elements not to write to,
+/// Field with storage elements to avoid.
 const NOT_SE_FIELD: &str = "exacat.not";
-/// with the quality of service that the one that is chosen should have,
+/// Field with the wanted quality of service.
 const QOS_FIELD: &str = "exacat.qos";
-/// and with the site that it should be near to.
+/// Field with the site that the storage element should be near.
 const SITE_FIELD: &str = "exacat.site";
-/// Storage elements tried for one that clients of this protocol can write to.
+/// Most storage elements tried to find one that clients of this protocol can write to.
 const CHOICES_MAX: usize = 16;
 
-/// What is asked for.
+/// A client's wishes for an upload.
 struct Wish {
     lfn: Lfn,
     size: u64,
     guid: Option<Guid>,
     checksums: Checksums,
     choice: SeChoice,
-    /// Storage elements that the client was sent to and came back from.
+    /// Storage elements that the client was redirected to and came back from.
     tried: Vec<SeNumber>,
 }
 
@@ -130,7 +131,7 @@ pub(in crate::faces::xrootd) async fn open(asking: &Asking, how: u16, asked: &As
     Ok(Response::Url(place.url(&fields)))
 }
 
-/// Books it where clients of this protocol can write.
+/// Reserves the upload where clients of this protocol can write.
 async fn booked(asking: &Asking, wish: &Wish) -> Outcome<(Upload, UploadTarget)> {
     let face = &asking.with.face;
     let named = |number: &SeNumber| {
@@ -144,7 +145,7 @@ async fn booked(asking: &Asking, wish: &Wish) -> Outcome<(Upload, UploadTarget)>
             .filter(|se| !se.prefix.is_empty() && Target::parse(&format!("{}/x", se.prefix)).is_none())
             .map(|se| se.name.clone()),
     );
-    // One at which others met with failure of late is better than none.
+    // A storage element with recent failures is better than none.
     let doubtful: BTreeSet<SeName> =
         ses.iter().filter(|se| face.places.is_doubtful(se.number)).map(|se| se.name.clone()).collect();
     let mut careful = wish.choice.wanted.is_empty() && !doubtful.is_empty();
@@ -152,7 +153,7 @@ async fn booked(asking: &Asking, wish: &Wish) -> Outcome<(Upload, UploadTarget)>
     for _ in 0..CHOICES_MAX {
         let excluded =
             if careful { never.union(&doubtful).cloned().collect() } else { never.iter().cloned().collect() };
-        // Where the client was sent first it was wanted; it came back.
+        // The client came back from a storage element that it wanted first.
         let wanted = wish.choice.wanted.iter().filter(|name| !never.contains(*name)).cloned().collect();
         let book = Operation::UploadBook {
             lfn: wish.lfn.clone(),

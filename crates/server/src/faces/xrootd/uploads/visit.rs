@@ -1,13 +1,12 @@
-//! A visit to a storage element: is a file there, is it whole, has its writer closed it, and what
-//! is its checksum?
+//! Visit to a storage element: checks that a file exists, is complete, is closed by its writer, and
+//! returns its checksum.
 //!
-//! That nobody writes it any more is known by opening it for reading, which a server of XRootD
-//! denies as long as somebody has it open for writing. What the file was before that and is after
-//! its checksum was told has to be the same.
+//! The visit opens the file for reading, which an XRootD server denies while a client has it open
+//! for writing. The file's metadata must be the same before that and after the checksum.
 //!
-//! A checksum that was asked for is waited for. A server keeps one that nobody took away for a
-//! quarter of an hour, and meanwhile makes one less at a time: visits that leave early would soon
-//! have it make none.
+//! The visit waits for a checksum that it requested. A server keeps an unclaimed checksum for a
+//! quarter of an hour, and meanwhile computes one less at a time. Visits that leave early would
+//! soon stop it from computing any.
 
 use std::time::Duration;
 
@@ -21,33 +20,33 @@ use crate::settings::ChecksumServer;
 /// Longest wait for a checksum, for which the data server reads the whole file.
 const CHECKSUM_TIME: Duration = Duration::from_secs(600);
 
-/// What is looked at.
+/// The subject of a visit.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
-    /// Where.
+    /// URL of the file.
     pub pfn: String,
-    /// What to show there, as a field of a URL; nothing if it is empty.
+    /// Field of the URL with the envelope; none if it is empty.
     pub shown: String,
-    /// Bytes that the file has when it is whole.
+    /// Size of the complete file in bytes.
     pub size: u64,
-    /// Kinds of checksums that were booked: one of them has to be told.
+    /// Kinds of checksums in the reservation; the server must report one of them.
     pub booked: Vec<ChecksumAlgorithm>,
-    /// Servers that tell checksums in place of those with the files.
+    /// Servers that report checksums in place of those with the files.
     pub checksums: Vec<ChecksumServer>,
 }
 
-/// What was found.
+/// Result of a visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It is whole; these are its checksums.
+    /// The file is complete, with these checksums.
     Whole(Vec<Checksum>),
-    /// It is not, or not yet, and why.
+    /// The file is not complete yet, for this reason.
     NotYet(String),
-    /// It never will be, and why.
+    /// The file never will be complete, for this reason.
     Never(String),
 }
 
-/// Looks at a file. What cannot be asked is not there yet.
+/// Checks a file. A storage element that cannot be reached counts as "not yet".
 pub(super) async fn look(question: &Question) -> Found {
     let mut question = question.clone();
     for _ in 0..=REDIRECTS_MAX {
@@ -134,7 +133,7 @@ impl Visit {
         Ok(Visit { session: Session::begin(target).await? })
     }
 
-    /// What is there; or that nothing is.
+    /// Returns the file's metadata, or the result that there is none.
     async fn stat(&mut self, path: &str) -> Outcome<Result<FileStat, Found>> {
         match self.session.ask(request::STAT, [0; 16], path.as_bytes()).await? {
             Ok(told) => match FileStat::read(&told) {
@@ -146,7 +145,7 @@ impl Visit {
         }
     }
 
-    /// Does nobody write it? None, or what was found instead.
+    /// Returns none if no client writes the file, or the result instead.
     async fn closed(&mut self, path: &str) -> Outcome<Option<Found>> {
         let mut body = [0; 16];
         body[2..4].copy_from_slice(&open::READ.to_be_bytes());
@@ -166,13 +165,13 @@ impl Visit {
         }
     }
 
-    /// Its checksum; none if the storage element makes none of that kind.
+    /// Returns its checksum; none if the storage element computes none of that kind.
     async fn checksum(&mut self, path: &str, wanted: Option<ChecksumAlgorithm>) -> Outcome<Option<Checksum>> {
         let mut body = [0; 16];
         body[..2].copy_from_slice(&query::CHECKSUM.to_be_bytes());
         let told = match self.session.ask_for(CHECKSUM_TIME, request::QUERY, body, path.as_bytes()).await {
-            // Some send clients that ask for a checksum, and only those, to the catalogue: that is
-            // this server.
+            // Some storage elements redirect only checksum requests to the catalogue: that is this
+            // server.
             Err(Trouble::Elsewhere(..)) => {
                 tracing::warn!(
                     path = path.split('?').next(),
@@ -186,7 +185,7 @@ impl Visit {
             Ok(told) => {
                 let text = read_text(&told).unwrap_or_default().trim().replacen(' ', ":", 1);
                 let checksum = Checksum::parse(&text).ok();
-                // A server may tell another kind than it was asked for.
+                // A server may return another kind than requested.
                 Ok(checksum.filter(|told| wanted.is_none_or(|wanted| told.algorithm() == wanted)))
             }
             Err((error::UNSUPPORTED | error::ARG_INVALID | error::INVALID_REQUEST, _)) => Ok(None),
