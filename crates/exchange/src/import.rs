@@ -726,7 +726,7 @@ fn refuse_same_file(listing: &Path, rejects: &Path) -> Result<(), Error> {
     }
 }
 
-/// Hash of the options that decide the meaning of rows and the destination of rejects.
+/// Returns a hash of the options that decide the meaning of rows and the destination of rejects.
 fn fingerprint(options: &ImportOptions) -> String {
     let text = format!("{:?} {:?} {:?}", options.listing, options.existing, options.rejects);
     format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes()))

@@ -304,8 +304,8 @@ impl Timelines {
         Timelines { all: vec![Timeline { id, parted: None }] }
     }
 
-    /// Restores remembered timelines, the current one last; none if the list is empty or an id
-    /// occurs twice.
+    /// Restores remembered timelines, the current one last; none if the list is empty, is longer than
+    /// [`TIMELINES_MAX`], or has an id twice.
     pub fn from_parts(all: Vec<Timeline>) -> Option<Self> {
         let unique = |at: usize| all[..at].iter().all(|other| other.id != all[at].id);
         let good = !all.is_empty() && all.len() <= TIMELINES_MAX && (0..all.len()).all(unique);
